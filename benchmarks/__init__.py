@@ -1,4 +1,4 @@
-"""Measurements behind every figure in the docs: ``python -m benchmarks [NAME …]``.
+"""Measurements behind the figures in the docs: ``python -m benchmarks [NAME …]``.
 
-Each prints what it measured, over how many rounds, on which server. Nothing here judges.
+Each prints what it measured, in how many rounds and on which server. None of them passes or fails.
 """

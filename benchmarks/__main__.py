@@ -1,4 +1,4 @@
-"""Run all measurements, or those named."""
+"""Run all measurements, or the named ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ NAMES = (
     "cost", "circular", "delay", "fair", "carmine", "jobs", "scale", "discover", "memory",
     "dashboard", "groups", "start", "worker", "idle", "cluster",
 )  # fmt: skip
-# Run only when named: it installs other people's programs, and takes ten minutes.
-NAMED = ("peers", "plans", "moves", "replay", "spark_write", "spark_export", "spark")
+# Run only by name: they install other programs, or take many minutes.
+ONLY_BY_NAME = ("peers", "plans", "moves", "replay", "spark_write", "spark_export", "spark")
 
 
 def main() -> None:
     wanted = sys.argv[1:] or list(NAMES)
-    if unknown := set(wanted) - {*NAMES, *NAMED}:
-        sys.exit(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(NAMES + NAMED)}")
+    if unknown := set(wanted) - {*NAMES, *ONLY_BY_NAME}:
+        sys.exit(
+            f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(NAMES + ONLY_BY_NAME)}"
+        )
     load = os.getloadavg()[0]
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}")
     for name in wanted:

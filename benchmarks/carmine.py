@@ -1,6 +1,6 @@
-"""Server time of the Carmine queue, per message, in batches of 100 with 100-byte contents.
+"""Server time of the Carmine queue per message, in batches of 100 with 100-byte contents.
 
-Beside it, on the same keys: Carmine's own steps, a message a step.
+Compared with Carmine's own steps on the same keys, one message per step.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ CONTENT = b"x" * 100
 PARTS = ("messages", "locks", "backoffs", "nattempts", "mid-circle", "done", "requeue")
 KEYS = [f"carmine:mq:bare:{part}" for part in PARTS]
 
-ShardMap = dict[str, Callable[[], object]]
+Parts = dict[str, Callable[[], object]]
 
-# What Carmine does for one message, here for a hundred in one call: no round trips are counted.
+# Carmine's steps for one message, here a hundred per call, so no round trips are counted.
 _STEP_IN = """
 for i = 1, #ARGV do
   if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 0 then
@@ -64,17 +64,17 @@ end
 """
 
 
-def ours(client: redis.Redis) -> ShardMap:
+def single(client: redis.Redis) -> Parts:
     return parts_of(CarmineQueue(client, "carmine:q"))
 
 
-def sharded(client: redis.Redis) -> ShardMap:
+def sharded(client: redis.Redis) -> Parts:
     queue = ShardedCarmineQueue(client, "carmine:q", shards=12)
     parts = parts_of(queue)
     return parts | {"enqueue anew": parts["enqueue"], "12 to 8": lambda: queue.resize(8)}
 
 
-def parts_of(queue: CarmineQueue[redis.Redis]) -> ShardMap:
+def parts_of(queue: CarmineQueue[redis.Redis]) -> Parts:
     def enqueue() -> None:
         for start in range(0, ENTRIES, BATCH):
             queue.enqueue([(f"e{n}", CONTENT) for n in range(start, start + BATCH)])
@@ -83,15 +83,15 @@ def parts_of(queue: CarmineQueue[redis.Redis]) -> ShardMap:
         while taken := queue.take(BATCH, consumer="w").deliveries:
             queue.settle([Settlement(delivery, "ack") for delivery in taken])
 
-    def let_go() -> None:
+    def remove_done() -> None:
         while queue.upkeep():
             pass
 
-    return {"enqueue": enqueue, "take and acknowledge": work_off, "let go of the rest": let_go}
+    return {"enqueue": enqueue, "take and acknowledge": work_off, "let go of the rest": remove_done}
 
 
-def theirs(client: redis.Redis) -> ShardMap:
-    """The three parts in Carmine's steps; what is met a second time is let go of."""
+def carmine_steps(client: redis.Redis) -> Parts:
+    """The three parts in Carmine's steps; a message met a second time is removed."""
     put, take, done = map(client.register_script, (_STEP_IN, _STEP_OUT, _STEP_END))
 
     def enqueue() -> None:
@@ -106,41 +106,43 @@ def theirs(client: redis.Redis) -> ShardMap:
                 done(keys=KEYS, args=ids)
             left -= len(ids)
 
-    def let_go() -> None:
+    def remove_done() -> None:
         for _ in range(ENTRIES // BATCH + 1):
             take(keys=KEYS, args=[BATCH])
 
-    return {"enqueue": enqueue, "take and acknowledge": work_off, "let go of the rest": let_go}
+    return {"enqueue": enqueue, "take and acknowledge": work_off, "let go of the rest": remove_done}
 
 
 def figures(client: redis.Redis) -> dict[str, float]:
-    """One round: way and part -> µs per message."""
-    found: dict[str, float] = {}
-    ways: dict[str, Callable[[redis.Redis], ShardMap]] = {
-        "ours": ours,
+    """One round: variant and part -> µs per message."""
+    costs: dict[str, float] = {}
+    variants: dict[str, Callable[[redis.Redis], Parts]] = {
+        "ours": single,
         "12 shards": sharded,
-        "Carmine's steps": theirs,
+        "Carmine's steps": carmine_steps,
     }
-    for way, made in ways.items():
+    for variant, make_parts in variants.items():
         empty(client)
-        parts = {name: server_us(client, work)[0] / ENTRIES for name, work in made(client).items()}
-        found |= {f"{way}: {name}": cost for name, cost in parts.items()}
-        found[f"{way}: all"] = sum(list(parts.values())[:3])
-    return found
+        parts = {
+            name: server_us(client, work)[0] / ENTRIES for name, work in make_parts(client).items()
+        }
+        costs |= {f"{variant}: {name}": cost for name, cost in parts.items()}
+        costs[f"{variant}: all"] = sum(list(parts.values())[:3])
+    return costs
 
 
 def waiting_bytes(client: redis.Redis) -> float:
-    """Memory of a message that waits."""
+    """Bytes of memory per waiting message."""
     empty(client)
     info: Any = client.info("memory")
-    ours(client)["enqueue"]()
+    single(client)["enqueue"]()
     full: Any = client.info("memory")
     return float(full["used_memory"] - info["used_memory"]) / ENTRIES
 
 
 def main() -> None:
-    with servers() as kinds:
-        for name, client in kinds:
+    with servers() as each:
+        for name, client in each:
             rounds = [figures(client) for _ in range(ROUNDS)]
             print(f"{name}, {waiting_bytes(client):.0f} B per waiting message")
             for row in rounds[0]:

@@ -1,4 +1,4 @@
-"""Server time of the circular queue, per id, in batches of 100; beside the article's rotation while
+"""Server time of the circular queue per id, in batches of 100; and of the article's rotation while
 many ids are being worked on."""
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from .memory import used
 ENTRIES = 20_000
 BATCH = 100
 HELD = 5_000
-FRESH = 100
+NEW_IDS = 100
 WAITING = 100_000
 PAYLOAD = b"x" * 100
 
-# The article's consumer, one id a call: from the tail to the head, marked while it is worked on.
+# The article's consumer, one id per call: moved from the tail to the head, and marked while worked
+# on.
 _NEXT = """
 local item = redis.call('RPOP', KEYS[1])
 if not item then return nil end
@@ -54,16 +55,16 @@ def cycle(queue: CircularQueue[redis.Redis], payload: bytes = b"") -> None:
     work_off(queue)
 
 
-def fresh(queue: CircularQueue[redis.Redis]) -> None:
-    """Find new ids, one a call, while many are being worked on."""
-    for n in range(FRESH):
+def find_new_ids(queue: CircularQueue[redis.Redis]) -> None:
+    """Take new ids, one per call, while many others are being worked on."""
+    for n in range(NEW_IDS):
         queue.push(f"fresh{n}")
         while not (taken := queue.take(1, consumer="w")).deliveries:
             assert taken.more
         queue.settle([Settlement(delivery, "ack") for delivery in taken.deliveries])
 
 
-def article_fresh(client: redis.Redis, rounds: int) -> None:
+def article_find_new_ids(client: redis.Redis, rounds: int) -> None:
     take = client.register_script(_NEXT)
     for n in range(rounds):
         client.lpush("article", f"fresh{n}")
@@ -73,34 +74,38 @@ def article_fresh(client: redis.Redis, rounds: int) -> None:
 
 
 def figures(client: redis.Redis) -> dict[str, tuple[float, float]]:
-    """One round: what -> µs per id, calls per id."""
-    found: dict[str, tuple[float, float]] = {}
+    """One round: label -> µs per id, calls per id."""
+    costs: dict[str, tuple[float, float]] = {}
 
     def cost(name: str, entries: int, work: Callable[[], object]) -> None:
         us, calls = server_us(client, work)
-        found[name] = us / entries, calls / entries
+        costs[name] = us / entries, calls / entries
 
     cost("ids only: push, take, acknowledge", ENTRIES, lambda: cycle(CircularQueue(client, "a")))
     queue = CircularQueue(client, "b")
     cost("  push", ENTRIES, partial(put, queue, ENTRIES))
     cost("  take and acknowledge", ENTRIES, partial(work_off, queue))
     cost("with 100-byte payloads", ENTRIES, lambda: cycle(CircularQueue(client, "c"), PAYLOAD))
-    turning = CircularQueue(client, "d", residence="rotate")
-    cost("residence rotate", ENTRIES, lambda: cycle(turning))
+    rotating = CircularQueue(client, "d", residence="rotate")
+    cost("residence rotate", ENTRIES, lambda: cycle(rotating))
     counted = CircularQueue(client, "e", repeats="each")
     cost("repeats each", ENTRIES, lambda: cycle(counted))
-    for name, one in (("list", CircularQueue(client, "f")), ("rotate", turning)):
-        put(one, HELD)
-        while one.take(500, consumer="w").deliveries:
+    for name, queue_variant in (("list", CircularQueue(client, "f")), ("rotate", rotating)):
+        put(queue_variant, HELD)
+        while queue_variant.take(500, consumer="w").deliveries:
             pass
-        cost(f"one at a time beside {HELD:,} at work: {name}", FRESH, partial(fresh, one))
+        cost(
+            f"one at a time beside {HELD:,} at work: {name}",
+            NEW_IDS,
+            partial(find_new_ids, queue_variant),
+        )
     client.lpush("article", *(f"{id}*9" for id in names(0, HELD)))
-    cost("  the article's script", 2, partial(article_fresh, client, 2))
-    return found
+    cost("  the article's script", 2, partial(article_find_new_ids, client, 2))
+    return costs
 
 
 def memory(client: redis.Redis, payload: bytes) -> float:
-    """Bytes the server says that a waiting id takes, with all that is known of it."""
+    """Bytes of memory per waiting id, with its metadata, as reported by the server."""
     empty(client)
     before = used(client)
     put(CircularQueue(client, "a"), WAITING, payload)
@@ -108,16 +113,16 @@ def memory(client: redis.Redis, payload: bytes) -> float:
 
 
 def main() -> None:
-    with servers() as kinds:
-        for name, client in kinds:
+    with servers() as each:
+        for name, client in each:
             rounds = []
             for _ in range(ROUNDS):
                 empty(client)
                 rounds.append(figures(client))
             print(name)
-            for what in rounds[0]:
-                us = spread([r[what][0] for r in rounds], "µs")
-                print(f"  {what:44} {us}, {rounds[0][what][1]:.3f} calls")
+            for label in rounds[0]:
+                us = spread([r[label][0] for r in rounds], "µs")
+                print(f"  {label:44} {us}, {rounds[0][label][1]:.3f} calls")
             for payload in (b"", PAYLOAD):
                 size = memory(client, payload)
                 print(

@@ -1,7 +1,7 @@
-"""Server time per entry over put + take + settle in batches of 100, beside bare scripts.
+"""Server time per entry of put, take and settle in batches of 100, compared with baseline scripts.
 
 *The same writes*: scripts that write what ours write, and do nothing else. *The least*: without
-records, so that nobody knows who took an entry, when, and how often.
+records of who took an entry, when, and how often.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 
-from .bare import BareQueue
+from .baseline import BaselineQueue
 from .measure import ROUNDS, empty, server_us, servers, spread
 
 ENTRIES = 20_000
@@ -35,25 +35,25 @@ AIM = 1.6
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
-    """A queue of ours, how batches of ids are put into it, and the bare one beside it."""
+class MeasuredQueue:
+    """A queue of ours, how batches of ids are put into it, and its baseline."""
 
-    bare: str
-    made: Callable[[redis.Redis], Queue[redis.Redis]]
+    baseline: str
+    make: Callable[[redis.Redis], Queue[redis.Redis]]
     put: Callable[[Any, list[list[str]]], None]
     clients: int = 1
     payload: bytes = PAYLOAD
 
 
 def _each(put: Callable[[Any, int, list[str]], object]) -> Callable[[Any, list[list[str]]], None]:
-    def all_of_them(queue: Any, batches: list[list[str]]) -> None:
+    def put_all(queue: Any, batches: list[list[str]]) -> None:
         for nth, ids in enumerate(batches):
             put(queue, nth, ids)
 
-    return all_of_them
+    return put_all
 
 
-def _paid(ids: list[str]) -> list[tuple[str, bytes]]:
+def _with_payload(ids: list[str]) -> list[tuple[str, bytes]]:
     return [(id, PAYLOAD) for id in ids]
 
 
@@ -61,40 +61,44 @@ def _request(queue: RequestQueue[redis.Redis], batches: list[list[str]]) -> None
     queue.submit([PAYLOAD] * sum(map(len, batches)), id="r", limit=1000)
 
 
-def _fair(clients: int) -> Ours:
+def _fair(clients: int) -> MeasuredQueue:
     def put(queue: FairQueue[redis.Redis], nth: int, ids: list[str]) -> None:
-        queue.submit(f"c{nth % clients}", _paid(ids))
+        queue.submit(f"c{nth % clients}", _with_payload(ids))
 
-    return Ours("fair queue", lambda client: FairQueue(client, "bench"), _each(put), clients)
+    return MeasuredQueue(
+        "fair queue", lambda client: FairQueue(client, "bench"), _each(put), clients
+    )
 
 
 KINDS = {
-    "request queue": Ours("request queue", lambda client: RequestQueue(client, "bench"), _request),
-    "delay set": Ours(
+    "request queue": MeasuredQueue(
+        "request queue", lambda client: RequestQueue(client, "bench"), _request
+    ),
+    "delay set": MeasuredQueue(
         "delay set",
         lambda client: DelaySet(client, "bench"),
-        _each(lambda queue, nth, ids: queue.schedule(_paid(ids), after_ms=0)),
+        _each(lambda queue, nth, ids: queue.schedule(_with_payload(ids), after_ms=0)),
     ),
-    "circular queue": Ours(
+    "circular queue": MeasuredQueue(
         "circular queue",
         lambda client: CircularQueue(client, "bench"),
-        _each(lambda queue, nth, ids: queue.push(_paid(ids))),
+        _each(lambda queue, nth, ids: queue.push(_with_payload(ids))),
     ),
     "fair queue, 1 client": _fair(1),
     "fair queue, 50 clients": _fair(50),
     "fair queue, 200 clients": _fair(200),
-    "carmine queue": Ours(
+    "carmine queue": MeasuredQueue(
         "carmine queue",
         lambda client: CarmineQueue(client, "carmine:bench"),
-        _each(lambda queue, nth, ids: queue.enqueue(_paid(ids))),
+        _each(lambda queue, nth, ids: queue.enqueue(_with_payload(ids))),
     ),
-    "resque": Ours(
+    "resque": MeasuredQueue(
         "jobs",
         lambda client: ResqueQueue(client, "resque:bench"),
         _each(lambda queue, nth, ids: queue.push([JOB] * len(ids))),
         payload=JOB.encoded(),
     ),
-    "sidekiq": Ours(
+    "sidekiq": MeasuredQueue(
         "jobs",
         lambda client: SidekiqQueue(client, "sidekiq:bench"),
         _each(lambda queue, nth, ids: queue.push([JOB] * len(ids))),
@@ -107,8 +111,8 @@ def batches(entries: int) -> list[list[str]]:
     return [[f"e{low + n}" for n in range(BATCH)] for low in range(1, entries, BATCH)]
 
 
-def ours(client: redis.Redis, kind: str) -> None:
-    queue = KINDS[kind].made(client)
+def measured(client: redis.Redis, kind: str) -> None:
+    queue = KINDS[kind].make(client)
     KINDS[kind].put(queue, batches(ENTRIES))
     taken = queue.take(BATCH, consumer="w").deliveries
     while taken:
@@ -116,30 +120,30 @@ def ours(client: redis.Redis, kind: str) -> None:
         taken = queue.settle_and_take(done, BATCH, consumer="w")[1].deliveries
 
 
-def bare(client: redis.Redis, kind: str, records: bool) -> None:
-    mine = KINDS[kind]
-    queue = BareQueue(client, mine.bare, records)
+def baseline(client: redis.Redis, kind: str, records: bool) -> None:
+    queue_kind = KINDS[kind]
+    queue = BaselineQueue(client, queue_kind.baseline, records)
     for nth, ids in enumerate(batches(ENTRIES)):
-        queue.put(ids, mine.payload, f"c{nth % mine.clients}")
+        queue.put(ids, queue_kind.payload, f"c{nth % queue_kind.clients}")
     while taken := queue.take(BATCH):
         queue.settle(taken)
 
 
 def figures(client: redis.Redis, kind: str) -> dict[str, tuple[float, float]]:
-    """One round: whose -> µs and script calls per entry."""
+    """One round: label -> µs and script calls per entry."""
 
     def cost(work: Callable[[], object], history: str = "ops") -> tuple[float, float]:
         empty(client)
         if history != "ops":
-            client.hset(KINDS[kind].made(client).keys["cfg"], "history", history)
+            client.hset(KINDS[kind].make(client).keys["cfg"], "history", history)
         us, calls = server_us(client, work)
         return us / ENTRIES, calls / ENTRIES
 
     return {
-        "ours": cost(partial(ours, client, kind)),
-        "the same writes": cost(partial(bare, client, kind, True)),
-        "the least": cost(partial(bare, client, kind, False)),
-        "history level all": cost(partial(ours, client, kind), "all"),
+        "ours": cost(partial(measured, client, kind)),
+        "the same writes": cost(partial(baseline, client, kind, True)),
+        "the least": cost(partial(baseline, client, kind, False)),
+        "history level all": cost(partial(measured, client, kind), "all"),
     }
 
 
@@ -151,9 +155,9 @@ def main() -> None:
                 rounds = [figures(client, kind) for _ in range(ROUNDS)]
                 calls = max(r["ours"][1] for r in rounds)
                 print(f"  {kind}: {calls:.3f} script calls per entry")
-                for whose in rounds[0]:
-                    us = spread([r[whose][0] for r in rounds], "µs")
-                    ratio = statistics.median(r["ours"][0] / r[whose][0] for r in rounds)
-                    beside = f", ours / this {ratio:.2f}" if whose.startswith("the ") else ""
-                    print(f"    {whose:18} {us}{beside}")
+                for label in rounds[0]:
+                    us = spread([r[label][0] for r in rounds], "µs")
+                    ratio = statistics.median(r["ours"][0] / r[label][0] for r in rounds)
+                    ratio_text = f", ours / this {ratio:.2f}" if label.startswith("the ") else ""
+                    print(f"    {label:18} {us}{ratio_text}")
             print(f"  aim: {AIM} x the same writes")

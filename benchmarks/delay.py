@@ -1,4 +1,4 @@
-"""Server time of the delay set, per entry, in batches of 100 with 100-byte payloads."""
+"""Server time of the delay set per entry, in batches of 100 with 100-byte payloads."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def hand_over(
 
 def figures(client: redis.Redis) -> dict[str, float]:
     """One round: operation -> µs per entry."""
-    found: dict[str, float] = {}
+    costs: dict[str, float] = {}
 
     def cost(name: str, entries: int, work: Callable[[], object]) -> None:
-        found[name] = server_us(client, work)[0] / entries
+        costs[name] = server_us(client, work)[0] / entries
 
     later, other = DelaySet(client, "later"), DelaySet(client, "other")
     twelve = ShardedDelaySet(client, "twelve")
@@ -57,7 +57,7 @@ def figures(client: redis.Redis) -> dict[str, float]:
         later.set_periodic(Periodic(f"p{n}", "* * * * *"))
     client.zadd(later.keys["periodic_at"], {f"p{n}": 0 for n in range(PERIODIC)})
     cost("tick, per run", PERIODIC, later.tick)
-    return found
+    return costs
 
 
 def main() -> None:

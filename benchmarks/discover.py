@@ -1,4 +1,4 @@
-"""`redisq discover` on a server of 1,000,000 keys: cache, sessions, lists, and 1,000 queues."""
+"""`redisq discover` on a server with 1,000,000 keys: a cache, sessions, lists, and 1,000 queues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOB = json.dumps({"class": "Mail", "args": [1], "jid": "b4a577edbccf1d805744efa9
 
 
 def fill(client: Any) -> None:
-    """A cache, sessions, rankings, lists of others; and queues of other programs among them."""
+    """A cache, sessions, rankings and lists, with queues of other programs among them."""
     now = int(client.time()[0])
     for start in range(0, STRINGS, 10_000):
         client.mset({f"cache:{n}": "x" * 50 for n in range(start, start + 10_000)})
@@ -46,14 +46,14 @@ def fill(client: Any) -> None:
     pipe.execute()
 
 
-def look(client: Any, searches: list[Discovery]) -> None:
+def discover(client: Any, searches: list[Discovery]) -> None:
     search = Discovery(Deployment(client))
     while run(client, search.step()):
         pass
     searches.append(search)
 
 
-def read(client: Any, rows: list[RegisteredFind]) -> None:
+def count_and_check(client: Any, rows: list[RegisteredFind]) -> None:
     for i in range(0, len(rows), 20):
         run(client, described(Deployment(client), rows[i : i + 20]))
 
@@ -61,37 +61,40 @@ def read(client: Any, rows: list[RegisteredFind]) -> None:
 def measure(client: redis.Redis) -> None:
     fill(client)
     keys = int(client.dbsize())
-    walls, micros, calls, found = [], [], 0, []
+    rates, costs_us, calls, found = [], [], 0, []
     searches: list[Discovery] = []
     for _ in range(ROUNDS):
         started = time.perf_counter()
-        spent, calls = server_us(client, lambda: look(client, searches))
-        walls.append(keys / (time.perf_counter() - started) / 1000)
-        micros.append(spent / keys)
+        spent, calls = server_us(client, lambda: discover(client, searches))
+        rates.append(keys / (time.perf_counter() - started) / 1000)
+        costs_us.append(spent / keys)
     stats: Any = client.info("commandstats")
     found = run(client, named(Deployment(client), run(client, searches[-1].finds())))
     print(
         f"  {keys:,} keys, {len(found):,} queues found, {calls / keys * 1000:.1f} commands per 1000"
     )
-    print(f"  looking: {spread(walls, 'thousand keys a second')}")
-    print(f"    server time: {spread(micros, 'µs a key')}")
+    print(f"  looking: {spread(rates, 'thousand keys a second')}")
+    print(f"    server time: {spread(costs_us, 'µs a key')}")
     print(f"    of a SCAN: {stats['cmdstat_scan']['usec_per_call']:.0f} µs")
-    costs = [server_us(client, lambda: read(client, found))[0] / len(found) for _ in range(ROUNDS)]
+    costs = [
+        server_us(client, lambda: count_and_check(client, found))[0] / len(found)
+        for _ in range(ROUNDS)
+    ]
     print(f"  counting and checking what was found: {spread(costs, 'µs server time a queue')}")
     empty(client)
 
 
 def pages(client: redis.Redis) -> None:
-    """A window of a long pending list."""
-    anyone: Any = client
+    """Pages of a long pending list."""
+    untyped: Any = client
     for start in range(0, 100_000, 1000):
-        pipe = anyone.pipeline(transaction=False)
+        pipe = untyped.pipeline(transaction=False)
         for n in range(start, start + 1000):
             pipe.xadd("long", {"n": n})
         pipe.execute()
-    anyone.xgroup_create("long", "g", id="0")
+    untyped.xgroup_create("long", "g", id="0")
     for _ in range(100):
-        anyone.xreadgroup("g", "w", {"long": ">"}, count=1000)
+        untyped.xreadgroup("g", "w", {"long": ">"}, count=1000)
     queue = StreamQueue(client, "stream:long")
     for start in (0, 9_900):
         costs = [

@@ -1,4 +1,4 @@
-"""How fair the fair queue is, and how large; what an entry costs is in `cost`."""
+"""Fairness of the fair queue, and its memory; the server time of an entry is in `cost`."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ FLOOD, SMALL, EACH = 100_000, 50, 10
 
 
 def jain(served: Mapping[str, float]) -> float:
-    """Jain's index of what each got: 1 when all got the same, 1/n when one got everything."""
+    """Jain's index: 1 if all get the same, 1/n if one of n gets everything."""
     values = list(served.values())
     return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
 
 
 def served(client: redis.Redis, n: int) -> Counter[str]:
-    """How many of the next ``n`` entries each client gets, in batches of 100."""
+    """Entries per client among the next ``n``, in batches of 100."""
     queue = FairQueue(client, "bench")
-    found: Counter[str] = Counter()
-    while found.total() < n:
-        taken = queue.take(min(BATCH, n - found.total()), consumer="w").deliveries
-        found.update(delivery.client or "" for delivery in taken)
+    counts: Counter[str] = Counter()
+    while counts.total() < n:
+        taken = queue.take(min(BATCH, n - counts.total()), consumer="w").deliveries
+        counts.update(delivery.client or "" for delivery in taken)
         queue.settle([Settlement(delivery, "ack") for delivery in taken])
-    return found
+    return counts
 
 
 def flood(client: redis.Redis) -> tuple[float, float]:
-    """One client of 100,000 and 50 of 10: the index over the time all have work, and in the first
-    batch."""
+    """One client with 100,000 entries and 50 with 10: the index while all have entries, and in the
+    first batch."""
     queue = FairQueue(client, "bench")
     for _ in range(FLOOD // BATCH):
         queue.submit("flood", [PAYLOAD] * BATCH)
@@ -49,19 +49,19 @@ def flood(client: redis.Redis) -> tuple[float, float]:
 
 
 def weighted(client: redis.Redis) -> tuple[Counter[str], float]:
-    """Weights 3 and 1, both busy: what each got of 400, and the index of that by weight."""
+    """Weights 3 and 1, both busy: entries of each among 400, and the index by weight."""
     queue = FairQueue(client, "bench")
     weights = {"three": 3, "one": 1}
     for name, weight in weights.items():
         queue.weigh(name, weight)
         for _ in range(4):
             queue.submit(name, [PAYLOAD] * BATCH)
-    got = served(client, 400)
-    return got, jain({name: got[name] / weight for name, weight in weights.items()})
+    received = served(client, 400)
+    return received, jain({name: received[name] / weight for name, weight in weights.items()})
 
 
 def memory(client: redis.Redis, own_ids: bool) -> float:
-    """Bytes of used_memory per waiting entry, of 100,000 of 50 clients."""
+    """Bytes of memory per waiting entry, of 100,000 by 50 clients."""
     base, queue = used(client), FairQueue(client, "bench")
     for low in range(0, FLOOD, BATCH):
         ids = range(low, low + BATCH)
@@ -79,9 +79,10 @@ def main() -> None:
             print(f"  Jain's index, 1 x {FLOOD:,} and {SMALL} x {EACH}: {index:.4f}"
                   f" (of the first turn {first:.4f})")  # fmt: skip
             empty(client)
-            got, index = weighted(client)
+            received, index = weighted(client)
             print(
-                f"  weights 3:1, of 400: {got['three']}:{got['one']}, index by weight {index:.4f}"
+                f"  weights 3:1, of 400: {received['three']}:{received['one']}, "
+                f"index by weight {index:.4f}"
             )
             for own_ids, what in ((False, "26 characters"), (True, "six")):
                 empty(client)

@@ -1,4 +1,4 @@
-"""Dead letters in groups: 100,000 in a pass, then one group against the rest."""
+"""Dead letters by group: 100,000 in one pass, then one group compared with the rest."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.filter.scan import Filter
 from redisq_ops.ops.groups.error_groups import groups
-from redisq_ops.ops.groups.traits import Contrast
+from redisq_ops.ops.groups.traits import GroupComparison
 
-from .latency import longest
+from .latency import report_longest_calls
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
 
 ENTRIES = 100_000
@@ -34,16 +34,16 @@ def payload(n: int) -> bytes:
 
 
 def failure(n: int) -> Failure:
-    """Three in five of the one kind; the rest of 40 kinds. Every message is another."""
+    """Three in five have one error; the rest have 40 kinds. Every message differs."""
     if n % 5 < 3:
-        said = f"connect ECONNREFUSED 10.0.{n % 256}.3:5432 while shipping order {n}"
-        return Failure("ConnectionError", said, TRACEBACK)
+        row = f"connect ECONNREFUSED 10.0.{n % 256}.3:5432 while shipping order {n}"
+        return Failure("ConnectionError", row, TRACEBACK)
     kind = "abcdefghijklmnopqrstuvwxyzabcdefghijklmn"[n % 40 :][:3]
     return Failure("TimeoutError", f"{kind}: no answer to order {n} in {n % 60}.5s", TRACEBACK)
 
 
 def put(client: redis.Redis) -> RequestQueue[redis.Redis]:
-    """So many dead letters, as workers leave them."""
+    """Dead letters as workers leave them."""
     queue = RequestQueue(client, "bench")
     each = ENTRIES // REQUESTS
     for r in range(REQUESTS):
@@ -60,28 +60,28 @@ def put(client: redis.Redis) -> RequestQueue[redis.Redis]:
 
 
 def peak_kib() -> int:
-    """The most memory this process had: ru_maxrss would count what its parent had."""
+    """Peak memory of this process in KiB; ru_maxrss would include its parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0])
 
 
-def grouped(url: str) -> None:
-    """In a process of its own, so that its memory is its own: a JSON line of what it took."""
+def measure_groups(url: str) -> None:
+    """Runs in a process of its own, to measure its memory; prints a JSON row."""
     client: Any = connect(url, "benchmark")
     queue = RequestQueue(client, "bench")
     idle = peak_kib()
-    began, cpu = time.perf_counter(), time.process_time()
-    found = run(client, groups(queue))
-    took, cpu = time.perf_counter() - began, time.process_time() - cpu
-    ranked = found.groups.ranked()
-    contrast = Contrast(queue, "dead", Filter(), ranked[0].fingerprint, found.now_ms)
-    began = time.perf_counter()
+    start, cpu_s = time.perf_counter(), time.process_time()
+    result = run(client, groups(queue))
+    groups_s, cpu_s = time.perf_counter() - start, time.process_time() - cpu_s
+    ranked = result.groups.ranked()
+    contrast = GroupComparison(queue, "dead", Filter(), ranked[0].fingerprint, result.now_ms)
+    start = time.perf_counter()
     while not contrast.over:
         run(client, contrast.step())
-    more = time.perf_counter() - began
+    contrast_s = time.perf_counter() - start
     peak = peak_kib()
-    said = [found.groups.total, len(ranked), took, more, idle / 1024, peak / 1024, cpu]
-    print(json.dumps(said))
+    row = [result.groups.total, len(ranked), groups_s, contrast_s, idle / 1024, peak / 1024, cpu_s]
+    print(json.dumps(row))
 
 
 def main() -> None:
@@ -90,7 +90,7 @@ def main() -> None:
             empty(client)
             put(client)
             command = [sys.executable, "-m", "benchmarks.groups", url_of(client)]
-            with longest(client, "groups and a contrast"):
+            with report_longest_calls(client, "groups and a contrast"):
                 rows = [json.loads(subprocess.check_output(command)) for _ in range(ROUNDS)]
             total, kinds = rows[0][:2]
             print(f"{name}, {total:,} dead letters in {kinds} groups:")
@@ -104,4 +104,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    grouped(sys.argv[1]) if sys.argv[1:] else main()
+    measure_groups(sys.argv[1]) if sys.argv[1:] else main()

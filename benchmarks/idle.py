@@ -1,4 +1,4 @@
-"""100 idle worker processes: what they ask of the server, and what one entry sets in motion."""
+"""100 idle worker processes: the commands they send, and the commands that one entry causes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .measure import servers, spread, url_of
 WORKERS = 100
 ENTRIES = 60
 IDLE_S = 30
-"""in this time every worker does its upkeep once"""
-PATIENCE_S = 60
+"""long enough for every worker to do its upkeep once"""
+TIMEOUT_S = 60
 
 
 def work(url: str) -> None:
-    """One worker, until it is told to stop or the process that measures is gone."""
+    """One worker, until it is terminated or the measuring process is gone."""
     worker = Worker(RequestQueue(connect(url, "worker"), "idle"), lambda work: None)
 
     def follow() -> None:
@@ -53,7 +53,7 @@ def workers(client: redis.Redis) -> Iterator[None]:
             process = context.Process(target=work, args=(url_of(client),))
             process.start()
             processes.append(process)
-        until(partial(all_wait, client))
+        until(partial(all_blocked, client))
         yield
     finally:
         for process in processes:
@@ -62,44 +62,44 @@ def workers(client: redis.Redis) -> Iterator[None]:
             process.join()
 
 
-def all_wait(client: redis.Redis) -> bool:
+def all_blocked(client: redis.Redis) -> bool:
     info: Any = client.info("clients")
     return bool(info["blocked_clients"] == WORKERS)
 
 
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not true():
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(f"not within {PATIENCE_S} s: {true}")
+            raise TimeoutError(f"not within {TIMEOUT_S} s: {condition}")
         time.sleep(0.002)
 
 
-def sent(client: redis.Redis, work: Callable[[], object]) -> list[tuple[str, str]]:
-    """(port, command) of what the workers sent meanwhile, without what scripts did inside.
+def sent_commands(client: redis.Redis, work: Callable[[], object]) -> list[tuple[str, str]]:
+    """(port, command) of the workers' commands during ``work``, without those inside scripts.
 
-    From MONITOR, because it says who sent what.
+    From MONITOR, because it shows which connection sent a command.
     """
     any_client: Any = client
     with any_client.monitor() as monitor:
         work()
-        listed = any_client.client_list()
+        clients = any_client.client_list()
         client.echo("over")
-        seen = takewhile(lambda one: one["command"] != "ECHO over", monitor.listen())
-        tcp = [one for one in seen if one["client_type"] == "tcp"]
-    # Known by their name, once the work is done: a connection may have come with it.
-    theirs = {c["addr"].rpartition(":")[2] for c in listed if c["name"].endswith("/worker")}
+        commands = takewhile(lambda command: command["command"] != "ECHO over", monitor.listen())
+        tcp_commands = [command for command in commands if command["client_type"] == "tcp"]
+    # Connections are found by client name after the work: one may have been opened for it.
+    worker_ports = {c["addr"].rpartition(":")[2] for c in clients if c["name"].endswith("/worker")}
     return [
-        (one["client_port"], one["command"].split()[0])
-        for one in tcp
-        if one["client_port"] in theirs
+        (command["client_port"], command["command"].split()[0])
+        for command in tcp_commands
+        if command["client_port"] in worker_ports
     ]
 
 
-def worked_off(queue: RequestQueue[redis.Redis], id: str) -> None:
+def run_one_entry(queue: RequestQueue[redis.Redis], id: str) -> None:
     """Submit one entry, and wait until it is done and every worker waits again.
 
-    Nothing is put off meanwhile: a worker's own look, every 5 s, may fall into it, and its upkeep.
+    A worker's periodic check, every 5 s, and its upkeep may fall into this time.
     """
 
     def done() -> bool:
@@ -108,7 +108,7 @@ def worked_off(queue: RequestQueue[redis.Redis], id: str) -> None:
 
     queue.submit([b"x"], id=id)
     until(done)
-    until(partial(all_wait, queue.client))
+    until(partial(all_blocked, queue.client))
 
 
 def main() -> None:
@@ -118,12 +118,17 @@ def main() -> None:
             queue.submit([], id="first")
             with workers(client):
                 time.sleep(IDLE_BLOCK_MS / 1000 + 1)  # each has looked again, on all it connects
-                idle = Counter(word for _, word in sent(client, partial(time.sleep, IDLE_S)))
-                rounds = [sent(client, partial(worked_off, queue, f"r{n}")) for n in range(ENTRIES)]
-            woken = [len({port for port, word in r if word == "EVALSHA"}) for r in rounds]
+                idle = Counter(
+                    word for _, word in sent_commands(client, partial(time.sleep, IDLE_S))
+                )
+                rounds = [
+                    sent_commands(client, partial(run_one_entry, queue, f"r{n}"))
+                    for n in range(ENTRIES)
+                ]
+            woken_workers = [len({port for port, word in r if word == "EVALSHA"}) for r in rounds]
             kinds = ", ".join(f"{word} {n / WORKERS / IDLE_S:.2f}" for word, n in idle.items())
             print(f"{name}, {WORKERS} worker processes waiting:")
-            print(f"  one entry wakes {spread(woken, 'workers')}, aim 1")
+            print(f"  one entry wakes {spread(woken_workers, 'workers')}, aim 1")
             print(f"  which send {spread(list(map(len, rounds)), 'commands beside the submit')}")
             most, times = Counter(tuple(word for _, word in r) for r in rounds).most_common(1)[0]
             print(f"    {' '.join(most)}: {times} of {ENTRIES} times")

@@ -1,7 +1,8 @@
 """Server time of Resque's and Sidekiq's layouts per job, in batches of 100.
 
-*By hand* is the reliable consumer that one writes: a push, an LMOVE to a list of its own, an LREM;
-without lease, fence, guard against re-sending, or counters. A script with our writes is in `cost`.
+*By hand* is a reliable consumer as users write it: a push, an LMOVE to its own list, an LREM;
+without lease, fence, guard against repeated calls, or counters. The baseline with our writes is in
+`cost`.
 """
 
 from __future__ import annotations
@@ -55,20 +56,20 @@ def work_off_by_hand(client: redis.Redis) -> None:
         pipe = client.pipeline(transaction=False)
         for _ in range(BATCH):
             pipe.lmove("theirs", "mine", "LEFT", "RIGHT")
-        got = [job for job in pipe.execute() if job]
-        if not got:
+        taken = [job for job in pipe.execute() if job]
+        if not taken:
             return
-        for job in got:
+        for job in taken:
             pipe.lrem("mine", 1, job)
         pipe.execute()
 
 
 def figures(client: redis.Redis) -> dict[str, float]:
     """One round: operation -> µs per job."""
-    found: dict[str, float] = {}
+    costs: dict[str, float] = {}
 
     def cost(name: str, work: Callable[[], object]) -> None:
-        found[name] = server_us(client, work)[0] / ENTRIES
+        costs[name] = server_us(client, work)[0] / ENTRIES
 
     for queue in (ResqueQueue(client, "resque:q"), SidekiqQueue(client, "sidekiq:q")):
         cost(f"{queue.kind}: push", partial(put, queue))
@@ -78,12 +79,12 @@ def figures(client: redis.Redis) -> dict[str, float]:
         cost(f"{queue.kind}: replay", partial(replay, queue))
     cost("by hand: push", lambda: put_by_hand(client))
     cost("by hand: take and acknowledge", lambda: work_off_by_hand(client))
-    return found
+    return costs
 
 
 def main() -> None:
-    with servers() as kinds:
-        for name, client in kinds:
+    with servers() as each:
+        for name, client in each:
             rounds = []
             for _ in range(ROUNDS):
                 empty(client)

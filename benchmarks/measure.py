@@ -22,11 +22,11 @@ ROUNDS = 5
 
 @contextmanager
 def servers(in_use: bool = False) -> Iterator[Iterable[tuple[str, redis.Redis]]]:
-    """A client of a fresh server of each kind there is on this machine.
+    """A client of a new server of each kind on this machine.
 
-    ``in_use``: they allocate with jemalloc if it is here, as servers in use do: both are built with
-    it on Linux. Valkey's wheel isn't, and with the C library's malloc it takes twice as long to
-    change a million records, whose holes it has to walk through.
+    ``in_use``: use jemalloc if it is installed, as servers in production do: Linux builds have it,
+    Valkey's wheel does not. With the C library's malloc, changing a million records takes twice as
+    long.
     """
     started: list[EmbeddedServer] = []
 
@@ -54,7 +54,7 @@ def servers(in_use: bool = False) -> Iterator[Iterable[tuple[str, redis.Redis]]]
 
 @contextmanager
 def _jemalloc() -> Iterator[None]:
-    """Processes that start meanwhile allocate with jemalloc if it is here."""
+    """Start processes with jemalloc, if it is installed."""
     library, before = find_library("jemalloc"), os.environ.get("LD_PRELOAD")
     if library is None or before is not None:
         yield
@@ -71,17 +71,31 @@ def _allocator(server: EmbeddedServer) -> str:
     return "jemalloc" if "jemalloc" in mapped else "its own malloc"
 
 
+@contextmanager
+def realtime_priority(pid: int) -> Iterator[bool]:
+    """Give a process real-time priority during the block; False if that is not permitted."""
+    try:
+        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+
+
 def url_of(client: redis.Redis) -> str:
-    """Where another process finds the same server."""
+    """The URL of a client's server, for another process."""
     pool: Any = client.connection_pool
     return "redis://{host}:{port}".format(**pool.connection_kwargs)
 
 
 def server_us(client: redis.Redis, work: Callable[[], object]) -> tuple[float, int]:
-    """Microseconds the server spent in commands while ``work`` ran, and how many it was sent.
+    """Microseconds the server spent on commands while ``work`` ran, and the number of commands.
 
-    Commands run inside scripts are part of the script's time and are not counted again. Where
-    scripts ran, what was sent beside them isn't counted either: the server tells the two together.
+    Commands inside scripts are part of the script's time. If scripts ran, other commands are not
+    counted: the server does not tell the two apart.
     """
     client.config_resetstat()
     work()
@@ -93,20 +107,21 @@ def server_us(client: redis.Redis, work: Callable[[], object]) -> tuple[float, i
 
 
 def spread(values: Sequence[float], unit: str) -> str:
-    """min / median / max."""
+    """Minimum, median and maximum."""
     low, mid, high = min(values), statistics.median(values), max(values)
     return f"{low:.2f} / {mid:.2f} / {high:.2f} {unit} (min / median / max of {len(values)})"
 
 
 def empty(client: redis.Redis) -> None:
-    """FLUSHALL SYNC: the usual one frees later, on Valkey, and would blur what follows."""
+    """Delete all keys with FLUSHALL SYNC; the default frees memory later on Valkey, during the next
+    measurement."""
     any_client: Any = client
     any_client.execute_command("FLUSHALL", "SYNC")
 
 
 @contextmanager
 def threaded(worker: Worker) -> Iterator[None]:
-    """The worker, running beside the block."""
+    """Run the worker in a thread during the block."""
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""Memory of waiting entries, as the server reports it (used_memory, difference)."""
+"""Memory per waiting entry, by used_memory of the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .peers.kinds import KINDS
 MANY = 1_000_000
 SMALL = 10_000
 PAYLOAD = b"x" * 100
-_THEIRS = dict.fromkeys(("carmine", "resque", "sidekiq"), "  (its owners' layout)")
+_FOREIGN = dict.fromkeys(("carmine", "resque", "sidekiq"), "  (its owners' layout)")
 
 
 def used(client: redis.Redis) -> int:
@@ -24,7 +24,7 @@ def used(client: redis.Redis) -> int:
 
 
 def waiting(client: redis.Redis, kind: str) -> float:
-    """Bytes of used_memory per waiting entry; what the queue itself takes is in them."""
+    """Bytes of used_memory per waiting entry, including the queue's own keys."""
     empty(client)
     jobs = [(f"e{n}", PAYLOAD) for n in range(MANY // 10)]
     _, put = KINDS[kind](client)
@@ -45,15 +45,15 @@ def main() -> None:
             queue = RequestQueue(client, "b")
             for i in range(SMALL):
                 queue.submit([PAYLOAD], id=f"r{i}")
-            each_ = (used(client) - base) / SMALL
-            print(f"  a request with one sub-request of 100 B: {each_:,.0f} B (of {SMALL:,})")
+            bytes_each = (used(client) - base) / SMALL
+            print(f"  a request with one sub-request of 100 B: {bytes_each:,.0f} B (of {SMALL:,})")
             empty(client)
             client.config_set("stream-node-max-bytes", 512)
             base = used(client)
             for i in range(SMALL):
                 queue.submit([PAYLOAD], id=f"r{i}")
-            each_ = (used(client) - base) / SMALL
-            print(f"    with the server's stream-node-max-bytes 512: {each_:,.0f} B")
+            bytes_each = (used(client) - base) / SMALL
+            print(f"    with the server's stream-node-max-bytes 512: {bytes_each:,.0f} B")
             client.config_set("stream-node-max-bytes", 4096)
             empty(client)
             base = used(client)
@@ -61,13 +61,14 @@ def main() -> None:
             for start in range(0, MANY // 10, 100):
                 rows = [(f"e{i}", PAYLOAD) for i in range(start, start + 100)]
                 later.schedule(rows, after_ms=3_600_000)
-            each_ = (used(client) - base) / (MANY // 10)
+            bytes_each = (used(client) - base) / (MANY // 10)
             print(
-                f"  a delayed entry of 100 B in the delay set: {each_:,.0f} B (of {MANY // 10:,})"
+                f"  a delayed entry of 100 B in the delay set: {bytes_each:,.0f} B "
+                f"(of {MANY // 10:,})"
             )
             print(f"  a waiting entry of 100 B, of {MANY // 10:,} submitted in bulk:")
             for kind in KINDS:
-                print(f"    {kind:10} {waiting(client, kind):4.0f} B{_THEIRS.get(kind, '')}")
+                print(f"    {kind:10} {waiting(client, kind):4.0f} B{_FOREIGN.get(kind, '')}")
 
 
 def _mb(size: int) -> str:

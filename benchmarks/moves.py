@@ -1,4 +1,4 @@
-"""Entries moved to another queue and back: server time of an entry in scripts, and wall time."""
+"""Entries moved to another queue and back: server time per entry in scripts, and wall time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: dict[str, Any] = {
 
 
 def put(queue: Any, pairs: Sequence[tuple[str, bytes]]) -> None:
-    """What waits, whatever a kind calls that."""
+    """Submit waiting entries, with the method of the queue's kind."""
     if queue.kind == "request":
         queue.submit([payload for _, payload in pairs], id=pairs[0][0], limit=1000)
     elif queue.kind == "delay":
@@ -43,7 +43,7 @@ def put(queue: Any, pairs: Sequence[tuple[str, bytes]]) -> None:
 
 
 def filled(client: redis.Redis, kind: str, state: str) -> tuple[str, str]:
-    """Two queues of a kind, the first full; their names."""
+    """Two queues of a kind, the first one filled; their names."""
     names = [f"carmine:{name}" if kind == "carmine" else name for name in "ab"]
     source, target = (KINDS[kind](client, name) for name in names)
     put(target, [("there", PAYLOAD)])
@@ -55,23 +55,25 @@ def filled(client: redis.Redis, kind: str, state: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def measured(client: redis.Redis, *words: str) -> str:
-    """One command: server time of its scripts by entry and by call, wall time."""
+def measure_command(client: redis.Redis, *words: str) -> str:
+    """One command: server time of its scripts per entry and per call, and wall time."""
     command = [sys.executable, "-m", "redisq_ops", "--url", url_of(client), *words, "--yes"]
-    began = time.perf_counter()
+    start = time.perf_counter()
     us, calls = server_us(client, lambda: subprocess.run(command, capture_output=True, check=True))
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     return f"{us / MANY:.0f} µs an entry, {us / calls:.0f} a call, {seconds:.1f} s"
 
 
 def main() -> None:
-    with servers() as found:
-        for name, client in found:
+    with servers() as client_servers:
+        for name, client in client_servers:
             print(f"{name}: {MANY:,} entries of {len(PAYLOAD)} bytes")
             for kind in KINDS:
                 for state in ("waiting", "dead"):
                     empty(client)
                     source, target = filled(client, kind, state)
-                    there = measured(client, "move", source, "--to", target, "--state", state)
-                    back = measured(client, "undo")
-                    print(f"  {kind}, {state}: moved {there}; undone {back}")
+                    moved = measure_command(
+                        client, "move", source, "--to", target, "--state", state
+                    )
+                    undone = measure_command(client, "undo")
+                    print(f"  {kind}, {state}: moved {moved}; undone {undone}")

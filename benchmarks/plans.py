@@ -17,7 +17,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.queues.request import RequestQueue
 
-from .latency import longest
+from .latency import report_longest_calls
 from .measure import empty, server_us, servers, url_of
 from .replay import MANY, delayed, requests
 
@@ -27,7 +27,7 @@ STEP = 100
 
 def run(*words: str) -> tuple[float, float]:
     """Seconds and peak memory (MB) of one `redisq` process."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", *words],
         stdout=subprocess.DEVNULL,
@@ -36,11 +36,11 @@ def run(*words: str) -> tuple[float, float]:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, words
-    return time.perf_counter() - began, usage.ru_maxrss / 1000
+    return time.perf_counter() - start, usage.ru_maxrss / 1000
 
 
 def entry_us(client: redis.Redis, verb: Any, source: Any) -> float:
-    """Server time of one entry, in steps of 100 of a request queue; the median step."""
+    """Server time per entry in steps of 100 of a request queue, the median step."""
     queue: Queue[Any] = RequestQueue(client, "mail")
     ids: list[str] = []
     cursor: str | None = None
@@ -53,9 +53,9 @@ def entry_us(client: redis.Redis, verb: Any, source: Any) -> float:
     high = queue.now() + 1
 
     def step(number: int) -> Callable[[], object]:
-        few = ids[(number - 1) * STEP : number * STEP]
+        batch = ids[(number - 1) * STEP : number * STEP]
         return lambda: queue.move(
-            f"{verb}-cost", number, few, source=source, target=VERBS[verb][1], high_water_ms=high
+            f"{verb}-cost", number, batch, source=source, target=VERBS[verb][1], high_water_ms=high
         )
 
     steps = range(1, FEW // STEP + 1)
@@ -64,8 +64,8 @@ def entry_us(client: redis.Redis, verb: Any, source: Any) -> float:
 
 
 def main() -> None:
-    with servers(in_use=True) as found, tempfile.TemporaryDirectory() as folder:
-        for name, client in found:
+    with servers(in_use=True) as client_servers, tempfile.TemporaryDirectory() as folder:
+        for name, client in client_servers:
             empty(client)
             requests(client, FEW)
             verbs = (("replay", "dead"), ("purge", "waiting"), ("restore", "trash"))
@@ -77,13 +77,13 @@ def main() -> None:
                 path = str(Path(folder) / "p")
                 url = ("--url", url_of(client))
                 print(f"  {n:,} dead letters of a delay set")
-                for what, words in (
+                for label, words in (
                     ("written", ("replay", "mail", "--plan", path)),
                     ("applied", ("apply", path, "--yes")),
                     ("undone", ("undo", "--yes")),
                 ):
-                    with longest(client, what):
+                    with report_longest_calls(client, label):
                         seconds, megabytes = run(*url, *words)
-                    print(f"    {what} in {seconds:.1f} s, at most {megabytes:.0f} MB")
+                    print(f"    {label} in {seconds:.1f} s, at most {megabytes:.0f} MB")
                 print(f"    a file of {Path(path).stat().st_size / 1e6:.0f} MB")
                 os.unlink(path)

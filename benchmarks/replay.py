@@ -1,8 +1,8 @@
-"""Dead letters back to work, all of them: time, server time, what another client feels; and peers.
+"""Replay of all dead letters: time, server time, effect on another client; and peers.
 
-Ours is measured as users type it, `redisq dlq replay QUEUE --yes`, from the start of the process to
-its end: the count, the plan, the journal and the inverse of every entry are in it. Then it is taken
-back, `redisq undo --yes`.
+Measured as users type it, `redisq dlq replay QUEUE --yes`, from the start of the process to its
+end: it includes counting, the plan, the audit log and the undo record of every entry. Then it is
+undone with `redisq undo --yes`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.whole_state import WholeBulk, whole
 from redisq_ops.ops.filter.scan import Filter
 
-from .copies import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
+from .bulk_entries import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
 from .peers.environment import NotInstalled, environment
 from .peers.roster import PEERS
@@ -39,8 +39,8 @@ MANY = 1_000_000
 AIM_S = 6.0
 PEER_JOBS = {"rq": 2_000, "bullmq": 20_000}
 GOALS = {"rq": 100.0, "bullmq": 1.0}
-PINGED = 5
-"""rounds with another client beside: what the machine does meanwhile decides a 99th of a hundred"""
+PING_ROUNDS = 5
+"""rounds with another client: the machine's other load decides a 99th percentile"""
 IDLE_S = 2.0
 _PING = """
 import redis, sys, time
@@ -54,7 +54,7 @@ while True:
     print(f"{took * 1000:.3f}", flush=True)
     time.sleep(max(0.0, 0.002 - took))
 """
-# Dead entries of a delay set, as settling leaves them.
+# Dead entries of a delay set, with the data that settling leaves.
 _BURY = """
 local base, first, last, now = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 for n = first, last do
@@ -71,7 +71,7 @@ end
 def requests(client: redis.Redis, n: int) -> None:
     queue = RequestQueue(client, "mail")
     seed(queue)
-    # Only the dead are multiplied; what waits, is pending or delayed stays a handful.
+    # Only dead entries are copied; a handful are waiting, pending and delayed.
     copy: Any = client.register_script(COPY)
     for first in range(1, n // BATCH, 10):
         last = min(first + 10, n // BATCH) - 1
@@ -82,10 +82,10 @@ def delayed(client: redis.Redis, n: int) -> None:
     queue = DelaySet(client, "mail")
     queue.schedule([("first", PAYLOAD)], after_ms=DAY_MS)
     bury: Any = client.register_script(_BURY)
-    began = queue.now() - 2 * n  # a death each millisecond, the latest one a while ago
+    start = queue.now() - 2 * n  # a death each millisecond, the latest one a while ago
     for first in range(0, n, 1000):
         last = min(first + 1000, n) - 1
-        bury(keys=[queue.keys.base], args=[first, last, began, PAYLOAD, ERROR])
+        bury(keys=[queue.keys.base], args=[first, last, start, PAYLOAD, ERROR])
 
 
 FILLS = {"request queue": requests, "delay set": delayed}
@@ -101,8 +101,8 @@ def replay(url: str) -> None:
 
 
 @dataclass
-class Calls:
-    """What the calls of a command took the server, a round each."""
+class CallCosts:
+    """Server time of the calls of a command, one value per round."""
 
     seconds: list[float] = field(default_factory=list)
     each_us: list[float] = field(default_factory=list)
@@ -112,15 +112,15 @@ class Calls:
 
     def add(self, client: redis.Redis, entries: int, work: Callable[[], object]) -> None:
         client.config_set("latency-tracking-info-percentiles", "99.9 100")
-        began = time.perf_counter()
+        start = time.perf_counter()
         us, calls = server_us(client, work)
-        self.seconds.append(time.perf_counter() - began)
+        self.seconds.append(time.perf_counter() - start)
         self.each_us.append(us / entries)
         self.mean_ms.append(us / calls / 1000)
-        told: Any = client.info("latencystats")
-        found = told["latency_percentiles_usec_evalsha"]
-        self.p999_ms.append(found["p99.9"] / 1000)
-        self.longest_ms.append(found["p100"] / 1000)
+        stats: Any = client.info("latencystats")
+        percentiles = stats["latency_percentiles_usec_evalsha"]
+        self.p999_ms.append(percentiles["p99.9"] / 1000)
+        self.longest_ms.append(percentiles["p100"] / 1000)
 
     def show(self) -> None:
         print(f"    server time per entry {spread(self.each_us, 'µs')}")
@@ -132,8 +132,8 @@ class Calls:
 
 
 @contextmanager
-def pinged(url: str) -> Iterator[list[float]]:
-    """How long another client's PING took each time (ms) while the block ran, one every 2 ms."""
+def ping_times(url: str) -> Iterator[list[float]]:
+    """Times (ms) of another client's PING during the block, one every 2 ms."""
     times: list[float] = []
     child = subprocess.Popen(
         [sys.executable, "-c", _PING, url],
@@ -145,16 +145,17 @@ def pinged(url: str) -> Iterator[list[float]]:
         yield times
     finally:
         child.terminate()
-        said, _ = child.communicate()
-        # The last line may be cut off.
-        times += [float(line) for line in said.splitlines()[:-1]]
+        output, _ = child.communicate()
+        # The last line may be incomplete.
+        times += [float(line) for line in output.splitlines()[:-1]]
 
 
-def held_up_ms(seconds: float = IDLE_S) -> float:
-    """For how long at most the machine held up a loop that does nothing but read the clock."""
-    began = last = time.perf_counter()
+def longest_pause_ms(seconds: float = IDLE_S) -> float:
+    """The longest pause of a loop that only reads the clock: how long the machine suspends a
+    process."""
+    start = last = time.perf_counter()
     longest = 0.0
-    while last - began < seconds:
+    while last - start < seconds:
         now = time.perf_counter()
         longest, last = max(longest, now - last), now
     return longest * 1000
@@ -164,58 +165,60 @@ def p99(times: list[float]) -> float:
     return statistics.quantiles(times, n=100)[98]
 
 
-def ours(client: redis.Redis, kind: str) -> float:
-    """Print what replaying `MANY` costs; entries per second of the whole command, the median.
+def measure_replay(client: redis.Redis, kind: str) -> float:
+    """Print the cost of replaying `MANY` entries; entries per second of the command, the median.
 
-    The last rounds have another client beside them, which takes some of the machine for itself.
+    The last rounds run another client at the same time, which uses part of the machine.
     """
     fill, url = FILLS[kind], url_of(client)
-    there, back, kept = Calls(), Calls(), 0.0
-    idles: list[float] = []
-    meanwhile: list[float] = []
-    for nth in range(ROUNDS + PINGED):
+    replay_costs, undo_costs, undo_bytes = CallCosts(), CallCosts(), 0.0
+    idle_p99: list[float] = []
+    busy_p99: list[float] = []
+    for nth in range(ROUNDS + PING_ROUNDS):
         empty(client)
         fill(client, MANY)
         queue = (RequestQueue if kind == "request queue" else DelaySet)(client, "mail")
         if nth >= ROUNDS:
-            with pinged(url) as idle:
+            with ping_times(url) as idle:
                 time.sleep(IDLE_S)
-            with pinged(url) as busy:
+            with ping_times(url) as busy:
                 replay(url)
-            idles.append(p99(idle))
-            meanwhile.append(p99(busy))
+            idle_p99.append(p99(idle))
+            busy_p99.append(p99(busy))
         else:
-            there.add(client, MANY, partial(replay, url))
-        left = queue.counts().dead
-        assert left == 0, f"{left} are still dead"
+            replay_costs.add(client, MANY, partial(replay, url))
+        remaining = queue.counts().dead
+        assert remaining == 0, f"{remaining} are still dead"
         if nth == 0:
-            kept = inverse(client, queue)
-            back.add(client, MANY, partial(redisq, url, "undo"))
+            undo_bytes = undo_record_bytes(client, queue)
+            undo_costs.add(client, MANY, partial(redisq, url, "undo"))
             assert queue.counts().dead == MANY
-    print(f"  {kind}, {MANY:,} dead letters: {spread(there.seconds, 's')}, aim {AIM_S:g}")
-    there.show()
-    print(f"    its inverse takes {kept:.0f} B an entry")
-    above = [busy - idle for idle, busy in zip(idles, meanwhile, strict=True)]
-    print(f"    another client's PING p99: idle {spread(idles, 'ms')}")
-    print(f"      meanwhile {spread(meanwhile, 'ms')}, above idle {spread(above, 'ms')}, aim 1")
-    print(f"  … and taken back: {back.seconds[0]:.2f} s")
-    back.show()
-    return MANY / statistics.median(there.seconds)
+    print(f"  {kind}, {MANY:,} dead letters: {spread(replay_costs.seconds, 's')}, aim {AIM_S:g}")
+    replay_costs.show()
+    print(f"    its inverse takes {undo_bytes:.0f} B an entry")
+    increase = [busy - idle for idle, busy in zip(idle_p99, busy_p99, strict=True)]
+    print(f"    another client's PING p99: idle {spread(idle_p99, 'ms')}")
+    print(f"      meanwhile {spread(busy_p99, 'ms')}, above idle {spread(increase, 'ms')}, aim 1")
+    print(f"  … and taken back: {undo_costs.seconds[0]:.2f} s")
+    undo_costs.show()
+    return MANY / statistics.median(replay_costs.seconds)
 
 
-def inverse(client: redis.Redis, queue: Queue[redis.Redis]) -> float:
-    """Bytes an entry of what undoes a step, the average of some steps."""
-    found = zip(client.scan_iter(queue.keys["undo_"] + "*", count=1000), range(100), strict=False)
+def undo_record_bytes(client: redis.Redis, queue: Queue[redis.Redis]) -> float:
+    """Bytes per entry of the records that undo a step, the mean of some steps."""
+    percentiles = zip(
+        client.scan_iter(queue.keys["undo_"] + "*", count=1000), range(100), strict=False
+    )
     op = next(client.scan_iter(queue.keys["op_"] + "*", count=1000))
     moved = int(client.hget(op, "done") or 0)
     steps = len(list(client.scan_iter(queue.keys["undo_"] + "*", count=1000)))
-    sizes = [size for key, _ in found if (size := client.memory_usage(key, samples=0))]
+    sizes = [size for key, _ in percentiles if (size := client.memory_usage(key, samples=0))]
     return statistics.mean(sizes) * steps / moved
 
 
-def in_steps(client: redis.Redis, jobs: int) -> tuple[float, int]:
-    """Of the library's call alone, at a peer's number: entries per second, the median, and how many
-    a step moved."""
+def library_rate(client: redis.Redis, jobs: int) -> tuple[float, int]:
+    """The library call alone, at a peer's number of jobs: entries per second (median), entries per
+    step."""
     rates, steps = [], 0
     for _ in range(ROUNDS):
         empty(client)
@@ -223,25 +226,25 @@ def in_steps(client: redis.Redis, jobs: int) -> tuple[float, int]:
         queue = DelaySet(client, "mail")
         chosen, _ = run(client, whole(queue, "dead", Filter()))
         bulk = WholeBulk(chosen, "replay", Author("benchmark", "here"), ahead=True)
-        began = time.perf_counter()
-        steps += run(client, taken(bulk))
-        rates.append(jobs / (time.perf_counter() - began))
+        start = time.perf_counter()
+        steps += run(client, run_steps(bulk))
+        rates.append(jobs / (time.perf_counter() - start))
         assert bulk.outcome.done == jobs, bulk.outcome
     return statistics.median(rates), round(ROUNDS * jobs / steps)
 
 
-async def taken(bulk: WholeBulk) -> int:
-    """Take all steps of a change, as the CLI does; how many."""
+async def run_steps(bulk: WholeBulk) -> int:
+    """Run all steps of a change, as the CLI does; the number of steps."""
     steps = 0
     while await bulk.step():
         steps += 1
     return steps
 
 
-def peer(name: str, client: redis.Redis, rate: float, step: int) -> None:
-    found = next(peer for peer in PEERS if peer.name == name)
+def measure_peer(name: str, client: redis.Redis, rate: float, step: int) -> None:
+    percentiles = next(measure_peer for measure_peer in PEERS if measure_peer.name == name)
     try:
-        place = environment(name, found.language, found.pins)
+        peer_environment = environment(name, percentiles.language, percentiles.pins)
     except NotInstalled as error:
         print(f"  {name}: not installed, {error}")
         return
@@ -249,9 +252,17 @@ def peer(name: str, client: redis.Redis, rate: float, step: int) -> None:
     jobs, rates = PEER_JOBS[name], []
     for _ in range(ROUNDS):
         empty(client)
-        command = [*place.command, str(script), "replay", str(step), url_of(client), str(jobs)]
+        command = [
+            *peer_environment.command,
+            str(script),
+            "replay",
+            str(step),
+            url_of(client),
+            str(jobs),
+        ]
         done = subprocess.run(
-            command, env={**os.environ, **place.variables}, capture_output=True, text=True,
+            command, env={**os.environ, **peer_environment.variables}, capture_output=True,
+            text=True,
             check=False,
         )  # fmt: skip
         if done.returncode:
@@ -259,7 +270,9 @@ def peer(name: str, client: redis.Redis, rate: float, step: int) -> None:
             return
         answer = json.loads(done.stdout.splitlines()[-1])
         rates.append(answer["jobs"] / answer["seconds"])
-    print(f"  {name} ({place.versions}), {jobs:,} failed jobs: {spread(rates, 'jobs/s')}")
+    print(
+        f"  {name} ({peer_environment.versions}), {jobs:,} failed jobs: {spread(rates, 'jobs/s')}"
+    )
     ratio = rate / statistics.median(rates)
     print(f"    ours {rate:,.0f}/s, x {ratio:.1f}, goal {GOALS[name]:g}; a step has {step}")
 
@@ -268,10 +281,10 @@ def main() -> None:
     with servers(in_use=True) as each:
         for name, client in each:
             print(f"{name}, load {os.getloadavg()[0]:.1f}:", flush=True)
-            held_up = held_up_ms()
-            print(f"  a loop that only reads the clock was held up for {held_up:.2f} ms, at most")
-            rates = [ours(client, kind) for kind in FILLS]
+            pause = longest_pause_ms()
+            print(f"  a loop that only reads the clock was held up for {pause:.2f} ms, at most")
+            rates = [measure_replay(client, kind) for kind in FILLS]
             for other in PEER_JOBS:
                 # rq's is a command, bullmq's a call that is given steps as large as ours were.
-                rate, step = in_steps(client, PEER_JOBS[other])
-                peer(other, client, min(rates) if other == "rq" else rate, step)
+                rate, step = library_rate(client, PEER_JOBS[other])
+                measure_peer(other, client, min(rates) if other == "rq" else rate, step)

@@ -1,4 +1,4 @@
-"""What changes when a queue is huge: cost per entry at depth, overviews, pages."""
+"""Huge queues: cost per entry at depth, overviews, pages."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ def overviews(client: redis.Redis) -> None:
         else:
             DelaySet(client, f"q{i}").schedule([("e", PAYLOAD)], after_ms=60_000)
     deployment = Deployment(client)
-    walls, waits = [], 0
+    wall_ms, round_trips = [], 0
     for _ in range(ROUNDS):
         exchanges: list[int] = []
         started = time.perf_counter()
-        counting: Any = _Counting(client, exchanges)
+        counting: Any = _RoundTripCounter(client, exchanges)
         run(counting, overview(deployment))
-        walls.append((time.perf_counter() - started) * 1000)
-        waits = len(exchanges)
+        wall_ms.append((time.perf_counter() - started) * 1000)
+        round_trips = len(exchanges)
     server = [
-        server_us(client, partial(_look, client, deployment))[0] / 1000 for _ in range(ROUNDS)
+        server_us(client, partial(_overview, client, deployment))[0] / 1000 for _ in range(ROUNDS)
     ]
-    print(f"  overview of 200 queues: {waits} round trips, {spread(walls, 'ms')}")
+    print(f"  overview of 200 queues: {round_trips} round trips, {spread(wall_ms, 'ms')}")
     print(f"    server time: {spread(server, 'ms')}")
     empty(client)
 
 
-def _look(client: redis.Redis, deployment: Deployment) -> None:
+def _overview(client: redis.Redis, deployment: Deployment) -> None:
     run(client, overview(deployment))
 
 
-class _Counting:
-    """A client that counts its exchanges with the server."""
+class _RoundTripCounter:
+    """A client that counts its round trips."""
 
     def __init__(self, client: redis.Redis, exchanges: list[int]) -> None:
         self._client: Any = client  # partly untyped in redis-py
@@ -94,12 +94,14 @@ def pages(client: redis.Redis) -> None:
     while taken:
         dead = [Settlement(delivery, "reject", error) for delivery in taken]
         taken = queue.settle_and_take(dead, 500, consumer="w")[1].deliveries
-    for what, start in (("first", 0), ("middle", DEEP // 2), ("last", DEEP - 100)):
+    for position, start in (("first", 0), ("middle", DEEP // 2), ("last", DEEP - 100)):
         costs = []
         for _ in range(ROUNDS):
             us, _ = server_us(client, partial(queue.page, "dead", start=start))
             costs.append(us / 1000)
-        print(f"  {what} page of 100 of {DEEP:,} dead letters: {spread(costs, 'ms server time')}")
+        print(
+            f"  {position} page of 100 of {DEEP:,} dead letters: {spread(costs, 'ms server time')}"
+        )
 
 
 def main() -> None:

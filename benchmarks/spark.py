@@ -1,9 +1,10 @@
-"""Reading dead letters with Spark: beside one process, beside rows as tuples, and on two cores.
+"""Reading dead letters with Spark, compared with one process, with rows as tuples, and on two
+cores.
 
-The dead letters are made up: 600,000 of a delay set, each with its own error message, a second
-apart. A process for each way to read, all of them warm; they are measured in turn, so that what
-else the machine does meets all of them. With REDISQ_SPARK_LARGE=1 also 1 and 10 million letters,
-some six minutes more and 8 GB.
+GENERATED dead letters: 600,000 of a delay set, each with its own error message, a second apart.
+Each way to read has a process of its own, warmed up; they are measured in turn, so that other load
+affects all of them. With REDISQ_SPARK_LARGE=1 also 1 and 10 million dead letters, which takes some
+six minutes more and 8 GB.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from pyspark.sql.types import StructType
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.pipeline.call_size import CallSize
-from redisq_ops.pipeline.options import Options, parsed
+from redisq_ops.pipeline.model_rows import ENTRY_COLUMNS
+from redisq_ops.pipeline.options import Options, parse_options
 from redisq_ops.pipeline.partitions import TablePart
-from redisq_ops.pipeline.reading import Reading
-from redisq_ops.pipeline.records import OF_ENTRY
 from redisq_ops.pipeline.session import session
 from redisq_ops.pipeline.source import RedisqDataSource
+from redisq_ops.pipeline.table_reader import TableReader
 
 from .measure import ROUNDS, spread
 
@@ -76,47 +77,47 @@ def options(url: str, **more: str) -> dict[str, str]:
     return {"table": "dead", "queue": "mail", "url": url, "columns": COLUMNS, **more}
 
 
-def one_process(url: str) -> int:
-    """The same keys and columns, without Spark."""
-    made = Reading(parsed(options(url)))
-    return sum(batch.num_rows for part in made.plan() for batch in made.read(part))
+def read_directly(url: str) -> int:
+    """Read the same keys and columns without Spark."""
+    reader = TableReader(parse_options(options(url)))
+    return sum(batch.num_rows for part in reader.plan() for batch in reader.read(part))
 
 
 class TupleReader(ds.DataSourceReader):
-    """Entries as screens read them, handed to Spark row by row."""
+    """Entries as front ends read them, passed to Spark row by row."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def partitions(self) -> Sequence[ds.InputPartition]:
-        return [ds.InputPartition(part) for part in Reading(self.options).plan()]
+        return [ds.InputPartition(part) for part in TableReader(self.options).plan()]
 
     def read(self, partition: ds.InputPartition) -> Iterator[tuple[Any, ...]]:
-        made, part = Reading(self.options), partition.value
-        leaf, names = made.leaf(part), self.options.names
+        reader, part = TableReader(self.options), partition.value
+        leaf, names = reader.shard_queue(part), self.options.column_names
         times = {name for name in names if name.endswith("_at")}
         assert isinstance(part, TablePart) and part.span is not None
         cursor, end = part.span.after, part.span.until
-        last = None if end is None else _place(end)
+        last = None if end is None else _parse_cursor(end)
         while True:
-            page = made.ask(partial(leaf.page.op, "dead", cursor, PAGE))
+            page = reader.run(partial(leaf.page.op, "dead", cursor, PAGE))
             for entry in page.entries:
                 if last is not None and (entry.at_ms, entry.id) > last:
                     return
-                values = {name: OF_ENTRY[name](entry) for name in names if name != "id"}
+                values = {name: ENTRY_COLUMNS[name](entry) for name in names if name != "id"}
                 values["id"] = entry.id
-                yield tuple(_moment(values[n]) if n in times else values[n] for n in names)
+                yield tuple(_timestamp(values[n]) if n in times else values[n] for n in names)
             cursor = page.cursor
             if cursor is None:
                 return
 
 
-def _place(text: str) -> tuple[int, str]:
+def _parse_cursor(text: str) -> tuple[int, str]:
     score, _, id = text.partition(":")
     return int(score), id
 
 
-def _moment(ms: int | None) -> Any:
+def _timestamp(ms: int | None) -> Any:
     from datetime import UTC, datetime
 
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
@@ -131,19 +132,19 @@ class TupleSource(RedisqDataSource):
         return TupleReader(self._options())
 
 
-def by_spark(spark: SparkSession, url: str, format: str = "redisq", **more: str) -> None:
+def read_by_spark(spark: SparkSession, url: str, format: str = "redisq", **more: str) -> None:
     frame = spark.read.format(format).options(**options(url, **more)).load()
     frame.write.format("noop").mode("overwrite").save()
 
 
 def seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
-def started(cores: int) -> SparkSession:
-    """A session; its first reads are warmed up by the caller."""
+def start_session(cores: int) -> SparkSession:
+    """A session; callers warm it up."""
     spark = session("benchmark", master=f"local[{cores}]", conf=CONF)
     spark.dataSource.register(TupleSource)
     return spark
@@ -152,68 +153,68 @@ def started(cores: int) -> SparkSession:
 # --- what is measured --------------------------------------------------------------------------
 
 
-def serve(cores: int, url: str, pipe: Connection) -> None:
-    """A process with a session: a format and options come in, the seconds of a read go out."""
-    spark = started(cores)
+def serve_reads(cores: int, url: str, pipe: Connection) -> None:
+    """A process with a session: receives a format and options, returns the seconds of a read."""
+    spark = start_session(cores)
     for format in ("redisq", "redisq-tuples"):
         for _ in range(2):
-            by_spark(spark, url, format, until=str(START_MS + MANY * 10),
+            read_by_spark(spark, url, format, until=str(START_MS + MANY * 10),
                      rowsPerPartition=str(MANY // 200))  # fmt: skip
     pipe.send(0.0)
-    while (asked := pipe.recv()) is not None:
-        format, more = asked
-        pipe.send(seconds(partial(by_spark, spark, url, format, **more)))
+    while (request := pipe.recv()) is not None:
+        format, more = request
+        pipe.send(seconds(partial(read_by_spark, spark, url, format, **more)))
     spark.stop()
 
 
 @contextmanager
-def served(cores: int, url: str) -> Iterator[Callable[..., float]]:
-    """Reads of a session with so many cores; each call says its seconds."""
+def read_server(cores: int, url: str) -> Iterator[Callable[..., float]]:
+    """A function that reads with a session of so many cores and returns the seconds."""
     context = get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=serve, args=(cores, url, there))
+    parent_end, child_end = context.Pipe()
+    process = context.Process(target=serve_reads, args=(cores, url, child_end))
     process.start()
-    here.recv()
+    parent_end.recv()
 
     def read(format: str = "redisq", **more: str) -> float:
-        here.send((format, more))
-        return float(here.recv())
+        parent_end.send((format, more))
+        return float(parent_end.recv())
 
     try:
         yield read
     finally:
-        here.send(None)
+        parent_end.send(None)
         process.join()
 
 
 def throughput(url: str) -> None:
     size = {"rowsPerPartition": str(MANY // 4)}
-    alone: list[float] = []
+    direct: list[float] = []
     arrow: list[float] = []
     tuples: list[float] = []
-    both: list[float] = []
-    with served(1, url) as one, served(2, url) as two:
+    two_cores: list[float] = []
+    with read_server(1, url) as single_core, read_server(2, url) as dual_core:
         for nth in range(ROUNDS + 1):
-            if nth == 1:  # the first one is the JVMs', to get warm
-                for times in (alone, arrow, tuples, both):
+            if nth == 1:  # the first round warms the JVMs up
+                for times in (direct, arrow, tuples, two_cores):
                     times.clear()
-            alone.append(seconds(lambda: one_process(url)))
-            arrow.append(one(**size))
-            both.append(two(**size))
-            tuples.append(one("redisq-tuples", **size))
+            direct.append(seconds(lambda: read_directly(url)))
+            arrow.append(single_core(**size))
+            two_cores.append(dual_core(**size))
+            tuples.append(single_core("redisq-tuples", **size))
     for what, times in (
-        ("one process", alone), ("Arrow, local[1]", arrow), ("row tuples, local[1]", tuples),
-        ("Arrow, local[2]", both),
+        ("one process", direct), ("Arrow, local[1]", arrow), ("row tuples, local[1]", tuples),
+        ("Arrow, local[2]", two_cores),
     ):  # fmt: skip
         print(f"  {what}: {spread([MANY / t / 1000 for t in times], 'thousand rows/s')}")
-    _ratio("Arrow local[1] / one process", alone, arrow, 0.85)
+    _ratio("Arrow local[1] / one process", direct, arrow, 0.85)
     _ratio("Arrow local[1] / tuples local[1]", tuples, arrow, 4)
-    _ratio("local[2] / local[1]", arrow, both, 1.3)
+    _ratio("local[2] / local[1]", arrow, two_cores, 1.3)
 
 
-def _ratio(what: str, slower: list[float], faster: list[float], aim: float | None) -> None:
+def _ratio(what: str, slower: list[float], faster: list[float], target: float | None) -> None:
     ratios = [a / b for a, b in zip(slower, faster, strict=True)]
-    print(f"  {what}: {spread(ratios, '×')}" + ("" if aim is None else f", aim ≥ {aim:g}"))
+    print(f"  {what}: {spread(ratios, '×')}" + ("" if target is None else f", aim ≥ {target:g}"))
 
 
 def pages(client: redis.Redis) -> int:
@@ -221,48 +222,48 @@ def pages(client: redis.Redis) -> int:
     return int(stats["cmdstat_hmget"]["calls"])
 
 
-def narrow(client: redis.Redis, url: str) -> None:
-    """One per cent of the time, in calls for a hundred entries each."""
+def measure_time_range(client: redis.Redis, url: str) -> None:
+    """Read one per cent of the time, in calls for a hundred entries each."""
     shares: list[float] = []
-    whole = 0
+    all_pages = 0
     for nth in range(ROUNDS):
         low = START_MS + MANY * 1000 * (nth + 1) // (ROUNDS + 2)
-        if not whole:
-            whole = _asked(client, url)
-        few = _asked(client, url, since=str(low), until=str(low + MANY * 10))
-        shares.append(100 * few / whole)
+        if not all_pages:
+            all_pages = _pages_read(client, url)
+        pages_in_range = _pages_read(client, url, since=str(low), until=str(low + MANY * 10))
+        shares.append(100 * pages_in_range / all_pages)
     print(f"  1 % of the time reads {spread(shares, '% of the entries')}, aim ≤ 2")
 
 
-def _asked(client: redis.Redis, url: str, **more: str) -> int:
+def _pages_read(client: redis.Redis, url: str, **more: str) -> int:
     client.config_resetstat()
-    made = Reading(parsed(options(url, **more)))
-    made.pace = CallSize(10**9, 100, most=100)
-    for part in made.plan():
-        for _ in made.read(part):
+    reader = TableReader(parse_options(options(url, **more)))
+    reader.call_size = CallSize(10**9, 100, max_rows=100)
+    for part in reader.plan():
+        for _ in reader.read(part):
             pass
     return pages(client)
 
 
-def busy(client: redis.Redis, url: str) -> None:
-    """What the server was busy with, by its own account."""
+def measure_server_time(client: redis.Redis, url: str) -> None:
+    """Server time of reading, by the server's own statistics."""
     any_client: Any = client  # partly untyped in redis-py
     long, share = [], []
     for _ in range(ROUNDS):
         client.config_resetstat()
-        took = seconds(lambda: one_process(url))
+        elapsed_s = seconds(lambda: read_directly(url))
         stats: Any = client.info("commandstats")
-        share.append(sum(row["usec"] for row in stats.values()) / took / 10_000)
-        told = any_client.execute_command("LATENCY", "HISTOGRAM", "hmget", "zrange")
-        long.append(100 * _over(told))
+        share.append(sum(row["usec"] for row in stats.values()) / elapsed_s / 10_000)
+        histograms = any_client.execute_command("LATENCY", "HISTOGRAM", "hmget", "zrange")
+        long.append(100 * _share_above_1_ms(histograms))
     print(f"  server time of one reader at full speed: {spread(share, '% of a core')}")
     print(f"  calls above 1 ms, preempted ones among them: {spread(long, '%')}, aim 0 planned")
 
 
-def _over(told: Any) -> float:
+def _share_above_1_ms(histograms: Any) -> float:
     """The share of calls that took more than 1,024 µs."""
     calls = within = 0
-    rows = told.values() if isinstance(told, dict) else told[1::2]
+    rows = histograms.values() if isinstance(histograms, dict) else histograms[1::2]
     for row in rows:
         fields = row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))
         steps = fields[b"histogram_usec"]
@@ -274,14 +275,14 @@ def _over(told: Any) -> float:
     return 1 - within / calls
 
 
-def large(client: redis.Redis, url: str) -> None:
-    """Ten times the rows: ten times the time, the same memory."""
+def measure_scaling(client: redis.Redis, url: str) -> None:
+    """Ten times the rows: expect ten times the time, and the same memory."""
     wall, peak = [], []
-    spark = started(2)
+    spark = start_session(2)
     for rows in (MILLION, 10 * MILLION):
         fill(client, MANY + 1 if rows == MILLION else MILLION + 1, rows)
-        by_spark(spark, url, until=str(START_MS + 10**7), rowsPerPartition="5000")
-        wall.append(seconds(lambda: by_spark(spark, url)))
+        read_by_spark(spark, url, until=str(START_MS + 10**7), rowsPerPartition="5000")
+        wall.append(seconds(lambda: read_by_spark(spark, url)))
         peak.append(worker_mib())
         print(f"  {rows:,} rows: {wall[-1]:.1f} s, a worker's peak {peak[-1]:.0f} MiB", flush=True)
     spark.stop()
@@ -291,7 +292,7 @@ def large(client: redis.Redis, url: str) -> None:
 
 
 def worker_mib() -> float:
-    """The most memory any of Spark's Python workers has had."""
+    """Peak memory of any of Spark's Python workers, in MiB."""
     peaks = [0.0]
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -308,10 +309,10 @@ def main() -> None:
         client = redis.Redis.from_url(server.url, protocol=3)
         fill(client, 1, MANY)
         print(f"  {MANY:,} dead letters, load {os.getloadavg()[0]:.1f}", flush=True)
-        busy(client, server.url)
-        narrow(client, server.url)
+        measure_server_time(client, server.url)
+        measure_time_range(client, server.url)
         sys.stdout.flush()
         throughput(server.url)
         if os.environ.get("REDISQ_SPARK_LARGE"):
-            large(client, server.url)
+            measure_scaling(client, server.url)
         client.close()

@@ -1,7 +1,7 @@
-"""Writing with Spark on two cores of this machine, beside one process that calls the same script.
+"""Writing with Spark on two cores of this machine, compared with one process and the same script.
 
-The dataset is generated: requests of 100 sub-requests of 100 bytes. One process: redis-py alone,
-the script's arguments made beforehand, 16 calls a pipeline. Not for a machine without Java.
+The dataset is GENERATED: requests of 100 sub-requests of 100 bytes. One process: redis-py alone,
+the script's arguments prepared in advance, 16 calls per pipeline. Needs Java.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from redisq_ops.core.queues.request.submission import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.pipeline import dataset, replay, submit
+from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.dataset import DatasetOptions
 from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.submit import TOGETHER, Row, SubmitTasks, Writer
-from redisq_ops.pipeline.writing import SAYS, Server, collected
+from redisq_ops.pipeline.spark_jobs import TASK_REPORT_SCHEMA, collect_reports
+from redisq_ops.pipeline.submit import REQUESTS_PER_ROUND, RequestWriter, Row, SubmitTasks
 
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
 
@@ -52,13 +53,13 @@ def rows() -> Sequence[Row]:
 
 
 def timed(job: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     job()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
-def bare(client: redis.Redis, beforehand: bool = True) -> Callable[[], None]:
-    """redis-py and the queue's own script, nothing else; its arguments made beforehand or not."""
+def script_only(client: redis.Redis, prepared: bool = True) -> Callable[[], None]:
+    """redis-py and the queue's own script, nothing else; with prepared arguments or not."""
     queue = RequestQueue(client, "mail")
     queue.submit([b"first"], id="first")
     loaded = queue._script("submit")
@@ -66,72 +67,78 @@ def bare(client: redis.Redis, beforehand: bool = True) -> Callable[[], None]:
     rows = [[payload(n) for n in range(k * EACH, k * EACH + EACH)] for k in range(REQUESTS)]
 
     def call(k: int) -> tuple[Any, ...]:
-        given = rows[k]
+        payloads = rows[k]
         digest = Digest(PRIORITY, LIMIT)
         before = str(digest)
-        digest.extend(given)
+        digest.extend(payloads)
         argv = (f"r{k:05}", PRIORITY, LIMIT, 1, before, str(digest), 1)
         stamp = ServerClock().stamp()
-        return ("EVALSHA", loaded.sha, len(names), *names, stamp, *argv, *given)
+        return ("EVALSHA", loaded.sha, len(names), *names, stamp, *argv, *payloads)
 
-    made = list(map(call, range(REQUESTS))) if beforehand else None
+    prepared_calls = list(map(call, range(REQUESTS))) if prepared else None
 
     def run() -> None:
-        for start in range(0, REQUESTS, TOGETHER):
+        for start in range(0, REQUESTS, REQUESTS_PER_ROUND):
             pipe: Any = client.pipeline(transaction=False)
-            for k in range(start, start + TOGETHER):
-                pipe.execute_command(*(made[k] if made is not None else call(k)))
+            for k in range(start, start + REQUESTS_PER_ROUND):
+                pipe.execute_command(
+                    *(prepared_calls[k] if prepared_calls is not None else call(k))
+                )
             pipe.execute()
 
     return run
 
 
-def checked(client: redis.Redis) -> None:
+def check_waiting(client: redis.Redis) -> None:
     waiting = RequestQueue(client, "mail").counts().waiting
     assert waiting in (ENTRIES, ENTRIES + 1), waiting
 
 
-def submitting(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
+def measure_submit(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
     server = Server(ServerAddress(url_of(client)))
-    asked = DatasetOptions("mail", id="request", payload="payload", parts=2)
+    options = DatasetOptions("mail", id="request", payload="payload", parts=2)
     source = folder / "rows.parquet"
     if not source.exists():
         generated(spark).write.parquet(source.as_uri())
-    whole = dataset.read(spark, str(source))
-    ready = dataset.arranged(whole, asked).persist()
-    ready.count()
-    tasks = SubmitTasks(Writer(server, asked, "job"))
-    given = rows()
+    frame = dataset.read(spark, str(source))
+    partitioned = dataset.partition_by_request(frame, options).persist()
+    partitioned.count()
+    tasks = SubmitTasks(RequestWriter(server, options, "job"))
+    payloads = rows()
     jobs: dict[str, Callable[[], object]] = {
         "redis-py, the same script": lambda: None,
         "redis-py, that makes its digests": lambda: None,
-        "the writer, one process, no Spark": lambda: Writer(server, asked, "job").write(given),
-        "Spark, the writing alone": lambda: collected(spark, ready.mapInArrow(tasks, SAYS)),
-        "Spark, all of submit": lambda: submit.submit(spark, server, whole, asked, "job"),
+        "the writer, one process, no Spark": lambda: RequestWriter(server, options, "job").write(
+            payloads
+        ),
+        "Spark, the writing alone": lambda: collect_reports(
+            spark, partitioned.mapInArrow(tasks, TASK_REPORT_SCHEMA)
+        ),
+        "Spark, all of submit": lambda: submit.submit(spark, server, frame, options, "job"),
     }
     found: dict[str, list[float]] = {name: [] for name in jobs}
     again: list[float] = []
     first = next(iter(jobs))
     for round in range(ROUNDS + 1):
-        if round == 1:  # the first one is the JVM's, to get warm
+        if round == 1:  # the first round warms the JVM up
             for rates in (*found.values(), again):
                 rates.clear()
         for name, job in jobs.items():
             empty(client)
-            work = bare(client, name == first) if name.startswith("redis-py") else job
+            work = script_only(client, name == first) if name.startswith("redis-py") else job
             found[name].append(ENTRIES / timed(work) / 1000)
-            checked(client)
+            check_waiting(client)
         again.append(timed(jobs["Spark, all of submit"]))
-        checked(client)
+        check_waiting(client)
     base = found[first]
     for name, rates in found.items():
         ratio = [rate / one for rate, one in zip(rates, base, strict=True)]
         print(f"{name:<34} {spread(rates, 'k entries/s')}; × {spread(ratio, 'of redis-py')}")
     print(f"{'again, all there: 0 added':<34} {spread(again, 's')}")
     empty(client)
-    us, _ = server_us(client, bare(client))
+    us, _ = server_us(client, script_only(client))
     print(f"{'server time':<34} {us / ENTRIES:.2f} µs an entry")
-    ready.unpersist()
+    partitioned.unpersist()
 
 
 def generated(spark: SparkSession) -> DataFrame:
@@ -147,10 +154,10 @@ def generated(spark: SparkSession) -> DataFrame:
     )
 
 
-def replaying(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
+def measure_replay(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
     server = Server(ServerAddress(url_of(client)))
-    asked = replay.ReplayRequest("replay", "dead", "all", Author("benchmark", "here"), parts=2)
-    choosing: list[float] = []
+    request = replay.ReplayRequest("replay", "dead", "all", Author("benchmark", "here"), parts=2)
+    planning: list[float] = []
     rates: list[float] = []
     costs: list[float] = []
     for round in range(ROUNDS):
@@ -159,25 +166,25 @@ def replaying(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
         queue.submit([b"x" * 100] * DEAD, id="r1", limit=1000)
         while taken := queue.take(500, consumer="w").deliveries:
             queue.settle([Settlement(delivery, "reject", b"{}") for delivery in taken])
-        made = replay.headers(server, asked, ["mail"])
+        headers = replay.plan_headers(server, request, ["mail"])
         options = {"table": "dead", "queue": "mail", "url": server.target.url}
         frame = spark.read.format("redisq").options(**options).load()
         path = folder / f"{url_of(client)[-5:]}-{round}"
-        began = time.perf_counter()
-        orders = replay.choose(frame, made, asked, path)
-        choosing.append(DEAD / (time.perf_counter() - began) / 1000)
-        took: list[float] = []
-        us, _ = server_us(client, partial(_applied, spark, server, orders, took))
+        start = time.perf_counter()
+        plan = replay.create_plan(frame, headers, request, path)
+        planning.append(DEAD / (time.perf_counter() - start) / 1000)
+        seconds: list[float] = []
+        us, _ = server_us(client, partial(_apply, spark, server, plan, seconds))
         assert queue.counts().waiting == DEAD and queue.counts().dead == 0
-        rates.append(DEAD / took[0] / 1000)
+        rates.append(DEAD / seconds[0] / 1000)
         costs.append(us / DEAD)
-    print(f"{'replay: choosing':<34} {spread(choosing, 'k entries/s')}")
+    print(f"{'replay: choosing':<34} {spread(planning, 'k entries/s')}")
     print(f"{'replay: carrying out':<34} {spread(rates, 'k entries/s')}")
     print(f"{'replay: server time':<34} {spread(costs, 'µs an entry')}; steps of {replay.STEP}")
 
 
-def _applied(spark: Any, server: Server, orders: replay.Orders, took: list[float]) -> None:
-    took.append(timed(lambda: replay.apply(spark, server, orders)))
+def _apply(spark: Any, server: Server, plan: replay.ReplayPlan, seconds: list[float]) -> None:
+    seconds.append(timed(lambda: replay.apply(spark, server, plan)))
 
 
 def main() -> None:
@@ -185,6 +192,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, servers() as each:
         for name, client in each:
             print(f"-- {name}, {ENTRIES:,} entries; replay of {DEAD:,}")
-            submitting(spark, client, Path(folder))
-            replaying(spark, client, Path(folder))
+            measure_submit(spark, client, Path(folder))
+            measure_replay(spark, client, Path(folder))
     spark.stop()

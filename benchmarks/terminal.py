@@ -1,4 +1,4 @@
-"""A dashboard's process on a terminal of 120 × 40: what it has shown, its keys, its memory."""
+"""A dashboard process on a pseudo-terminal of 120 × 40: its output, keys and memory."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import time
 from pathlib import Path
 from typing import Self
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
-class Terminal:
-    """`redisq-top` with these words behind it; gone when the block ends."""
+class DashboardProcess:
+    """`redisq top` with these arguments; killed when the block ends."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *arguments: str) -> None:
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
             os.environ.update(COLUMNS="120", LINES="40", TERM="xterm-256color")
-            os.execv(sys.executable, [sys.executable, "-m", "redisq_ops", "top", *words])
-        self._seen = b""
+            os.execv(sys.executable, [sys.executable, "-m", "redisq_ops", "top", *arguments])
+        self._output = b""
 
     def __enter__(self) -> Self:
         return self
@@ -31,30 +31,30 @@ class Terminal:
         os.waitpid(self.pid, 0)
         os.close(self._terminal)
 
-    def until(self, words: str) -> None:
-        """Return as soon as these words have been drawn since the latest key."""
-        end = time.perf_counter() + PATIENCE_S
-        while words.encode() not in self._seen:
+    def until(self, text: str) -> None:
+        """Wait until the text has been drawn since the latest key press."""
+        end = time.perf_counter() + TIMEOUT_S
+        while text.encode() not in self._output:
             if time.perf_counter() > end:
-                raise TimeoutError(f"no {words!r} on the screen, but {self._seen[-2000:]!r}")
+                raise TimeoutError(f"no {text!r} on the screen, but {self._output[-2000:]!r}")
             self._read(0.5)
 
-    def rest(self, seconds: float) -> None:
-        """Let it go on for a while; its terminal takes what it draws."""
+    def run_for(self, seconds: float) -> None:
+        """Let the process run, and read its output."""
         end = time.perf_counter() + seconds
-        while (left := end - time.perf_counter()) > 0:
-            self._read(left)
+        while (remaining := end - time.perf_counter()) > 0:
+            self._read(remaining)
 
-    def press(self, keys: str) -> None:
-        self._seen = b""
+    def press_keys(self, keys: str) -> None:
+        self._output = b""
         os.write(self._terminal, keys.encode())
 
-    def memory(self, field: str) -> float:
-        """MB of a line of its /proc status: ``VmRSS`` now, ``VmHWM`` the most so far."""
+    def memory_mb(self, field: str) -> float:
+        """MB from a line of /proc/PID/status: ``VmRSS`` now, ``VmHWM`` the peak."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         line = next(line for line in lines if line.startswith(f"{field}:"))
         return int(line.split()[1]) * 1024 / 1e6
 
     def _read(self, patience: float) -> None:
         if select.select([self._terminal], [], [], patience)[0]:
-            self._seen += os.read(self._terminal, 65536)
+            self._output += os.read(self._terminal, 65536)

@@ -161,7 +161,9 @@ class Tree:
             known |= gives
         for name in sorted(names.free - known):
             yield f"{name} is no local, and nothing in the header says where it comes from"
-        for name in sorted({*header.keys, *header.needs} - names.free):
+        # A script needs one key: in a Cluster the call goes to the server that has it.
+        keys = () if header.argv and len(header.keys) == 1 else header.keys
+        for name in sorted({*keys, *header.needs} - names.free):
             yield f"the header declares {name}, and the file doesn't use it"
         prefixes = tuple({f"{hook.partition('_')[0]}_" for hook in defaults})
         hooks = {name for name in names.defined if name.startswith(prefixes)}

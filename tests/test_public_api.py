@@ -16,6 +16,7 @@ from redisq_ops.core.engine.optional_features import FEATURES, features
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import queue_class, sharded_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
+from redisq_ops.tui.views import ALL
 
 URL = "redis://127.0.0.1:1/0"
 SUBMIT = (
@@ -85,13 +86,12 @@ def test_every_public_method_of_a_queue_is_documented(cls: type[Queue[Any]]) -> 
 
 
 def test_a_feature_is_a_class_that_a_queue_is_an_instance_of() -> None:
-    assert {feature.__name__ for feature in features(RequestQueue)} == {
-        "HasRequests", "HasPriorityLevels"
-    }  # fmt: skip
-    assert {feature.__name__ for feature in features(DelaySet)} == {"HasTimeline"}
+    assert features(RequestQueue) == {"HasRequests", "HasPriorityLevels"}
+    assert features(DelaySet) == {"HasTimeline"}
     assert features(CircularQueue) == frozenset()
-    had = [feature for cls in CLASSES for feature in features(cls)]
-    assert set(had) == set(FEATURES), "some kind has each of them"
+    known = {feature.__name__ for feature in FEATURES}
+    assert {name for cls in CLASSES for name in features(cls)} == known, "some kind has each"
+    assert {view.needs for view in ALL} - {None} <= known, "what a view of the dashboard needs"
 
 
 def test_no_import_circle_in_core_has_more_than_three_files() -> None:

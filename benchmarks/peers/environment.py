@@ -1,8 +1,8 @@
-"""Where a peer's package lives: an environment of its own, outside the repository.
+"""A peer's packages, in an environment of its own outside the repository.
 
-Made once under ``$XDG_CACHE_HOME/redisq-ops/peers`` (``~/.cache`` by default) and used again as
-long as the pins are the same. Python peers get a virtual environment each, since their pins of
-redis-py contradict one another; node's get a folder with ``node_modules``.
+Created once under ``$XDG_CACHE_HOME/redisq-ops/peers`` (``~/.cache`` by default) and reused while
+the pins are the same. Each Python peer has a virtual environment, because their pins of redis-py
+conflict; Node peers have a folder with ``node_modules``.
 """
 
 from __future__ import annotations
@@ -29,50 +29,50 @@ for name in sys.argv[1:]:
 
 
 class NotInstalled(Exception):
-    """The peer can't be had here; the message is one line that says why."""
+    """The peer can't be installed here; the message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """How to start the peer's scripts, and what is installed there."""
+    """The command that starts the peer's scripts, and the installed versions."""
 
     command: tuple[str, ...]
     variables: dict[str, str]
     versions: str
-    """``huey 3.5.4, redis 8.1.0``: the pinned packages as they report themselves"""
+    """``huey 3.5.4, redis 8.1.0``: versions of the pinned packages"""
 
 
-def folder() -> Path:
+def cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "redisq-ops" / "peers"
 
 
 def environment(name: str, language: Language, pins: Sequence[str]) -> Environment:
-    """The environment of ``name``, made first if need be. Raises `NotInstalled`."""
-    return (_python if language == "python" else _node)(folder() / name, pins)
+    """The environment of ``name``, created if necessary. Raises `NotInstalled`."""
+    return (_python if language == "python" else _node)(cache_folder() / name, pins)
 
 
-def _python(place: Path, pins: Sequence[str]) -> Environment:
-    python = str(place / "bin" / "python")
-    if _outdated(place, pins):
-        _run([sys.executable, "-m", "venv", str(place)])
+def _python(directory: Path, pins: Sequence[str]) -> Environment:
+    python = str(directory / "bin" / "python")
+    if _outdated(directory, pins):
+        _run([sys.executable, "-m", "venv", str(directory)])
         _run([python, "-m", "pip", "install", "--quiet", *pins])
-        _stamp(place, pins)
+        _stamp(directory, pins)
     names = [pin.split("==")[0].split("[")[0] for pin in pins]
     versions = _run([python, "-c", _VERSIONS, *names]).splitlines()
     return Environment((python,), {}, ", ".join(versions))
 
 
-def _node(place: Path, pins: Sequence[str]) -> Environment:
+def _node(directory: Path, pins: Sequence[str]) -> Environment:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise NotInstalled("no node and npm on this machine")
-    if _outdated(place, pins):
-        place.mkdir(parents=True)
+    if _outdated(directory, pins):
+        directory.mkdir(parents=True)
         quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel", "error")
-        _run([npm, "install", "--prefix", str(place), *quiet, *pins])
-        _stamp(place, pins)
-    modules = place / "node_modules"
+        _run([npm, "install", "--prefix", str(directory), *quiet, *pins])
+        _stamp(directory, pins)
+    modules = directory / "node_modules"
     versions = [f"node {_run([node, '--version']).strip().removeprefix('v')}"]
     for package in (pin.rpartition("@")[0] for pin in pins):
         manifest = json.loads((modules / package / "package.json").read_text())
@@ -80,17 +80,17 @@ def _node(place: Path, pins: Sequence[str]) -> Environment:
     return Environment((node,), {"NODE_PATH": str(modules)}, ", ".join(versions))
 
 
-def _outdated(place: Path, pins: Sequence[str]) -> bool:
-    """Whether it must be made; what is left of another one, or of half of one, goes first."""
-    stamp = place / "pins"
+def _outdated(directory: Path, pins: Sequence[str]) -> bool:
+    """Whether it must be created; removes an incomplete or different one."""
+    stamp = directory / "pins"
     if stamp.is_file() and stamp.read_text().split() == [sys.version.split()[0], *pins]:
         return False
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
     return True
 
 
-def _stamp(place: Path, pins: Sequence[str]) -> None:
-    (place / "pins").write_text("\n".join([sys.version.split()[0], *pins]))
+def _stamp(directory: Path, pins: Sequence[str]) -> None:
+    (directory / "pins").write_text("\n".join([sys.version.split()[0], *pins]))
 
 
 def _run(command: Sequence[str]) -> str:
@@ -101,6 +101,6 @@ def _run(command: Sequence[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotInstalled(f"{Path(command[0]).name}: {error.__class__.__name__}") from error
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-        raise NotInstalled(f"{Path(command[0]).name}: {said[-1][:200]}")
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        raise NotInstalled(f"{Path(command[0]).name}: {lines[-1][:200]}")
     return done.stdout

@@ -1,4 +1,4 @@
-"""Each kind of queue with its own way to submit many jobs, as a user would write it."""
+"""Each kind of queue with its own bulk submit, as a user would write it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 
 Jobs = Sequence[tuple[str, bytes]]
-"""(id, payload); a kind that names its jobs itself has no use for the id"""
+"""(id, payload); kinds that create ids themselves ignore the id"""
 Put = Callable[[Jobs], object]
 
 CLIENTS = 50
@@ -24,7 +24,7 @@ NAME = "bench"
 
 
 def request(client: redis.Redis) -> tuple[Any, Put]:
-    """One request of them all: `submit` cuts it into calls."""
+    """One request with all jobs; `submit` splits it into calls."""
     queue = RequestQueue(client, NAME)
     return queue, lambda jobs: queue.submit([job[1] for job in jobs], id="r", limit=1000)
 
@@ -40,7 +40,7 @@ def circular(client: redis.Redis) -> tuple[Any, Put]:
 
 
 def fair(client: redis.Redis) -> tuple[Any, Put]:
-    """`CLIENTS` clients, each a batch in turn."""
+    """`CLIENTS` clients, one batch each in turn."""
     queue = FairQueue(client, NAME)
     turns = iter(range(10**9))
     return queue, in_batches(lambda jobs: queue.submit(f"client-{next(turns) % CLIENTS}", jobs))
@@ -62,18 +62,18 @@ def sidekiq(client: redis.Redis) -> tuple[Any, Put]:
 
 
 def _job(payload: bytes) -> Job:
-    """A job of JSON with the payload as its argument: more bytes than the payload's."""
+    """A JSON job with the payload as its argument, so it has more bytes than the payload."""
     return Job("Noop", [payload.decode()])
 
 
 def in_batches(put: Put) -> Put:
-    def all_of(jobs: Jobs) -> None:
+    def put_all(jobs: Jobs) -> None:
         for start in range(0, len(jobs), MAX_BATCH):
             put(jobs[start : start + MAX_BATCH])
 
-    return all_of
+    return put_all
 
 
 KINDS: dict[str, Callable[[redis.Redis], tuple[Any, Put]]] = {
-    made.__name__: made for made in (request, delay, circular, fair, carmine, resque, sidekiq)
+    maker.__name__: maker for maker in (request, delay, circular, fair, carmine, resque, sidekiq)
 }

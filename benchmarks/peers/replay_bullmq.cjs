@@ -1,4 +1,4 @@
-// bullmq: retryJobs on failed jobs, MODE of them at a time. Arguments and answer as in tally.py.
+// bullmq: retryJobs on failed jobs, MODE of them at a time. Arguments and answer as in timing.py.
 'use strict';
 const { Queue, Worker } = require('bullmq');
 

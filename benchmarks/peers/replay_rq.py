@@ -1,4 +1,4 @@
-"""rq: `rq requeue --all` on failed jobs, as users type it. Arguments and answer: see tally.py."""
+"""rq: `rq requeue --all` on failed jobs, as users type it. Arguments and answer: see timing.py."""
 
 import subprocess
 import sys
@@ -8,13 +8,13 @@ from pathlib import Path
 from redis import Redis
 from rq import Queue
 from rq.registry import FailedJobRegistry
-from tally import JOBS, PAYLOAD, URL, report
+from timing import JOBS, PAYLOAD, URL, report
 
 client = Redis.from_url(URL)
 queue = Queue("peer", connection=client)
 failed = FailedJobRegistry(queue=queue)
 # Jobs as a worker leaves them: a record each, and a place in the registry of what failed.
-jobs = queue.enqueue_many([Queue.prepare_data("tally.handled", (PAYLOAD,)) for _ in range(JOBS)])
+jobs = queue.enqueue_many([Queue.prepare_data("timing.handled", (PAYLOAD,)) for _ in range(JOBS)])
 client.delete(queue.key)
 for job in jobs:
     failed.add(job, -1, exc_string="ValueError: no such customer")

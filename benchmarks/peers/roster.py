@@ -1,7 +1,6 @@
-"""Who is measured: pinned packages, the settings tried, how many jobs, and the ratio aimed at.
+"""The contestants: pinned packages, settings, numbers of jobs, and target ratios.
 
-The number of jobs is for a second or two of work, so it differs from peer to peer; figures are
-rates.
+The number of jobs gives a second or two of work, so it differs between peers; figures are rates.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ UVLOOP = "uvloop==0.23.0"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One way to run a peer: a mode its script knows, and for how many jobs."""
+class PeerSetting:
+    """One way to run a peer: a mode of its script, and the number of jobs."""
 
     mode: str
     jobs: int
@@ -34,10 +33,10 @@ class Peer:
     name: str
     language: Language
     pins: tuple[str, ...]
-    work: tuple[Setting, ...]
+    work: tuple[PeerSetting, ...]
     work_goal: float | None = None
-    """our worker's rate is to be at least so many times the peer's"""
-    submit: tuple[Setting, ...] = ()
+    """target: our worker's rate divided by the peer's"""
+    submit: tuple[PeerSetting, ...] = ()
     submit_goal: float | None = None
 
     @property
@@ -51,63 +50,67 @@ python = partial(Peer, language="python")
 node = partial(Peer, language="node")
 
 
-def chunks(jobs: int) -> tuple[Setting, ...]:
-    return tuple(Setting(f"chunks of {size}", jobs) for size in (500, 5000))
+def chunks(jobs: int) -> tuple[PeerSetting, ...]:
+    return tuple(PeerSetting(f"chunks of {size}", jobs) for size in (500, 5000))
 
 
 PEERS = (
     node(
         name="bullmq", pins=("bullmq@6.7.0", "ioredis@6.0.0"),
-        work=(Setting("concurrency 100", 20_000),), work_goal=3.5,
+        work=(PeerSetting("concurrency 100", 20_000),), work_goal=3.5,
         submit=chunks(20_000),
     ),
     node(
         name="bee-queue", pins=("bee-queue@2.0.0",),
-        work=(Setting("concurrency 100", 30_000),), work_goal=3.5,
+        work=(PeerSetting("concurrency 100", 30_000),), work_goal=3.5,
         submit=chunks(50_000), submit_goal=1,
     ),
     python(
         name="huey", pins=("huey==3.5.4", *REDIS_PY),
-        work=(Setting("1 thread", 5_000), Setting("4 threads", 7_000)), work_goal=10,
+        work=(PeerSetting("1 thread", 5_000), PeerSetting("4 threads", 7_000)), work_goal=10,
     ),
     python(
         name="taskiq", pins=("taskiq==0.13.0", "taskiq-redis==1.2.4", *REDIS_PY, UVLOOP),
         work=(
-            Setting("list, 100 tasks", 5_000), Setting("list, 100 tasks, uvloop", 6_000),
-            Setting("stream, 100 tasks, uvloop", 6_000),
+            PeerSetting("list, 100 tasks", 5_000), PeerSetting("list, 100 tasks, uvloop", 6_000),
+            PeerSetting("stream, 100 tasks, uvloop", 6_000),
         ), work_goal=25,
     ),
     python(
         name="dramatiq", pins=("dramatiq[redis]==2.2.1", *REDIS_PY),
-        work=(Setting("8 threads", 4_000), Setting("8 threads, prefetch 100", 8_000)), work_goal=25,
+        work=(PeerSetting("8 threads", 4_000), PeerSetting("8 threads, prefetch 100", 8_000)),
+        work_goal=25,
     ),
     python(
         name="saq",
         # typing_extensions: imported, though not declared.
         pins=("saq[redis]==0.26.4", "redis==7.4.1", HIREDIS, "typing_extensions==4.16.0", UVLOOP),
-        work=(Setting("100 jobs", 4_000), Setting("100 jobs, uvloop", 4_000)), work_goal=25,
+        work=(PeerSetting("100 jobs", 4_000), PeerSetting("100 jobs, uvloop", 4_000)), work_goal=25,
     ),
     python(
         name="arq", pins=("arq==0.28.0", "redis==5.3.1", HIREDIS, UVLOOP),
-        work=(Setting("100 jobs", 4_000), Setting("100 jobs, uvloop", 4_000)), work_goal=25,
+        work=(PeerSetting("100 jobs", 4_000), PeerSetting("100 jobs, uvloop", 4_000)), work_goal=25,
     ),
     python(
         name="streaq", pins=("streaq==7.2.0", "coredis==6.9.0"),
-        work=(Setting("16 tasks", 2_500), Setting("100 tasks", 2_500)),
+        work=(PeerSetting("16 tasks", 2_500), PeerSetting("100 tasks", 2_500)),
     ),
     python(
         name="celery", pins=("celery[redis]==5.7.0", *REDIS_PY),
-        work=(Setting("solo", 2_000), Setting("prefork 1", 1_500), Setting("threads 10", 2_500)),
+        work=(
+            PeerSetting("solo", 2_000), PeerSetting("prefork 1", 1_500),
+            PeerSetting("threads 10", 2_500),
+        ),
         work_goal=50,
     ),
     python(
         name="rq", pins=("rq==3.0.0", *REDIS_PY),
-        work=(Setting("SimpleWorker", 600),), work_goal=100,
+        work=(PeerSetting("SimpleWorker", 600),), work_goal=100,
         submit=chunks(10_000), submit_goal=8,
     ),
     python(
         name="bullmq-py", pins=("bullmq==3.4.4", *REDIS_PY),
-        work=(Setting("concurrency 100", 4_000),),
+        work=(PeerSetting("concurrency 100", 4_000),),
         submit=chunks(15_000), submit_goal=5,
     ),
 )  # fmt: skip
@@ -115,22 +118,22 @@ PEERS = (
 OURS = Peer(
     name="redisq-ops", language="python", pins=(),
     work=(
-        *(Setting(f"{kind}, batch 100", 50_000) for kind in KINDS),
-        Setting("request, batch 500", 50_000),
+        *(PeerSetting(f"{kind}, batch 100", 50_000) for kind in KINDS),
+        PeerSetting("request, batch 500", 50_000),
     ),
-    submit=tuple(Setting(kind, 50_000) for kind in KINDS),
+    submit=tuple(PeerSetting(kind, 50_000) for kind in KINDS),
 )  # fmt: skip
 FASTER = replace(
     OURS, name="redisq-ops+hiredis", pins=(*REDIS_PY, "cronsim==2.8"),
-    work=(Setting("request, batch 100", 50_000),), submit=(Setting("request", 50_000),),
+    work=(PeerSetting("request, batch 100", 50_000),), submit=(PeerSetting("request", 50_000),),
 )  # fmt: skip
-"""with the fast parser too, which we don't ask for; the ratios are without it"""
+"""with hiredis, which we do not require; ratios are without it"""
 
 EVERYBODY = (OURS, FASTER, *PEERS)
 
 
 def environment_of(peer: Peer) -> Environment:
-    """Raises `NotInstalled`. Ours are this tree's package, the plain one where this runs."""
+    """Raises `NotInstalled`. Ours use this tree's package, the plain one in this environment."""
     if peer.name == OURS.name:
         found = {package: _version(package) for package in ("redis", "hiredis")}
         versions = ", ".join(f"{package} {version}" for package, version in found.items())

@@ -5,7 +5,7 @@ import asyncio
 from arq import create_pool
 from arq.connections import RedisSettings
 from arq.worker import Worker, func
-from tally import JOBS, MODE, PAYLOAD, URL, handled
+from timing import JOBS, MODE, PAYLOAD, URL, handled
 
 if "uvloop" in MODE:
     import uvloop

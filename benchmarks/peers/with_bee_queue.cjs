@@ -1,4 +1,4 @@
-// bee-queue: the settings its README gives for speed; saveAll in chunks. See tally.py.
+// bee-queue: the settings its README gives for speed; saveAll in chunks. See timing.py.
 'use strict';
 const Queue = require('bee-queue');
 

@@ -1,4 +1,4 @@
-// bullmq: one worker; addBulk in chunks. Arguments and answer as in tally.py.
+// bullmq: one worker; addBulk in chunks. Arguments and answer as in timing.py.
 'use strict';
 const { Queue, Worker } = require('bullmq');
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from bullmq import Queue, Worker
-from tally import JOBS, MODE, PAYLOAD, URL, WHAT, handled, report
+from timing import JOBS, MODE, PAYLOAD, URL, WHAT, handled, report
 
 CHUNK = int(MODE.split()[-1]) if WHAT == "submit" else 1000
 

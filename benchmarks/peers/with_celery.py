@@ -1,7 +1,7 @@
 """celery: one worker with no result backend, no gossip, no events."""
 
 from celery import Celery
-from tally import JOBS, MODE, PAYLOAD, URL, handled
+from timing import JOBS, MODE, PAYLOAD, URL, handled
 
 app = Celery("peer", broker=URL)
 app.conf.task_ignore_result = True

@@ -3,7 +3,7 @@
 import os
 import time
 
-from tally import JOBS, MODE, PAYLOAD, URL, handled
+from timing import JOBS, MODE, PAYLOAD, URL, handled
 
 THREADS, *PREFETCH = (word for word in MODE.split() if word.isdecimal())
 if PREFETCH:  # read when dramatiq is imported

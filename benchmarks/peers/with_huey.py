@@ -1,7 +1,7 @@
 """huey: a consumer of threads; nothing stored, as the handler has no result."""
 
 from huey import RedisHuey
-from tally import JOBS, MODE, PAYLOAD, URL, handled
+from timing import JOBS, MODE, PAYLOAD, URL, handled
 
 huey = RedisHuey("peer", url=URL, results=False)
 

@@ -5,7 +5,7 @@ import time
 import redis
 
 from benchmarks.peers.kinds import KINDS
-from benchmarks.peers.tally import JOBS, MODE, PAYLOAD, URL, WHAT, handled, report
+from benchmarks.peers.timing import JOBS, MODE, PAYLOAD, URL, WHAT, handled, report
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 

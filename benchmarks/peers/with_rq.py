@@ -4,7 +4,7 @@ import time
 
 from redis import Redis
 from rq import Queue, SimpleWorker
-from tally import JOBS, MODE, PAYLOAD, URL, WHAT, report
+from timing import JOBS, MODE, PAYLOAD, URL, WHAT, report
 
 client = Redis.from_url(URL)
 queue = Queue("peer", connection=client)
@@ -16,7 +16,7 @@ def put() -> None:
         # rq refuses functions of __main__; with a result_ttl of 0 what is done is gone, as it is
         # with ours.
         job = [
-            Queue.prepare_data("tally.handled", (PAYLOAD,), result_ttl=0)
+            Queue.prepare_data("timing.handled", (PAYLOAD,), result_ttl=0)
             for _ in range(min(CHUNK, JOBS - start))
         ]
         queue.enqueue_many(job)

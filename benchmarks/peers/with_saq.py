@@ -3,7 +3,7 @@
 import asyncio
 
 from saq import Queue, Worker
-from tally import JOBS, MODE, PAYLOAD, URL, handled
+from timing import JOBS, MODE, PAYLOAD, URL, handled
 
 if "uvloop" in MODE:
     import uvloop

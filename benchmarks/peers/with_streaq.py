@@ -2,7 +2,7 @@
 
 import anyio
 from streaq import Worker
-from tally import JOBS, MODE, PAYLOAD, URL, handled
+from timing import JOBS, MODE, PAYLOAD, URL, handled
 
 worker = Worker(redis_url=URL, concurrency=int(MODE.split()[0]))
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tally import JOBS, MODE, PAYLOAD, URL, handled
 from taskiq.api import run_receiver_task
 from taskiq_redis import ListQueueBroker, RedisStreamBroker
+from timing import JOBS, MODE, PAYLOAD, URL, handled
 
 if "uvloop" in MODE:  # the command uses it too, where it is installed
     import uvloop

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 from redisq_ops import RequestQueue, Work, Worker, connect
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline import results
+from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.dataset import DatasetOptions, read
 from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.submit import Done, submit
-from redisq_ops.pipeline.writing import Server
+from redisq_ops.pipeline.submit import SubmitResult, submit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,14 +50,14 @@ def generated(folder: Path, rows: int = 5000) -> Path:
     return path
 
 
-def split(spark: SparkSession, server: Server, dataset: Path) -> Done:
+def split(spark: SparkSession, server: Server, dataset: Path) -> SubmitResult:
     """Split: a request for each input, twenty rows in a sub-request, eight worked on at a time.
 
     As ``redisq spark submit generated-orders.csv --queue orders --id input --split 20
     --priority urgency --limit 8``.
     """
     asked = DatasetOptions(QUEUE, id="input", split=20, priority="urgency", limit=8, parts=2)
-    return submit(spark, server, read(spark, str(dataset)), asked, line="spark-job")
+    return submit(spark, server, read(spark, str(dataset)), asked, rate_name="spark-job")
 
 
 def transform(delivery: Work) -> list[dict[str, int]]:
@@ -83,13 +83,13 @@ def worked(url: str, workers: int = 2) -> None:
         raise SystemExit("a worker failed")
 
 
-def collect(spark: SparkSession, url: str, out: Path) -> results.Written:
+def collect(spark: SparkSession, url: str, out: Path) -> results.WrittenResults:
     """Collect: all results of all inputs, in order, as Parquet.
 
     As ``redisq spark results collected --queue orders``.
     """
     table = spark.read.format("redisq").options(table="results", queue=QUEUE, url=url).load()
-    return results.write(results.chosen(table), out, "parquet", overwrite=True)
+    return results.write(results.select_requests(table), out, "parquet", overwrite=True)
 
 
 def summed(spark: SparkSession, collected: Path) -> dict[str, int]:
@@ -104,7 +104,7 @@ def summed(spark: SparkSession, collected: Path) -> dict[str, int]:
 
 def job(
     spark: SparkSession, url: str, folder: Path
-) -> tuple[Done, results.Written, dict[str, int]]:
+) -> tuple[SubmitResult, results.WrittenResults, dict[str, int]]:
     """All of it."""
     dataset = generated(folder)
     submitted = split(spark, Server(ServerAddress(url)), dataset)

@@ -194,7 +194,7 @@ def _at_another_port(error: Exception) -> str:
     from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
     from redisq_ops.core.model.errors import LoginRefused, RedisqError
-    from redisq_ops.ops.port_probe import other
+    from redisq_ops.ops.port_probe import tls_mismatch
 
     from .session import current
 
@@ -204,7 +204,7 @@ def _at_another_port(error: Exception) -> str:
     if heard or "refused" in str(cause) or (session := current()) is None:
         return ""
     with suppress(RedisqError):
-        if port := other(session.config.target().url):
+        if port := tls_mismatch(session.config.server_address().url):
             return f"; that port speaks {'TLS' if port.tls else 'no TLS'}: write {port.url}"
     return ""
 

@@ -84,7 +84,7 @@ def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
         try:
             flags = {name: typed.get(name) for name in ("url", "prefix")}
             config = load(flags, typed.get("context"))
-            client = connect(config.target(), "completion")
+            client = connect(config.server_address(), "completion")
             found.extend(names(client, config["prefix"] or "rq"))
         except Exception:  # nobody could read it: the shell shows only names
             return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.change.edit import Edit
     from redisq_ops.ops.change.undo import Undo
     from redisq_ops.ops.files.import_ import Import
-    from redisq_ops.ops.inspect.consumers import Change
+    from redisq_ops.ops.inspect.consumers import ConsumerChange
     from redisq_ops.ops.inspect.worker_processes import Prune
 
     from .output import Meter
@@ -99,7 +99,10 @@ def untouched(so: str = "nothing was changed") -> Iterator[None]:
 
 
 def drive(
-    s: Session, change: Bulk | Change | Edit | Import | Prune | Undo, what: str, again: str = ""
+    s: Session,
+    change: Bulk | ConsumerChange | Edit | Import | Prune | Undo,
+    what: str,
+    again: str = "",
 ) -> bool:
     """Take a change's steps; False after Ctrl+C. Its outcome says how far it came.
 

@@ -44,7 +44,7 @@ AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 def listed(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.core.model.errors import Refused
     from redisq_ops.ops.filter.time import duration_ms
-    from redisq_ops.ops.inspect.consumers import reports
+    from redisq_ops.ops.inspect.consumers import consumer_reports
 
     from .output import emit, printable, say
 
@@ -55,7 +55,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
     for queue in all_of_them:
         try:
             found = s.run(
-                reports(queue, given["request"], silent_ms=silent, poison=given["poison"])
+                consumer_reports(queue, given["request"], silent_ms=silent, poison=given["poison"])
             )
         except Refused as refusal:
             if named:
@@ -168,7 +168,7 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     from redisq_ops.ops.change.plan import free
     from redisq_ops.ops.filter.target import Target
     from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.inspect.consumers import among, checked_receiver
+    from redisq_ops.ops.inspect.consumers import checked_receiver, held_filter
 
     from .apply import draft, written
     from .output import progress
@@ -186,7 +186,7 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     allowed(queue, "claim", "pending")
     held = _held(s, given, min_idle_ms)
     checked_receiver(held, to)
-    target = Target(queue, "pending", among(held, s.redaction))
+    target = Target(queue, "pending", held_filter(held, s.redaction))
     with draft("claim", [target], given) as file:
         with untouched(), progress(f"looking through {queue.name}") as meter:
             chosen, weight = s.run(
@@ -219,14 +219,14 @@ def removed(s: Session, given: dict[str, Any]) -> int:
 
 
 def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
-    from redisq_ops.ops.inspect.consumers import held_by
+    from redisq_ops.ops.inspect.consumers import held_entries
 
     from .output import progress
 
     queue = s.run(s.deployment.queue(given["name"]))
     with untouched(), progress(f"looking through {queue.name}") as meter:
         return s.run(
-            held_by(
+            held_entries(
                 queue, given["consumer"], given["request"], min_idle_ms=min_idle_ms, progress=meter
             )
         )
@@ -244,11 +244,11 @@ def _changed(
     from redisq_ops.ops.change.audit_log import Author
     from redisq_ops.ops.change.bulk import TYPED_ABOVE, Plan, entries
     from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.inspect.consumers import Change
+    from redisq_ops.ops.inspect.consumers import ConsumerChange
 
     from .output import count, emit, printable, say
 
-    change = Change(held, to, Author.here(given["reason"]), remove=remove)
+    change = ConsumerChange(held, to, Author.here(given["reason"]), remove=remove)
     n, queue, outcome = len(held.ids), held.queue.name, change.outcome
     verb = "remove" if remove else "claim"
     what = f"remove {held.what}" if remove else f"claim from {held.what}"

@@ -139,9 +139,9 @@ def meant(
 
     addresses, filter = given["addresses"] or (), filtered(s, given)
     queue = given["queue"] if addresses else queue_named(s, given["queue"])
-    found = s.run(targets(s.deployment, addresses, filter, states, queue, verb=verb, look=look))
+    found = s.run(targets(s.deployment, addresses, filter, states, queue, verb=verb, check=look))
     for target in found:
-        if other := target.filter.other(target.state):
+        if other := target.filter.state_mismatch(target.state):
             say(printable(f"{target.queue.name}: nothing here is meant: {other}"))
     return found
 
@@ -179,12 +179,12 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
                 some = entries(len(gone), state)
                 say(f"{queue.name}: {some} without a payload, gone from the stream: {how}")
             capped = scan.found == most and not scan.complete
-            of = f" of {scan.of}: --max shows more" if capped else ""
-            looked = f"; {scan.looked}" if scan.looked else ""
+            of = f" of {scan.total_text}: --max shows more" if capped else ""
+            looked = f"; {scan.window_text}" if scan.window_text else ""
             if not unknown:
                 say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
-        elif scan.looked:
-            say(f"{queue.name}: {scan.looked}")
+        elif scan.window_text:
+            say(f"{queue.name}: {scan.window_text}")
         if unknown:
             say(f"{queue.name}: unknown: a {queue.kind} queue doesn't tell which are {state}")
         broken = tell_unread([scan]) or broken
@@ -194,11 +194,11 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
 
 def _say_cancelled(s: Session, target: Target) -> None:
     """What the trash counts and doesn't list."""
-    from redisq_ops.ops.explain.cancelled import taken_along
+    from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 
     from .output import printable, say
 
-    if target.state == "trash" and (said := s.run(taken_along(target.queue))):
+    if target.state == "trash" and (said := s.run(cancelled_trash(target.queue))):
         say(printable(f"{target.queue.name}: {said}"))
 
 

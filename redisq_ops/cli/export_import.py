@@ -71,13 +71,13 @@ def export(s: Session, given: dict[str, Any]) -> int:
 def _redaction(s: Session, raw: bool) -> Redaction:
     """What to leave out of payloads; whether they may leave as they are, the configuration says."""
     from redisq_ops.core.model.errors import Refused
-    from redisq_ops.ops.redaction import NOTHING
+    from redisq_ops.ops.redaction import NO_REDACTION
 
     if not raw or not s.config.redaction:
         return s.redaction
     if why := _forced(s):
         raise Refused(f"--raw-payloads is not allowed here ({why})")
-    return NOTHING
+    return NO_REDACTION
 
 
 def _forced(s: Session) -> str:
@@ -116,10 +116,10 @@ def _whole(file: str | None) -> Iterator[BinaryIO]:
     if file is None or file == "-":
         yield sys.stdout.buffer
         return
-    from redisq_ops.ops.private_files import whole
+    from redisq_ops.ops.private_files import atomic_write
 
     try:
-        with whole(file) as out:
+        with atomic_write(file) as out:
             yield out
     except OSError as error:
         raise _cut(error, file, None) from error

@@ -21,14 +21,14 @@ def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
     """The options of `SELECTING` as a filter: all of them have to hold."""
     from redisq_ops.core.model.errors import BadInput
     from redisq_ops.ops.filter.parser import parse
-    from redisq_ops.ops.filter.scan import Filter, pattern
+    from redisq_ops.ops.filter.scan import Filter, match_pattern
     from redisq_ops.ops.filter.time import duration_ms
 
     where, window = given.get("where"), given.get("window")
     if window == 0:
         raise BadInput("--window 0: look at one entry at least")
     return Filter(
-        match=None if given["match"] is None else pattern(given["match"]),
+        match=None if given["match"] is None else match_pattern(given["match"]),
         older_than_ms=None if given["older_than"] is None else duration_ms(given["older_than"]),
         max=given["max"],
         where=None if where is None else parse(where, utc=s.utc),
@@ -39,11 +39,11 @@ def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
 
 def pace(told: Told, given: Mapping[str, Any]) -> Told:
     """A scan's progress that keeps it to ``--scan-rate``."""
-    from redisq_ops.ops.filter.scan import paced
+    from redisq_ops.ops.filter.scan import rate_limited
     from redisq_ops.ops.filter.time import per_second
 
     rate = given.get("scan_rate")
-    return paced(told, None if rate is None else per_second(rate))
+    return rate_limited(told, None if rate is None else per_second(rate))
 
 
 def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Entry]]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from redisq_ops.core.model.entry import State
     from redisq_ops.core.model.states import Verb
     from redisq_ops.ops.groups.error_groups import ErrorGroup, Grouping
-    from redisq_ops.ops.groups.heavy_hitters import Names
-    from redisq_ops.ops.groups.traits import Contrast, Trait
+    from redisq_ops.ops.groups.heavy_hitters import DistinctNames
+    from redisq_ops.ops.groups.traits import GroupComparison, Trait
 
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")
@@ -103,7 +103,7 @@ def _tell(grouping: Grouping) -> None:
         rows.append(["others", count(hidden), part(hidden, total), None, None, None, more])
     if rows:
         table(["group", "entries", "share", "lost", "last", whose, "error"], rows)
-    seen = f"; {grouping.scan.looked}" if grouping.scan.looked else ""
+    seen = f"; {grouping.scan.window_text}" if grouping.scan.window_text else ""
     number = len(ranked) + groups.others.groups
     in_ = f" in {_many(number, not groups.others.groups)} {'group' if number == 1 else 'groups'}"
     say(f"{grouping.queue.name}: {entries(total, grouping.state)}{in_ if number else ''}{seen}")
@@ -128,7 +128,7 @@ def _many(n: int, exact: bool) -> str:
     return f"{'' if exact else '≥'}{n:,}"
 
 
-def _different(names: Names) -> str | None:
+def _different(names: DistinctNames) -> str | None:
     return _many(len(names), not names.more) if len(names) else None
 
 
@@ -149,7 +149,7 @@ def looked_into(s: Session, given: Mapping[str, Any]) -> int:
     """One group, what it has in common, and the commands that change just it."""
     from redisq_ops.core.model.errors import NotFound
     from redisq_ops.ops.filter.scan import Filter
-    from redisq_ops.ops.groups.traits import Contrast
+    from redisq_ops.ops.groups.traits import GroupComparison
     from redisq_ops.ops.hint import hint
 
     from .output import count, progress
@@ -157,7 +157,7 @@ def looked_into(s: Session, given: Mapping[str, Any]) -> int:
     queue = s.run(s.deployment.queue(given["queue"]))
     name, redaction = given["group"].lower(), s.redaction
     now = s.run(queue.now.op())
-    contrast = Contrast(queue, STATE, Filter(), name, now, redaction)
+    contrast = GroupComparison(queue, STATE, Filter(), name, now, redaction)
     with untouched(), progress(f"looking through {queue.name}") as meter:
         while not contrast.over:
             s.run(contrast.step())
@@ -171,7 +171,7 @@ def looked_into(s: Session, given: Mapping[str, Any]) -> int:
     return 0
 
 
-def _emitted(s: Session, contrast: Contrast, group: ErrorGroup) -> None:
+def _emitted(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
     from .output import emit
     from .rows import entry_row
 
@@ -192,7 +192,7 @@ def _emitted(s: Session, contrast: Contrast, group: ErrorGroup) -> None:
     )  # fmt: skip
 
 
-def _described(s: Session, contrast: Contrast, group: ErrorGroup) -> None:
+def _described(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
     from redisq_ops.ops.hint import hint
 
     from .output import age, count, when
@@ -232,10 +232,10 @@ def _described(s: Session, contrast: Contrast, group: ErrorGroup) -> None:
             tell("  " + hint("dlq", verb, queue.name, where=f"group={group.fingerprint}"))
 
 
-def _contrasted(s: Session, contrast: Contrast, traits: list[Trait]) -> None:
+def _contrasted(s: Session, contrast: GroupComparison, traits: list[Trait]) -> None:
     from functools import partial
 
-    from redisq_ops.ops.groups.traits import has
+    from redisq_ops.ops.groups.traits import trait_phrase
 
     from .output import count, when
     from .rows import tell
@@ -249,7 +249,7 @@ def _contrasted(s: Session, contrast: Contrast, traits: list[Trait]) -> None:
     else:
         tell("all dead entries are of this group: there is nothing to compare them with")
     for trait in traits:
-        what = has(trait.field, trait.value, moment)
+        what = trait_phrase(trait.field, trait.value, moment)
         tell(f"  {_share(trait.here)} {what}, {_share(trait.rest)} of the rest")
     if here.looked:
         tell(

@@ -14,7 +14,7 @@ from .session import Session, session
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import State
-    from redisq_ops.ops.inspect.details import Story
+    from redisq_ops.ops.inspect.history import EntryHistory
 
 SHOWN = 20
 """history events a person gets to see"""
@@ -29,14 +29,14 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
     from dataclasses import asdict
 
     from redisq_ops.ops.change.unfinished import unfinished
-    from redisq_ops.ops.inspect.details import queue_view
+    from redisq_ops.ops.inspect.details import queue_details
     from redisq_ops.ops.inspect.overview import QueueRow
 
     from .output import age, emit, table
 
     s = session(context)
     queue = s.run(s.deployment.queue(address))
-    view = s.run(queue_view(queue))
+    view = s.run(queue_details(queue))
     rates = view.rates if view.rates.arrived else None
     left = tuple(one.operation.id for one in s.run(unfinished(queue)))
     row = queue_row(
@@ -99,14 +99,14 @@ def inspect_request(context: typer.Context, address: Where) -> None:
     """A request: state, counts, tokens, its stream and group, who has what, results, history."""
     from dataclasses import asdict
 
-    from redisq_ops.ops.inspect.details import request_view
+    from redisq_ops.ops.inspect.details import request_details
     from redisq_ops.ops.terminal import size
 
     from .output import age, emit, table
 
     s = session(context)
     at = place(s, address, "request")
-    view = s.run(request_view(at.queue, at.id or ""))
+    view = s.run(request_details(at.queue, at.id or ""))
     request, now = view.request, view.now_ms
     pending = [
         {**entry_row(view.queue.name, row.entry), "idle_ms": row.idle_ms,
@@ -121,7 +121,7 @@ def inspect_request(context: typer.Context, address: Where) -> None:
             {"queue": view.queue.name, **asdict(request), **tokens, "stream": stream}
             | {"consumers": [asdict(consumer) for consumer in view.consumers]}
             | {"pending_entries": pending, "pel_differs": differ}
-            | {"history": _story_row(view.story)}
+            | {"history": _history_row(view.history)}
         )
     states = ("waiting", "pending", "delayed", "done", "dead", "trash")
     facts = {
@@ -161,7 +161,7 @@ def inspect_request(context: typer.Context, address: Where) -> None:
         )  # fmt: skip
         if len(pending) < request.pending:
             tell(f"  {len(pending)} of {request.pending:,} shown")
-    _tell_story(s, view.story)
+    _tell_history(s, view.history)
 
 
 @inspect.command(
@@ -172,26 +172,26 @@ def inspect_entry(context: typer.Context, address: Where) -> None:
     from dataclasses import asdict
 
     from redisq_ops.ops.change.bulk import entries
-    from redisq_ops.ops.inspect.details import entry_view
+    from redisq_ops.ops.inspect.details import entry_details
 
     from .output import emit, when
 
     s = session(context)
     at = place(s, address, "entry")
-    view = s.run(entry_view(at.queue, at.id or ""))
+    view = s.run(entry_details(at.queue, at.id or ""))
     row = entry_row(view.queue.name, view.entry)
     row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.deliveries}
     done = view.operation
     if s.json:
         operation = done and {**asdict(done), "undoable": done.undoable}
-        return emit(row | {"operation": operation, "history": _story_row(view.story)})
+        return emit(row | {"operation": operation, "history": _history_row(view.history)})
     error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
     title = {"": f"entry {row.pop('address')}"}
     del row["queue"], row["id"]
     _facts(s, title | row | {"error": error["type"], "message": error["message"]})
     for line in error["traceback"].splitlines():
         tell(f"    {line}")
-    _tell_story(s, view.story)
+    _tell_history(s, view.history)
     if done is not None:
         state = cast("State", done.source or done.target)
         what = f"{done.verb} of {entries(done.done, state)} (op {done.id})"
@@ -216,17 +216,17 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
         tell(f"  {word:<16}  {printable(value, 2000)}" if name else printable(value))
 
 
-def _story_row(story: Story) -> dict[str, Any]:
+def _history_row(history: EntryHistory) -> dict[str, Any]:
     """The same events as for people, the oldest first, as in `redisq history`."""
     from dataclasses import asdict
 
-    events = [asdict(event) for event in reversed(story.events)]
-    return {"events": events, "looked": story.looked, "total": story.total}
+    events = [asdict(event) for event in reversed(history.events)]
+    return {"events": events, "looked": history.searched, "total": history.total}
 
 
-def _tell_story(s: Session, story: Story) -> None:
-    found, looked = len(story.events), f"the latest {story.looked:,} of {story.total:,}"
+def _tell_history(s: Session, history: EntryHistory) -> None:
+    found, looked = len(history.events), f"the latest {history.searched:,} of {history.total:,}"
     cut = f", the latest {SHOWN} of them" if found > SHOWN else ""
     print()
     tell(f"  history: {found:,} about it in {looked} events{cut}")
-    tell_events(s, reversed(story.events[:SHOWN]))
+    tell_events(s, reversed(history.events[:SHOWN]))

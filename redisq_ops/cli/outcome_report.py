@@ -42,12 +42,12 @@ class OutcomeReport:
         if path is None:
             return
         self.each = self._each
-        from redisq_ops.ops.private_files import opened
+        from redisq_ops.ops.private_files import open_private
 
         with self._named():
             apart = os.path.exists(path) and not os.path.isfile(path)  # a pipe, a device
             way = os.O_WRONLY if apart else os.O_RDWR | os.O_CREAT
-            self._file = opened(path, way | os.O_APPEND)
+            self._file = open_private(path, way | os.O_APPEND)
             self.hand = _hand(self._file)
             whole = 0 if apart else self._mended()
             if not whole:
@@ -110,10 +110,10 @@ def _head(op: str, of: str) -> dict[str, Any]:
 def its_own(path: str | None, op: str, of: str = PLAN) -> None:
     """Refuse to write into what isn't the report of this operation, or of its undo."""
     from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.private_files import destination
+    from redisq_ops.ops.private_files import resolved_path
 
     if path is not None:
-        destination(path)
+        resolved_path(path)
     if path is None or not os.path.isfile(path) or not os.path.getsize(path):
         return
     with open(path, "rb") as file, suppress(ValueError):

@@ -159,7 +159,7 @@ def config(
     s = session(context)
     if contexts:
         return _contexts(s)
-    values = s.config.shown()
+    values = s.config.display_values()
     if s.json:
         for value in values:
             others = [{"value": said, "origin": origin} for said, origin in value.others]
@@ -208,7 +208,7 @@ def fsck(
     from redisq_ops.core.engine.registry import all_queues
     from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unreadable
     from redisq_ops.core.redis.operation import apart
-    from redisq_ops.ops.fsck import Audit
+    from redisq_ops.ops.fsck import QueueCheck
 
     from .output import emit
 
@@ -227,18 +227,18 @@ def fsck(
             if name in corrupt:
                 raise Unreadable(corrupt[name])
             there = s.run(s.deployment.queue(name))
-            audit = Audit(there)
-            while (again := s.run(apart(audit.look()))) is True and audit.looks < LOOKS:
+            check = QueueCheck(there)
+            while (again := s.run(apart(check.check()))) is True and check.checks < LOOKS:
                 time.sleep(MOMENT_S)
-            row |= {"kind": there.kind, "looks": audit.looks, "momentary": audit.momentary}
+            row |= {"kind": there.kind, "looks": check.checks, "momentary": check.transient}
             # A node of several, or another team's keys: the others' queues are looked at.
             if isinstance(again, (Unreachable, Forbidden)) and not queue:
                 said, unseen = "can't be read", str(again)
             elif isinstance(again, Exception):
                 raise again
             else:
-                broken = [*audit.broken, *s.run(audit.journal())]
-                unseen = audit.unseen
+                broken = [*check.findings, *s.run(check.audit_log_findings())]
+                unseen = check.not_checked
         except Refused as refusal:
             if queue:
                 raise

@@ -34,7 +34,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     from dataclasses import replace
 
     from redisq_ops.core.model.errors import Refused, Unreachable
-    from redisq_ops.ops.explain.cancelled import taken_along
+    from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 
     from .output import printable, say
     from .rows import tell_unread
@@ -71,10 +71,10 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
         _tell_rows(rows, looks, most)
     else:
         for scan in looks:
-            if scan.looked:
-                say(f"{scan.queue.name}: {scan.looked} {scan.state}")
+            if scan.window_text:
+                say(f"{scan.queue.name}: {scan.window_text} {scan.state}")
     for scan in looks:
-        if scan.state == "trash" and (along := s.run(taken_along(scan.queue))):
+        if scan.state == "trash" and (along := s.run(cancelled_trash(scan.queue))):
             say(printable(f"{scan.queue.name}: {along}"))
     if not looks and not broken:
         say("0 matched: " + _why_not(filter, queues))
@@ -90,7 +90,7 @@ def _why_not(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
             return "of what is done only results are kept (redisq results)"
         more = "" if len(queues) > 1 else f" in a {queues[0].kind} queue"
         return f"what is done isn't listed{more}"
-    return filter.other("dead") or "there is no queue here"
+    return filter.state_mismatch("dead") or "there is no queue here"
 
 
 def _queues(s: Session, given: Mapping[str, Any]) -> tuple[list[Queue[Any]], dict[str, str]]:
@@ -144,7 +144,7 @@ def _through(
     left = filter.max
     for state in STATES:
         # Of what is done only results are kept, not the entries.
-        if state == "done" or filter.other(state) or left == 0:
+        if state == "done" or filter.state_mismatch(state) or left == 0:
             continue
         scan = Scan(queue, state, replace(filter, max=left), now, partly=True)
         try:
@@ -188,7 +188,7 @@ def _tell_rows(rows: list[list[Any]], looks: list[Scan], most: int | None) -> No
         said = [f"{count(found)} {'entry' if found == 1 else 'entries'}"]
         said += [f"{count(scan.found)} {scan.state}" for scan in scans if scan.found]
         # What was looked through to its end needs no word: six states would fill two lines.
-        said += [f"{x.looked} {x.state}" for x in scans if x.looked and not x.through]
+        said += [f"{x.window_text} {x.state}" for x in scans if x.window_text and not x.read_all]
         say(printable(f"{name}: " + ", ".join(said)))
     if most is not None and sum(scan.found for scan in looks) >= most:
         say(f"the first {count(most)}: --max shows more, --count says how many there are")
@@ -209,7 +209,7 @@ def _tell_counts(s: Session, looks: list[Scan]) -> None:
     elif rows:
         shown = ("queue", "state", "matched", "looked")
         lines = [
-            [*(row[name] for name in shown), scan.of]
+            [*(row[name] for name in shown), scan.total_text]
             for row, scan in zip(rows, looks, strict=True)
             if row["total"] != 0
         ]

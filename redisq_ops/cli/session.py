@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from redisq_ops.core.redis.url import masked, masked_url
-from redisq_ops.ops.hint import aim
+from redisq_ops.ops.hint import set_connection_options
 
 if TYPE_CHECKING:
     from redisq_ops.core.redis.operation import BlockingClient, Description
@@ -58,7 +58,7 @@ class Session:
 
         from .output import say
 
-        client = connect(self.config.target(), self.role)
+        client = connect(self.config.server_address(), self.role)
         if policy := run(client, eviction_policy()):
             say(
                 f"redisq: warning: this server's maxmemory-policy is {policy}: once memory is "
@@ -87,7 +87,7 @@ class Session:
     def redaction(self) -> Redaction:
         """What isn't to be shown; refuses to show it where the configuration doesn't allow that."""
         from redisq_ops.core.model.errors import Refused
-        from redisq_ops.ops.redaction import NOTHING
+        from redisq_ops.ops.redaction import NO_REDACTION
 
         redaction = self.config.redaction
         if not self.no_redact:
@@ -96,7 +96,7 @@ class Session:
             read_only = f"read_only, {self.config.values['read_only'].origin}"
             why = "redact.forced in the configuration" if redaction.forced else read_only
             raise Refused(f"--no-redact is not allowed here ({why})")
-        return NOTHING
+        return NO_REDACTION
 
     def writable(self) -> None:
         """Refuse, before anything is planned, where the configuration says read-only."""
@@ -129,7 +129,7 @@ _CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
 def begin(started: Session) -> Session:
     """The session that `redaction` asks from now on, and whose server commands to copy are for."""
     _CURRENT.set(started)
-    aim(ChainMap(started.flags, {"context": started.context}))
+    set_connection_options(ChainMap(started.flags, {"context": started.context}))
     return started
 
 
@@ -140,10 +140,10 @@ def current() -> Session | None:
 
 def redaction() -> Redaction:
     """The invocation's, for the one place that makes rows; it shows values of many commands."""
-    from redisq_ops.ops.redaction import NOTHING
+    from redisq_ops.ops.redaction import NO_REDACTION
 
     current = _CURRENT.get()
-    return NOTHING if current is None else current.redaction
+    return NO_REDACTION if current is None else current.redaction
 
 
 def session(context: typer.Context) -> Session:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.ops.redaction import Redaction
-    from redisq_ops.pipeline.doctor import Finding
+    from redisq_ops.pipeline.doctor import DoctorCheck
 
 spark = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Queues' tables on Spark: read, report, more."
@@ -78,11 +78,11 @@ def printed(given: Mapping[str, Any]) -> bool:
     if not given["print_submit"]:
         return False
     from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.pipeline.session import submit_line
+    from redisq_ops.pipeline.session import spark_submit_line
 
     if given["remote"]:
         raise BadInput("--print-submit goes with --master: nothing is submitted to Spark Connect")
-    print(submit_line(_typed(sys.argv[1:]), given["master"], given["conf"] or ()))
+    print(spark_submit_line(_typed(sys.argv[1:]), given["master"], given["conf"] or ()))
     return True
 
 
@@ -110,13 +110,13 @@ def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> Spar
 
     made = session(
         "redisq", master=given["master"], remote=given["remote"], conf=given["conf"] or (),
-        target=s.config.target(),
+        target=s.config.server_address(),
     )  # fmt: skip
     if waits and (given["master"] or "").startswith("spark://"):
-        from redisq_ops.pipeline.doctor import attended
+        from redisq_ops.pipeline.doctor import wait_for_executor
 
         try:
-            attended(made)
+            wait_for_executor(made)
         except BaseException:
             made.stop()
             raise
@@ -131,9 +131,9 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
 
 def announced(s: Session, given: Mapping[str, Any]) -> None:
     """Check the settings, then tell a person that Spark starts, which takes some seconds."""
-    from redisq_ops.pipeline.session import check_installed, settings_of
+    from redisq_ops.pipeline.session import check_installed, parse_conf
 
-    settings_of(given["conf"] or ())
+    parse_conf(given["conf"] or ())
     check_installed()
     if not s.json:
         print("starting Spark…", file=sys.stderr, flush=True)
@@ -166,9 +166,9 @@ def on_spark(
             raise
         raise interrupted(stopped) from stop
     except Exception as error:
-        from redisq_ops.pipeline.writing import failed
+        from redisq_ops.pipeline.job_errors import translate_job_error
 
-        known = failed(error)
+        known = translate_job_error(error)
         if known is error:
             raise
         raise known from error
@@ -187,32 +187,32 @@ def interrupted(so: str) -> Exception:
 
 def awaited(spark: SparkSession, what: str, job: Callable[[], T]) -> T:
     """What a job comes to; meanwhile a person sees how many of its tasks have ended."""
-    from redisq_ops.pipeline.writing import attended, tasks
+    from redisq_ops.pipeline.spark_jobs import run_job, task_progress
 
     from .output import progress
 
     with progress(what) as meter:
-        return attended(spark, job, lambda: meter(*tasks(spark)))
+        return run_job(spark, job, lambda: meter(*task_progress(spark)))
 
 
 def handed_on(s: Session, spark: SparkSession) -> str | None:
     """This invocation's server for workers whose environment isn't ours to set, without its
     password; None: they have it, or none was named."""
-    from redisq_ops.pipeline.session import connected, environment
+    from redisq_ops.pipeline.session import environment, is_connect_session
 
-    if not connected(spark) or s.config["url"] is None:
+    if not is_connect_session(spark) or s.config["url"] is None:
         return None
-    return environment(s.config.target())["REDIS_URL"]
+    return environment(s.config.server_address())["REDIS_URL"]
 
 
 def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFrame:
     """A table of this invocation's server; ``options`` as docs/spark.md has them."""
-    from redisq_ops.pipeline.options import parsed
+    from redisq_ops.pipeline.options import parse_options
 
     given = {"table": table, "prefix": s.config["prefix"] or "rq", **options}
     if (url := handed_on(s, spark)) is not None:
         given["url"] = url
-    parsed(given)  # said here in one line, not by Spark in fifty
+    parse_options(given)  # an error here has one line, from Spark fifty
     return spark.read.format("redisq").options(**given).load()
 
 
@@ -250,15 +250,15 @@ def there(s: Session, names: Iterable[str]) -> None:
 
 
 def doctored(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.doctor import driver, workers
+    from redisq_ops.pipeline.doctor import check_driver, check_executors
 
     from .output import emit
 
     if printed(given):
         return 0
-    found: list[Finding] = []
+    found: list[DoctorCheck] = []
 
-    def tell(findings: list[Finding]) -> None:
+    def tell(findings: list[DoctorCheck]) -> None:
         for finding in findings:
             if s.json:
                 emit(finding)
@@ -266,14 +266,14 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
                 _say_finding(finding)
         found.extend(findings)
 
-    tell(driver(s.config.target(), connects=given["remote"] is not None))
+    tell(check_driver(s.config.server_address(), remote=given["remote"] is not None))
     if all(finding.ok for finding in found):
         with on_spark(s, given, waits=False) as spark:
-            tell(workers(spark, given["tasks"], handed_on(s, spark)))
+            tell(check_executors(spark, given["tasks"], handed_on(s, spark)))
     return 0 if all(finding.ok for finding in found) else 1
 
 
-def _say_finding(finding: Finding) -> None:
+def _say_finding(finding: DoctorCheck) -> None:
     from .output import printable
 
     mark = "ok   " if finding.ok else "WRONG"
@@ -333,8 +333,8 @@ spark.command(
 
 
 def queried(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.options import parsed
-    from redisq_ops.pipeline.redaction import redacted
+    from redisq_ops.pipeline.options import parse_options
+    from redisq_ops.pipeline.redaction import redact_table
     from redisq_ops.pipeline.tables import TABLES
 
     if printed(given):
@@ -347,10 +347,10 @@ def queried(s: Session, given: dict[str, Any]) -> int:
         for name in meant
     }
     for name in meant:
-        there(s, parsed({"table": name, **own[name]}).queue)
+        there(s, parse_options({"table": name, **own[name]}).queue)
     with on_spark(s, given) as spark:
         for name in meant:
-            shown = redacted(frame(s, spark, name, **own[name]), s.redaction)
+            shown = redact_table(frame(s, spark, name, **own[name]), s.redaction)
             shown.createOrReplaceTempView(name)
         _tell(s, spark, awaited(spark, "planning", lambda: spark.sql(given["query"])))
     return 0

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 def exported(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.ops.terminal import size
     from redisq_ops.pipeline.lake import export
-    from redisq_ops.pipeline.options import parsed, table
-    from redisq_ops.pipeline.redaction import redacted
+    from redisq_ops.pipeline.options import parse_options, table
+    from redisq_ops.pipeline.redaction import redact_table
 
     from .output import count, emit, say, tell
 
     if printed(given):
         return 0
     trim = {"onTrim": given["on_trim"]}
-    parsed({"table": "history", **trim})  # a wrong word is one whatever is exported
+    parse_options({"table": "history", **trim})  # a wrong word is one whatever is exported
     wanted: dict[str, dict[str, Any]] = {}
     for each in map(table, given["table"]):
         wanted[each.name] = dict(trim) if each.name == "history" else {}
         if given["payloads"] and each.column("payload") is not None:
             wanted[each.name]["payloads"] = "true"
-        parsed({"table": each.name, **wanted[each.name]})
+        parse_options({"table": each.name, **wanted[each.name]})
     queues = [given["queue"]] if given["queue"] is not None else []
     there(s, queues)
     corrupt = 0
@@ -45,11 +45,11 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     with on_spark(s, given, stopped=so) as session:
 
         def read(name: str, **more: str) -> DataFrame:
-            return redacted(frame(s, session, name, **more), s.redaction)
+            return redact_table(frame(s, session, name, **more), s.redaction)
 
         for name, options in wanted.items():
             take = partial(
-                export, session, server_of(s), read, name, Path(given["lake"]), queues=queues,
+                export, server_of(s), read, name, Path(given["lake"]), queues=queues,
                 **options,
             )  # fmt: skip
             done = awaited(session, f"exporting {name}", take)
@@ -95,8 +95,8 @@ spark.command(
 
 def collected(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.pipeline.redaction import redacted
-    from redisq_ops.pipeline.results import FORMATS, checked, chosen, write
+    from redisq_ops.pipeline.redaction import redact_table
+    from redisq_ops.pipeline.results import FORMATS, check_output, select_requests, write
 
     from .output import count, emit, say, tell
 
@@ -105,7 +105,7 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     out = Path(given["out"])
     end = out.suffix.removeprefix(".")
     format = given["format"] or {"txt": "text"}.get(end, end if end in FORMATS else "parquet")
-    checked(out, format, overwrite=given["overwrite"])
+    check_output(out, format, overwrite=given["overwrite"])
     if given["no_final_newline"] and not (given["single_file"] and format == "text"):
         raise BadInput("--no-final-newline is for --single-file --format text")
     queue = given["queue"] or s.config["queue"] or "default"
@@ -113,10 +113,10 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     _known(s, queue, requests)
     options = {"request": requests[0]} if len(requests) == 1 else {}
     with on_spark(s, given, stopped="nothing was written") as session:
-        found = redacted(frame(s, session, "results", queue=queue, **options), s.redaction)
-        picked = chosen(found, requests, given["starting"] or "")
+        found = redact_table(frame(s, session, "results", queue=queue, **options), s.redaction)
+        picked = select_requests(found, requests, given["starting"] or "")
         put = partial(
-            write, picked, out, format, overwrite=given["overwrite"], some=not requests,
+            write, picked, out, format, overwrite=given["overwrite"], require_rows=not requests,
             single_file=given["single_file"], final_newline=not given["no_final_newline"],
         )  # fmt: skip
         done = awaited(session, "collecting", put)
@@ -125,7 +125,7 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     else:
         states = ", ".join(f"{count(n)} {state}" for state, n in done.states.items())
         tell(f"{out}: {count(done.results)} results; sub-requests: {states or 'none'}")
-        if not done.whole:
+        if not done.complete:
             say("not all of them are done: redisq wait request ID, then again with --overwrite")
     return done.exit_code
 

@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.core.model.states import Verb
-    from redisq_ops.pipeline.replay import Orders, ReplayRequest
+    from redisq_ops.pipeline.replay import ReplayPlan, ReplayRequest
 
 
 def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
     from redisq_ops.core.model.errors import BadInput
     from redisq_ops.core.model.states import VERBS
     from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.pipeline.replay import Orders, ReplayRequest, check
-    from redisq_ops.pipeline.session import at_home
+    from redisq_ops.pipeline.replay import ReplayPlan, ReplayRequest, check_plan
+    from redisq_ops.pipeline.session import is_local
 
     if printed(given):
         return 0
@@ -55,19 +55,19 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
         queues, given["payloads"], given["since"], given["until"],
     )  # fmt: skip
     kept = given["plan"] is not None
-    if not kept and not (at_home(given["master"]) and given["remote"] is None):
+    if not kept and not (is_local(given["master"]) and given["remote"] is None):
         raise BadInput("tasks elsewhere need a folder they all see: --plan DIR on shared storage")
     path = Path(given["plan"]) if kept else Path(tempfile.mkdtemp(prefix="redisq-spark-"))
     try:
-        orders = Orders.read(path) if kept else None
+        orders = ReplayPlan.read(path) if kept else None
         if orders is not None:
-            orders = orders.of(asked)
+            orders.check_request(asked)
             if given["rate"] is None:  # the plan's own, which may have been allowed by others
-                for order in orders.orders:
+                for order in orders.queues:
                     s.guard.rate(order.header.rate)
             else:
-                orders = orders.paced(asked.rate)
-            check(server_of(s), orders)
+                orders = orders.with_rate(asked.rate)
+            check_plan(server_of(s), orders)
         between = bounds(s, given)
         there(s, queues)
         with on_spark(s, given) as session:
@@ -99,14 +99,14 @@ def _chosen(
     path: Path,
     between: Mapping[str, str],
     given: Mapping[str, Any],
-) -> Orders:
+) -> ReplayPlan:
     from pyspark.errors import AnalysisException, ParseException
 
     from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.pipeline.replay import choose, headers
-    from redisq_ops.pipeline.writing import in_short
+    from redisq_ops.pipeline.job_errors import short_message
+    from redisq_ops.pipeline.replay import create_plan, plan_headers
 
-    made = headers(server_of(s), asked, asked.queues)
+    made = plan_headers(server_of(s), asked, asked.queues)
     options = dict(between)
     if made:
         options["queue"] = ",".join(header.queue for header in made)
@@ -119,12 +119,12 @@ def _chosen(
         try:
             found = found.where(given["where"])
         except (AnalysisException, ParseException) as error:
-            raise BadInput(f"--where: {in_short(error)}") from error
-    return awaited(session, "choosing", lambda: choose(found, made, asked, path))
+            raise BadInput(f"--where: {short_message(error)}") from error
+    return awaited(session, "choosing", lambda: create_plan(found, made, asked, path))
 
 
 def _carried_out(
-    s: Session, session: SparkSession, orders: Orders, given: Mapping[str, Any]
+    s: Session, session: SparkSession, orders: ReplayPlan, given: Mapping[str, Any]
 ) -> int:
     from redisq_ops.core.model.errors import RedisqError
     from redisq_ops.ops.change.audit_log import ChangeOutcome
@@ -133,7 +133,7 @@ def _carried_out(
 
     from .output import emit, printable, progress, say
 
-    plans = orders.plans()
+    plans = orders.descriptions()
     if not plans:
         if not s.json:
             print("0 matched")
@@ -145,7 +145,7 @@ def _carried_out(
     if not agreed(s, plans, given):
         return 0
     server = server_of(s)
-    headers = {order.header.op: order.header for order in orders.orders}
+    headers = {order.header.op: order.header for order in orders.queues}
     try:
         with progress(f"{plans[0].facts['verb']} by {len(orders.units())} tasks") as meter:
             found = apply(session, server, orders, meter)

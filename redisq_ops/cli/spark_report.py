@@ -67,14 +67,14 @@ def _page(s: Session, figures: Figures, given: Mapping[str, Any]) -> str:
     names = given["queues"] or []
     title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
     place = f"lake {given['lake']}" if given["lake"] else _server(s)
-    return page(figures, title=title, whence=place)
+    return page(figures, title=title, source=place)
 
 
 def _server(s: Session) -> str:
     """Where, without who: no user name, no password."""
     from urllib.parse import urlsplit
 
-    parts = urlsplit(s.config.target().url)
+    parts = urlsplit(s.config.server_address().url)
     host = parts.hostname or parts.path
     return f"{host}:{parts.port}" if parts.port else host
 
@@ -125,7 +125,7 @@ def grouped(s: Session, given: dict[str, Any]) -> int:
     if printed(given):
         return 0
     with _report(s, given, history=False) as (report, meter):
-        figures = report.letters(progress=meter)
+        figures = report.dead_letter_groups(progress=meter)
     groups, traits = figures["dead_groups"], figures["contrasts"]
     if not s.json:
         spark_tables.groups(s, groups, traits)
@@ -176,7 +176,7 @@ def held_back(s: Session, given: dict[str, Any]) -> int:
         return 0
     own = given | {"queues": [queue] if queue else None}
     with _report(s, own, request=request) as (report, meter):
-        rows, silent = report.path(request, progress=meter)
+        rows, silent = report.critical_path(request, progress=meter)
     found = sorted({row["queue"] for row in rows})
     if len(found) > 1:
         here = ", ".join(f"{name}/{request}" for name in found)
@@ -258,11 +258,11 @@ def _report(
     announced(s, given)
     from redisq_ops.pipeline import spark_tuning
 
-    ours = spark_tuning.started_with(_rows(s, lake, names, history, request is None))
+    ours = spark_tuning.startup_conf(_rows(s, lake, names, history, request is None))
     own = {**given, "conf": [*ours, *(given["conf"] or ())]}
     with on_spark(s, own, announces=False) as running:
         from redisq_ops.pipeline.report import QueueReport
-        from redisq_ops.pipeline.session import settings_of
+        from redisq_ops.pipeline.session import parse_conf
 
         with progress("working the tables out") as meter:
             # Of one request, and of groups, only one of the two is read.
@@ -279,7 +279,7 @@ def _report(
             report = QueueReport(
                 events, letters, client, bool(given.get("payloads")), redaction, weights
             )
-            asked = settings_of(given["conf"] or ())
+            asked = parse_conf(given["conf"] or ())
             for name, value in (report.settings if history else {}).items():
                 if name not in asked:
                     running.conf.set(name, value)
@@ -287,13 +287,13 @@ def _report(
 
 
 def _rows(s: Session, lake: Path | None, names: Sequence[str], history: bool, dead: bool) -> int:
-    """About how many rows of the two tables there are to read."""
+    """ExplainSubject how many rows of the two tables there are to read."""
     from redisq_ops.pipeline import spark_tuning
 
     wanted = [name for name, asked in (("history", history), ("dead", dead)) if asked]
     if lake is not None:
-        return spark_tuning.of_lake(lake, wanted)
-    return s.run(spark_tuning.of_server(wanted, names, s.config["prefix"] or "rq"))
+        return spark_tuning.lake_rows(lake, wanted)
+    return s.run(spark_tuning.server_rows(wanted, names, s.config["prefix"] or "rq"))
 
 
 def _table(
@@ -309,14 +309,15 @@ def _table(
     payloads: bool = False,
 ) -> DataFrame:
     from redisq_ops.pipeline import report
+    from redisq_ops.pipeline.lake import read_table
     from redisq_ops.pipeline.schemas import struct
     from redisq_ops.pipeline.tables import TABLES
 
     if empty:
         return running.createDataFrame([], struct(TABLES[name]))
     if lake is None:
-        columns = (*report.DEAD, "payload") if payloads else report.DEAD
-        wanted = {"columns": ",".join(report.HISTORY if name == "history" else columns)}
+        columns = (*report.DEAD_COLUMNS, "payload") if payloads else report.DEAD_COLUMNS
+        wanted = {"columns": ",".join(report.HISTORY_COLUMNS if name == "history" else columns)}
         if names:
             wanted["queue"] = ",".join(names)
         if since is not None:
@@ -326,7 +327,7 @@ def _table(
         if name == "history":
             wanted["onTrim"] = "report"
         return frame(s, running, name, **wanted)
-    found = report.lake(running, lake, name)
+    found = read_table(running, lake, name)
     if names:
         found = found.where(found["queue"].isin(*names))
     return _between(found, "at" if name == "history" else "since_at", since, until)
@@ -389,7 +390,7 @@ def _writable(html: Path | None, parquet: Path | None) -> None:
 
 def _put(path: Path, text: str) -> None:
     """The whole page or none: a full disk leaves what was there."""
-    from redisq_ops.ops.private_files import whole
+    from redisq_ops.ops.private_files import atomic_write
 
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode())

@@ -18,8 +18,8 @@ from .spark import RUNNING, awaited, on_spark, printed, spark
 from .spark_write import PACE, QUEUE, rate_of, server_of
 
 if TYPE_CHECKING:
-    from redisq_ops.pipeline.screening import Screened
-    from redisq_ops.pipeline.submit import Done
+    from redisq_ops.pipeline.dataset_validation import ValidationResult
+    from redisq_ops.pipeline.submit import SubmitResult
 
 _MANY = 100_000
 _SAMPLES = 5
@@ -49,12 +49,12 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
         if skipped is not None and not dry_run:
             listed = stack.enter_context(RejectFile(skipped))
         session = stack.enter_context(on_spark(s, given, stopped=so))
-        from redisq_ops.pipeline import dataset, screening, submit
-        from redisq_ops.pipeline.writing import tasks
+        from redisq_ops.pipeline import dataset, dataset_validation, submit
+        from redisq_ops.pipeline.spark_jobs import task_progress
 
         from .output import progress
 
-        def rejected(found: Screened) -> None:
+        def rejected(found: ValidationResult) -> None:
             assert listed is not None
             for reject in found.rejects:
                 listed.add(reject)
@@ -69,8 +69,8 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
             )  # fmt: skip
             if dry_run:
                 with progress("counting") as meter:
-                    found = screening.screened(
-                        session, source, wanted, lambda: meter(*tasks(session))
+                    found = dataset_validation.validate_dataset(
+                        session, source, wanted, lambda: meter(*task_progress(session))
                     )
                 if not found.rows and not found.rejects:
                     raise BadInput("the input has no rows: nothing to submit")
@@ -78,13 +78,13 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
         with progress("submitting") as meter:
             done = submit.submit(
                 session, server_of(s), source, wanted, f"submit-{ulid()}",
-                progress=lambda: meter(*tasks(session)),
-                rejected=None if listed is None else rejected,
+                on_poll=lambda: meter(*task_progress(session)),
+                on_rejects=None if listed is None else rejected,
             )  # fmt: skip
     return _submitted(s, wanted.queue, done, skipped)
 
 
-def _counted(s: Session, queue: str, found: Screened, *, skips: bool) -> int:
+def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) -> int:
     """Print what would be sent and what would be refused; the exit code that submit ends with."""
     from redisq_ops.ops.files.submit import memory
     from redisq_ops.ops.terminal import size as shown
@@ -117,7 +117,7 @@ def _counted(s: Session, queue: str, found: Screened, *, skips: bool) -> int:
     return found.error.exit_code
 
 
-def _submitted(s: Session, queue: str, done: Done, skipped: Path | None) -> int:
+def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None) -> int:
     from .output import count, emit, printable, say, tell
 
     if s.json:

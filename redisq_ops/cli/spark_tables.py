@@ -15,14 +15,14 @@ SHOWN = 30
 
 
 def emitted(figures: Figures) -> None:
-    from redisq_ops.pipeline.report import missing, notes
+    from redisq_ops.pipeline.report import empty_table_reasons, notes
 
     from .output import emit
 
     emit(
         {"table": "report", "begin_ms": figures.begin_ms, "end_ms": figures.end_ms,
          "events": figures.events, "deliveries": figures.deliveries, "notes": notes(figures),
-         "missing": missing(figures)}
+         "missing": empty_table_reasons(figures)}
     )  # fmt: skip
     for name, rows in figures.tables.items():
         for row in rows:
@@ -30,7 +30,7 @@ def emitted(figures: Figures) -> None:
 
 
 def described(s: Session, figures: Figures) -> None:
-    from redisq_ops.pipeline.report import missing, notes, percent, totals
+    from redisq_ops.pipeline.report import empty_table_reasons, notes, percent, totals
     from redisq_ops.pipeline.report_page import METRICS
     from redisq_ops.pipeline.svg_plot import duration, number
 
@@ -42,7 +42,7 @@ def described(s: Session, figures: Figures) -> None:
     def time(ms: float | None) -> str | None:
         return None if ms is None else duration(ms)
 
-    tables, why = figures.tables, missing(figures)
+    tables, why = figures.tables, empty_table_reasons(figures)
     if figures.begin_ms is not None:
         say(f"{when(figures.begin_ms, s.utc)} to {when(figures.end_ms, s.utc)}")
     names = ("submitted", "taken", "done", "failed", "lost", "dead")
@@ -128,18 +128,18 @@ def _mostly(request: Row, stretches: Iterable[Row]) -> str | None:
 
 
 def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
-    from redisq_ops.pipeline.critical_path import SAYS
+    from redisq_ops.pipeline.critical_path import DESCRIPTIONS
 
     found: dict[str, int] = {}
     for row in stretches:
-        name = SAYS[row["what"]]
+        name = DESCRIPTIONS[row["what"]]
         found[name] = found.get(name, 0) + row["took_ms"]
     return sorted(found.items(), key=lambda item: -item[1])
 
 
 def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
     """Groups, and what is more frequent in each; ``traits`` None: that isn't asked."""
-    from redisq_ops.pipeline.report import alone, percent, sentences
+    from redisq_ops.pipeline.report import percent, single_group_reason, trait_sentences
 
     from .output import when
 
@@ -161,10 +161,10 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
     )
     if traits is None:
         return
-    if why := alone(ranked):
+    if why := single_group_reason(ranked):
         _line(why)
     for row in ranked[:SHOWN]:
-        said = sentences(
+        said = trait_sentences(
             by_group.get((row["queue"], row["fingerprint"]), ()), lambda ms: when(ms, s.utc)
         )
         if said:
@@ -174,7 +174,7 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
 
 
 def walked(s: Session, rows: Sequence[Row], named: str) -> None:
-    from redisq_ops.pipeline.critical_path import SAYS
+    from redisq_ops.pipeline.critical_path import DESCRIPTIONS
     from redisq_ops.pipeline.report import percent
     from redisq_ops.pipeline.svg_plot import duration
 
@@ -194,7 +194,7 @@ def walked(s: Session, rows: Sequence[Row], named: str) -> None:
     _told(
         "the path" if len(shown) == len(rows) else f"the {len(shown)} longest stretches",
         ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"],
-        ([r["id"], r["attempt"], SAYS[r["what"]], r["ended"], r["consumer"],
+        ([r["id"], r["attempt"], DESCRIPTIONS[r["what"]], r["ended"], r["consumer"],
           duration(r["from_ms"] - begin), duration(r["took_ms"]), percent(r["took_ms"] / whole)]
          for r in shown),
     )  # fmt: skip

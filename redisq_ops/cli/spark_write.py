@@ -11,7 +11,7 @@ from .options import Options
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.pipeline.writing import Server
+    from redisq_ops.pipeline.connection import Server
 
 _PARTS = typer.Option("--parts", min=1, help="Tasks that write; each is one client.")
 _RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this, all tasks together.")
@@ -25,9 +25,9 @@ PACE: Options = {
 
 def server_of(s: Session) -> Server:
     """Where this invocation's queues are, as tasks are told."""
-    from redisq_ops.pipeline.writing import Server
+    from redisq_ops.pipeline.connection import Server
 
-    return Server(s.config.target(), s.config["prefix"] or "rq")
+    return Server(s.config.server_address(), s.config["prefix"] or "rq")
 
 
 def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:

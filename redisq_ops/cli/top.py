@@ -55,7 +55,7 @@ def top(
     with ExitStack() as stack:
         once = once or invocation.json or not sys.stdout.isatty()
         if demo:
-            from redisq_ops.demo.show import demonstration
+            from redisq_ops.demo.demonstration import demonstration
 
             invocation.flags["url"] = stack.enter_context(demonstration())
             if once:
@@ -120,7 +120,7 @@ def _connect(invocation: Session) -> Connected:
     from redisq_ops.tui.poller import Connected
 
     config = invocation.config
-    target = config.target()
+    target = config.server_address()
     client = aconnect(target, invocation.role)
     deployment = Deployment(client, prefix=config["prefix"] or "rq")
     word = config["label"] or config.context or ""

@@ -163,13 +163,13 @@ def wait_when(
     """
     from redisq_ops.core.model.entry import STATES
     from redisq_ops.core.model.errors import Unreachable
-    from redisq_ops.ops.filter.count_condition import condition
+    from redisq_ops.ops.filter.count_condition import parse_condition
     from redisq_ops.ops.filter.time import duration_ms
 
     from .output import emit, progress, tell
 
     s = session(context)
-    holds = condition(expression)
+    holds = parse_condition(expression)
     outage = _Outage(None if timeout is None else duration_ms(timeout) / 1000)
     name = queue_named(s, queue)
     watched = s.run(s.deployment.queue(name))

@@ -13,7 +13,7 @@ from .session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.worker_process import Process
-    from redisq_ops.ops.inspect.worker_processes import Crew
+    from redisq_ops.ops.inspect.worker_processes import ProcessRegister
 
 _workers = typer.Typer(help="Worker processes of other programs: list them, prune dead ones.")
 app.add_typer(_workers, name="workers")
@@ -21,19 +21,29 @@ app.add_typer(_workers, name="workers")
 
 def listed(s: Session, given: dict[str, Any]) -> int:
     """The processes of a queue's owner, or of all that are known of."""
-    from redisq_ops.ops.inspect.worker_processes import Crew, crews, listing
+    from redisq_ops.core.model.errors import Refused
+    from redisq_ops.ops.inspect.worker_processes import (
+        ProcessRegister,
+        process_registers,
+        with_processes,
+    )
 
     from .output import age, emit, printable, say, table
 
     name = given["queue"]
     if name is None:
-        seen = s.run(crews(s.deployment))
+        seen = s.run(process_registers(s.deployment))
         nothing = "no queue here has an owner that lists its workers"
     else:
         queue = s.run(s.deployment.queue(name))
-        listed = listing(queue)
-        nothing = f"no worker process is registered with {queue.name}"
-        seen = [Crew(listed, tuple(s.run(listed.worker_processes.op())))]
+        nothing, seen = f"no worker process is registered with {queue.name}", []
+        try:
+            registering = with_processes(queue)
+        except Refused as why:
+            nothing = str(why)
+        else:
+            processes = s.run(registering.worker_processes.op())
+            seen = [ProcessRegister(registering, tuple(processes))]
     rows = [row for crew in seen for row in _rows(crew)]
     if s.json:
         for row in rows:
@@ -58,7 +68,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
     return 3 if any(problem for _, problem in troubles) else 0
 
 
-def _rows(crew: Crew) -> list[dict[str, Any]]:
+def _rows(crew: ProcessRegister) -> list[dict[str, Any]]:
     """Processes as stable JSON names."""
     return [_row(crew.queue.name, process) for process in crew.processes]
 
@@ -88,7 +98,12 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
     """Strike the dead ones of a register."""
     from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
     from redisq_ops.ops.filter.time import duration_ms
-    from redisq_ops.ops.inspect.worker_processes import Prune, choose, fates, planned
+    from redisq_ops.ops.inspect.worker_processes import (
+        Prune,
+        job_outcomes,
+        prune_plan,
+        select_processes,
+    )
 
     from .output import emit, printable, say
 
@@ -96,8 +111,8 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
     silent_ms = None if older is None else duration_ms(older)
     with untouched():
         queue = s.run(s.deployment.queue(given["name"]))
-        chosen = s.run(choose(queue, given["process"], silent_ms))
-    plan = planned(chosen, given["rescue"])
+        chosen = s.run(select_processes(queue, given["process"], silent_ms))
+    plan = prune_plan(chosen, given["rescue"])
     if not chosen.processes:
         if not s.json:
             print(printable(f"0 matched: {plan.title}"))
@@ -111,7 +126,7 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
     finished = drive(s, change, what)
     ended(s, change.outcome, what, undo=False, more={"jobs": dict(change.jobs)})
     if not s.json:
-        for line in fates(change.jobs):
+        for line in job_outcomes(change.jobs):
             say(line)
     return change.outcome.exit_code if finished else 130
 

@@ -1,1 +1,1 @@
-"""A throw-away server and a lively queue to look at."""
+"""Temporary servers, and a demo workload on one of them."""

@@ -1,4 +1,4 @@
-"""Real servers for the demo and the tests: started on loopback, gone with whoever started them."""
+"""Real servers for the demo and the tests, stopped with the process that started them."""
 
 import os
 import secrets
@@ -22,17 +22,17 @@ SLOTS = 16384
 START_TIMEOUT = 30.0  # seconds; a start takes some 50 ms on an idle machine
 PORT_ATTEMPTS = 10
 
-# Below the range that kernels hand out to outgoing connections, and so is the cluster bus 10,000
-# above: nobody takes the port by accident while a killed server waits for its restart.
+# Below the range that kernels assign to outgoing connections, also for the cluster bus 10,000
+# above: no other process takes the port by accident while a killed server is down.
 PORTS = range(11_000, 22_000)
 
-# Reads end-of-file when the process holding the other end of its stdin is gone, however that one
-# died. A parent-death signal would fire too early: it follows the *thread* that started the child.
+# Reads end-of-file when the process at the other end of its stdin is gone, however it died. A
+# parent-death signal would fire too early: it follows the *thread* that started the child.
 GUARD = 'read -r _ || { kill -9 "-$0"; rm -rf "$1"; }'
 
 
 class ServerMissing(Unreachable):
-    """No server binary on this machine."""
+    """There is no server binary on this machine."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -42,16 +42,16 @@ class ServerMissing(Unreachable):
 
 
 class ServerFailed(Unreachable):
-    """A server did not start or refused a command; the message says why."""
+    """A server did not start or refused a command; the message has the reason."""
 
 
 def binaries() -> dict[str, Path]:
-    """The server binaries of this machine by kind, `valkey` and `redis`, the preferred first."""
+    """The server binaries on this machine by kind, `valkey` and `redis`, the preferred first."""
     found = {
         "valkey": _embedded() or shutil.which("valkey-server"),
         "redis": shutil.which("redis-server"),
     }
-    return {kind: Path(path) for kind, path in found.items() if path}
+    return {reply_type: Path(path) for reply_type, path in found.items() if path}
 
 
 def _embedded() -> Path | None:
@@ -64,12 +64,13 @@ def _embedded() -> Path | None:
 
 
 class EmbeddedServer:
-    """A server of one's own on a free loopback port; runs from construction until `close`.
+    """A temporary server on a free loopback port; runs from construction until `close`.
 
-    Its data live in a temporary directory which `close` removes. If this process dies, even by
-    SIGKILL, server and directory go too. `args` are further server options, `--name value`.
+    Its data is in a temporary directory, which `close` removes. If this process dies, even by
+    SIGKILL, the server is killed and the directory removed. `args` are further server options,
+    `--name value`.
 
-    Raises `ServerMissing` without a binary, `ServerFailed` if the server doesn't come up.
+    Raises `ServerMissing` without a binary, `ServerFailed` if the server does not start.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class EmbeddedServer:
             *("--appendonly", "yes" if appendonly else "no", *args),
         ]
         self._process: subprocess.Popen[bytes] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard_process: subprocess.Popen[bytes] | None = None
         try:
             self._start_on_free_port()
         except BaseException:
@@ -108,55 +109,60 @@ class EmbeddedServer:
         return self._process.pid if self._process else None
 
     def kill(self) -> None:
-        """Stop the server as a crash does (SIGKILL); directory and port stay its own."""
-        process, guard, self._process, self._guard = self._process, self._guard, None, None
-        if guard:
-            guard.communicate(b"\n")  # stands the guard down before the id it would kill is free
+        """Stop the server like a crash (SIGKILL); directory and port remain reserved."""
+        process, guard_process, self._process, self._guard_process = (
+            self._process,
+            self._guard_process,
+            None,
+            None,
+        )
+        if guard_process:
+            guard_process.communicate(b"\n")  # ends the guard before the process id becomes free
         if process:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # the group: a forked AOF rewrite goes too
+                os.killpg(process.pid, signal.SIGKILL)  # the group includes a forked AOF rewrite
             process.wait()
 
     def restart(self) -> None:
-        """Start again, after killing it if need be, on the same port and directory."""
+        """Kill the server if it runs, and start it on the same port and directory."""
         self.kill()
         self._start()
 
     def close(self) -> None:
-        """Stop the server and remove its directory; harmless when done before."""
+        """Stop the server and remove its directory; may be called again."""
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def command(self, *words: str) -> str:
         """The reply to one command as text, without a client library.
 
-        Words without spaces, simple and bulk replies only. An error reply raises `ServerFailed`,
-        a server that is down `OSError`.
+        Arguments without spaces, simple and bulk replies only. Raises `ServerFailed` for an error
+        reply, `OSError` if the server is down.
         """
         with (
             socket.create_connection((HOST, self.port), timeout=START_TIMEOUT) as connection,
             connection.makefile("rb") as replies,
         ):
             connection.sendall(" ".join(words).encode() + b"\r\n")
-            kind, rest = (line := replies.readline())[:1], line[1:].decode().strip()
-            if kind == b"$":
-                return replies.read(int(rest)).decode()
-            if kind != b"+":
-                raise ServerFailed(f"{words[0]}: {rest or 'connection closed'}")
-            return rest
+            reply_type, text = (line := replies.readline())[:1], line[1:].decode().strip()
+            if reply_type == b"$":
+                return replies.read(int(text)).decode()
+            if reply_type != b"+":
+                raise ServerFailed(f"{words[0]}: {text or 'connection closed'}")
+            return text
 
     def _start_on_free_port(self) -> None:
-        # Trying is the only test without a race: a port found free may be taken before its use.
+        # Only an attempt is free of races: a port found free may be taken before it is used.
         for _ in range(PORT_ATTEMPTS):
             self.port = secrets.choice(PORTS)
             try:
                 return self._start()
             except _PortTaken as error:
-                taken = error
-        raise taken
+                last_error = error
+        raise last_error
 
     def _start(self) -> None:
-        # A session of its own: Ctrl+C in the demo's terminal is the demo's to handle.
+        # A session of its own: Ctrl+C in the demo's terminal must not reach the server.
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*self._command, "--port", str(self.port)],
@@ -165,7 +171,7 @@ class EmbeddedServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._guard = subprocess.Popen(
+        self._guard_process = subprocess.Popen(
             ["/bin/sh", "-c", GUARD, str(self._process.pid), str(self.directory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -178,16 +184,17 @@ class EmbeddedServer:
             if exited or time.monotonic() > deadline:
                 self.kill()
                 log_text = self._log.read_text(errors="replace")
-                taken = exited and "Address already in use" in log_text
+                port_taken = exited and "Address already in use" in log_text
                 tail = "\n".join(log_text.splitlines()[-5:])
-                what = "exited" if exited else f"did not answer within {START_TIMEOUT:g} s"
-                raise (_PortTaken if taken else ServerFailed)(
-                    f"{self._command[0]} on port {self.port} {what}; its last words:\n{tail}"
+                outcome = "exited" if exited else f"did not answer within {START_TIMEOUT:g} s"
+                raise (_PortTaken if port_taken else ServerFailed)(
+                    f"{self._command[0]} on port {self.port} {outcome}; end of its log:\n{tail}"
                 )
             time.sleep(0.01)
 
     def _ready(self) -> bool:
-        # The log first: on a port taken by somebody else, PING would be answered by a stranger.
+        # Check the log first: on a port taken by another server, PING would get that server's
+        # reply.
         if b"Ready to accept connections" not in self._log.read_bytes():
             return False
         try:
@@ -204,11 +211,11 @@ class _PortTaken(ServerFailed):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedCluster:
-    """Masters of one cluster, all slots assigned; each is killed and restarted on its own."""
+    """The masters of a cluster, all slots assigned; each can be killed and restarted."""
 
     nodes: tuple[EmbeddedServer, ...]
     replicas: tuple[EmbeddedServer, ...] = ()
-    """one for each master, in their order, or none"""
+    """one per master, in their order, or none"""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -219,10 +226,10 @@ class EmbeddedCluster:
 def cluster(
     binary: Path | None = None, nodes: int = 3, *, replicas: bool = False, timeout_ms: int = 15_000
 ) -> Iterator[EmbeddedCluster]:
-    """A cluster of `nodes` masters on loopback, every one of them ready to serve.
+    """A cluster of `nodes` masters on loopback, ready to serve.
 
-    With `replicas` each has one, which follows it before this yields, and takes its place when it
-    was not heard of for about `timeout_ms`.
+    With `replicas`, each master has one, in sync when the block begins, which takes over when the
+    master has not answered for about `timeout_ms`.
     """
     args = (
         *("--cluster-enabled", "yes", "--cluster-announce-ip", HOST),
@@ -234,7 +241,7 @@ def cluster(
         for index, server in enumerate(servers):
             first, end = (SLOTS * edge // nodes for edge in (index, index + 1))
             server.command("CLUSTER", "ADDSLOTSRANGE", str(first), str(end - 1))
-            # Distinct epochs from the start, or the nodes spend seconds on resolving the collision.
+            # Distinct epochs from the start; otherwise nodes spend seconds resolving the collision.
             server.command("CLUSTER", "SET-CONFIG-EPOCH", str(index + 1))
         for server in servers[1:]:
             servers[0].command("CLUSTER", "MEET", HOST, str(server.port))
@@ -252,18 +259,18 @@ def cluster(
         yield EmbeddedCluster(tuple(servers), tuple(followers))
 
 
-def _until(true: Callable[[], bool], what: str) -> None:
+def _until(condition: Callable[[], bool], outcome: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT
-    while not true():
+    while not condition():
         if time.monotonic() > deadline:
-            raise ServerFailed(f"the cluster's nodes did not {what} within {START_TIMEOUT:g} s")
+            raise ServerFailed(f"the cluster's nodes did not {outcome} within {START_TIMEOUT:g} s")
         time.sleep(0.05)
 
 
 def _joined(server: EmbeddedServer, known: int, masters: int) -> bool:
-    info = server.command("CLUSTER", "INFO").split()
+    state = server.command("CLUSTER", "INFO").split()
     wanted = {"cluster_state:ok", f"cluster_known_nodes:{known}", f"cluster_size:{masters}"}
-    return wanted <= {*info}
+    return wanted <= {*state}
 
 
 def _follows(server: EmbeddedServer) -> bool:

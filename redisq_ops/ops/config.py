@@ -1,10 +1,10 @@
-"""Where each setting comes from: flag > context > environment > configuration file > default.
+"""Settings and their sources: flag > context > environment > configuration file > default.
 
-The file is ``$XDG_CONFIG_HOME/redisq/config.toml``: plain keys for everybody, and
-``[contexts.NAME]`` tables chosen by ``--context``. A context goes before the environment: who asks
-for production gets it, whatever ``REDIS_URL`` says in that shell. Settings that protect (`STRICT`)
-combine: the strictest of all sources holds. ``${NAME}`` in a text of the file
-is the environment's; ``password_file`` names a file. Secrets are never shown.
+The file is ``$XDG_CONFIG_HOME/redisq/config.toml``, with keys for all commands and
+``[contexts.NAME]`` tables for ``--context NAME``. A context comes before the environment, so that
+``--context production`` is production whatever ``REDIS_URL`` the shell has. Of a setting that
+protects (`STRICTEST_WINS`) the strictest value of all sources holds. ``${NAME}`` in a text of the
+file is an environment variable; ``password_file`` names a file. Secrets are never shown.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from .redaction import Redaction
 
 COLORS = ("red", "yellow", "green", "cyan", "blue", "magenta")
-_LABEL = 16
+_LABEL_LENGTH = 16
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 _VARIABLE = re.compile(r"\$\$|\$\{([^{}]*)\}")
-_CONTEXT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_CONTEXT_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 Kind = Literal[
     "text", "file", "prefix", "yes or no", "number", "rate", "confirm", "color", "label"
@@ -40,7 +40,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One that can be set: its environment variable, what it is without, and what it says."""
+    """A setting: its environment variable, default, type and description."""
 
     variable: str
     default: str | None
@@ -48,62 +48,66 @@ class Setting:
     what: str
 
 
-KNOWN: dict[str, Setting] = {
-    "url": Setting("REDIS_URL", DEFAULT_URL, "text", "the server"),
-    "username": Setting("REDISQ_USERNAME", None, "text", "who we are there"),
-    "password": Setting("REDISQ_PASSWORD", None, "text", "its password; better by a file"),
-    "password_file": Setting("REDISQ_PASSWORD_FILE", None, "file", "a file with the password"),
-    "tls_ca": Setting("REDISQ_TLS_CA", None, "file", "the authority's certificate"),
-    "tls_cert": Setting("REDISQ_TLS_CERT", None, "file", "our certificate"),
-    "tls_key": Setting("REDISQ_TLS_KEY", None, "file", "its key"),
-    "sentinel_username": Setting("REDISQ_SENTINEL_USERNAME", None, "text", "the Sentinels' user"),
-    "sentinel_password": Setting("REDISQ_SENTINEL_PASSWORD", None, "text", "their password"),
-    "prefix": Setting("REDISQ_PREFIX", PREFIX, "prefix", "what all keys begin with"),
-    "queue": Setting("REDISQ_QUEUE", "default", "text", "the queue where none is named"),
-    "read_only": Setting("REDISQ_READ_ONLY", "false", "yes or no", "change nothing"),
+SETTINGS: dict[str, Setting] = {
+    "url": Setting("REDIS_URL", DEFAULT_URL, "text", "URL of the server"),
+    "username": Setting("REDISQ_USERNAME", None, "text", "user name on the server"),
+    "password": Setting("REDISQ_PASSWORD", None, "text", "password on the server; safer in a file"),
+    "password_file": Setting("REDISQ_PASSWORD_FILE", None, "file", "file with the password"),
+    "tls_ca": Setting("REDISQ_TLS_CA", None, "file", "CA certificate"),
+    "tls_cert": Setting("REDISQ_TLS_CERT", None, "file", "client certificate"),
+    "tls_key": Setting("REDISQ_TLS_KEY", None, "file", "key of the client certificate"),
+    "sentinel_username": Setting(
+        "REDISQ_SENTINEL_USERNAME", None, "text", "user name on the Sentinels"
+    ),
+    "sentinel_password": Setting(
+        "REDISQ_SENTINEL_PASSWORD", None, "text", "password on the Sentinels"
+    ),
+    "prefix": Setting("REDISQ_PREFIX", PREFIX, "prefix", "prefix of all keys"),
+    "queue": Setting("REDISQ_QUEUE", "default", "text", "queue of commands that name none"),
+    "read_only": Setting("REDISQ_READ_ONLY", "false", "yes or no", "refuse all changes"),
     "max_entries": Setting(
-        "REDISQ_MAX_ENTRIES", None, "number", "entries one change may touch; more is refused"
+        "REDISQ_MAX_ENTRIES", None, "number", "most entries of one change; a larger one is refused"
     ),
     "max_rate": Setting(
-        "REDISQ_MAX_RATE", None, "rate", "entries per second of a change; the rate where none is "
-        "given",
+        "REDISQ_MAX_RATE", None, "rate", "most entries per second of a change; also the "
+        "default rate",
     ),
     "confirm": Setting(
-        "REDISQ_CONFIRM", "plain", "confirm", "`name`: the context's name is typed to confirm a "
-        "change",
+        "REDISQ_CONFIRM", "plain", "confirm", "`name`: confirm a change by typing the context's "
+        "name",
     ),
-    "label": Setting("REDISQ_LABEL", None, "label", "a word in the dashboard's header"),
-    "color": Setting("REDISQ_COLOR", None, "color", "of that word: " + ", ".join(COLORS)),
+    "label": Setting("REDISQ_LABEL", None, "label", "word in the dashboard's header"),
+    "color": Setting("REDISQ_COLOR", None, "color", "its color: " + ", ".join(COLORS)),
 }  # fmt: skip
 
 
-STRICT: dict[str, Callable[[str], float]] = {
+STRICTEST_WINS: dict[str, Callable[[str], float]] = {
     "read_only": lambda text: text != "true",
     "max_entries": float,
     "max_rate": float,
     "confirm": lambda text: text != "name",
 }
-"""settings of which the strictest holds, whatever its source: the one for which this is lowest"""
+"""settings of which the strictest value of all sources holds: the one with the lowest number"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A setting, its value, and where that came from."""
+    """A setting, its value and the source of the value."""
 
     name: str
     value: str | None
     origin: str
     others: tuple[tuple[str, str], ...] = ()
-    """(value, origin) of sources that say less strict; only of `STRICT` settings"""
+    """(value, origin) of less strict sources, for settings of `STRICTEST_WINS`"""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedContext:
-    """A context of the file, without secrets; what protects, as strict as it is when in use."""
+    """A context of the file, without secrets; protections are those in force when it is used."""
 
     name: str
     url: str | None
-    """as it is written, variables unfilled; None: that of everybody"""
+    """as written, variables not replaced; None: the URL without a context"""
     read_only: bool
     max_entries: int | None
     confirm: str
@@ -117,7 +121,7 @@ class Config:
     values: Mapping[str, ConfigValue]
     context: str | None = None
     redact: tuple[tuple[Mapping[str, Any], str], ...] = ()
-    """tables of what isn't to be shown, and where they stand"""
+    """``[redact]`` tables, each with its place"""
     context_from: str = "flag"
 
     def __getitem__(self, name: str) -> str | None:
@@ -129,7 +133,7 @@ class Config:
 
     @property
     def guard(self) -> Guard:
-        """What changes may do here."""
+        """The limits of changes."""
         most, rate = self["max_entries"], self["max_rate"]
         return Guard(
             self.read_only,
@@ -142,30 +146,30 @@ class Config:
 
     @property
     def redaction(self) -> Redaction:
-        """What isn't to be shown; a bad pattern is `BadInput`, with its place."""
+        """What is hidden in payloads and errors; `BadInput` names the place of a bad pattern."""
         from .redaction import Redaction
 
         return Redaction.read(self.redact)
 
-    def target(self) -> ServerAddress:
-        """Where to connect; reads the password file, if one is named."""
+    def server_address(self) -> ServerAddress:
+        """Where to connect; reads the password file if there is one."""
         password = self["password"]
         if path := self["password_file"]:
             try:
                 password = Path(path).expanduser().read_text(encoding="utf-8").strip()
             except OSError as error:
-                raise BadInput(f"password file {path}: {error.strerror}") from error
-            except UnicodeDecodeError:  # which says some of what is in it
-                raise BadInput(f"password file {path}: not UTF-8") from None
+                raise BadInput(f"can't read password file {path}: {error.strerror}") from error
+            except UnicodeDecodeError:  # its text quotes the content
+                raise BadInput(f"password file {path} is not UTF-8 text") from None
         return ServerAddress(
             self["url"] or "", password, self["username"],
             self["tls_ca"], self["tls_cert"], self["tls_key"],
             self["sentinel_username"], self["sentinel_password"],
         )  # fmt: skip
 
-    def shown(self) -> list[ConfigValue]:
-        """Every value with its origin, without secrets."""
-        shown = [
+    def display_values(self) -> list[ConfigValue]:
+        """Every setting with its origin, secrets masked."""
+        values = [
             ConfigValue("context", self.context, self.context_from if self.context else "default")
         ]
         for value in self.values.values():
@@ -174,11 +178,11 @@ class Config:
                 text = "***"
             elif value.name == "url" and text is not None:
                 text = _without_password(text)
-            shown.append(replace(value, value=text))
+            values.append(replace(value, value=text))
         redaction = self.redaction
         origin = ", ".join(where for _, where in self.redact) or "default"
-        shown.append(ConfigValue("redact", str(redaction) or None, origin))
-        return shown
+        values.append(ConfigValue("redact", str(redaction) or None, origin))
+        return values
 
 
 def config_path(environment: Mapping[str, str] = os.environ) -> Path:
@@ -191,72 +195,73 @@ def load(
     context: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Config:
-    """Gather every setting. What can't be used is `BadInput`, in a line that says where it stands.
+    """Read every setting from its sources; `BadInput` names the place of an invalid value.
 
-    ``context`` is a flag's word, else ``REDISQ_CONTEXT``.
+    ``context``: the flag's value; ``REDISQ_CONTEXT`` if it is None.
     """
-    came = "flag"
+    context_from = "flag"
     if context is None and environment.get("REDISQ_CONTEXT"):
-        context, came = environment["REDISQ_CONTEXT"], "REDISQ_CONTEXT"
+        context, context_from = environment["REDISQ_CONTEXT"], "REDISQ_CONTEXT"
     path = config_path(environment)
     file, contexts = _read(path)
     chosen: Mapping[str, Any] = {}
     if context is not None:
         if context not in contexts:
-            known = f"; there are {', '.join(contexts)}" if contexts else ""
-            raise BadInput(f"no context {context!r} in {path}{known}")
+            names = f"; its contexts are {', '.join(contexts)}" if contexts else ""
+            raise BadInput(f"there is no context {context!r} in {path}{names}")
         chosen = contexts[context]
     redact = []
     for table, where in ((file, str(path)), (chosen, f"{path} [contexts.{context}]")):
-        _checked_keys(table, where)
+        _check_keys(table, where)
         if "redact" in table:
             redact.append((_table(table["redact"], f"{where} redact"), where))
     values = {}
-    for name, known_ in KNOWN.items():
-        values[name] = _value(name, known_, flags, chosen, context, environment, file, path)
+    for name, setting in SETTINGS.items():
+        values[name] = _value(name, setting, flags, chosen, context, environment, file, path)
     if values["confirm"].value == "name" and context is None:
         raise BadInput(
-            f'{values["confirm"].origin}: confirm = "name" is for a context: it is the context\'s '
-            "name that is typed"
+            f'{values["confirm"].origin}: confirm = "name" needs a context, whose name is '
+            "typed: set it in a context or choose one with --context"
         )
-    config = Config(values, context, tuple(redact), came)
-    if redact:  # refused before anything is connected to, by commands that show no payload as well
+    config = Config(values, context, tuple(redact), context_from)
+    if redact:  # a bad pattern is an error of every command, before it connects
         _ = config.redaction
     return config
 
 
 def contexts(environment: Mapping[str, str] = os.environ) -> list[NamedContext]:
-    """The contexts of the file, by name; of their URLs nothing is filled in."""
+    """The contexts of the file in order of name, the variables of their URLs not replaced."""
     path = config_path(environment)
     named = []
     file, found = _read(path)
     for name, table in found.items():
-        _checked_keys(table, f"{path} [contexts.{name}]")
-        have = {
-            key: _value(key, KNOWN[key], {}, table, name, environment, file, path).value
+        _check_keys(table, f"{path} [contexts.{name}]")
+        protections = {
+            key: _value(key, SETTINGS[key], {}, table, name, environment, file, path).value
             for key in ("read_only", "max_entries", "confirm")
         }
         label = None
         if "label" in table:
             where = f"{path} [contexts.{name}]"
-            label = _checked("label", KNOWN["label"], _text(table["label"], where, "label"), where)
+            text = _text(table["label"], where, "label")
+            label = _checked("label", SETTINGS["label"], text, where)
         url = table.get("url")
-        most = have["max_entries"]
+        most = protections["max_entries"]
         named.append(
             NamedContext(
                 name,
                 None if url is None else _without_password(str(url)),
-                have["read_only"] == "true",
+                protections["read_only"] == "true",
                 int(most) if most else None,
-                have["confirm"] or "plain",
+                protections["confirm"] or "plain",
                 label,
             )
         )
-    return sorted(named, key=lambda one: one.name)
+    return sorted(named, key=lambda each: each.name)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The file's own table, and those of its contexts."""
+    """The settings of the file outside of contexts, and the table of each context."""
     file: dict[str, Any] = {}
     try:
         file = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -268,26 +273,28 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         raise BadInput(f"{path}: {error.strerror}") from error
     found = _table(file.pop("contexts", {}), f"{path} contexts")
     for name in found:
-        if not _CONTEXT.fullmatch(name):
-            raise BadInput(f"{path} [contexts]: {name!r}: a name is letters, digits, . _ and -")
+        if not _CONTEXT_NAME.fullmatch(name):
+            raise BadInput(
+                f"{path} [contexts]: bad name {name!r}: use up to 64 letters, digits, . _ and -"
+            )
     return file, {name: _table(t, f"{path} contexts.{name}") for name, t in found.items()}
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadInput(f"{where} is a table, not {_kind(value)}")
+        raise BadInput(f"{where} must be a table, not {_kind(value)}")
     return value
 
 
-def _checked_keys(table: Mapping[str, Any], where: str) -> None:
+def _check_keys(table: Mapping[str, Any], where: str) -> None:
     for key in table:
-        if key not in KNOWN and key != "redact":
+        if key not in SETTINGS and key != "redact":
             raise BadInput(f"{where}: unknown setting {key!r}")
 
 
 def _value(
     name: str,
-    known: Setting,
+    setting: Setting,
     flags: Mapping[str, str | None],
     chosen: Mapping[str, Any],
     context: str | None,
@@ -295,21 +302,21 @@ def _value(
     file: Mapping[str, Any],
     path: Path,
 ) -> ConfigValue:
-    stated = _stated(name, known, flags, chosen, context, environment, file, path)
-    if name not in STRICT:
-        text, origin = next(stated, (known.default, "default"))
+    stated = _stated(name, setting, flags, chosen, context, environment, file, path)
+    if name not in STRICTEST_WINS:
+        text, origin = next(stated, (setting.default, "default"))
         return ConfigValue(name, text, origin)
-    said = list(stated)
-    if not said:
-        return ConfigValue(name, known.default, "default")
-    strictest = min(said, key=lambda one: STRICT[name](one[0]))
-    others = tuple(one for one in said if one is not strictest)
+    found = list(stated)
+    if not found:
+        return ConfigValue(name, setting.default, "default")
+    strictest = min(found, key=lambda pair: STRICTEST_WINS[name](pair[0]))
+    others = tuple(pair for pair in found if pair is not strictest)
     return ConfigValue(name, *strictest, others)
 
 
 def _stated(
     name: str,
-    known: Setting,
+    setting: Setting,
     flags: Mapping[str, str | None],
     chosen: Mapping[str, Any],
     context: str | None,
@@ -317,33 +324,33 @@ def _stated(
     file: Mapping[str, Any],
     path: Path,
 ) -> Iterator[tuple[str, str]]:
-    """What the sources that have a setting say, and their names, first who goes before others."""
+    """The (value, origin) of every source that has the setting, in order of precedence."""
     if (text := flags.get(name)) is not None:
-        yield _checked(name, known, text, f"--{name}"), "flag"
+        yield _checked(name, setting, text, f"--{name}"), "flag"
     if name in chosen:
         where = f"{path} [contexts.{context}]"
         text, used = _filled(_text(chosen[name], where, name), where, name, environment)
-        yield _checked(name, known, text, where), ", ".join([f"context {context}", *used])
-    if text := environment.get(known.variable):
-        yield _checked(name, known, text, known.variable), known.variable
+        yield _checked(name, setting, text, where), ", ".join([f"context {context}", *used])
+    if text := environment.get(setting.variable):
+        yield _checked(name, setting, text, setting.variable), setting.variable
     if name in file:
         where = str(path)
         text, used = _filled(_text(file[name], where, name), where, name, environment)
-        yield _checked(name, known, text, where), ", ".join([where, *used])
+        yield _checked(name, setting, text, where), ", ".join([where, *used])
 
 
 def _text(value: Any, where: str, name: str) -> str:
-    """A setting as it would stand in the environment."""
+    """A value of the file as the environment would have it."""
     if isinstance(value, bool):
-        said = str(value).lower()
+        text = str(value).lower()
     elif isinstance(value, (str, int, float)):
-        said = str(value)
+        text = str(value)
     else:
-        raise BadInput(f"{where}: {name} is one value, not {_kind(value)}")
-    kind = KNOWN[name].kind
+        raise BadInput(f"{where}: {name} must be one value, not {_kind(value)}")
+    kind = SETTINGS[name].kind
     if kind != "yes or no" and isinstance(value, bool):
-        raise BadInput(f"{where}: {name} is not {said}: it is no yes or no")
-    return said
+        raise BadInput(f"{where}: {name} can't be {text}: it is not a yes-or-no setting")
+    return text
 
 
 def _kind(value: Any) -> str:
@@ -355,7 +362,7 @@ def _kind(value: Any) -> str:
 def _filled(
     text: str, where: str, name: str, environment: Mapping[str, str]
 ) -> tuple[str, list[str]]:
-    """A text with its ``${VARIABLE}``s filled in, and their names; ``$$`` is a dollar sign."""
+    """A text with its ``${VARIABLE}``s replaced, and their names; ``$$`` is a dollar sign."""
     used: list[str] = []
 
     def fill(match: re.Match[str]) -> str:
@@ -370,14 +377,14 @@ def _filled(
     return _VARIABLE.sub(fill, text), used
 
 
-def _checked(name: str, known: Setting, text: str, where: str) -> str:
-    """The value in its one form, or a line that says what it may be."""
-    if known.kind != "file":
+def _checked(name: str, setting: Setting, text: str, where: str) -> str:
+    """The value in canonical form; `BadInput` names the valid values."""
+    if setting.kind != "file":
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BadInput(f"{where}: {name} is not UTF-8") from None
-    match known.kind:
+            raise BadInput(f"{where}: {name} must be UTF-8 text") from None
+    match setting.kind:
         case "prefix":
             try:
                 return checked_prefix(text)
@@ -385,11 +392,11 @@ def _checked(name: str, known: Setting, text: str, where: str) -> str:
                 raise BadInput(f"{where}: {error}") from None
         case "yes or no":
             if text.lower() not in _TRUE + _FALSE:
-                raise BadInput(f"{where}: {name} is true or false, not {text!r}")
+                raise BadInput(f"{where}: {name} must be true or false, not {text!r}")
             return str(text.lower() in _TRUE).lower()
         case "number":
             if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) > 0):
-                raise BadInput(f"{where}: {name} is a number from 1, not {text!r}")
+                raise BadInput(f"{where}: {name} must be a whole number from 1, not {text!r}")
             return str(int(text))
         case "rate":
             try:
@@ -401,18 +408,20 @@ def _checked(name: str, known: Setting, text: str, where: str) -> str:
         case "color":
             choices = COLORS
         case "label":
-            if not text.isprintable() or not 0 < len(text) <= _LABEL:
-                raise BadInput(f"{where}: {name} is a word of up to {_LABEL} characters")
+            if not text.isprintable() or not 0 < len(text) <= _LABEL_LENGTH:
+                raise BadInput(
+                    f"{where}: {name} must have 1 to {_LABEL_LENGTH} printable characters"
+                )
             return text
         case _:
             return text
     if text not in choices:
-        raise BadInput(f"{where}: {name} is {' or '.join(choices)}, not {text!r}")
+        raise BadInput(f"{where}: {name} must be {' or '.join(choices)}, not {text!r}")
     return text
 
 
 def _without_password(url: str) -> str:
     try:
         return str(ServerAddress(url))
-    except ValueError:  # not a URL at all, and so perhaps a secret
+    except ValueError:  # not a URL, and so perhaps a secret
         return "***"

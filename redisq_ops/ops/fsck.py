@@ -1,9 +1,11 @@
-"""fsck: what doesn't add up in a queue, and still doesn't when looked at again."""
+"""fsck: what is inconsistent in a queue, confirmed by checking it repeatedly."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import UTC
+from functools import partial
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -12,80 +14,80 @@ from redisq_ops.core.model.errors import CORRUPT, RedisqError, Unreadable, Wrong
 from redisq_ops.core.redis.operation import Call, attempt
 from redisq_ops.core.redis.scripts import NUMBERS
 
-from .change import audit_log as journal
+from .change import audit_log
 from .change.unfinished import unfinished
-from .explain.rules import utc
+from .terminal import date
 
-_WHOLE = re.compile(rb"-?\d{1,16}")
+_WHOLE_NUMBER = re.compile(rb"-?\d{1,16}")
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")
 _FIGURES = re.compile(r"(?<!\S)\d[\d,]*(?=[\s,;.)]|$)")
 _EXAMPLES = re.compile(r" \([^)]*\)")
 
 
 @dataclass(slots=True)
-class Audit:
-    """Repeated looks at one queue.
+class QueueCheck:
+    """Repeated checks of one queue.
 
-    A live queue changes between the reads of one look, so what is seen once may be a moment's;
-    ``broken`` is what every look so far has seen.
+    A queue in use changes between the reads of one check, so a finding of a single check may be
+    transient. ``findings`` are those that every check so far has made.
     """
 
     queue: Queue[Any]
-    looks: int = 0
-    broken: list[str] = field(default_factory=list)
-    momentary: int = 0
-    """findings that a later look did not see again"""
-    unseen: str | None = None
-    """what the latest look left out, where a look is bounded"""
+    checks: int = 0
+    findings: list[str] = field(default_factory=list)
+    transient: int = 0
+    """findings that a later check did not confirm"""
+    not_checked: str | None = None
+    """what the latest check left out because checks are bounded"""
 
-    async def look(self) -> bool:
-        """Look once more; whether another look is worth it."""
+    async def check(self) -> bool:
+        """Check the queue once more; returns whether another check is needed to confirm."""
         try:
             checkup = await self.queue.checkup.op(thorough=True)
         except (Unreadable, WrongKind, *CORRUPT) as corrupt:
-            # What it would have found behind that isn't known.
             why = str(corrupt) if isinstance(corrupt, RedisqError) else "a value in it is corrupt"
-            checkup = Checkup((f"it can't be checked: {why}",))
-        left = [one.sentence(utc) for one in await unfinished(self.queue) if one.abandoned]
-        said = (*checkup.flaws, *await self._counters(), *left)
-        self.unseen = checkup.unseen
+            checkup = Checkup((f"the queue can't be checked: {why}",))
+        when = partial(date, zone=UTC)
+        moves = [m.sentence(when) for m in await unfinished(self.queue) if m.abandoned]
+        found = (*checkup.flaws, *await self._corrupt_counters(), *moves)
+        self.not_checked = checkup.unseen
         same = _foreign_identity if self.queue.names_examples else _identity
-        seen = {same(line) for line in self.broken}
-        again = [line for line in said if not self.looks or same(line) in seen]
-        self.momentary += max(0, len(self.broken) - len(again))
-        self.broken = again
-        self.looks += 1
-        return bool(again)
+        earlier = {same(finding) for finding in self.findings}
+        confirmed = [finding for finding in found if not self.checks or same(finding) in earlier]
+        self.transient += max(0, len(self.findings) - len(confirmed))
+        self.findings = confirmed
+        self.checks += 1
+        return bool(confirmed)
 
-    async def _counters(self) -> list[str]:
-        """Counters that are no whole numbers: the queue's scripts refuse to work with them."""
-        names, said = sorted(NUMBERS), []
+    async def _corrupt_counters(self) -> list[str]:
+        """Counters that are not whole numbers, with which the queue's scripts refuse to work."""
+        names, findings = sorted(NUMBERS), []
         for keys in self.queue.shard_keys:
             key = keys["stat"]
             values = await attempt(Call(("HMGET", key, *names), list[bytes | None], key=key))
-            if isinstance(values, Exception):  # a key of another type, which `checkup` names
+            if isinstance(values, Exception):  # a key of another type, which `checkup` reports
                 continue
             for name, value in zip(names, values, strict=True):
-                if value is not None and not _WHOLE.fullmatch(value):
-                    said.append(
-                        f"key {key}, field {name}: a whole number belongs there; until it is "
-                        "mended, take, settle and submit are refused"
+                if value is not None and not _WHOLE_NUMBER.fullmatch(value):
+                    findings.append(
+                        f"key {key}, field {name} is not a whole number: take, settle and submit "
+                        "are refused until it is repaired"
                     )
-        return said
+        return findings
 
-    async def journal(self) -> list[str]:
-        """Which operations in the queue's journal are corrupt."""
+    async def audit_log_findings(self) -> list[str]:
+        """The corrupt operations in the queue's audit log."""
         try:
-            return await journal.corrupt(self.queue)
+            return await audit_log.corrupt(self.queue)
         except (Unreadable, WrongKind) as corrupt:
-            return [f"the journal can't be read: {corrupt}"]
+            return [f"the audit log can't be read: {corrupt}"]
 
 
-def _identity(line: str) -> str:
-    """The finding without the numbers that a working queue moves: what they differ by stays."""
-    return _COUNTS.sub(lambda found: f"is off by {int(found[1]) - int(found[2])}", line)
+def _identity(finding: str) -> str:
+    """A finding without the numbers that change in a queue in use; their difference is kept."""
+    return _COUNTS.sub(lambda found: f"is off by {int(found[1]) - int(found[2])}", finding)
 
 
-def _foreign_identity(line: str) -> str:
-    """The same of another program's queue: findings there say how many, and name a few."""
-    return _FIGURES.sub("", _EXAMPLES.sub("", line))
+def _foreign_identity(finding: str) -> str:
+    """The same for another program's queue, whose findings contain counts and examples."""
+    return _FIGURES.sub("", _EXAMPLES.sub("", finding))

@@ -1,4 +1,4 @@
-"""Commands to copy, as a shell takes them, for the same server."""
+"""Commands for the user to copy: quoted for a shell, with the options for the same server."""
 
 from __future__ import annotations
 
@@ -8,29 +8,35 @@ from contextvars import ContextVar
 
 from redisq_ops.core.redis.url import masked_url
 
-_GIVEN: ContextVar[Mapping[str, str | None] | None] = ContextVar("given", default=None)
+_CONNECTION: ContextVar[Mapping[str, str | None] | None] = ContextVar("connection", default=None)
 
 
-def aim(given: Mapping[str, str | None]) -> None:
-    """From now on commands have these options too, as ``--url``: what was given on the command
-    line. What the environment and the configuration say they find by themselves."""
-    _GIVEN.set(given)
+def set_connection_options(options: Mapping[str, str | None]) -> None:
+    """Add these options, such as ``--url``, to every hint from now on.
+
+    They are the ones given on the command line: a copied command finds those of the environment and
+    the configuration file by itself.
+    """
+    _CONNECTION.set(options)
 
 
 def hint(*words: str, **options: str | None) -> str:
-    """``redisq WORDS --OPTION VALUE``, quoted, never with a password. A name may begin with a dash:
-    options come before the first such word then, and ``--`` between."""
-    given: list[str] = []
-    for name, value in {**options, **_aimed()}.items():
-        given += [f"--{name}"] if value is None else [f"--{name}", value]
+    """``redisq WORDS --OPTION VALUE``, quoted, never with a password.
+
+    An option of value None is a flag. Where a name begins with a dash, options come before it,
+    followed by ``--``.
+    """
+    arguments: list[str] = []
+    for name, value in {**options, **_connection_options()}.items():
+        arguments += [f"--{name}"] if value is None else [f"--{name}", value]
     dashed = (n for n, word in enumerate(words) if word.startswith("-") and word != "-")
     if (first := next(dashed, None)) is None:
-        return shlex.join(["redisq", *words, *given])
-    return shlex.join(["redisq", *words[:first], *given, "--", *words[first:]])
+        return shlex.join(["redisq", *words, *arguments])
+    return shlex.join(["redisq", *words[:first], *arguments, "--", *words[first:]])
 
 
-def _aimed() -> dict[str, str]:
-    given = {name: value for name, value in (_GIVEN.get() or {}).items() if value}
-    if "url" in given:
-        given["url"] = masked_url(given["url"])
-    return given
+def _connection_options() -> dict[str, str]:
+    options = {name: value for name, value in (_CONNECTION.get() or {}).items() if value}
+    if "url" in options:
+        options["url"] = masked_url(options["url"])
+    return options

@@ -1,4 +1,4 @@
-"""What a server's port speaks, asked once a client could not make itself understood there."""
+"""Finds out whether a port speaks TLS, after a client failed to connect to it."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from redisq_ops.core.redis.sentinel import PORT, asked_with_tls
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
-    """One that doesn't speak what the URL says."""
+class TlsMismatch:
+    """A port that speaks TLS where the URL says it does not, or the reverse."""
 
     tls: bool
-    """what it speaks"""
+    """whether the port speaks TLS"""
     url: str
-    """what to write, but for the names in it"""
+    """the form of the URL that is right, without its names"""
 
 
-def other(url: str) -> Port | None:
-    """What to write where the port speaks TLS and the URL doesn't say so, or the reverse.
+def tls_mismatch(url: str) -> TlsMismatch | None:
+    """Probe the first host of a URL; None if the port speaks what the URL says, or is unknown.
 
-    None: as the URL says, or nobody can tell. Of several hosts the first is asked. Nothing of a
-    secret is sent: a greeting, or a handshake without a look at the certificate.
+    The probe sends a greeting or a TLS handshake without checking the certificate, and no secret.
     """
     try:
         parts = urlsplit(url)
         first = urlsplit(f"//{parts.netloc.rpartition('@')[2].partition(',')[0]}")
         host, port = first.hostname or "127.0.0.1", first.port
-        wanted = asked_with_tls(url)  # of one server: as its scheme says
+        wants_tls = asked_with_tls(url)
     except (ValueError, BadInput):
         return None
     scheme, plus, mode = parts.scheme.partition("+")
     if scheme not in ("redis", "rediss", "valkey", "valkeys"):
         return None
-    at = (host, port or (PORT if mode == "sentinel" else 6379))
-    if not (greets(at) if wanted else _shakes_hands(at)):
+    address = (host, port or (PORT if mode == "sentinel" else 6379))
+    if not (greets(address) if wants_tls else _speaks_tls(address)):
         return None
-    secured = scheme in ("rediss", "valkeys")
-    with_tls, plain = (scheme, scheme[:-1]) if secured else (f"{scheme}s", scheme)
-    if mode == "sentinel" and wanted and secured:
-        return Port(False, f"{scheme}+sentinel://…?sentinel_tls=no")  # the servers may have it
-    return Port(not wanted, f"{plain if wanted else with_tls}{plus}{mode}://…")
+    is_secure = scheme in ("rediss", "valkeys")
+    with_tls, plain = (scheme, scheme[:-1]) if is_secure else (f"{scheme}s", scheme)
+    if mode == "sentinel" and wants_tls and is_secure:
+        # The Sentinel has no TLS, but the servers behind it may have.
+        return TlsMismatch(False, f"{scheme}+sentinel://…?sentinel_tls=no")
+    return TlsMismatch(not wants_tls, f"{plain if wants_tls else with_tls}{plus}{mode}://…")
 
 
-def _shakes_hands(at: tuple[str, int]) -> bool:
-    """Whether it is a server of TLS; one that wants a certificate of ours says so later."""
+def _speaks_tls(address: tuple[str, int]) -> bool:
+    """Whether a handshake succeeds; a server that wants a client certificate complains later."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with (
         suppress(OSError),
-        socket.create_connection(at, GREETING_S) as connection,
-        context.wrap_socket(connection, server_hostname=at[0]),
+        socket.create_connection(address, GREETING_S) as connection,
+        context.wrap_socket(connection, server_hostname=address[0]),
     ):
         return True
     return False

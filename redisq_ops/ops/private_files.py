@@ -1,8 +1,8 @@
-"""Files that a command writes: whole or not at all, for their owner's eyes, behind no foreign link.
+"""Files that commands write: atomically, readable by their owner only, safe in shared directories.
 
-In a directory where anybody can write (``/tmp``), a name may be a trap: a symbolic link of another
-user to a file of ours, a pipe they read from. As with Linux' ``protected_symlinks``, a link is
-followed only if it belongs to us or to root.
+In a directory that everybody can write to (``/tmp``), another user can put a symbolic link to a
+file of ours, or a pipe that they read. As with Linux' ``protected_symlinks``, a link is followed
+only if it belongs to us or to root.
 """
 
 from __future__ import annotations
@@ -20,54 +20,57 @@ from redisq_ops.core.model.errors import Refused
 PRIVATE = 0o600
 _LINKS = 40
 _OPEN_FILES = "/proc"
-"""where ``/dev/stdout`` leads: links to open files, which have no name to be followed to"""
+"""``/dev/stdout`` leads to links here to open files, which have no path to follow"""
 
 
-def destination(path: str) -> Path:
-    """The file that a name means, behind links of our own; `Refused` behind another user's."""
+def resolved_path(path: str) -> Path:
+    """The file that a path leads to through our own links; `Refused` for another user's link."""
     at = Path(os.path.abspath(path))
     for _ in range(_LINKS):
-        at = Path(os.path.realpath(at.parent), at.name)  # a directory is whoever's the user names
+        at = Path(os.path.realpath(at.parent), at.name)  # directories may be anybody's
         try:
-            there = at.lstat()
-        except OSError:  # not there, or not to be looked at: opening it says why
+            status = at.lstat()
+        except OSError:  # opening it will fail with the reason
             return at
-        if not stat.S_ISLNK(there.st_mode) or at.is_relative_to(_OPEN_FILES):
+        if not stat.S_ISLNK(status.st_mode) or at.is_relative_to(_OPEN_FILES):
             return at
-        if not _ours(there):
-            raise Refused(f"{path} is a symbolic link of another user: name the file itself")
+        if not _is_ours(status):
+            raise Refused(
+                f"{path} is a symbolic link that belongs to another user: name the file itself"
+            )
         at = at.parent / os.readlink(at)
-    raise Refused(f"{path}: too many symbolic links")
+    raise Refused(f"{path} leads through too many symbolic links: name the file itself")
 
 
-def opened(path: str, flags: int) -> int:
-    """A descriptor of a file, made for us alone if it is new; `Refused` where it is another user's
-    in a directory where anybody can put one."""
-    at = destination(path)
+def open_private(path: str, flags: int) -> int:
+    """Open a file and return its descriptor; a new file is readable by its owner only.
+
+    `Refused` for another user's file in a directory that everybody can write to.
+    """
+    at = resolved_path(path)
     follow = 0 if at.is_relative_to(_OPEN_FILES) else os.O_NOFOLLOW
     file = os.open(at, flags | follow | os.O_CLOEXEC, PRIVATE)
-    if not _ours(os.fstat(file)) and at.parent.stat().st_mode & stat.S_IWOTH:
+    if not _is_ours(os.fstat(file)) and at.parent.stat().st_mode & stat.S_IWOTH:
         os.close(file)
         raise Refused(f"{path} belongs to another user: name another file")
     return file
 
 
-def _ours(there: os.stat_result) -> bool:
-    return there.st_uid in (os.geteuid(), 0)
+def _is_ours(status: os.stat_result) -> bool:
+    return status.st_uid in (os.geteuid(), 0)
 
 
 @contextmanager
-def whole(path: str | Path) -> Iterator[BinaryIO]:
-    """What is written takes the name when it is complete and on the disk; else nothing is left.
-
-    What isn't a regular file (a pipe, ``/dev/stdout``) is written to directly.
+def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
+    """Write a file that takes its name once it is complete and on disk; after an error nothing is
+    left. A pipe, a device or ``/dev/stdout`` is written to directly.
     """
-    at = destination(str(path))
+    at = resolved_path(str(path))
     if at.exists() and (not at.is_file() or at.is_relative_to(_OPEN_FILES)):
-        with os.fdopen(opened(str(path), os.O_WRONLY), "wb") as plain:
+        with os.fdopen(open_private(str(path), os.O_WRONLY), "wb") as plain:
             yield plain
         return
-    # mkstemp makes it anew (O_EXCL, O_NOFOLLOW), for its owner alone.
+    # mkstemp creates it with O_EXCL and O_NOFOLLOW, for its owner only.
     handle, part = tempfile.mkstemp(prefix=f".{at.name}.", suffix=".part", dir=at.parent)
     try:
         with os.fdopen(handle, "wb") as out:

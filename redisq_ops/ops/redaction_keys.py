@@ -1,8 +1,8 @@
-"""Values that follow a redacted key in text that isn't JSON.
+"""Finds the values of hidden keys in text that is not JSON.
 
 ``{"password": "ab`` (cut), ``to=ann&password=abc``, ``Password: abc``, ``--password abc``,
 ``<password>abc</password>``, ``["password", "abc"``, ``{\\"password\\": …``, multipart forms, the
-``repr`` of a Python dictionary. Where a value's end isn't certain more of the text counts as value.
+``repr`` of a Python dictionary. Where the end of a value is uncertain, more counts as value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import quote
 from .filter.regex import Regex, regex
 
 _QUOTE = r"""(?:\\*["']|%22|%27|&quot;)"""
-# Behind a key: its closing quote or bracket, then what leads to its value.
+# After a key: its closing quote or bracket, then the separator before its value.
 _SEPARATOR = re.compile(
     rf"""(?P<closed>(?:{_QUOTE}|\]|%5D)*)
     (?: \s*(?P<sign>=>|[:=]|%3A|%3D)\s*
@@ -25,7 +25,7 @@ _SEPARATOR = re.compile(
       | (?P<argument>\s+) )""",
     re.VERBOSE,
 )
-_WAYS = ("tag", "part", "next", "argument")
+_SEPARATORS = ("tag", "part", "next", "argument")
 _OPENED = re.compile(rf"[bBrRuUfF]{{0,2}}(?P<quote>{_QUOTE})")
 _STEP = re.compile(r"""\\.|["'{}\[\]()]""", re.DOTALL)
 _SCHEME = r"(?:(?:bearer|basic|digest|token|negotiate)(?:\s+|\+|%20))?"
@@ -40,49 +40,51 @@ _ENDS = {
 
 
 class KeyValues:
-    """Finds what stands behind keys; ``paths`` as `Redaction.keys`. Time is linear in the text."""
+    """Replaces the values of keys; ``paths`` as in `Redaction.keys`. Linear in the text."""
 
     def __init__(self, paths: Sequence[tuple[str, ...]]) -> None:
         self._keys: list[tuple[Regex, list[Regex]]] = []
         for path in paths:
             *parents, last = path
-            self._keys.append((_named(last), [_named(name) for name in parents]))
+            self._keys.append((_key_regex(last), [_key_regex(name) for name in parents]))
 
     @property
     def keys(self) -> list[Regex]:
-        """What is found where a key stands."""
+        """The expressions that match the keys."""
         return [key for key, _ in self._keys]
 
     def replace(self, text: str, by: str, within: Sequence[str] = ()) -> str:
-        """The text with those values replaced. ``within``: keys around it, their letters folded."""
+        """The text with the values replaced. ``within``: the case-folded keys around the text."""
         for key, parents in self._keys:
-            text = _replaced(text, by, key, [one for one in parents if not _among(one, within)])
+            text = _replaced(
+                text, by, key, [parent for parent in parents if not _matches_any(parent, within)]
+            )
         return text
 
 
-def _among(parent: Regex, within: Sequence[str]) -> bool:
+def _matches_any(parent: Regex, within: Sequence[str]) -> bool:
     return any(parent.search(name) for name in within)
 
 
-def _named(name: str) -> Regex:
-    """A key as text may have it: as it is, escaped as in JSON, percent-encoded."""
+def _key_regex(name: str) -> Regex:
+    """A key in text: as it is, escaped as in JSON, or percent-encoded."""
     forms = dict.fromkeys((name, json.dumps(name)[1:-1], quote(name, safe=""), quote(name)))
     before = r"(?:^|[^\p{L}\p{N}_]|%[0-9a-f]{2}|\\[nrt])"
     return regex(f"(?i){before}(?:{'|'.join(map(re.escape, forms))})", longest=100_000)
 
 
 def _replaced(text: str, by: str, key: Regex, parents: Sequence[Regex]) -> str:
-    """``parents`` have to stand in the text before the key."""
+    """``parents`` must be in the text before the key."""
     begin = 0
     for parent in parents:
         begin = next((end for _, end in parent.spans(text)), -1)
         if begin < 0:
             return text
     pieces, done = list[str](), 0
-    for start, behind in key.spans(text):
-        if behind < max(begin, done):
+    for start, end in key.spans(text):
+        if end < max(begin, done):
             continue
-        value = _value(text, behind, start)
+        value = _value(text, end, start)
         if value is None or value[0] == value[1]:
             continue
         pieces += (text[done : value[0]], by)
@@ -90,36 +92,36 @@ def _replaced(text: str, by: str, key: Regex, parents: Sequence[Regex]) -> str:
     return "".join([*pieces, text[done:]]) if pieces else text
 
 
-def _value(text: str, behind: int, start: int) -> tuple[int, int] | None:
-    """Where the value of the key that ends at ``behind`` begins and ends; None: it has none."""
-    found = _SEPARATOR.match(text, behind)
+def _value(text: str, key_end: int, key_start: int) -> tuple[int, int] | None:
+    """The begin and end of a key's value; None if no value follows the key."""
+    found = _SEPARATOR.match(text, key_end)
     if found is None:
         return None
     sign, closed, at = found["sign"], found["closed"], found.end()
-    before = text[max(0, start - 50) : start + 1]
-    how = next((name for name in _WAYS if found[name] is not None), "")
-    fits = {
+    before = text[max(0, key_start - 50) : key_start + 1]
+    form = next((name for name in _SEPARATORS if found[name] is not None), "")
+    is_key = {
         "tag": "<" in before, "part": "name=" in before, "next": closed,
         "argument": before.endswith("-"), "": True,
     }  # fmt: skip
-    if not fits[how]:
+    if not is_key[form]:
         return None
-    if how in ("tag", "part"):
+    if form in ("tag", "part"):
         pass
     elif opened := _OPENED.match(text, at):
         return opened.end(), _closing(text, opened.end(), opened["quote"])
     elif text[at : at + 1] in ("{", "[", "("):
         return at, _balanced(text, at)
     elif closed.strip("]") and sign != "=":
-        how = "quoted"
+        form = "quoted"
     else:
-        how = {"%3D": "=", "%3A": ":", None: "="}.get(sign, sign)
-    end = _ENDS[how].match(text, at)
+        form = {"%3D": "=", "%3A": ":", None: "="}.get(sign, sign)
+    end = _ENDS[form].match(text, at)
     return at, end.end() if end else len(text)
 
 
 def _closing(text: str, at: int, quote: str) -> int:
-    """Where a quoted value ends: at the next such quote, however deep both are escaped."""
+    """The end of a quoted value: the next such quote, at the same or a lower depth of escaping."""
     mark, depth = quote.lstrip("\\"), len(quote) - len(quote.lstrip("\\"))
     while (end := text.find(mark, at)) >= 0:
         first = end
@@ -132,14 +134,14 @@ def _closing(text: str, at: int, quote: str) -> int:
 
 
 def _balanced(text: str, at: int) -> int:
-    """Behind the bracket that closes the one at ``at``, or the text's end."""
-    depth, inside = 0, ""
+    """The end of the bracketed value at ``at``, or of the text."""
+    depth, quote = 0, ""
     for step in _STEP.finditer(text, at):
         char = step[0]
-        if inside:
-            inside = "" if char == inside else inside
+        if quote:
+            quote = "" if char == quote else quote
         elif char in "\"'":
-            inside = char
+            quote = char
         elif char in "{[(":
             depth += 1
         elif char in "}])":

@@ -1,7 +1,7 @@
-"""How values reach a terminal: escaped text, ages, dates, counts, sizes.
+"""Formats values for a terminal: escaped text, ages, dates, counts, sizes.
 
-Everything here returns plain text. Square brackets are left as they are, so callers must hand it
-on as text (Rich ``Text``, Textual ``Strip`` or ``markup=False``), never as markup.
+The result is plain text and may contain square brackets: pass it on as text (Rich ``Text``, Textual
+``Strip`` or ``markup=False``), never as markup.
 """
 
 import codecs
@@ -14,10 +14,9 @@ from rich.cells import cell_len, set_cell_size
 ELLIPSIS = "…"
 _YEAR_MS = 31_556_952_000
 
-# Every code point that is not a letter, mark, digit, sign or space needs a second look. Python's
-# own idea of printable is the widest cheap filter: it refuses Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs.
-# It takes these, which look like nothing: the grapheme joiner, Hangul's fillers, Khmer's inherent
-# vowels, Mongolian's and other selectors of a variant (but emojis'), the empty braille cell.
+# `str.isprintable` refuses the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs. These it accepts, but
+# they are invisible: the grapheme joiner, Hangul fillers, Khmer inherent vowels, Mongolian and
+# other variation selectors (but those of emojis), the empty braille cell.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0d"
     "\uffa0\U000e0100-\U000e01ef]"
@@ -28,26 +27,25 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def printable(value: bytes | str, limit: int | None = None) -> str:
-    r"""The value as text that no terminal acts on, at most ``limit`` cells wide.
+    r"""The value as text without effect on a terminal, at most ``limit`` cells wide.
 
-    Valid UTF-8 is shown as it is; control, format (bidi, zero-width), unassigned, private and other
-    invisible characters and invalid bytes as ``\x1b``, ``\u202e``, ``\U000e0041``; a newline as
-    ``⏎``, a tab as ``\t``. What is cut ends with an ellipsis. Escaping text that is escaped
-    already changes nothing. The result may contain ``[``: see the module.
+    Control, format (bidi, zero-width), unassigned, private and other invisible characters and
+    invalid UTF-8 become ``\x1b``, ``\u202e``, ``\U000e0041``; a newline ``⏎``, a tab ``\t``. Text
+    that is cut ends with an ellipsis. Escaped text stays the same when it is escaped again.
     """
     if limit is None:
         return _escape(_decode(value, len(value)))
-    # A payload has up to a mebibyte and a cell shows twenty characters of it. Eight units per cell
-    # leave room for combining marks; more of them than that is an attack on the line's height.
-    room = 8 * limit + 8
-    text = _escape(_decode(value, room))
-    if len(value) <= room and cell_len(text) <= limit:
+    # Decode only what can be shown of a payload of up to a mebibyte. Eight units per cell leave
+    # room for combining marks.
+    most = 8 * limit + 8
+    text = _escape(_decode(value, most))
+    if len(value) <= most and cell_len(text) <= limit:
         return text
     return set_cell_size(text, limit - 1) + ELLIPSIS if limit > 0 else ""
 
 
 def age(ms: int) -> str:
-    """A duration in milliseconds by its two leading units: ``12s``, ``4m 03s``, ``3d 4h``."""
+    """A duration (ms) by its two leading units: ``12s``, ``4m 03s``, ``3d 4h``."""
     sign, seconds = ("-" if ms <= -1000 else ""), abs(ms) // 1000
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if days:
@@ -70,7 +68,7 @@ def entries(number: int) -> str:
 
 
 def a_second(rate: float) -> str:
-    """``2,500/s``, ``0.0278/s``: three digits are enough of a rate."""
+    """A rate with three digits: ``2,500/s``, ``0.0278/s``."""
     return f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"
 
 
@@ -84,11 +82,11 @@ def size(bytes_: int) -> str:
     return _scaled(bytes_, 1024, (" B", " KiB", " MiB", " GiB", " TiB"))
 
 
-def _decode(value: bytes | str, room: int) -> str:
+def _decode(value: bytes | str, most: int) -> str:
     if isinstance(value, str):
-        return value[:room]
-    # Not final where it was cut: half a character there is not an invalid byte.
-    return codecs.utf_8_decode(value[:room], "surrogateescape", len(value) <= room)[0]
+        return value[:most]
+    # If it was cut (not final), half a character at the end is not an invalid byte.
+    return codecs.utf_8_decode(value[:most], "surrogateescape", len(value) <= most)[0]
 
 
 def _escape(text: str) -> str:
@@ -101,12 +99,12 @@ def _escape(text: str) -> str:
 
 def _escape_one(match: re.Match[str]) -> str:
     char = match[0]
-    # Spaces that take room (no-break, ideographic) are text; Python calls them unprintable.
+    # Wide and no-break spaces are text, but not printable for Python.
     category = unicodedata.category(char)
     if (char.isprintable() and not _INVISIBLE.match(char)) or category == "Zs":
         return char
     code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:  # an invalid byte, as surrogateescape carries it
+    if 0xDC80 <= code <= 0xDCFF:  # an invalid byte in surrogateescape form
         code -= 0xDC00
     if code < 0x100:
         return f"\\x{code:02x}"
@@ -119,17 +117,16 @@ def _scaled(number: int, step: int, units: tuple[str, ...]) -> str:
     value = float(number)
     for unit in units[1:]:
         value /= step
-        # Compared as it will be rounded: 999,999 is 1.0M, never 1000K.
+        # Compare the rounded value: 999,999 is 1.0M, not 1000K.
         if round(abs(value)) < step or unit == units[-1]:
             break
     return f"{value:.1f}{unit}" if abs(value) < 99.95 else f"{value:.0f}{unit}"
 
 
 def date(ms: int, zone: tzinfo | None = None, *, offset: bool = True) -> str:
-    """A moment as people write it, to the second: of ``zone``, local if None, with its ``offset``.
+    """A time (ms since 1970) as a date in ``zone`` (None: local), to the second.
 
-    Another program may keep any number as a time (milliseconds where it means seconds): of what no
-    calendar here reaches, the year.
+    Another program may store any number as a time: beyond the calendar only the year is shown.
     """
     try:
         at = datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone)

@@ -1,1 +1,1 @@
-"""The data pipeline on Spark: split, export, report, replay. Nothing else imports this."""
+"""The data pipeline on Spark: submit, export, report, replay. Only the command line imports it."""

@@ -1,6 +1,6 @@
-"""Texts that stand in byte strings, cut out of thousands of them at once.
+"""Substrings of thousands of byte strings at once, without a Python object for each row.
 
-Where they begin and end is found in the bytes of all of them, so no object is made for a row.
+All strings lie in one buffer; callers find positions in it with numpy.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Bytes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.signedinteger[Any]]
+Positions = npt.NDArray[np.signedinteger[Any]]
 
 
-class Rows:
-    """Byte strings, one behind the other; what is None isn't among them, but in what `back` gives.
+class ByteRows:
+    """Byte strings in one buffer. None values are left out; `with_nulls` puts them back.
 
-    Raises `pyarrow.ArrowInvalid` where one isn't UTF-8.
+    Raises `pyarrow.ArrowInvalid` if a string is not UTF-8.
     """
 
     def __init__(self, values: Sequence[bytes | None]) -> None:
         found = pa.array(values, pa.binary())
         found.cast(pa.string())
-        self._places: pa.Array | None = None
+        self._row_of_value: pa.Array | None = None
         if found.null_count:
             known = found.is_valid().to_numpy(zero_copy_only=False)
-            self._places = pa.array(np.cumsum(known) - 1, mask=~known)
+            self._row_of_value = pa.array(np.cumsum(known) - 1, mask=~known)
             found = found.drop_null()
         self.size = len(found)
         _, offsets, self.data = found.buffers()
-        edges: Places = np.frombuffer(offsets or b"\0\0\0\0", np.int32)[: self.size + 1]
+        edges: Positions = np.frombuffer(offsets or b"\0\0\0\0", np.int32)[: self.size + 1]
         self.first, self.last = edges[:-1], edges[1:]
         self.raw: Bytes = np.frombuffer(self.data or b"", np.uint8)[: edges[-1]]
 
-    def back(self, column: pa.Array) -> pa.Array:
-        """A column of these rows as one of all, null where there was none."""
-        return column if self._places is None else column.take(self._places)
+    def with_nulls(self, column: pa.Array) -> pa.Array:
+        """A column of the strings as a column of all values: null where the value was None."""
+        return column if self._row_of_value is None else column.take(self._row_of_value)
 
-    def between(self, first: Places, last: Places) -> pa.Array:
-        """The bytes from each row's place to that other one."""
+    def between(self, first: Positions, last: Positions) -> pa.Array:
+        """The bytes of each row from position ``first`` to ``last`` (exclusive)."""
         if not self.size:
             return pa.array([], pa.binary())
         bounds = np.empty(2 * self.size, np.int32)
@@ -51,8 +51,8 @@ class Rows:
         return between.take(pa.array(np.arange(0, len(bounds), 2)))
 
 
-def stands(text: bytes, raw: Bytes, at: Places) -> bool:
-    """Whether a text stands at each of these places, all of them far enough from the end."""
+def text_at_all(text: bytes, raw: Bytes, at: Positions) -> bool:
+    """Whether ``text`` begins at every position; all must be far enough from the end of ``raw``."""
     n = len(text)
     windows = np.ndarray(len(raw) - n + 1, f"V{n}", raw, strides=(1,))
     return bool(windows[at].tobytes() == text * len(at))

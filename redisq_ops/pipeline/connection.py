@@ -1,7 +1,7 @@
-"""Connections of readers: one for each process and server, and none that could change anything.
+"""One Redis client per process and server, and a runner that sends read commands only.
 
-Spark's workers are forked and used again, so a client is made where it is first needed and kept
-under its process' id.
+Spark forks and reuses its Python workers, so a client is created on first use and kept by process
+id.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from redisq_ops.core.model.errors import Unreachable
+from redisq_ops.core.model.keys import PREFIX
 from redisq_ops.core.redis.client import ServerAddress, connect
 from redisq_ops.core.redis.operation import BlockingClient, Call, Description, run
+from redisq_ops.ops.deployment import Deployment
 
 T = TypeVar("T")
 
-READS = frozenset(
+READ_COMMANDS = frozenset(
     {
         "DBSIZE", "EXISTS", "GET", "GETRANGE", "HEXISTS", "HGET", "HGETALL", "HLEN", "HMGET",
         "HSCAN", "HSTRLEN", "HVALS", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "PTTL", "SCAN",
@@ -28,82 +31,106 @@ READS = frozenset(
         "ZREVRANK", "ZSCAN", "ZSCORE",
     }
 )  # fmt: skip
-"""every command a reader may send; XINFO and XPENDING only look"""
-TRIES = 6
-_CLIENTS: dict[tuple[int, ServerAddress, bool], BlockingClient] = {}
+"""every command a reader may send; XINFO and XPENDING have no writing form here"""
+ATTEMPTS = 6
+_clients: dict[tuple[int, ServerAddress, bool], BlockingClient] = {}
 
 
-class NotARead(AssertionError):
-    """A command that isn't in `READS` was about to be sent by a reader."""
+class WriteInReader(AssertionError):
+    """A reader was about to send a command that is not in `READ_COMMANDS`."""
 
 
-class _Looking:
-    """A description whose every call is looked at before it goes out."""
+class _ReadOnlyCalls:
+    """A coroutine of calls whose every command is checked before it is sent."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self._inner = inner
 
     def send(self, value: Any) -> Any:
-        return _looked_at(self._inner.send(value))
+        return _checked_reads(self._inner.send(value))
 
     def throw(self, error: BaseException) -> Any:
-        return _looked_at(self._inner.throw(error))
+        return _checked_reads(self._inner.throw(error))
 
     def close(self) -> None:
         self._inner.close()
 
 
-def _looked_at(calls: Any) -> Any:
+def _checked_reads(calls: Any) -> Any:
     for call in calls:
-        if isinstance(call, Call) and str(call.command[0]).upper() not in READS:
-            raise NotARead(f"a reader doesn't send {call.command[0]!s}")
+        if isinstance(call, Call) and str(call.command[0]).upper() not in READ_COMMANDS:
+            raise WriteInReader(f"readers may not send {call.command[0]!s}")
     return calls
 
 
-async def _alone(call: Call[T]) -> T:
+async def _await_call(call: Call[T]) -> T:
     return await call
 
 
-def look(client: BlockingClient, description: Description[T]) -> T:
-    """`run` for readers: what isn't a read is not sent."""
-    coroutine = _alone(description) if isinstance(description, Call) else description
-    return run(client, cast(Description[T], _Looking(coroutine)))
+def run_read_only(client: BlockingClient, description: Description[T]) -> T:
+    """`run` for readers; raises `WriteInReader` instead of sending any other command."""
+    coroutine = _await_call(description) if isinstance(description, Call) else description
+    return run(client, cast(Description[T], _ReadOnlyCalls(coroutine)))
 
 
-def client_of(target: ServerAddress, replica: bool = False) -> BlockingClient:
-    """This process' client."""
+def process_client(target: ServerAddress, replica: bool = False) -> BlockingClient:
+    """This process's client of a server; with ``replica`` it reads from replicas."""
     key = (os.getpid(), target, replica)
-    if key not in _CLIENTS:
-        _CLIENTS[key] = connect(target, "spark", replica=replica)
-    return _CLIENTS[key]
+    if key not in _clients:
+        _clients[key] = connect(target, "spark", replica=replica)
+    return _clients[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server and key prefix that tasks write to.
+
+    Serialised with a task, so it is in no plan and no log; its text form shows no password.
+    """
+
+    target: ServerAddress
+    prefix: str = PREFIX
+
+    @property
+    def client(self) -> BlockingClient:
+        """This process's client."""
+        return process_client(self.target)
+
+    def deployment(self) -> Deployment:
+        return Deployment(self.client, prefix=self.prefix)
+
+
+def run_retrying(client: BlockingClient, make: Callable[[], Description[T]]) -> T:
+    """Run an idempotent operation, made anew by ``make`` for each attempt."""
+    return retry_unreachable(lambda: run(client, make()))
 
 
 @contextmanager
-def unswept() -> Iterator[None]:
-    """Python doesn't look for cycles meanwhile.
+def gc_paused() -> Iterator[None]:
+    """Pause garbage collection for the block.
 
-    A reply's rows are thousands of lists and tuples at once, without any cycle; for every few of
-    them it would go through all that a process with Spark has loaded, again and again.
+    A reply of thousands of rows allocates many objects but no cycles; the collector would scan all
+    that a process with Spark has loaded, again and again.
     """
-    swept = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if swept:
+        if was_enabled:
             gc.enable()
 
 
-def patiently(ask: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-    """Ask again while the server is away: a failover, a slot on its way, a closed socket.
+def retry_unreachable(operation: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
+    """Repeat an idempotent operation while the server is unreachable, for about 6 s in all.
 
-    For exchanges that are the same when they are sent again; some 6 s, then it is `Unreachable`.
+    Covers a failover, a moving slot, a closed socket; then raises `Unreachable`.
     """
-    for n in range(TRIES):
+    for n in range(ATTEMPTS):
         try:
-            return ask()
+            return operation()
         except Unreachable:
-            if n == TRIES - 1:
+            if n == ATTEMPTS - 1:
                 raise
             sleep(0.2 * 2**n)
     raise AssertionError

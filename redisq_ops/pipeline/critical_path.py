@@ -1,9 +1,10 @@
-"""What a request waited for, from its submission to its end: one way back through its deliveries.
+"""The critical path of a request: what it waited for, from its submission to its last end.
 
-Beginning with the delivery that ended last, each is asked why it did not begin earlier: the same
-entry had failed or was lost before; another sub-request of the request held the right to work
-(its end came last before this delivery); or nothing of the request was in the way, and it was
-workers, other requests or a pause. What the stretches sum up to is the request's whole time.
+The walk goes back from the delivery that ended last. Each delivery began when it did because of one
+of three things: an earlier attempt of the same entry failed or was lost; another sub-request of the
+request held the request's limit (its end came last before this delivery); or nothing of the request
+was in the way, and it waited for workers, other requests or a pause. The segments add up to the
+request's whole time.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-AGAIN = ("failed", "lost")
-What = Literal["queue", "run", "again", "turn"]
-SAYS: dict[str, str] = {
+RETRY_EVENTS = ("failed", "lost")
+SegmentKind = Literal["queue", "run", "again", "turn"]
+DESCRIPTIONS: dict[str, str] = {
     "queue": "waiting for a first worker",
     "run": "running",
     "again": "between attempts",
@@ -25,13 +26,13 @@ SAYS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One delivery of a sub-request; times in ms, unknown is None."""
+    """One delivery of a sub-request; times in ms, None if unknown."""
 
     id: str
     attempt: int
     consumer: str | None
     since: str | None
-    """the event its wait began with: submitted, failed, lost"""
+    """event that its wait began with: submitted, failed, lost"""
     since_ms: int | None
     taken_ms: int
     ended: str | None
@@ -39,10 +40,10 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A part of the request's time, and which delivery it was spent on or for."""
+class PathSegment:
+    """A part of the request's time, and the delivery that it was spent on or waiting for."""
 
-    what: What
+    what: SegmentKind
     id: str
     attempt: int
     consumer: str | None
@@ -52,11 +53,11 @@ class Stretch:
     to_ms: int
 
 
-def path(attempts: Iterable[Attempt]) -> list[Stretch]:
-    """The critical path, the first stretch first; empty while nothing has ended.
+def critical_path(attempts: Iterable[Attempt]) -> list[PathSegment]:
+    """The segments of the critical path in order; empty while no delivery has ended.
 
-    ``turn``: from the end of the delivery before on the path to the beginning of the next. Ends in
-    the same millisecond are told apart by who began later.
+    Kind ``turn`` lasts from the end of the previous delivery on the path to the beginning of the
+    next. Of ends in the same millisecond, the delivery that began later counts as the later one.
     """
     ended = sorted(
         (a for a in attempts if a.ended_ms is not None),
@@ -65,38 +66,49 @@ def path(attempts: Iterable[Attempt]) -> list[Stretch]:
     if not ended:
         return []
     ends = [a.ended_ms or 0 for a in ended]
-    own = {(a.id, a.attempt, a.ended_ms): a for a in ended}
-    found: list[Stretch] = []
-    at: Attempt | None = ended[-1]
-    while at is not None:
-        found.append(Stretch("run", at.id, at.attempt, at.consumer, at.ended, at.taken_ms,
-                             at.ended_ms or at.taken_ms))  # fmt: skip
-        before = _before(at, ended, ends, own)
-        again = at.since in AGAIN
-        since = before.ended_ms if before is not None else at.since_ms
-        if since is not None and since < at.taken_ms:
-            what: What = "again" if again else "turn" if before is not None else "queue"
-            found.append(Stretch(what, at.id, at.attempt, None, None, since, at.taken_ms))
-        at = before
-    return found[::-1]
+    by_attempt = {(a.id, a.attempt, a.ended_ms): a for a in ended}
+    segments: list[PathSegment] = []
+    delivery: Attempt | None = ended[-1]
+    while delivery is not None:
+        ended_ms = delivery.ended_ms or delivery.taken_ms
+        segments.append(
+            PathSegment(
+                "run", delivery.id, delivery.attempt, delivery.consumer, delivery.ended,
+                delivery.taken_ms, ended_ms,
+            )
+        )  # fmt: skip
+        predecessor = _predecessor(delivery, ended, ends, by_attempt)
+        is_retry = delivery.since in RETRY_EVENTS
+        since = predecessor.ended_ms if predecessor is not None else delivery.since_ms
+        if since is not None and since < delivery.taken_ms:
+            what: SegmentKind = (
+                "again" if is_retry else "turn" if predecessor is not None else "queue"
+            )
+            segments.append(
+                PathSegment(
+                    what, delivery.id, delivery.attempt, None, None, since, delivery.taken_ms
+                )
+            )
+        delivery = predecessor
+    return segments[::-1]
 
 
-def _before(
-    at: Attempt,
+def _predecessor(
+    delivery: Attempt,
     ended: list[Attempt],
     ends: list[int],
-    own: dict[tuple[str, int, int | None], Attempt],
+    by_attempt: dict[tuple[str, int, int | None], Attempt],
 ) -> Attempt | None:
-    """The delivery whose end this one had to wait for; None: there was none."""
-    if at.since in AGAIN:
-        # Its own, if the history still has it. A millisecond may hold both, and the end between
-        # them; that it is the attempt before brings the walk to an end all the same.
-        earlier = own.get((at.id, at.attempt - 1, at.since_ms))
-        return earlier if earlier is not None and earlier.taken_ms <= at.taken_ms else None
-    for place in range(bisect_right(ends, at.taken_ms) - 1, -1, -1):
-        candidate = ended[place]
-        if at.since_ms is not None and ends[place] <= at.since_ms:
+    """The delivery whose end this one had to wait for, or None."""
+    if delivery.since in RETRY_EVENTS:
+        # The entry's previous attempt, if the history still has it. One millisecond may hold both
+        # attempts and the end between them; attempt numbers decrease, so the walk ends.
+        earlier = by_attempt.get((delivery.id, delivery.attempt - 1, delivery.since_ms))
+        return earlier if earlier is not None and earlier.taken_ms <= delivery.taken_ms else None
+    for index in range(bisect_right(ends, delivery.taken_ms) - 1, -1, -1):
+        candidate = ended[index]
+        if delivery.since_ms is not None and ends[index] <= delivery.since_ms:
             return None
-        if candidate.taken_ms < at.taken_ms and candidate is not at:
+        if candidate.taken_ms < delivery.taken_ms and candidate is not delivery:
             return candidate
     return None

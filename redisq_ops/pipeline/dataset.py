@@ -1,7 +1,7 @@
-"""A dataset as it becomes requests: read with the place of each row, and arranged by request.
+"""Read a dataset with the position of each row, and partition it by request.
 
-Rows of a request are in one partition, sorted: as they stood in the input, whatever the partitions
-of that were. So the same input gives the same requests.
+All rows of a request are in one partition, sorted by their position in the input, however the input
+was partitioned. So the same input gives the same requests.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 FORMATS = ("text", "csv", "json", "parquet")
-PARTS = 8
+DEFAULT_PARTITIONS = 8
 _FILE, _BLOCK, _ROW = "_redisq_file", "_redisq_block", "_redisq_row"
 _LINE, _PARSED = "_redisq_line", "_redisq_parsed"
-_NOT_UTF8, _NO_OBJECT = "not UTF-8", "no JSON object"
-_NO_ROW = "no row with the columns of the header"
+_NOT_UTF8, _NOT_JSON_OBJECT = "not UTF-8", "no JSON object"
+_HEADER_MISMATCH = "no row with the columns of the header"
 _CORRUPT = "_corrupt_record"
-"""the column in which Spark keeps a row it can't read"""
-_JSON = {
+"""column in which Spark keeps rows that it can't parse"""
+_JSON_OPTIONS = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""a row as JSON, moments to the microsecond: Spark's own way is to the millisecond"""
+"""options of rows as JSON, times in µs; Spark's default is ms"""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetOptions:
     """How rows become requests.
 
-    ``id``: the column with the request's id. Without one, requests are ``name-1``, ``name-2`` …
-    of ``rows`` rows each, in the order of the input. ``priority``: a number or a column.
+    ``id``: the column with the request's id. Without it, requests are ``name-1``, ``name-2``, … of
+    ``rows`` rows each, in the order of the input. ``priority``: a number or a column.
     """
 
     queue: str
@@ -47,27 +47,29 @@ class DatasetOptions:
     name: str | None = None
     rows: int = 100_000
     payload: str | None = None
-    """the column whose bytes are sent as they are; None: the row as JSON, of text its line"""
+    """column whose bytes are sent unchanged; None: the row as JSON, or the line of a text"""
     order: tuple[str, ...] = ()
-    """columns that order a request's rows; none: as they stand in the files"""
+    """columns that order a request's rows; default: their position in the files"""
     split: int = 1
-    """rows of a sub-request, joined by line ends"""
+    """rows per sub-request, joined by line feeds"""
     priority: str = str(PRIORITY)
     limit: int = LIMIT
     max_payload: int = MAX_PAYLOAD
     rate: float | None = None
-    parts: int = PARTS
+    parts: int = DEFAULT_PARTITIONS
 
     def __post_init__(self) -> None:
         if (self.id is None) == (self.name is None):
-            raise BadInput("say --id COLUMN, or --name NAME for requests of --rows rows each")
+            raise BadInput(
+                "give either --id COLUMN, or --name NAME for requests of --rows rows each"
+            )
         if self.split < 1 or self.rows < 1 or self.parts < 1:
-            raise BadInput("--split, --rows and --parts are for 1 or more")
-        level = int(self.priority) if self.priority.isdecimal() else PRIORITY
-        checked_request(self.name or "id", level, self.limit)
+            raise BadInput("--split, --rows and --parts must be 1 or more")
+        priority = int(self.priority) if self.priority.isdecimal() else PRIORITY
+        checked_request(self.name or "id", priority, self.limit)
 
-    def checked(self, id: str | None, priority: int | None) -> None:
-        """`BadInput` where no request can have that id and priority."""
+    def check_request(self, id: str | None, priority: int | None) -> None:
+        """Raise `BadInput` if no request can have this id and priority."""
         if id is None:
             raise BadInput("no request id")
         if priority is None:
@@ -78,16 +80,16 @@ class DatasetOptions:
 def read(
     spark: SparkSession, path: str, format: str | None = None, *, multiline: bool = False
 ) -> DataFrame:
-    """A dataset with the place of each row beside: its file, the block, and the row in that.
+    """A dataset with the position of each row: its file, the block, and the row's number.
 
-    CSV has a header, the same in each file, doubles quotes inside of quotes, and is all text; with
-    ``multiline`` a quoted value may have line breaks, and a file is read by one task. Of text a
-    line ends with a line feed and nothing else. Rows that can't be read as what they should be,
-    such as CSV and JSON that isn't UTF-8, have a column that says so (see `arranged`).
+    CSV files have the same header, double a quote inside quotes, and all values are text; with
+    ``multiline`` a quoted value may contain line breaks, and one task reads a whole file. Lines of
+    text end with a line feed only. Rows that can't be read, such as CSV and JSON that are not
+    UTF-8, have the reason in a column of their own (see `partition_by_request`).
     """
-    format = format or guessed(path)
+    format = format or guess_format(path)
     if format not in FORMATS:
-        raise BadInput(f"--format {format}: {', '.join(FORMATS)}")
+        raise BadInput(f"--format {format}: must be one of {', '.join(FORMATS)}")
     if multiline and format != "csv":
         raise BadInput(f"--multiline is for CSV, not {format}")
     if format == "csv":
@@ -97,10 +99,10 @@ def read(
     reader = spark.read.format(format)
     if format == "text":
         reader = reader.option("lineSep", "\n")
-    return reader.load(path).select("*", *_places())
+    return reader.load(path).select("*", *_position_columns())
 
 
-def _places() -> list[Column]:
+def _position_columns() -> list[Column]:
     from pyspark.sql import functions as F
 
     return [
@@ -111,41 +113,46 @@ def _places() -> list[Column]:
 
 
 def _csv(spark: SparkSession, path: str, multiline: bool) -> DataFrame:
-    """Read as Latin-1, which any bytes are: as UTF-8 Spark would put U+FFFD for what isn't, and
-    nobody would see it."""
+    """CSV, read as Latin-1, which accepts any bytes.
+
+    As UTF-8, Spark would silently replace invalid bytes by U+FFFD.
+    """
     from pyspark.sql import functions as F
 
     reader = spark.read.format("csv").option("header", True).option("escape", '"')
     reader = reader.option("encoding", "ISO-8859-1").option("multiLine", multiline)
-    # A row is whole or not whichever of its columns are asked for.
+    # A row is valid or not, whichever columns are selected.
     reader = reader.option("columnPruning", False)
-    found = reader.load(path)
-    if not found.columns:
-        raise BadInput(f"{path}: no header, so no columns")
-    if not multiline and _breaks(spark, path):
+    frame = reader.load(path)
+    if not frame.columns:
+        raise BadInput(f"{path}: the file has no header line")
+    if not multiline and _has_open_quote(spark, path):
         raise BadInput(
-            f"{path}: a line has a quote without another one: "
-            "add --multiline if quoted values have line breaks"
+            f"{path}: a line has an odd number of quotes: "
+            "use --multiline if quoted values have line breaks"
         )
-    given = _of_folders(found)
-    # Names of a file's header are compared with these: the files' columns may be in another order.
+    partition_columns = _partition_columns(frame)
+    # The file's header is compared with these names: its columns may be in another order.
     reader = reader.option("enforceSchema", False).option("columnNameOfCorruptRecord", _CORRUPT)
-    names = found.columns  # adding to its schema adds to these
-    rows = reader.schema(found.schema.add(_CORRUPT, "string")).load(path)
-    columns, whole = [], F.lit(True)
+    names = frame.columns  # adding to its schema adds to these
+    rows = reader.schema(frame.schema.add(_CORRUPT, "string")).load(path)
+    columns, valid = [], F.lit(True)
     for name in names:
-        column = _named(name)
-        if name not in given:
+        column = _exact_column(name)
+        if name not in partition_columns:
             column = F.encode(column, "ISO-8859-1").cast("string")
-            whole = whole & F.coalesce(F.is_valid_utf8(column), F.lit(True))
-            name = _text(name, path)
+            valid = valid & F.coalesce(F.is_valid_utf8(column), F.lit(True))
+            name = _utf8_name(name, path)
         columns.append(column.alias(name))
-    why = F.when(~whole, _NOT_UTF8).otherwise(F.col(_CORRUPT))
-    return rows.select(*columns, why.alias(_CORRUPT), *_places())
+    reason = F.when(~valid, _NOT_UTF8).otherwise(F.col(_CORRUPT))
+    return rows.select(*columns, reason.alias(_CORRUPT), *_position_columns())
 
 
-def _breaks(spark: SparkSession, path: str) -> bool:
-    """Whether a value seems to go on in the next line, which Spark would cut off there unseen."""
+def _has_open_quote(spark: SparkSession, path: str) -> bool:
+    """Whether a line has an odd number of quotes, so a value seems to continue in the next line.
+
+    Spark would cut it off there without an error.
+    """
     from pyspark.sql import functions as F
 
     line = F.col("value")
@@ -153,14 +160,14 @@ def _breaks(spark: SparkSession, path: str) -> bool:
     return bool(spark.read.text(path).where(quotes % 2 == 1).limit(1).collect())
 
 
-def _of_folders(found: DataFrame) -> set[str]:
-    """Columns that aren't in the files: folders are named ``column=value``."""
-    files = found.inputFiles()[:1]
+def _partition_columns(frame: DataFrame) -> set[str]:
+    """Columns from folder names ``column=value``."""
+    files = frame.inputFiles()[:1]
     return {unquote(word).partition("=")[0] for file in files for word in file.split("/")
-            if "=" in word} & set(found.columns)  # fmt: skip
+            if "=" in word} & set(frame.columns)  # fmt: skip
 
 
-def _text(name: str, path: str) -> str:
+def _utf8_name(name: str, path: str) -> str:
     try:
         return name.encode("latin-1").decode("utf-8-sig")
     except UnicodeError as error:
@@ -168,28 +175,33 @@ def _text(name: str, path: str) -> str:
 
 
 def _json(spark: SparkSession, path: str) -> DataFrame:
-    """Each line as it stands, and of its fields the text. Types that Spark infers are of the whole
-    input: mending one row would make ``1.0`` of every other row's ``1``."""
+    """Each line unchanged, and its fields as text.
+
+    Spark infers types from the whole input: correcting one row would change ``1`` to ``1.0`` in
+    every other row.
+    """
     from pyspark.sql import functions as F
 
     lines = spark.read.text(path)
-    given = [name for name in lines.columns if name != "value"]
+    partition_columns = [name for name in lines.columns if name != "value"]
     known = spark.read.option("columnNameOfCorruptRecord", _CORRUPT).json(path).columns
-    own = [name for name in known if name not in (*given, _CORRUPT)]
-    lines = lines.where(F.col("value").rlike(r"\S")).select("*", *_places())
-    # In brackets, so that what stands behind the row makes it none.
+    columns_in_data = [name for name in known if name not in (*partition_columns, _CORRUPT)]
+    lines = lines.where(F.col("value").rlike(r"\S")).select("*", *_position_columns())
+    # In brackets, so that text behind the object makes the line invalid.
     parsed = F.try_parse_json(F.concat(F.lit("["), F.col("value"), F.lit("]")))
     lines = lines.withColumn(_PARSED, parsed)
-    one = F.ltrim("value").startswith("{") & (
+    is_single_object = F.ltrim("value").startswith("{") & (
         F.try_variant_get(_PARSED, "$[1]", "variant").isNull()
     )
-    why = F.when(~F.is_valid_utf8("value"), _NOT_UTF8).when(
-        F.col(_PARSED).isNull() | ~one, _NO_OBJECT
+    reason = F.when(~F.is_valid_utf8("value"), _NOT_UTF8).when(
+        F.col(_PARSED).isNull() | ~is_single_object, _NOT_JSON_OBJECT
     )
-    fields = [F.try_variant_get(_PARSED, _field(name), "string").alias(name) for name in own]
+    fields = [
+        F.try_variant_get(_PARSED, _field(name), "string").alias(name) for name in columns_in_data
+    ]
     return lines.select(
-        *fields, *map(_named, given), F.col("value").alias(_LINE), why.alias(_CORRUPT),
-        _FILE, _BLOCK, _ROW,
+        *fields, *map(_exact_column, partition_columns), F.col("value").alias(_LINE),
+        reason.alias(_CORRUPT), _FILE, _BLOCK, _ROW,
     )  # fmt: skip
 
 
@@ -197,132 +209,140 @@ def _field(name: str) -> str:
     return f"$[0]['{name}']" if "'" not in name else f'$[0]["{name}"]'
 
 
-def _named(name: str) -> Column:
-    """The column of exactly that name; by itself Spark takes a dot for a field of a struct."""
+def _exact_column(name: str) -> Column:
+    """The column of exactly this name; Spark would read a dot as a field of a struct."""
     from pyspark.sql import functions as F
 
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def guessed(path: str) -> str:
-    """A format by the end of a name; what tells nothing is text."""
+def guess_format(path: str) -> str:
+    """The format by the end of a file name; text if it is unknown."""
     name = path.rstrip("/").lower().removesuffix(".gz")
     ends = {"csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parquet"}
     return ends.get(name.rpartition(".")[2], "text")
 
 
-def arranged(frame: DataFrame, asked: DatasetOptions, *, sizes: bool = False) -> DataFrame:
+def partition_by_request(
+    frame: DataFrame, options: DatasetOptions, *, sizes: bool = False
+) -> DataFrame:
     """The rows as ``request``, ``priority`` and ``payload``, each request in one partition and in
-    its order. Whatever the partitions of the input were, the same input gives the same requests.
+    order.
 
-    ``sizes``: instead of the payload its ``size``, then ``row``, its place in the input (see
-    `blocks`), and ``reason``, why it can't be read. Only so are there rows that can't be read.
+    The result does not depend on how the input is partitioned.
+
+    ``sizes``: instead of the payload its ``size``, then ``row``, its position in the input (see
+    `file_blocks`), and ``reason``, why it can't be read. Only then are unreadable rows included.
     """
     from pyspark.sql import functions as F
 
-    own = [n for n in frame.columns if n not in (_FILE, _BLOCK, _ROW, _LINE, _CORRUPT)]
-    for name in (asked.id, asked.payload, *asked.order):
-        if name is not None and name not in own:
-            raise BadInput(f"the dataset has no column {name!r}: it has {', '.join(own)}")
-    if asked.payload is not None:
-        payload = _named(asked.payload).cast("binary")
+    columns_in_data = [n for n in frame.columns if n not in (_FILE, _BLOCK, _ROW, _LINE, _CORRUPT)]
+    for name in (options.id, options.payload, *options.order):
+        if name is not None and name not in columns_in_data:
+            raise BadInput(
+                f"the dataset has no column {name!r}: it has {', '.join(columns_in_data)}"
+            )
+    if options.payload is not None:
+        payload = _exact_column(options.payload).cast("binary")
     elif _LINE in frame.columns:
         payload = F.col(_LINE).cast("binary")
-    elif own == ["value"]:
+    elif columns_in_data == ["value"]:
         payload = F.col("value").cast("binary")
     else:
-        payload = F.to_json(F.struct(*map(_named, own)), _JSON).cast("binary")
-    placed = [name for name in (_FILE, _BLOCK, _ROW) if name in frame.columns]
-    order = [_named(name) for name in asked.order or placed]
-    if asked.order and _LINE in frame.columns:  # fields as text: numbers are in order all the same
+        payload = F.to_json(F.struct(*map(_exact_column, columns_in_data)), _JSON_OPTIONS).cast(
+            "binary"
+        )
+    positions = [name for name in (_FILE, _BLOCK, _ROW) if name in frame.columns]
+    order = [_exact_column(name) for name in options.order or positions]
+    if options.order and _LINE in frame.columns:  # all fields are text: sort numbers by value
         order = [key for column in order for key in (column.try_cast("double"), column)]
-    level = F.lit(int(asked.priority)) if asked.priority.isdecimal() else None
-    if level is None and asked.priority not in own:
-        raise BadInput(f"the dataset has no column {asked.priority!r} to take the priority from")
-    if level is None:
-        level = _named(asked.priority).try_cast("int")
-    if asked.id is not None:
-        request = _named(asked.id).cast("string")
+    priority = F.lit(int(options.priority)) if options.priority.isdecimal() else None
+    if priority is None and options.priority not in columns_in_data:
+        raise BadInput(f"the dataset has no column {options.priority!r} to take the priority from")
+    if priority is None:
+        priority = _exact_column(options.priority).try_cast("int")
+    if options.id is not None:
+        request = _exact_column(options.id).cast("string")
     else:
-        frame, number = _numbered(frame, placed)
+        frame, number = _numbered(frame, positions)
         request = F.concat(
-            F.lit(f"{asked.name}-"), (F.floor(number / asked.rows) + 1).cast("string")
+            F.lit(f"{options.name}-"), (F.floor(number / options.rows) + 1).cast("string")
         )
     reason = F.lit(None).cast("string")
     if _CORRUPT in frame.columns and sizes:
-        # Of CSV the column may hold the row itself, which isn't for a report.
-        known = F.col(_CORRUPT).isin(_NOT_UTF8, _NO_OBJECT)
-        why = F.when(known, F.col(_CORRUPT)).otherwise(_NO_ROW)
-        reason = F.when(F.col(_CORRUPT).isNotNull(), why)
-    elif _CORRUPT in frame.columns:  # numbered like the others, so that these stay where they are
+        # For CSV the column may hold the row's text, which must not be in a report.
+        known = F.col(_CORRUPT).isin(_NOT_UTF8, _NOT_JSON_OBJECT)
+        reason = F.when(known, F.col(_CORRUPT)).otherwise(_HEADER_MISMATCH)
+        reason = F.when(F.col(_CORRUPT).isNotNull(), reason)
+    elif _CORRUPT in frame.columns:  # after numbering, so that other rows keep their numbers
         frame = frame.where(F.col(_CORRUPT).isNull())
     keys = [F.col(f"_order{n}") for n in range(len(order))]
-    # The payload last: rows nothing else tells apart are in one order all the same.
-    last = [] if sizes and placed and not asked.order else [F.col("payload")]
+    # The payload last: rows that nothing else distinguishes still have one order.
+    last = [] if sizes and positions and not options.order else [F.col("payload")]
     columns = [
-        request.alias("request"), level.cast("int").alias("priority"),
+        request.alias("request"), priority.cast("int").alias("priority"),
         *(column.alias(f"_order{n}") for n, column in enumerate(order)),
     ]  # fmt: skip
     if last:
         columns.append(payload.alias("payload"))
     if sizes:
-        row = F.col(_ROW) if _ROW in placed else F.lit(None)
+        row = F.col(_ROW) if _ROW in positions else F.lit(None)
         columns += [
             F.octet_length(payload).cast("long").alias("size"), row.cast("long").alias("row"),
             reason.alias("reason"),
         ]  # fmt: skip
-    chosen = frame.select(*columns).repartition(asked.parts, "request")
+    chosen = frame.select(*columns).repartition(options.parts, "request")
     sorted_ = chosen.sortWithinPartitions("request", *keys, *last)
     wanted = ("size", "row", "reason") if sizes else ("payload",)
     return sorted_.select("request", "priority", *wanted)
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Rows of a file that are read together."""
+class FileBlock:
+    """Rows of a file that one task reads together."""
 
     file: str
     start: int
-    """the byte of the file it begins with"""
+    """position of its first byte in the file"""
     first: int
-    """the number in the column of rows of its first row; the others count up from there"""
-    before: int
+    """value of the row-number column of its first row; the following rows count up"""
+    rows_before: int
     """rows of the input in front of it"""
-    of_file: int
+    rows_before_in_file: int
     """rows of its file in front of it"""
 
 
-def blocks(frame: DataFrame) -> list[Block]:
-    """The blocks of a dataset, in order; none where its rows aren't from files."""
+def file_blocks(frame: DataFrame) -> list[FileBlock]:
+    """The blocks of a dataset in order; none if its rows are not from files."""
     from pyspark.sql import functions as F
 
     if _FILE not in frame.columns:
         return []
-    found = (
+    rows = (
         frame.groupBy(_FILE, _BLOCK).agg(F.count("*").alias("n"), F.min(_ROW).alias("first"))
         .orderBy(_FILE, _BLOCK).collect()
     )  # fmt: skip
-    made: list[Block] = []
-    before = of_file = 0
-    for file, start, n, first in found:
-        if not made or made[-1].file != file:
-            of_file = 0
-        made.append(Block(file, start, first, before, of_file))
+    blocks: list[FileBlock] = []
+    before = rows_before_in_file = 0
+    for file, start, n, first in rows:
+        if not blocks or blocks[-1].file != file:
+            rows_before_in_file = 0
+        blocks.append(FileBlock(file, start, first, before, rows_before_in_file))
         before += n
-        of_file += n
-    return made
+        rows_before_in_file += n
+    return blocks
 
 
-def _numbered(frame: DataFrame, placed: Sequence[str]) -> tuple[DataFrame, Any]:
-    """Every row's number in the input, from 0, without bringing the rows to one place."""
+def _numbered(frame: DataFrame, positions: Sequence[str]) -> tuple[DataFrame, Any]:
+    """Number each row of the input from 0, without moving rows between partitions."""
     from pyspark.sql import functions as F
 
-    if not placed:
-        raise BadInput("without --id the rows have to come from files: only those have an order")
-    found = blocks(frame)
-    if not found:
+    if not positions:
+        raise BadInput("without --id the rows must come from files: only those have an order")
+    blocks = file_blocks(frame)
+    if not blocks:
         return frame, F.col(_ROW)
-    starts = [(block.file, block.start, block.before - block.first) for block in found]
+    starts = [(block.file, block.start, block.rows_before - block.first) for block in blocks]
     shifts = frame.sparkSession.createDataFrame(
         starts, f"{_FILE} string, {_BLOCK} long, _shift long"
     )

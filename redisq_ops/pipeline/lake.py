@@ -1,17 +1,17 @@
-"""A lake of Parquet files: what was in the queues, run by run, each row once.
+"""A lake of Parquet files: exports of tables, each row once.
 
-``LAKE/TABLE/day=YYYY-MM-DD/queue=…/RUN-00000.parquet``; beside it ``_manifest/RUN.json``, a file
-for each run: which files are its, of which rows, from when to when. Names that begin with ``_`` are
-no rows to any reader.
+Files are ``LAKE/TABLE/day=YYYY-MM-DD/queue=…/RUN-00000.parquet``; next to them
+``_manifest/RUN.json`` has, for each run, its files and the time range of its rows. Parquet readers
+ignore names that begin with ``_``.
 
-Tables with times that only grow (`APPENDED`) are taken up where the last run ended, queue by queue.
-All others are what there is at the moment: a later run of the same day takes the place of the
-earlier one. Of a history each run also keeps a mark for every shard (see `ranges`), so that the
-next one misses what was trimmed between the two.
+A run of a table with growing times (`APPEND_TABLES`) continues where the last run ended, queue by
+queue. A run of any other table is a snapshot, and replaces an earlier one of the same day. Runs of
+the history also keep a mark per shard (see `history_ranges`), by which the next run finds what was
+trimmed in between.
 
-A run writes its files aside, then its manifest, and only then puts the files where they belong. So
-one that was interrupted before its manifest was there left nothing (the next one clears it away),
-and one that was interrupted later is finished by the next.
+A run writes its files to a staging folder, then its manifest, and only then moves the files to
+their places. A run interrupted before its manifest left nothing; the next run deletes the staged
+files. A run interrupted later is finished by the next.
 """
 
 from __future__ import annotations
@@ -33,30 +33,32 @@ from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
 from redisq_ops.core.redis.operation import run, together
 
+from .atomic_json import write_json
+from .connection import Server
+from .history_ranges import Mark, encode_marks, read_mark
+from .job_errors import translating
 from .options import Options
-from .ranges import Mark, encoded, mark
-from .tables import TABLES, Table
-from .writing import Server, ran
+from .tables import TABLES, TableDefinition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
-APPENDED: Mapping[str, str] = {"history": "at", "dead": "since_at"}
-"""tables a run goes on with, and the column of their time"""
+APPEND_TABLES: Mapping[str, str] = {"history": "at", "dead": "since_at"}
+"""tables that a run continues, and their time column"""
 MARGIN_MS = 1000
-"""what is younger stays for the next run: another shard's clock may be behind"""
-ROWS_A_FILE = 1_000_000
-_NOWHEN = "__HIVE_DEFAULT_PARTITION__"
-"""how Spark calls the day of a row that has none"""
+"""younger rows are left for the next run: another shard's clock may be behind"""
+ROWS_PER_FILE = 1_000_000
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""Spark's folder name for the day of a row without one"""
 
-Read = Callable[..., "DataFrame"]
-"""gives a table: ``read(name, **options)``"""
+ReadTable = Callable[..., "DataFrame"]
+"""a function that reads a table: ``read(name, **options)``"""
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """One file of a run: where it belongs, below the table's folder, and how much is in it."""
+class LakeFile:
+    """A file of a run: its place below the table's folder, and its size."""
 
     path: str
     rows: int
@@ -65,17 +67,17 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One run. ``bounds``: of each queue the times (ms) it has rows of, the second not included;
-    ``marks``: of a history where it ended, by queue/shard."""
+    """A run. ``bounds``: by queue the time range of its rows in ms, the end exclusive; ``marks``:
+    the end of a history by ``queue/shard``."""
 
     run: str
     table: str
     state: Literal["placing", "done"]
     at_ms: int
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    files: Sequence[File] = ()
+    files: Sequence[LakeFile] = ()
     replaces: Sequence[str] = ()
-    """files of earlier runs whose place it takes"""
+    """files of earlier runs that it replaces"""
     marks: Mapping[str, Mark] = field(default_factory=dict)
 
     @property
@@ -84,7 +86,7 @@ class Manifest:
 
     @property
     def corrupt(self) -> int:
-        """Rows that could not be read, kept aside."""
+        """Rows that could not be read, in a folder of their own."""
         return sum(file.rows for file in self.files if file.path.startswith("_"))
 
     @property
@@ -92,10 +94,10 @@ class Manifest:
         return sum(file.bytes for file in self.files)
 
 
-class Shelf:
-    """One table's folder in a lake."""
+class LakeTable:
+    """A table's folder in a lake."""
 
-    def __init__(self, lake: Path, table: Table) -> None:
+    def __init__(self, lake: Path, table: TableDefinition) -> None:
         self.table = table
         self.path = (lake / table.name).absolute()
         self.manifests = self.path / "_manifest"
@@ -103,33 +105,38 @@ class Shelf:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else's while a run lasts; a run that was killed doesn't hold on to it."""
+        """Lock the table for a run; the lock of a killed run is released by the system."""
         self.manifests.mkdir(parents=True, exist_ok=True)
-        # Neither this nor a manifest goes behind a link: a lake may be several people's.
-        way = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        with os.fdopen(os.open(self.manifests / ".lock", way, 0o666), "w") as file:
+        # Follow no symbolic link, as for manifests: a lake may be shared by several users.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.manifests / ".lock", flags, 0o666), "w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise Refused(f"{self.path}: another export of it is running") from error
+                raise Refused(f"{self.path}: another export of this table is running") from error
             yield
 
     def runs(self) -> list[Manifest]:
         """All runs, the oldest first."""
-        return sorted(map(_manifest, self.manifests.glob("*.json")), key=lambda each: each.run)
+        return sorted(
+            map(_manifest, self.manifests.glob("*.json")), key=lambda manifest: manifest.run
+        )
 
-    def recover(self) -> int:
-        """Finish runs that were interrupted while they placed their files, clear away those that
-        were earlier; how many were finished."""
-        unfinished = [each for each in self.runs() if each.state == "placing"]
-        for each in unfinished:
-            self.place(each)
+    def finish_interrupted(self) -> int:
+        """Finish runs that were interrupted while moving their files, and delete staged files of
+        others.
+
+        Returns the number of finished runs.
+        """
+        unfinished = [manifest for manifest in self.runs() if manifest.state == "placing"]
+        for manifest in unfinished:
+            self.place_files(manifest)
         if self.staging.exists():
             shutil.rmtree(self.staging)
         return len(unfinished)
 
-    def place(self, manifest: Manifest) -> None:
-        """Put a run's files where they belong; again, if need be, from wherever it stopped."""
+    def place_files(self, manifest: Manifest) -> None:
+        """Move a run's files to their places, from wherever an interrupted move stopped."""
         for file in manifest.files:
             target = self.path / file.path
             source = self.staging / manifest.run / "_placed" / target.name
@@ -137,22 +144,17 @@ class Shelf:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 source.replace(target)
             elif not target.exists():
-                raise Refused(f"{target}: the file is gone, and its run isn't whole without it")
+                raise Refused(f"{target}: the file is gone, so its run can't be finished")
         for name in manifest.replaces:
             (self.path / name).unlink(missing_ok=True)
-        self.write(replace(manifest, state="done"))
+        self.write_manifest(replace(manifest, state="done"))
 
-    def write(self, manifest: Manifest) -> None:
-        part = self.manifests / f".{manifest.run}.{os.getpid()}"
-        part.unlink(missing_ok=True)
-        with part.open("x", encoding="utf-8") as file:
-            json.dump({"redisq_lake": FORMAT, **asdict(manifest)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self.manifests / f"{manifest.run}.json")
+    def write_manifest(self, manifest: Manifest) -> None:
+        document = {"redisq_lake": FORMAT, **asdict(manifest)}
+        write_json(self.manifests / f"{manifest.run}.json", document)
 
-    def staged(self, run: str) -> list[File]:
-        """What Spark wrote for a run, given the names it will have. Counts are the files' own."""
+    def staged_files(self, run: str) -> list[LakeFile]:
+        """The files that Spark wrote for a run, renamed to their final names, with row counts."""
         import pyarrow.parquet as pq
 
         root = self.staging / run
@@ -163,24 +165,24 @@ class Shelf:
             day, queue = part.parent.parent.name, part.parent.name
             rows = pq.read_metadata(part).num_rows
             name = f"{run}-{k:05}.parquet"
-            folder = f"_corrupt/{queue}" if day == f"day={_NOWHEN}" else f"{day}/{queue}"
-            files.append(File(f"{folder}/{name}", rows, part.stat().st_size))
+            folder = f"_corrupt/{queue}" if day == f"day={_NULL_PARTITION}" else f"{day}/{queue}"
+            files.append(LakeFile(f"{folder}/{name}", rows, part.stat().st_size))
             part.replace(ready / name)
         return files
 
     def bounds(self) -> dict[str, int]:
-        """Up to when each queue is in the lake."""
+        """The end of each queue's exported time range, in ms."""
         found: dict[str, int] = {}
-        for each in self.runs():
-            for queue, (_, until) in each.bounds.items():
+        for manifest in self.runs():
+            for queue, (_, until) in manifest.bounds.items():
                 found[queue] = max(found.get(queue, 0), until)
         return found
 
     def marks(self, queues: Collection[str]) -> dict[str, Mark]:
-        """Where the history of each shard of these queues ended when it was read last."""
+        """The mark of each shard of these queues in the latest run that has it."""
         found: dict[str, Mark] = {}
-        for each in self.runs():
-            found |= each.marks
+        for manifest in self.runs():
+            found |= manifest.marks
         return {shard: at for shard, at in found.items() if shard.rpartition("/")[0] in queues}
 
 
@@ -189,17 +191,19 @@ def _manifest(path: Path) -> Manifest:
         row = json.loads(path.read_text(encoding="utf-8"))
         version = row.pop("redisq_lake")
     except (OSError, ValueError, AttributeError, KeyError) as error:
-        raise BadInput(f"{path}: not to be read as a manifest") from error
+        raise BadInput(f"{path}: not a valid manifest") from error
     if version != FORMAT:
-        raise SchemaTooNew(f"{path}: format {version}, this release knows {FORMAT}")
-    row["files"] = [File(**file) for file in row["files"]]
+        raise SchemaTooNew(
+            f"{path}: written in format {version}, this release reads format {FORMAT}"
+        )
+    row["files"] = [LakeFile(**file) for file in row["files"]]
     row["bounds"] = {queue: (low, high) for queue, (low, high) in row["bounds"].items()}
     return Manifest(**row)
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
-    """What a run did."""
+class ExportResult:
+    """The result of a run."""
 
     run: str
     table: str
@@ -210,109 +214,136 @@ class Exported:
     since_ms: int | None
     until_ms: int
     recovered: int
-    """earlier runs that were interrupted and are finished now"""
+    """earlier interrupted runs that were finished first"""
 
 
 def export(
-    spark: SparkSession,
     server: Server,
-    read: Read,
+    read: ReadTable,
     name: str,
     lake: Path,
     *,
     queues: Sequence[str] = (),
     until_ms: int | None = None,
     **options: str,
-) -> Exported:
-    """Take a table into a lake; what is there of it already stays as it is.
+) -> ExportResult:
+    """Export a table to a lake; rows that are there already stay unchanged.
 
-    ``until_ms``: rows from this moment on are for the next run (a second ago, unless told).
-    ``options`` are the source's; what means nothing for the table is left out.
+    ``until_ms``: later rows are left for the next run (default: a second ago). ``options`` are
+    options of the data source.
     """
     if name not in TABLES:
         raise BadInput(f"no table {name!r}: there are {', '.join(TABLES)}")
-    shelf = Shelf(lake, TABLES[name])
+    lake_table = LakeTable(lake, TABLES[name])
     client, deployment = server.client, server.deployment()
-    there = queues or [queue.name for queue in run(client, deployment.queues())]
+    names = queues or [queue.name for queue in run(client, deployment.queues())]
     now_ms = run(client, server_ms())
     until_ms = now_ms - MARGIN_MS if until_ms is None else until_ms
     if queues:
         options["queue"] = ",".join(queues)
     if name != "history":
         options.pop("onTrim", None)
-    with shelf.locked():
-        recovered = shelf.recover()
+    with lake_table.locked():
+        recovered = lake_table.finish_interrupted()
         stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
         run_id = f"{stamp}{now_ms % 1000:03}Z-{secrets.token_hex(2)}"
         since_ms = None
         marks: dict[str, Mark] = {}
-        before = shelf.marks(there)
-        if name in APPENDED:
-            known = shelf.bounds()
-            begun = {queue: known.get(queue, 0) for queue in there}
-            since_ms = min(begun.values(), default=0) or None
+        known_marks = lake_table.marks(names)
+        if name in APPEND_TABLES:
+            ends = lake_table.bounds()
+            starts = {queue: ends.get(queue, 0) for queue in names}
+            since_ms = min(starts.values(), default=0) or None
             if since_ms is not None:
                 options["since"] = str(since_ms)
-            bounds = {queue: (low, until_ms) for queue, low in begun.items() if low < until_ms}
+            bounds = {queue: (low, until_ms) for queue, low in starts.items() if low < until_ms}
             if name == "history":
                 marks = run(client, _marks(deployment.prefix, list(bounds), until_ms))
-                if before:
-                    options["marks"] = encoded(before)
-            # The source's bounds are both included.
-            frame = _since(read(name, **options, until=str(until_ms - 1)), APPENDED[name], begun,
-                           until_ms)  # fmt: skip
-            _write(frame, shelf.staging / run_id)
-            files, replaces = shelf.staged(run_id), []
+                if known_marks:
+                    options["marks"] = encode_marks(known_marks)
+            # The data source's bounds are both inclusive.
+            rows = read(name, **options, until=str(until_ms - 1))
+            rows = _new_rows(rows, APPEND_TABLES[name], starts, until_ms)
+            _write(rows, lake_table.staging / run_id)
+            files, replaces = lake_table.staged_files(run_id), []
         else:
             bounds = {}
             day = _day(now_ms)
-            _write(_today(read(name, **options), day, now_ms), shelf.staging / run_id)
-            files, replaces = shelf.staged(run_id), _earlier(shelf, day, there)
-        done = Manifest(run_id, name, "placing", now_ms, bounds, files, replaces, marks)
-        if files or replaces or marks.keys() - before.keys():
-            shelf.write(done)
-            shelf.place(done)
-        shutil.rmtree(shelf.staging, ignore_errors=True)
-    return Exported(
-        run_id, name, done.rows, len(files), done.bytes, done.corrupt, since_ms, until_ms, recovered
+            _write(_snapshot_rows(read(name, **options), day, now_ms), lake_table.staging / run_id)
+            files, replaces = (
+                lake_table.staged_files(run_id),
+                _replaced_files(lake_table, day, names),
+            )
+        manifest = Manifest(run_id, name, "placing", now_ms, bounds, files, replaces, marks)
+        if files or replaces or marks.keys() - known_marks.keys():
+            lake_table.write_manifest(manifest)
+            lake_table.place_files(manifest)
+        shutil.rmtree(lake_table.staging, ignore_errors=True)
+    return ExportResult(
+        run_id,
+        name,
+        manifest.rows,
+        len(files),
+        manifest.bytes,
+        manifest.corrupt,
+        since_ms,
+        until_ms,
+        recovered,
     )
 
 
+def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
+    """A table of a lake; empty if the lake does not have it."""
+    from .schemas import struct
+
+    schema = struct(TABLES[table])
+    path = folder / table
+    if not path.is_dir():
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(str(path))
+
+
 async def _marks(prefix: str, names: Sequence[str], until_ms: int) -> dict[str, Mark]:
-    """The marks of a read of these queues' histories up to a moment."""
-    from .partitions import queues
+    """The marks of these queues' histories at a time."""
+    from .partitions import open_queues
 
     if not names:
         return {}
-    found = await queues(Options("history", tuple(names), prefix=prefix))
-    leaves = {f"{each.queue.name}/{k}": leaf for each in found for k, leaf in
-              enumerate(each.queue.shard_queues)}  # fmt: skip
-    marks = await together(mark(leaf, until_ms) for leaf in leaves.values())
-    return dict(zip(leaves, marks, strict=True))
+    shard_queues = {
+        f"{opened.queue.name}/{k}": shard_queue
+        for opened in await open_queues(Options("history", tuple(names), prefix=prefix))
+        for k, shard_queue in enumerate(opened.queue.shard_queues)
+    }
+    marks = await together(
+        read_mark(shard_queue, until_ms) for shard_queue in shard_queues.values()
+    )
+    return dict(zip(shard_queues, marks, strict=True))
 
 
-def _since(frame: DataFrame, column: str, begun: Mapping[str, int], until_ms: int) -> DataFrame:
-    """Of each queue what is at or after its bound; of events that don't say when by their ids, and
-    every row that can't be read and has no time at all."""
+def _new_rows(frame: DataFrame, column: str, starts: Mapping[str, int], until_ms: int) -> DataFrame:
+    """The rows of each queue from its start on.
+
+    An event without a time counts by its id; unreadable rows without any time are always included.
+    """
     from pyspark.sql import functions as F
 
     at_ms = F.unix_millis(column)
-    timeless = at_ms.isNull() & F.col("_corrupt").isNotNull()
+    without_time = at_ms.isNull() & F.col("_corrupt").isNotNull()
     if "event_id" in frame.columns:
-        written_ms = F.expr("try_cast(substring_index(event_id, '-', 1) as bigint)")
-        at_ms = F.coalesce(at_ms, written_ms)
-        timeless = F.col("event") == "gap"
+        id_ms = F.expr("try_cast(substring_index(event_id, '-', 1) as bigint)")
+        at_ms = F.coalesce(at_ms, id_ms)
+        without_time = F.col("event") == "gap"
     low = F.lit(0)
-    if any(begun.values()):
-        words = [F.lit(word) for queue, ms in begun.items() for word in (queue, ms)]
+    if any(starts.values()):
+        words = [F.lit(word) for queue, ms in starts.items() for word in (queue, ms)]
         low = F.coalesce(F.create_map(*words)[F.col("queue")], F.lit(0))
-    meant = (at_ms >= low) & (at_ms < until_ms)
-    return frame.where(meant | F.coalesce(timeless, F.lit(False))).withColumn(
+    in_range = (at_ms >= low) & (at_ms < until_ms)
+    return frame.where(in_range | F.coalesce(without_time, F.lit(False))).withColumn(
         "day", F.when(F.col("_corrupt").isNull(), F.date_format(column, "yyyy-MM-dd"))
     )
 
 
-def _today(frame: DataFrame, day: str, now_ms: int) -> DataFrame:
+def _snapshot_rows(frame: DataFrame, day: str, now_ms: int) -> DataFrame:
     from pyspark.sql import functions as F
 
     return frame.withColumn("exported_at", F.timestamp_millis(F.lit(now_ms))).withColumn(
@@ -324,20 +355,20 @@ def _day(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
-def _earlier(shelf: Shelf, day: str, queues: Sequence[str]) -> list[str]:
-    """Files of earlier runs of that day, of these queues."""
+def _replaced_files(lake_table: LakeTable, day: str, queues: Sequence[str]) -> list[str]:
+    """Files of the same day's earlier runs of these queues."""
     found = []
-    for each in shelf.runs():
-        # Rows that could not be read have no day of their own.
-        days = {f"day={day}"} | ({"_corrupt"} if _day(each.at_ms) == day else set())
-        for file in each.files:
+    for manifest in lake_table.runs():
+        # Unreadable rows have no day.
+        days = {f"day={day}"} | ({"_corrupt"} if _day(manifest.at_ms) == day else set())
+        for file in manifest.files:
             folder, _, name = file.path.rpartition("/")
-            of, _, queue = folder.partition("/")
-            if of in days and unquote(queue.partition("=")[2]) in queues:
+            day_folder, _, queue = folder.partition("/")
+            if day_folder in days and unquote(queue.partition("=")[2]) in queues:
                 found.append(f"{folder}/{name}")
     return found
 
 
 def _write(frame: DataFrame, path: Path) -> None:
-    writer = frame.write.partitionBy("day", "queue").option("maxRecordsPerFile", ROWS_A_FILE)
-    ran(lambda: writer.parquet(path.as_uri()))
+    writer = frame.write.partitionBy("day", "queue").option("maxRecordsPerFile", ROWS_PER_FILE)
+    translating(lambda: writer.parquet(path.as_uri()))

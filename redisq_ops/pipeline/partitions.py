@@ -1,10 +1,9 @@
-"""Which parts a table is read in. No Spark in here.
+"""Split a table into parts, one per Spark partition. Uses no Spark.
 
-A *part* is what one task reads: a span of a sorted set, a range of a history stream, some
-requests, or a whole state where its layout can't be cut. It is decided once, from counts and a few
-ranks; so the parts of one read never overlap, and a task that is run again reads the same range.
-What moves from one state to another meanwhile may be met in both or in neither: a table is not of
-one moment.
+A *part* is what one task reads: a span of a sorted set, a range of a history stream, some requests,
+or a whole state if its layout can't be split. Parts are planned once, from counts and a few ranks;
+so the parts of one read never overlap, and a repeated task reads the same range. An entry that
+changes its state during a read may be read in both states or in neither: a table is not a snapshot.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ from redisq_ops.core.redis.operation import attempt
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.hint import hint
 
-from .batch import why
+from .arrow_batch import describe_error
+from .history_ranges import HistoryRange, plan_ranges
 from .options import Options
-from .ranges import Range, planned
 
-STATES: dict[str, State] = {
+ENTRY_STATES: dict[str, State] = {
     "dead": "dead", "pending": "pending", "delayed": "delayed", "waiting": "waiting",
 }  # fmt: skip
-WHOLE = 250
-"""rows of a page of requests, or of what is read entry by entry"""
-NAMED = 10_000
-"""requests of a shard whose sizes are looked up when its sub-requests are shared out"""
+PAGE_ROWS = 250
+"""rows per page of requests, and of what is read entry by entry"""
+MAX_SIZED_REQUESTS = 10_000
+"""up to this many requests per shard, sub-requests are shared out by each request's size"""
 
 logger = logging.getLogger("redisq_ops.pipeline")
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NumberRange:
     """Sub-requests ``first`` to ``last`` of a request.
 
-    ``wrong``: how many it has can't be read, for this reason.
+    ``problem``: why the request's size can't be read.
     """
 
     request: str
     first: int
     last: int
-    wrong: str | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +57,25 @@ class TablePart:
 
     queue: str
     entry: Registered | None
-    """None: another program's queue, found by its name"""
+    """None: a queue of another program, found by name"""
     shard: int = 0
     span: ScoreRange | None = None
-    range: Range | None = None
+    range: HistoryRange | None = None
     settled: bool | None = None
-    """of a span of requests: which ones they are"""
-    numbers: tuple[Numbers, ...] = ()
+    """of a span of requests: settled or open ones"""
+    numbers: tuple[NumberRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A queue to read, and how it was found."""
+class OpenedQueue:
+    """A queue to read, and its entry in the registry."""
 
     queue: Queue[Any]
     entry: Registered | None
 
 
-async def queues(options: Options) -> list[Found]:
-    """The queues that are meant. One that is named and isn't there is `NotFound`."""
+async def open_queues(options: Options) -> list[OpenedQueue]:
+    """The queues that the options select; `NotFound` if a named one does not exist."""
     deployment = Deployment(prefix=options.prefix)
     found = []
     if options.queue:
@@ -84,128 +83,147 @@ async def queues(options: Options) -> list[Found]:
             entry = await find(name, options.prefix)
             queue = await deployment.foreign(name) if entry is None else deployment.open(entry)
             if queue is None:
-                raise NotFound(f"no queue {name!r} here ({hint('ls')} shows what there is)")
-            found.append(Found(queue, entry))
+                raise NotFound(f"no queue {name!r} ({hint('ls')} lists the queues)")
+            found.append(OpenedQueue(queue, entry))
         return found
     for entry in await all_queues(options.prefix):
         try:
-            found.append(Found(deployment.open(entry), entry))
-        except Refused as error:  # one that is too new must not hide the others
-            logger.warning("not read: %s", error)
+            found.append(OpenedQueue(deployment.open(entry), entry))
+        except Refused as error:  # a queue of a newer format must not hide the others
+            logger.warning("queue skipped: %s", error)
     return found
 
 
-def _apart(options: Options, found: list[Found]) -> list[Found]:
-    """Each entry in one queue only: without those of another program's queues of which the whole
-    deployment is read too. What was done here to each of them is in its own history."""
+def _without_duplicates(options: Options, found: list[OpenedQueue]) -> list[OpenedQueue]:
+    """Leave out other programs' queues whose whole deployment is read as well.
+
+    So each entry is in one queue only. The history is different: each queue has its own.
+    """
     if options.queue or options.table == "history":
         return found
-    wholes = [one.queue for one in found if one.queue.whole]
+    wholes = [opened.queue for opened in found if opened.queue.whole]
     return [one for one in found if not any(whole.covers(one.queue) for whole in wholes)]
 
 
-async def plan(options: Options) -> list[TablePart]:
-    """The parts of a table, by a few reads per shard."""
+async def plan_parts(options: Options) -> list[TablePart]:
+    """The parts of a table; takes a few reads per shard."""
     parts: list[TablePart] = []
-    for found in _apart(options, await queues(options)):
-        for shard, leaf in enumerate(found.queue.shard_queues):
-            whole = TablePart(found.queue.name, found.entry, shard)
-            parts += await _PLANS[options.table](options, leaf, whole)
+    for found in _without_duplicates(options, await open_queues(options)):
+        for shard, shard_queue in enumerate(found.queue.shard_queues):
+            shard_part = TablePart(found.queue.name, found.entry, shard)
+            parts += await _PLANNERS[options.table](options, shard_queue, shard_part)
     return parts
 
 
-async def _entries(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
-    state = STATES[options.table]
-    spans = await leaf.score_ranges.op(state, options.rows, options.since_ms, options.until_ms)
-    return [whole] if spans is None else [replace(whole, span=span) for span in spans]
+async def _entry_parts(
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
+) -> list[TablePart]:
+    state = ENTRY_STATES[options.table]
+    spans = await shard_queue.score_ranges.op(
+        state, options.rows, options.since_ms, options.until_ms
+    )
+    return [shard_part] if spans is None else [replace(shard_part, span=span) for span in spans]
 
 
-async def _history(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
-    mark = options.known.get(f"{whole.queue}/{whole.shard}")
-    found = await planned(leaf, options.since_ms, options.until_ms, options.rows, mark)
-    return [replace(whole, range=one) for one in found]
+async def _history_parts(
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
+) -> list[TablePart]:
+    mark = options.known_marks.get(f"{shard_part.queue}/{shard_part.shard}")
+    found = await plan_ranges(shard_queue, options.since_ms, options.until_ms, options.rows, mark)
+    return [replace(shard_part, range=history_range) for history_range in found]
 
 
-async def _requests(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
-    if not isinstance(leaf, HasRequests):
+async def _request_parts(
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
+) -> list[TablePart]:
+    if not isinstance(shard_queue, HasRequests):
         return []
     if options.request is not None:
-        there = await _named(options, options.request, leaf)
-        one = Numbers(options.request, 1, 0)
-        return [] if there is None else [replace(whole, numbers=(one,))]
+        record = await _named_request(options, options.request, shard_queue)
+        no_numbers = NumberRange(options.request, 1, 0)
+        return [] if record is None else [replace(shard_part, numbers=(no_numbers,))]
     return [
-        replace(whole, span=span, settled=settled)
-        for settled in _which(options)
-        for span in await leaf.request_ranges.op(settled, options.rows)
+        replace(shard_part, span=span, settled=settled)
+        for settled in _settled_flags(options)
+        for span in await shard_queue.request_ranges.op(settled, options.rows)
     ]
 
 
-async def _named(options: Options, id: str, leaf: HasRequests[Any]) -> Request | Exception | None:
-    """The one request that is asked for; None too where it isn't of those that are meant."""
-    there = await attempt(leaf.request.op(id))
-    if isinstance(there, RedisqError) and not isinstance(there, (WrongKind, Unreadable)):
-        raise there
-    meant = not isinstance(there, Request) or there.settled in _which(options)
-    return there if meant else None
+async def _named_request(
+    options: Options, id: str, shard_queue: HasRequests[Any]
+) -> Request | Exception | None:
+    """The request of the option ``request``; None also if the option ``requests`` excludes it."""
+    record = await attempt(shard_queue.request.op(id))
+    if isinstance(record, RedisqError) and not isinstance(record, (WrongKind, Unreadable)):
+        raise record
+    selected = not isinstance(record, Request) or record.settled in _settled_flags(options)
+    return record if selected else None
 
 
-def numbered(id: str, record: Request | Exception | None) -> Numbers:
-    """All of a request's sub-requests."""
+def all_numbers(id: str, record: Request | Exception | None) -> NumberRange:
+    """The range of all sub-requests of a request."""
     if isinstance(record, Exception):
-        return Numbers(id, 1, 1, f"the record of its request can't be read: {why(record)}")
-    return Numbers(id, 1, 0 if record is None else record.total)
+        return NumberRange(
+            id, 1, 1, f"the record of its request can't be read: {describe_error(record)}"
+        )
+    return NumberRange(id, 1, 0 if record is None else record.total)
 
 
-def _which(options: Options) -> list[bool]:
+def _settled_flags(options: Options) -> list[bool]:
     return {"open": [False], "settled": [True], "all": [False, True]}[options.requests]
 
 
-async def _subrequests(options: Options, leaf: Queue[Any], whole: TablePart) -> list[TablePart]:
-    """By numbers where requests are few enough to ask how large each is; by their age else."""
-    if not isinstance(leaf, HasRequests):
+async def _subrequest_parts(
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
+) -> list[TablePart]:
+    """Parts by number while requests are few enough to read each one's size, else by age."""
+    if not isinstance(shard_queue, HasRequests):
         return []
     if options.request is not None:
-        one = numbered(options.request, await _named(options, options.request, leaf))
-        return [replace(whole, numbers=some) for some in _shared_out([one], options.rows)]
+        record = await _named_request(options, options.request, shard_queue)
+        request_numbers = all_numbers(options.request, record)
+        return [replace(shard_part, numbers=lot) for lot in _lots([request_numbers], options.rows)]
     parts: list[TablePart] = []
-    for settled in _which(options):
-        (everything,) = await leaf.request_ranges.op(settled, 10**12) or [ScoreRange()]
-        if everything.entries > NAMED:
+    for settled in _settled_flags(options):
+        (whole_span,) = await shard_queue.request_ranges.op(settled, 10**12) or [ScoreRange()]
+        if whole_span.entries > MAX_SIZED_REQUESTS:
             size = max(1, options.rows // 100)
-            spans = await leaf.request_ranges.op(settled, size)
-            parts += [replace(whole, span=span, settled=settled) for span in spans]
+            spans = await shard_queue.request_ranges.op(settled, size)
+            parts += [replace(shard_part, span=span, settled=settled) for span in spans]
             continue
-        numbers, cursor, more = [], None, bool(everything.entries)
+        numbers, cursor, more = [], None, bool(whole_span.entries)
         while more:
-            rows, cursor = await leaf.read_request_range.op(settled, everything, cursor, WHOLE)
-            numbers += [numbered(id, record) for id, record in rows]
+            rows, cursor = await shard_queue.read_request_range.op(
+                settled, whole_span, cursor, PAGE_ROWS
+            )
+            numbers += [all_numbers(id, record) for id, record in rows]
             more = cursor is not None
-        parts += [replace(whole, numbers=some) for some in _shared_out(numbers, options.rows)]
+        parts += [replace(shard_part, numbers=lot) for lot in _lots(numbers, options.rows)]
     return parts
 
 
-def _shared_out(numbers: Sequence[Numbers], size: int) -> Iterator[tuple[Numbers, ...]]:
-    """Lots of about ``size`` sub-requests; a large request is in several."""
-    lot: list[Numbers] = []
-    room = size
-    for one in numbers:
-        first = one.first
-        while first <= one.last:
-            last = min(one.last, first + room - 1)
-            lot.append(replace(one, first=first, last=last))
-            room -= last - first + 1
+def _lots(numbers: Sequence[NumberRange], size: int) -> Iterator[tuple[NumberRange, ...]]:
+    """Lots of about ``size`` sub-requests; a large request is in several lots."""
+    lot: list[NumberRange] = []
+    capacity = size
+    for request_numbers in numbers:
+        first = request_numbers.first
+        while first <= request_numbers.last:
+            last = min(request_numbers.last, first + capacity - 1)
+            lot.append(replace(request_numbers, first=first, last=last))
+            capacity -= last - first + 1
             first = last + 1
-            if not room:
+            if not capacity:
                 yield tuple(lot)
-                lot, room = [], size
+                lot, capacity = [], size
     if lot:
         yield tuple(lot)
 
 
-_PLANS: dict[str, Callable[[Options, Queue[Any], TablePart], Any]] = {
-    **dict.fromkeys(STATES, _entries),
-    "history": _history,
-    "requests": _requests,
-    "subrequests": _subrequests,
-    "results": _subrequests,
+_PLANNERS: dict[str, Callable[[Options, Queue[Any], TablePart], Any]] = {
+    **dict.fromkeys(ENTRY_STATES, _entry_parts),
+    "history": _history_parts,
+    "requests": _request_parts,
+    "subrequests": _subrequest_parts,
+    "results": _subrequest_parts,
 }

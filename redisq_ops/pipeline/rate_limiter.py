@@ -1,4 +1,4 @@
-"""How fast, and how far: one rate for all tasks of a job, and what the queue still takes."""
+"""One rate for all tasks of a job, and the bound on a queue's waiting entries."""
 
 from __future__ import annotations
 
@@ -15,83 +15,87 @@ from redisq_ops.core.redis.operation import BlockingClient, Call
 from redisq_ops.core.redis.scripts import script
 from redisq_ops.ops.terminal import age, count
 
-from .writing import sent
+from .connection import run_retrying
 
-PATIENCE_S = 600.0
-"""how long a task waits for a full queue to take something before it gives up"""
-_FIRST_S, _LONGEST_S = 0.05, 2.0
-_ASKED_AGAIN_S = 1.0
-"""how long the queue's bound is taken to stand"""
+MAX_WAIT_S = 600.0
+"""how long a task waits for capacity in a full queue before it fails"""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+_BOUND_AGE_S = 1.0
+"""how long a ``max_waiting`` that was read is used"""
 
 
-def place(queue: Queue[Any], name: str, n: int, rate: float, burst: int) -> Call[int]:
-    """A place for ``n`` entries (at most ``burst``) in the line of that name, at ``rate`` entries
-    per second: how many ms to wait first. The line is on the server, shared by all who ask; it is
-    forgotten a minute after it was last used up."""
+def reserve(queue: Queue[Any], name: str, n: int, rate: float, burst: int) -> Call[int]:
+    """Reserve ``n`` entries (at most ``burst``) of a shared rate: the ms to wait before using them.
+
+    The reservation is on the server under ``name``, shared by all tasks, ``rate`` in entries per
+    second. The server forgets it a minute after its last use.
+    """
     loaded = script(queue.package, "rate_limit")
     return loaded.call(queue.keys, queue.clock, int, name=name, n=n, rate=rate, burst=burst)
 
 
 @dataclass(slots=True)
 class RateLimiter:
-    """Holds one task to the job's rate, and to the queue's ``max_waiting``.
+    """Holds one task to the job's rate and to the queue's ``max_waiting``.
 
-    Between the look at what waits and the step others may add theirs, so a queue can get over its
-    bound by one step of each other task, no more. Submitting has no such gap: there the bound is
-    checked by the script that adds.
+    Other tasks may add a step each between the check and this task's step, so a queue can exceed
+    its bound by one step per other task. A submission is exact: its script checks the bound itself.
     """
 
     queue: Queue[Any]
     name: str
     rate: float | None = None
     burst: int = 1
-    patience_s: float = PATIENCE_S
-    line: Queue[Any] | None = None
-    """under whose tag the line is, where a job has several queues; else the queue's own"""
+    max_wait_s: float = MAX_WAIT_S
+    rate_queue: Queue[Any] | None = None
+    """queue whose hash tag holds the rate, for a job of several queues; default: ``queue``"""
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     _bound: int = 0
-    _known_at: float | None = None
+    _bound_read_at: float | None = None
 
-    def wait(self, client: BlockingClient, n: int, *, room: bool) -> None:
-        """Until ``n`` more entries may go; with ``room`` also until so many fit in.
+    def wait(self, client: BlockingClient, n: int, *, check_capacity: bool) -> None:
+        """Wait until the rate allows ``n`` entries and, if asked, until the queue has capacity for
+        them.
 
-        `QueueFull` when nothing fitted for as long as a task waits.
+        Raises `QueueFull` if the queue has none for ``max_wait_s``.
         """
-        if room:
-            self._for_room(client, n)
+        if check_capacity:
+            self._wait_for_capacity(client, n)
         if self.rate is not None:
-            of = self.line or self.queue
-            line = partial(place, of, self.name, n, self.rate, self.burst)
-            wait_ms = sent(client, line)
+            holder = self.rate_queue or self.queue
+            call = partial(reserve, holder, self.name, n, self.rate, self.burst)
+            wait_ms = run_retrying(client, call)
             if wait_ms:
                 self.sleep(wait_ms / 1000)
 
-    def _for_room(self, client: BlockingClient, n: int) -> None:
-        began, pause = self.clock(), _FIRST_S
+    def _wait_for_capacity(self, client: BlockingClient, n: int) -> None:
+        started, pause = self.clock(), _FIRST_PAUSE_S
         while bound := self._max_waiting(client):
-            waiting = sent(client, self.queue.counts.op).of("waiting")
-            # A step that is larger than the bound goes when nothing waits at all.
+            waiting = run_retrying(client, self.queue.counts.op).of("waiting")
+            # A step larger than the bound may run when nothing is waiting.
             if waiting is None or waiting + n <= max(bound, n):
                 return
-            if self.clock() - began > self.patience_s:
-                raise full(waiting, bound, self.patience_s)
+            if self.clock() - started > self.max_wait_s:
+                raise queue_full_error(waiting, bound, self.max_wait_s)
             self.sleep(pause)
-            pause = min(_LONGEST_S, pause * 2)
+            pause = min(_LONGEST_PAUSE_S, pause * 2)
 
     def _max_waiting(self, client: BlockingClient) -> int:
-        """The queue's own bound as it is now, 0: none; asked again every second."""
+        """The queue's bound, re-read every second; 0: none."""
         now = self.clock()
-        if self._known_at is None or now - self._known_at >= _ASKED_AGAIN_S:
-            settings = sent(client, self.queue.settings.op) if self.queue.has_settings else {}
+        if self._bound_read_at is None or now - self._bound_read_at >= _BOUND_AGE_S:
+            settings = (
+                run_retrying(client, self.queue.settings.op) if self.queue.has_settings else {}
+            )
             self._bound = int(settings.get("max_waiting", DEFAULTS.max_waiting))
-            self._known_at = now
+            self._bound_read_at = now
         return self._bound
 
 
-def full(waiting: int, bound: int, patience_s: float) -> QueueFull:
-    """What a task says that waited for room in vain."""
+def queue_full_error(waiting: int, bound: int, max_wait_s: float) -> QueueFull:
+    """The error of a task that waited for capacity in vain."""
     return QueueFull(
-        f"{count(waiting)} entries wait and max_waiting is {count(bound)}: "
-        f"nothing fitted in for {age(int(patience_s * 1000))}"
+        f"{count(waiting)} entries are waiting and max_waiting is {count(bound)}: "
+        f"no capacity for {age(int(max_wait_s * 1000))}"
     )

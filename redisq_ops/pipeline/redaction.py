@@ -1,4 +1,4 @@
-"""Redaction of whole tables, in Spark's workers: what leaves for a file or a query is redacted."""
+"""Redaction of whole tables in Spark tasks, before rows reach a file or a query's result."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _TEXT = ("error_type", "error", "traceback", "detail", "_corrupt")
 _BYTES = ("payload", "result")
 
 
-def redacted(frame: DataFrame, redaction: Redaction) -> DataFrame:
-    """A table (`tables`) as it may be shown; a column that nobody chooses is still not read."""
+def redact_table(frame: DataFrame, redaction: Redaction) -> DataFrame:
+    """A table with its texts and payloads redacted; columns that are not selected are still not
+    read."""
     from pyspark.sql import functions as F
 
     if not redaction:
         return frame
-    shown = {name: redacted_text(F.col(name), redaction) for name in _TEXT if name in frame.columns}
+    shown = {name: redact_text(F.col(name), redaction) for name in _TEXT if name in frame.columns}
 
     def payload(data: bytes | None) -> bytes | None:
         return None if data is None else redaction.payload(bytes(data))
@@ -29,8 +30,8 @@ def redacted(frame: DataFrame, redaction: Redaction) -> DataFrame:
     return frame.withColumns(shown)
 
 
-def redacted_text(column: Column, redaction: Redaction) -> Column:
-    """A column of text as it may be shown."""
+def redact_text(column: Column, redaction: Redaction) -> Column:
+    """A text column, redacted."""
     from pyspark.sql import functions as F
 
     def text(value: str | None) -> str | None:

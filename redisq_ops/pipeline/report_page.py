@@ -1,7 +1,7 @@
-"""The report as one HTML page: nothing to load, nothing to run, light and dark, under 500 KB.
+"""The report as one HTML page under 500 KB, without scripts or external resources, light and dark.
 
-Queue names, errors and ids are other people's text. All of it is escaped (`plot.told`), and the
-page's own policy forbids scripts and connections whatever stands in it.
+Queue names, errors and ids are foreign text. All of it is escaped (`svg_plot.safe`), and the page's
+content security policy forbids scripts and connections.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ from pathlib import Path
 from typing import Any
 
 from . import svg_plot
-from .critical_path import SAYS
-from .html import Safe, between, each_step, moment, table, time, told_plain
+from .critical_path import DESCRIPTIONS
+from .page_elements import EscapedText, between, each_step, escaped_text, moment, table, time
 from .report import (
     Figures,
     Row,
-    alone,
     by_queue,
-    missing,
+    empty_table_reasons,
+    failures_only_reason,
     notes,
     percent,
-    sentences,
-    silence,
+    single_group_reason,
     totals,
+    trait_sentences,
 )
-from .svg_plot import Bar, Series, ShadedSpan, duration, number, told
-from .transforms.anomalies import BASELINE, FLOORS, PART, THRESHOLD
+from .svg_plot import Bar, Series, ShadedSpan, duration, number, safe
+from .transforms.anomalies import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 
-LARGEST = 480_000
-"""bytes; a page of more queues and groups than fit shows fewer, and says so"""
-QUEUES = 10
-GROUPS = 12
-STRETCHES = 40
-"""stretches of a critical path that are listed; the longest"""
-ANOMALIES = 12
-CLIENTS = 12
+MAX_BYTES = 480_000
+"""size of the page; with more queues and groups than fit, it shows fewer and says so"""
+MAX_QUEUES = 10
+MAX_GROUPS = 12
+MAX_SEGMENTS = 40
+"""segments of a critical path that are listed, the longest ones"""
+MAX_ANOMALIES = 12
+MAX_CLIENTS = 12
 
 METRICS = {
     "submitted": "arrivals", "done": "completions", "failed": "failures",
     "wait_ms": "wait (p95)", "run_ms": "run time (p95)",
 }  # fmt: skip
-_COLOURS = {"run": 0, "queue": 1, "turn": 2, "again": 3}
+_SEGMENT_COLOURS = {"run": 0, "queue": 1, "turn": 2, "again": 3}
 
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
 
-def page(figures: Figures, *, title: str = "Queues", whence: str = "") -> str:
-    """The page. ``whence``: where the figures are from, in words without secrets."""
-    queues, groups = QUEUES, GROUPS
+def page(figures: Figures, *, title: str = "Queues", source: str = "") -> str:
+    """The page. ``source``: where the figures are from, without secrets."""
+    queues, groups = MAX_QUEUES, MAX_GROUPS
     while True:
-        text = _page(figures, title, whence, queues, groups)
-        if len(text.encode()) <= LARGEST or queues + groups <= 2:
+        text = _page(figures, title, source, queues, groups)
+        if len(text.encode()) <= MAX_BYTES or queues + groups <= 2:
             return text
         queues, groups = max(1, queues * 2 // 3), max(1, groups * 2 // 3)
 
 
-def _page(figures: Figures, title: str, whence: str, queues: int, groups: int) -> str:
+def _page(figures: Figures, title: str, source: str, queues: int, groups: int) -> str:
     begin, end = figures.begin_ms, figures.end_ms
     when = "" if begin is None or end is None else between(begin, end)
     parts = [
@@ -67,28 +67,28 @@ def _page(figures: Figures, title: str, whence: str, queues: int, groups: int) -
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
         "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">",
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f"<title>{told(title, 120)}{' · ' + when if when else ''}</title>",
+        f"<title>{safe(title, 120)}{' · ' + when if when else ''}</title>",
         f"<style>{STYLE}</style></head><body><main>",
-        f"<h1>{told(title, 120)}</h1>",
-        f'<p class="soft">{when or "no events"}{" · " if whence else ""}{told(whence, 300)}</p>',
+        f"<h1>{safe(title, 120)}</h1>",
+        f'<p class="soft">{when or "no events"}{" · " if source else ""}{safe(source, 300)}</p>',
         _tiles(figures),
-        _standing_out(figures),
+        _anomalies(figures),
         _queues(figures, queues),
         _groups(figures, groups),
         _fairness(figures, queues),
         _requests(figures),
-        _made(figures),
+        _methods(figures),
         "</main></body></html>\n",
     ]
     return "".join(parts)
 
 
-# --- the parts ---------------------------------------------------------------------------------
+# --- sections ----------------------------------------------------------------------------------
 
 
 def _tiles(figures: Figures) -> str:
     rows = totals(figures)
-    letters = sum(row["entries"] for row in figures.tables["dead_groups"])
+    dead_letters = sum(row["entries"] for row in figures.tables["dead_groups"])
     worst = max((row.get("wait_p99_ms", 0) for row in rows), default=0)
     known = any(row["waits"] for row in figures.tables["latency"])
     done, bad = (sum(row[name] for row in rows) for name in ("done", "bad"))
@@ -98,21 +98,21 @@ def _tiles(figures: Figures) -> str:
         (number(done), "done"),
         (number(bad), f"deliveries failed or lost ({percent(bad / (bad + done))})"
          if bad + done else "deliveries failed or lost"),
-        (number(letters), "dead letters now"),
+        (number(dead_letters), "dead letters now"),
         (duration(worst) if known else "–", "highest hourly p99 of waits"),
     ]  # fmt: skip
     cells = "".join(f"<div><b>{escape(b)}</b><span>{escape(s)}</span></div>" for b, s in tiles)
     return f'<div class="tiles">{cells}</div>'
 
 
-def _standing_out(figures: Figures) -> str:
+def _anomalies(figures: Figures) -> str:
     rows = sorted(figures.tables["anomalies"], key=lambda row: -abs(row["z"]))
     if not rows:
-        return _none("What stands out", figures, "anomalies")
-    shown = sorted(rows[:ANOMALIES], key=lambda row: row["from_ms"])
+        return _empty_section("What stands out", figures, "anomalies")
+    shown = sorted(rows[:MAX_ANOMALIES], key=lambda row: row["from_ms"])
     items = "".join(f"<li>{_anomaly(row, figures.anomaly_ms)}</li>" for row in shown)
     more = len(rows) - len(shown)
-    rest = f'<p class="soft">{more:,} lesser ones are not listed.</p>' if more > 0 else ""
+    rest = f'<p class="soft">{more:,} smaller ones are not listed.</p>' if more > 0 else ""
     return (
         f'<h2>What stands out</h2><ul class="out">{items}</ul>{rest}'
         f'<p class="soft">Steps of {duration(figures.anomaly_ms)} at least {THRESHOLD} robust '
@@ -125,110 +125,122 @@ def _anomaly(row: Row, step_ms: int) -> str:
     unit = duration if row["metric"].endswith("_ms") else number
     per = "" if row["metric"].endswith("_ms") else f" {each_step(step_ms)}"
     return (
-        f"<b>{told(row['queue'])}</b>, {between(row['from_ms'], row['to_ms'])}: "
+        f"<b>{safe(row['queue'])}</b>, {between(row['from_ms'], row['to_ms'])}: "
         f"{METRICS[row['metric']]} {'up to' if row['side'] == 'above' else 'down to'} "
         f"<b>{escape(unit(row['value']))}</b>{per}, usually {escape(unit(row['median']))}"
     )
 
 
-def _queues(figures: Figures, most: int) -> str:
+def _queues(figures: Figures, limit: int) -> str:
     ranked = totals(figures)
     counts, times = by_queue(figures.series["throughput"]), by_queue(figures.series["latency"])
-    hours, tries = by_queue(figures.tables["latency"]), by_queue(figures.tables["retries"])
-    odd = by_queue(figures.tables["anomalies"])
+    hours, retries = by_queue(figures.tables["latency"]), by_queue(figures.tables["retries"])
+    anomalies = by_queue(figures.tables["anomalies"])
     parts = []
-    for row in ranked[:most]:
+    for row in ranked[:limit]:
         name = row["queue"]
-        parts.append(f"<h2>Queue {told(name)}</h2>")
+        parts.append(f"<h2>Queue {safe(name)}</h2>")
         parts.append(
-            _plots(figures, name, counts.get(name, []), times.get(name, []), odd.get(name, []))
+            _plots(
+                figures, name, counts.get(name, []), times.get(name, []), anomalies.get(name, [])
+            )
         )
-        parts.append(_hours(hours.get(name, [])))
-        parts.append(_tries(tries.get(name, [])))
-    if len(ranked) > most:
-        parts.append(_rest("queues", ranked[most:]))
-    return "".join(parts) or _none("Queues", figures, "throughput")
+        parts.append(_hourly_table(hours.get(name, [])))
+        parts.append(_retries_table(retries.get(name, [])))
+    if len(ranked) > limit:
+        parts.append(_other_queues("queues", ranked[limit:]))
+    return "".join(parts) or _empty_section("Queues", figures, "throughput")
 
 
-def _open(name: str) -> Callable[[Row], int]:
-    """How many entries are open, at least."""
+def _open_entries(name: str) -> Callable[[Row], int]:
+    """A function that returns the lower bound of open entries."""
     return lambda row: row[name] + row["before"]
 
 
 def _plots(
-    figures: Figures, name: str, counts: Sequence[Row], times: Sequence[Row], odd: Sequence[Row]
+    figures: Figures,
+    name: str,
+    counts: Sequence[Row],
+    times: Sequence[Row],
+    anomalies: Sequence[Row],
 ) -> str:
     begin, end, step = figures.begin_ms or 0, figures.end_ms or 0, figures.step_ms
     begin -= begin % step
     n = (end - begin) // step + 1
 
-    def dense(rows: Sequence[Row], of: Callable[[Row], Any], none: float | None) -> list[Any]:
-        values: list[Any] = [none] * n
+    def dense(rows: Sequence[Row], value: Callable[[Row], Any], default: float | None) -> list[Any]:
+        values: list[Any] = [default] * n
         for row in rows:
-            values[(row["from_ms"] - begin) // step] = of(row)
+            values[(row["from_ms"] - begin) // step] = value(row)
         return values
 
     per = each_step(step)
-    # Steps without events have what the one before ended with.
-    ends, grown = dense(counts, _open("grown"), None), dense(counts, _open("peak"), None)
+    # A step without events keeps the backlog that the step before ended with.
+    step_ends = dense(counts, _open_entries("grown"), None)
+    backlog = dense(counts, _open_entries("peak"), None)
     level = max((row["before"] for row in counts), default=0)
-    for i, end_of_it in enumerate(ends):
-        if end_of_it is None:
-            grown[i] = level
+    for i, end_backlog in enumerate(step_ends):
+        if end_backlog is None:
+            backlog[i] = level
         else:
-            level = end_of_it
+            level = end_backlog
     known = any(row["waits"] or row["runs"] for row in times)
 
-    def marked(*metrics: str) -> list[ShadedSpan]:
+    def anomaly_spans(*metrics: str) -> list[ShadedSpan]:
         return [
             ShadedSpan(a["from_ms"], a["to_ms"], f"{METRICS[a['metric']]} {a['side']} usual")
-            for a in odd
+            for a in anomalies
             if a["metric"] in metrics
         ]
 
-    came = [
+    counts_series = [
         Series("submitted", dense(counts, itemgetter("submitted"), 0), 4, 2),
         Series("done", dense(counts, itemgetter("done"), 0), 0, 0, fill=True),
         Series("failed", dense(counts, itemgetter("bad"), 0), 1, 1),
     ]
-    drawn = [
+    plots = [
         ("Throughput", f"Entries {per}; “failed” counts failed, lost and rejected deliveries.",
-         svg_plot.lines(begin, step, came, axis=f"entries {per}",
-                    spans=marked("submitted", "done", "failed"), title=f"Throughput of {name}")),
+         svg_plot.lines(begin, step, counts_series, axis=f"entries {per}",
+                    spans=anomaly_spans("submitted", "done", "failed"),
+                    title=f"Throughput of {name}")),
     ]  # fmt: skip
     if not known:
-        why = silence([name]) if name in figures.silent else "no delivery in this time"
-        drawn.append(("Backlog, waits, run times", f"None: {told(why, 600)}.", ""))
+        reason = (
+            failures_only_reason([name])
+            if name in figures.failures_only
+            else "no delivery in this time"
+        )
+        plots.append(("Backlog, waits, run times", f"None: {safe(reason, 600)}.", ""))
     if known:
-        drawn.append(
+        plots.append(
             ("Backlog",
              "Entries neither done nor dead, the most of each step. A lower bound: entries "
              f"submitted before {moment(begin)} UTC count only if their end is in the history.",
-             svg_plot.lines(begin, step, [Series("backlog", grown, 3, fill=True)], height=130,
+             svg_plot.lines(begin, step, [Series("backlog", backlog, 3, fill=True)], height=130,
                         axis="entries", title=f"Backlog of {name}"))
         )  # fmt: skip
-        for what, says in (
+        for kind, caption in (
             ("wait", "From submission (or ready time) to the first delivery, by time of delivery."),
             ("run", "Of deliveries that ended done, by time of delivery."),
         ):
             lines = [
-                Series(p, dense(times, itemgetter(f"{what}_{p}_ms"), None), colour, dash)
+                Series(p, dense(times, itemgetter(f"{kind}_{p}_ms"), None), colour, dash)
                 for p, colour, dash in (("p99", 3, 2), ("p95", 1, 1), ("p50", 0, 0))
             ]
-            title = {"wait": "Wait", "run": "Run time"}[what]
-            drawn.append(
-                (title, says,
-                 svg_plot.lines(begin, step, lines, unit=duration, ticks=svg_plot.durations,
-                            axis=title.lower(), spans=marked(f"{what}_ms"),
+            title = {"wait": "Wait", "run": "Run time"}[kind]
+            plots.append(
+                (title, caption,
+                 svg_plot.lines(begin, step, lines, unit=duration, ticks=svg_plot.duration_ticks,
+                            axis=title.lower(), spans=anomaly_spans(f"{kind}_ms"),
                             title=f"{title} of {name}"))
             )  # fmt: skip
     return "".join(
-        f"<figure><h3>{title}</h3><figcaption>{says}</figcaption>{svg}</figure>"
-        for title, says, svg in drawn
+        f"<figure><h3>{title}</h3><figcaption>{caption}</figcaption>{svg}</figure>"
+        for title, caption, svg in plots
     )
 
 
-def _hours(rows: Sequence[Row]) -> str:
+def _hourly_table(rows: Sequence[Row]) -> str:
     if not any(row["waits"] or row["runs"] for row in rows):
         return ""
     cells = [
@@ -246,7 +258,7 @@ def _hours(rows: Sequence[Row]) -> str:
     return f"<details><summary>By the hour{rest}</summary>{table(headers, cells, 1)}</details>"
 
 
-def _tries(rows: Sequence[Row]) -> str:
+def _retries_table(rows: Sequence[Row]) -> str:
     if not rows or (len(rows) == 1 and not rows[0]["bad_share"]):
         return ""
     cells = [
@@ -260,15 +272,15 @@ def _tries(rows: Sequence[Row]) -> str:
     return f"<h3>Retries</h3>{table(headers, cells, 0)}"
 
 
-def _groups(figures: Figures, most: int) -> str:
+def _groups(figures: Figures, limit: int) -> str:
     rows = figures.tables["dead_groups"]
     if not rows:
-        return _none("Dead letters", figures, "dead_groups")
+        return _empty_section("Dead letters", figures, "dead_groups")
     traits: dict[tuple[str, str], list[Row]] = {}
     for trait in figures.tables["contrasts"]:
         traits.setdefault((trait["queue"], trait["fingerprint"]), []).append(trait)
     ranked = sorted(rows, key=lambda row: -row["entries"])
-    shown = ranked[:most]
+    shown = ranked[:limit]
     bars = [
         (f"{row['queue']} {row['fingerprint']}", [Bar(0, row["entries"], 1, _error(row))])
         for row in shown
@@ -276,17 +288,17 @@ def _groups(figures: Figures, most: int) -> str:
     parts = [
         "<h2>Dead letters</h2>",
         f"<p>{sum(r['entries'] for r in rows):,} entries in {len(rows):,} groups of errors that "
-        "are the same but for numbers, ids, addresses and the like.</p><figure>",
+        "differ only in numbers, ids, addresses and the like.</p><figure>",
         svg_plot.rows(bars, axis="dead letters", title="Dead letters by group",
                   values=[f"{row['entries']:,}" for row in shown], left=230),
         "</figure>",
     ]  # fmt: skip
-    if not traits or alone(rows):
-        why = alone(rows) or missing(figures)["contrasts"]
-        parts.append(f'<p class="soft">{told(why[0].upper() + why[1:], 600)}.</p>')
+    if not traits or single_group_reason(rows):
+        reason = single_group_reason(rows) or empty_table_reasons(figures)["contrasts"]
+        parts.append(f'<p class="soft">{safe(reason[0].upper() + reason[1:], 600)}.</p>')
     for row in shown:
         parts.append(_group(row, traits.get((row["queue"], row["fingerprint"]), [])))
-    left = ranked[most:]
+    left = ranked[limit:]
     if left:
         entries = sum(row["entries"] for row in left)
         parts.append(f'<p class="soft">{entries:,} more in {len(left):,} smaller groups.</p>')
@@ -295,45 +307,48 @@ def _groups(figures: Figures, most: int) -> str:
 
 def _group(row: Row, traits: Sequence[Row]) -> str:
     reasons = ", ".join(f"{row[r]:,} {r}" for r in ("failed", "lost", "rejected") if row[r])
-    whose = "".join(
-        f" · {row[what]:,} {what if row[what] > 1 else what[:-1]}"
-        for what in ("clients", "requests")
-        if row[what]
+    counts = "".join(
+        f" · {row[kind]:,} {kind if row[kind] > 1 else kind[:-1]}"
+        for kind in ("clients", "requests")
+        if row[kind]
     )
     when = ""
     if row["first_ms"] is not None:
         when = f" · {between(row['first_ms'], row['last_ms'])}"
-    common = "".join(f"<li>{told(said, 300)}</li>" for said in sentences(traits, moment))
+    common = "".join(
+        f"<li>{safe(sentence, 300)}</li>" for sentence in trait_sentences(traits, moment)
+    )
     return (
         f'<div class="group"><p><b>{row["entries"]:,}</b> ({percent(row["share"])} of '
-        f"{told(row['queue'])}) · <code>{told(_error(row), 320)}</code></p>"
-        f'<p class="soft">group {told(row["fingerprint"])} · {reasons}{whose}{when} · latest '
-        f"{told(row['queue'])}/{told(row['sample'] or '', 140)}</p>"
+        f"{safe(row['queue'])}) · <code>{safe(_error(row), 320)}</code></p>"
+        f'<p class="soft">group {safe(row["fingerprint"])} · {reasons}{counts}{when} · latest '
+        f"{safe(row['queue'])}/{safe(row['sample'] or '', 140)}</p>"
         + (f"<p>More frequent here than elsewhere:</p><ul>{common}</ul>" if common else "")
         + "</div>"
     )
 
 
-def _fairness(figures: Figures, most: int) -> str:
+def _fairness(figures: Figures, limit: int) -> str:
     parts = []
-    for name, rows in list(by_queue(figures.tables["fairness"]).items())[:most]:
+    for name, rows in list(by_queue(figures.tables["fairness"]).items())[:limit]:
         hours: dict[int, float | None] = {row["from_ms"]: row["jain"] for row in rows}
         begin, end = min(hours), max(hours)
         jain = [hours.get(at) for at in range(begin, end + 1, 3_600_000)]
-        parts.append(f"<h3>{told(name)}</h3>")
+        parts.append(f"<h3>{safe(name)}</h3>")
         if len(jain) > 1:
-            drawn = svg_plot.lines(
+            plot = svg_plot.lines(
                 begin, 3_600_000, [Series("Jain", jain, 2)], axis="index", height=140,
                 ticks=lambda top: [0.0, 0.25, 0.5, 0.75, 1.0], title=f"Fairness of {name}",
             )  # fmt: skip
-            parts.append(f"<figure>{drawn}</figure>")
+            parts.append(f"<figure>{plot}</figure>")
         parts.append(table(*_clients(rows, jain), 1))
     if not parts:
-        return _none("Fairness", figures, "fairness")
+        return _empty_section("Fairness", figures, "fairness")
     return (
-        "<h2>Fairness</h2><p>Jain’s index per hour of what clients got over what would have been "
-        "fair (max-min: nobody gets more than was there, who wanted more gets as much as others, "
-        "times the weight): 1 is fair, 1/n is one of n clients getting all.</p>" + "".join(parts)
+        "<h2>Fairness</h2><p>Jain’s index per hour of each client’s deliveries divided by its fair "
+        "share (max-min: no client gets more than it submitted, and clients that want more get "
+        "equal shares, times the weight): 1 is fair, 1/n is one of n clients getting all.</p>"
+        + "".join(parts)
     )
 
 
@@ -343,23 +358,23 @@ def _clients(rows: Sequence[Row], jain: Sequence[float | None]) -> tuple[list[st
     for row in rows:
         if row["weight"] != 1:
             weights[row["client"]] = f" ×{row['weight']}"
-        of = sums.setdefault(row["client"], [0, 0, 0])
-        of[0] += row["taken"]
-        of[1] += row["fair"] or 0
-        of[2] = max(of[2], row["wait_p50_ms"] or 0)
-    whole = sum(of[0] for of in sums.values()) or 1
+        client_sums = sums.setdefault(row["client"], [0, 0, 0])
+        client_sums[0] += row["taken"]
+        client_sums[1] += row["fair"] or 0
+        client_sums[2] = max(client_sums[2], row["wait_p50_ms"] or 0)
+    total = sum(taken for taken, _, _ in sums.values()) or 1
     ranked = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
     cells: list[tuple[str, ...]] = [
-        (Safe(told_plain(client) + weights.get(client, "")), f"{taken:,.0f}",
-         percent(taken / whole), f"{fair:,.0f}", f"{taken / fair:.2f}" if fair else "–",
+        (EscapedText(escaped_text(client) + weights.get(client, "")), f"{taken:,.0f}",
+         percent(taken / total), f"{fair:,.0f}", f"{taken / fair:.2f}" if fair else "–",
          time(wait))
-        for client, (taken, fair, wait) in ranked[:CLIENTS]
+        for client, (taken, fair, wait) in ranked[:MAX_CLIENTS]
     ]  # fmt: skip
     known = [value for value in jain if value is not None]
     if len(jain) == 1 and known:
         cells.append(("Jain’s index", f"{known[0]:.3f}", "", "", "", ""))
-    elif len(ranked) > CLIENTS:
-        cells.append((f"{len(ranked) - CLIENTS:,} more clients", "", "", "", "", ""))
+    elif len(ranked) > MAX_CLIENTS:
+        cells.append((f"{len(ranked) - MAX_CLIENTS:,} more clients", "", "", "", "", ""))
     headers = ["client", "deliveries", "share", "fair", "got / fair", "highest hourly p50 of waits"]
     return headers, cells
 
@@ -370,107 +385,108 @@ def _requests(figures: Figures) -> str:
     for row in figures.tables["critical_paths"]:
         paths.setdefault((row["queue"], row["request"]), []).append(row)
     if not paths:
-        return _none("What the slowest requests waited for", figures, "requests")
+        return _empty_section("What the slowest requests waited for", figures, "requests")
     parts = [
         "<h2>What the slowest requests waited for</h2>",
-        f"<p>{len(slow):,} requests ended. Of the slowest, the one way back from the last end to "
-        "the submission: each stretch begins when what held it back was over, so together they "
-        "are all of the request’s time.</p>",
-        svg_plot.legend((_COLOURS[what], says) for what, says in SAYS.items()),
+        f"<p>{len(slow):,} requests ended. For the slowest, the path back from the last end to "
+        "the submission: each segment begins when the one before it ends, so together they are all "
+        "of the request’s time.</p>",
+        svg_plot.legend((_SEGMENT_COLOURS[kind], text) for kind, text in DESCRIPTIONS.items()),
     ]
-    drawn = [row for row in slow if (row["queue"], row["request"]) in paths]
+    shown = [row for row in slow if (row["queue"], row["request"]) in paths]
     bars = []
-    for request in drawn:
-        stretches = paths[request["queue"], request["request"]]
-        begin = stretches[0]["from_ms"]
+    for request in shown:
+        segments = paths[request["queue"], request["request"]]
+        begin = segments[0]["from_ms"]
         bars.append(
             (f"{request['queue']}/{request['request']}",
-             [Bar(s["from_ms"] - begin, s["to_ms"] - begin, _COLOURS[s["what"]], _stretch(s))
-              for s in _longest(stretches, 300)])
+             [Bar(s["from_ms"] - begin, s["to_ms"] - begin, _SEGMENT_COLOURS[s["what"]],
+                  _segment_tooltip(s)) for s in _longest(segments, 300)])
         )  # fmt: skip
-    values = [duration(row["took_ms"]) for row in drawn]
+    values = [duration(row["took_ms"]) for row in shown]
     parts.append(
         "<figure>"
-        + svg_plot.rows(bars, axis="time since submission", unit=duration, ticks=svg_plot.durations,
-                    title="Critical paths", values=values, left=230, high=24)
+        + svg_plot.rows(bars, axis="time since submission", unit=duration,
+                    ticks=svg_plot.duration_ticks,
+                    title="Critical paths", values=values, left=230, row_height=24)
         + "</figure>"
     )  # fmt: skip
-    for request in drawn:
+    for request in shown:
         parts.append(_path(request, paths[request["queue"], request["request"]]))
     return "".join(parts)
 
 
-def _path(request: Row, stretches: Sequence[Row]) -> str:
+def _path(request: Row, segments: Sequence[Row]) -> str:
     spent: dict[str, int] = {}
-    for s in stretches:
+    for s in segments:
         spent[s["what"]] = spent.get(s["what"], 0) + s["took_ms"]
-    whole = sum(spent.values()) or 1
+    total_ms = sum(spent.values()) or 1
     shares = ", ".join(
-        f"{percent(ms / whole)} {SAYS[what]}"
-        for what, ms in sorted(spent.items(), key=lambda item: -item[1])
+        f"{percent(ms / total_ms)} {DESCRIPTIONS[kind]}"
+        for kind, ms in sorted(spent.items(), key=lambda item: -item[1])
     )
     cells = [
-        (told_plain(s["id"]), str(s["attempt"]), SAYS[s["what"]], s["ended"] or "",
-         told_plain(s["consumer"] or ""), duration(s["from_ms"] - stretches[0]["from_ms"]),
-         duration(s["took_ms"]), percent(s["took_ms"] / whole))
-        for s in _longest(stretches, STRETCHES)
+        (escaped_text(s["id"]), str(s["attempt"]), DESCRIPTIONS[s["what"]], s["ended"] or "",
+         escaped_text(s["consumer"] or ""), duration(s["from_ms"] - segments[0]["from_ms"]),
+         duration(s["took_ms"]), percent(s["took_ms"] / total_ms))
+        for s in _longest(segments, MAX_SEGMENTS)
     ]  # fmt: skip
-    cut = "" if len(cells) == len(stretches) else f", the {len(cells)} longest"
+    cut = "" if len(cells) == len(segments) else f", the {len(cells)} longest"
     headers = ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"]
     return (
-        f"<details><summary>{told(request['queue'])}/{told(request['request'])}: "
+        f"<details><summary>{safe(request['queue'])}/{safe(request['request'])}: "
         f"{duration(request['took_ms'])}, {request['entries']:,} sub-requests, "
         f"{request['bad']:,} deliveries failed; {shares}</summary>"
-        f'<p class="soft">{len(stretches):,} stretches{cut}</p>'
+        f'<p class="soft">{len(segments):,} segments{cut}</p>'
         f"{table(headers, cells, 5)}</details>"
     )
 
 
-def _made(figures: Figures) -> str:
-    said = [
-        f"{figures.events:,} events and {figures.deliveries:,} deliveries were looked at; moments "
-        "are UTC, times to the millisecond.",
+def _methods(figures: Figures) -> str:
+    sentences = [
+        f"{figures.events:,} events and {figures.deliveries:,} deliveries are included; times "
+        "are UTC, with milliseconds.",
         *notes(figures),
         f"Unusual is a robust z of {THRESHOLD} or more, z = 0.6745 (value − median) / MAD; where "
-        "MAD is 0, (value − median) / (1.2533 mean absolute deviation). Nothing is said of fewer "
-        f"than {BASELINE} steps, nor of what is less than {percent(PART)} of the median, "
+        "MAD is 0, (value − median) / (1.2533 mean absolute deviation). Not reported: queues with "
+        f"fewer than {BASELINE} steps, and values less than {percent(MIN_SHARE)} of the median, "
         f"{FLOORS['failed']:.0f} entries or {FLOORS['wait_ms']:.0f} ms away from it.",
         "Groups’ traits are compared by the lower bound of the difference of shares (Newcombe, "
         "99.9 %).",
     ]
-    items = "".join(f"<li>{told(s, 600)}</li>" for s in said)
-    return f'<h2>How these figures are made</h2><ul class="soft">{items}</ul>'
+    items = "".join(f"<li>{safe(s, 600)}</li>" for s in sentences)
+    return f'<h2>How these figures are computed</h2><ul class="soft">{items}</ul>'
 
 
-# --- pieces ------------------------------------------------------------------------------------
+# --- elements ----------------------------------------------------------------------------------
 
 
-def _none(title: str, figures: Figures, name: str) -> str:
-    """A section that has nothing, and why."""
-    why = missing(figures).get(name, "nothing is known")
-    return f'<h2>{title}</h2><p class="soft">None: {told(why, 600)}.</p>'
+def _empty_section(title: str, figures: Figures, name: str) -> str:
+    """A section without rows, and the reason."""
+    reason = empty_table_reasons(figures).get(name, "nothing is known")
+    return f'<h2>{title}</h2><p class="soft">None: {safe(reason, 600)}.</p>'
 
 
-def _rest(what: str, rows: Sequence[Row]) -> str:
+def _other_queues(kind: str, rows: Sequence[Row]) -> str:
     cells = [
-        (told_plain(row["queue"]), *(f"{row[k]:,}" for k in
+        (escaped_text(row["queue"]), *(f"{row[k]:,}" for k in
          ("submitted", "taken", "done", "failed", "lost", "dead")))
         for row in rows[:200]
     ]  # fmt: skip
     headers = ["queue", "submitted", "taken", "done", "failed", "lost", "dead"]
-    return f"<h2>{len(rows):,} more {what}</h2>{table(headers, cells, 1)}"
+    return f"<h2>{len(rows):,} more {kind}</h2>{table(headers, cells, 1)}"
 
 
-def _longest(stretches: Sequence[Row], most: int) -> list[Row]:
-    """The longest stretches, in their order."""
-    kept = sorted(range(len(stretches)), key=lambda i: -stretches[i]["took_ms"])[:most]
-    return [stretches[i] for i in sorted(kept)]
+def _longest(segments: Sequence[Row], limit: int) -> list[Row]:
+    """The longest segments, in their order."""
+    kept = sorted(range(len(segments)), key=lambda i: -segments[i]["took_ms"])[:limit]
+    return [segments[i] for i in sorted(kept)]
 
 
-def _stretch(row: Row) -> str:
+def _segment_tooltip(row: Row) -> str:
     ended = f", {row['ended']}" if row["ended"] else ""
     return (
-        f"{row['id']} (attempt {row['attempt']}): {SAYS[row['what']]}, "
+        f"{row['id']} (attempt {row['attempt']}): {DESCRIPTIONS[row['what']]}, "
         f"{duration(row['took_ms'])}{ended}"
     )
 

@@ -1,4 +1,4 @@
-"""Requests' results as a dataset, in order: what workers made of what was submitted."""
+"""Requests' results as a dataset, sorted by request and number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused
 
-from .writing import ran
+from .job_errors import translating
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,39 +21,39 @@ _COLUMNS = ("queue", "request", "number", "state", "result", "error_type", "erro
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """How many sub-requests were in which state, and how many results were written."""
+class WrittenResults:
+    """Sub-requests by state, and the number of results written."""
 
     states: Mapping[str, int]
     results: int
 
     @property
-    def whole(self) -> bool:
-        """Whether all of them are done."""
+    def complete(self) -> bool:
+        """Whether all sub-requests are done."""
         return set(self.states) <= {"done"}
 
     @property
     def exit_code(self) -> int:
-        return 0 if self.whole else 3
+        return 0 if self.complete else 3
 
 
-def chosen(frame: DataFrame, requests: Sequence[str] = (), beginning: str = "") -> DataFrame:
-    """The results of these requests, or of all whose id begins so."""
+def select_requests(frame: DataFrame, requests: Sequence[str] = (), prefix: str = "") -> DataFrame:
+    """The results of the named requests, or of all whose id begins with ``prefix``."""
     from pyspark.sql import functions as F
 
     if requests:
         frame = frame.where(F.col("request").isin(*requests))
-    if beginning:
-        frame = frame.where(F.col("request").startswith(beginning))
+    if prefix:
+        frame = frame.where(F.col("request").startswith(prefix))
     return frame.select(*_COLUMNS)
 
 
-def checked(out: Path, format: str, *, overwrite: bool) -> None:
-    """Refuse what can't be written before anything is read."""
+def check_output(out: Path, format: str, *, overwrite: bool) -> None:
+    """Refuse an output that can't be written, before anything is read."""
     if format not in FORMATS:
-        raise BadInput(f"--format {format}: {', '.join(FORMATS)}")
+        raise BadInput(f"--format {format}: must be one of {', '.join(FORMATS)}")
     if out.exists() and not overwrite:
-        raise Refused(f"{out} is there already (--overwrite takes its place)")
+        raise Refused(f"{out} exists already: use --overwrite to replace it")
 
 
 def write(
@@ -62,112 +62,114 @@ def write(
     format: str,
     *,
     overwrite: bool = False,
-    some: bool = False,
+    require_rows: bool = False,
     single_file: bool = False,
     final_newline: bool = True,
-) -> Written:
-    """Write results to the folder ``out``, by queue, request and number. Requests of one name are
-    in the order of the number it ends with: ``day-2`` before ``day-10``.
+) -> WrittenResults:
+    """Write results to the folder ``out``, sorted by queue, request and number.
 
-    ``text`` has the results alone, each ended by a line feed, and nothing for one without. The
-    folder is there when all of it is: what is interrupted leaves the earlier one, or none.
-    ``some``: `NotFound`, and nothing written, where there is no sub-request at all.
-    ``single_file``: ``out`` is one file, written by one task; of text, without ``final_newline``
-    its last line has no end.
+    Requests of one name are sorted by the number they end with: ``day-2`` before ``day-10``. The
+    output is replaced atomically: an interrupted call leaves the previous output, or none.
+
+    ``text`` has the bytes of the results only, each followed by a line feed; a sub-request without
+    a result has no line. ``require_rows``: raise `NotFound` and write nothing if there is no
+    sub-request. ``single_file``: ``out`` is one file, written by one task; without
+    ``final_newline`` the last line of a text has no line feed.
     """
     out = out.absolute()
-    checked(out, format, overwrite=overwrite)
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
+    check_output(out, format, overwrite=overwrite)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        # Once from the server, so that what is counted is what is written.
-        rows = aside / "rows"
-        ran(lambda: _ordered(frame).write.parquet(rows.as_uri()))
+        # Read the server once, so that the counts are those of what is written.
+        rows = temporary / "rows"
+        translating(lambda: _sorted_rows(frame).write.parquet(rows.as_uri()))
         read = frame.sparkSession.read.schema(frame.schema).parquet(rows.as_uri())
-        states = _states(read)
-        if some and not states:
-            raise NotFound("no request with a sub-request is there: nothing was written")
+        states = _state_counts(read)
+        if require_rows and not states:
+            raise NotFound("there is no request with a sub-request: nothing was written")
         if format == "parquet" and not single_file:
-            _put(rows, out)
+            _replace(rows, out)
         else:
-            shown = _text(read) if format == "text" else _readable(read)
-            shown = _ordered(read) if format == "parquet" else shown
+            formatted = _text_rows(read) if format == "text" else _readable_rows(read)
+            formatted = _sorted_rows(read) if format == "parquet" else formatted
             options = {"header": "true"} if format == "csv" else {}
             if format == "json":
                 options = {"ignoreNullFields": "false"}
             if single_file:
-                shown = shown.coalesce(1)
-            writer = shown.write.format(format).options(**options)
-            ran(lambda: writer.save((aside / "shown").as_uri()))
+                formatted = formatted.coalesce(1)
+            writer = formatted.write.format(format).options(**options)
+            translating(lambda: writer.save((temporary / "shown").as_uri()))
             if single_file:
-                _put(_only(aside / "shown", cut=not final_newline), out)
+                _replace(_single_file(temporary / "shown", drop_last_byte=not final_newline), out)
             else:
-                _put(aside / "shown", out)
+                _replace(temporary / "shown", out)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return Written(
-        {state: n for state, (n, _) in states.items()}, sum(kept for _, kept in states.values())
+        shutil.rmtree(temporary, ignore_errors=True)
+    return WrittenResults(
+        {state: n for state, (n, _) in states.items()},
+        sum(results for _, results in states.values()),
     )
 
 
-def _ordered(frame: DataFrame) -> DataFrame:
-    """In files that follow each other: ranges, each sorted."""
+def _sorted_rows(frame: DataFrame) -> DataFrame:
+    """Rows in sorted ranges, one file per range."""
     from pyspark.sql import functions as F
 
     request = F.col("request")
     last = F.regexp_extract(request, "([0-9]*)$", 1)
     stem = F.substring(request, F.lit(1), F.length(request) - F.length(last))
-    # As many digits as an id may have: the longer number is the higher one.
+    # Without leading zeros, the longer number is the greater one, whatever its length.
     digits = F.regexp_replace(last, "^0+", "")
     keys = [F.col("queue"), stem, F.length(digits), digits, request, F.col("number")]
     return frame.repartitionByRange(*keys).sortWithinPartitions(*keys)
 
 
-def _only(folder: Path, *, cut: bool) -> Path:
-    """The one file of a folder that one task wrote; ``cut``: without its last byte."""
+def _single_file(folder: Path, *, drop_last_byte: bool) -> Path:
+    """The file of a folder that one task wrote; with ``drop_last_byte`` without its last byte."""
     parts = sorted(folder.glob("part-*"))
     file = parts[0] if parts else folder / "part"
     file.touch()
-    if cut and (size := file.stat().st_size):
+    if drop_last_byte and (size := file.stat().st_size):
         os.truncate(file, size - 1)
     return file
 
 
-def _text(frame: DataFrame) -> DataFrame:
+def _text_rows(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
-    lines = _ordered(frame.where(F.col("result").isNotNull()))
+    lines = _sorted_rows(frame.where(F.col("result").isNotNull()))
     return lines.select(F.col("result").cast("string").alias("value"))
 
 
-def _readable(frame: DataFrame) -> DataFrame:
-    """Results as text where they are UTF-8, else as base64, as the command line has them."""
+def _readable_rows(frame: DataFrame) -> DataFrame:
+    """Results as text if they are UTF-8, else as base64, as the command line shows them."""
     from pyspark.sql import functions as F
 
-    text, plain = F.col("result").cast("string"), F.is_valid_utf8(F.col("result").cast("string"))
+    text, is_utf8 = F.col("result").cast("string"), F.is_valid_utf8(F.col("result").cast("string"))
     columns = [name for name in frame.columns if name != "result"]
-    return _ordered(frame).select(
+    return _sorted_rows(frame).select(
         *columns,
-        F.when(plain, text).alias("result"),
-        F.when(~plain, F.base64("result")).alias("result_b64"),
+        F.when(is_utf8, text).alias("result"),
+        F.when(~is_utf8, F.base64("result")).alias("result_b64"),
     )
 
 
-def _states(frame: DataFrame) -> dict[str, tuple[int, int]]:
+def _state_counts(frame: DataFrame) -> dict[str, tuple[int, int]]:
     from pyspark.sql import functions as F
 
     state = F.coalesce("state", F.lit("corrupt"))
     found = frame.groupBy(state.alias("state")).agg(
         F.count("*").alias("n"), F.count("result").alias("kept")
     )
-    return {row["state"]: (row["n"], row["kept"]) for row in ran(found.collect)}
+    return {row["state"]: (row["n"], row["kept"]) for row in translating(found.collect)}
 
 
-def _put(aside: Path, out: Path) -> None:
-    """The new folder in the old one's place."""
+def _replace(temporary: Path, out: Path) -> None:
+    """Move the new folder to the place of the old one."""
     if out.exists():
         old = out.with_name(f".{out.name}.{os.getpid()}.old")
         out.replace(old)
-        aside.replace(out)
+        temporary.replace(out)
         shutil.rmtree(old) if old.is_dir() else old.unlink()
     else:
-        aside.replace(out)
+        temporary.replace(out)

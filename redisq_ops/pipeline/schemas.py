@@ -1,4 +1,4 @@
-"""The tables as Arrow and Spark have them. Spark compares the two to the last type."""
+"""Arrow and Spark schemas of the tables. Spark requires them to match exactly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from redisq_ops.core.model.errors import BadInput
 
-from .tables import Column, Table, Type
+from .tables import Column, TableDefinition, Type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -25,24 +25,24 @@ ARROW: dict[Type, pa.DataType] = {
 }
 
 
-def columns(table: Table, names: Sequence[str] = ()) -> list[Column]:
-    """The columns of these names; without any, all."""
+def columns(table: TableDefinition, names: Sequence[str] = ()) -> list[Column]:
+    """The named columns; all columns if no names are given."""
     if not names:
         return list(table.columns)
     by_name = {column.name: column for column in table.columns}
     return [by_name[name] for name in names]
 
 
-def arrow(table: Table, names: Sequence[str] = ()) -> pa.Schema:
-    """The schema of the batches that are read."""
+def arrow(table: TableDefinition, names: Sequence[str] = ()) -> pa.Schema:
+    """The Arrow schema of the batches that readers return."""
     return pa.schema([pa.field(c.name, ARROW[c.type]) for c in columns(table, names)])
 
 
-def struct(table: Table, names: Sequence[str] = ()) -> StructType:
-    """The same for Spark; what a column says is its comment."""
+def struct(table: TableDefinition, names: Sequence[str] = ()) -> StructType:
+    """The same schema for Spark, with each column's description as its comment."""
     from pyspark.sql import types
 
-    kinds: dict[Type, types.DataType] = {
+    spark_types: dict[Type, types.DataType] = {
         "string": types.StringType(),
         "int": types.IntegerType(),
         "long": types.LongType(),
@@ -53,16 +53,18 @@ def struct(table: Table, names: Sequence[str] = ()) -> StructType:
     }
     return types.StructType(
         [
-            types.StructField(c.name, kinds[c.type], True, {"comment": c.says} if c.says else None)
+            types.StructField(
+                c.name, spark_types[c.type], True, {"comment": c.says} if c.says else None
+            )
             for c in columns(table, names)
         ]
     )
 
 
-def chosen(table: Table, given: StructType) -> tuple[str, ...]:
-    """The columns of a schema somebody gave; `BadInput` for one of another name or type."""
+def selected_columns(table: TableDefinition, requested: StructType) -> tuple[str, ...]:
+    """The names of a user's schema; `BadInput` if a column's name or type is not the table's."""
     own = {field.name: field.dataType for field in struct(table).fields}
-    for field in given.fields:
+    for field in requested.fields:
         if field.name not in own:
             raise BadInput(f"table {table.name} has no column {field.name!r}")
         if field.dataType != own[field.name]:
@@ -70,4 +72,4 @@ def chosen(table: Table, given: StructType) -> tuple[str, ...]:
                 f"column {field.name} of table {table.name} is {own[field.name].simpleString()}, "
                 f"not {field.dataType.simpleString()}"
             )
-    return tuple(field.name for field in given.fields)
+    return tuple(field.name for field in requested.fields)

@@ -1,6 +1,6 @@
-"""A Spark session with the source ``redisq`` registered, on this machine unless told otherwise.
+"""Start a Spark session with the data source ``redisq``, by default on this machine.
 
-Starting one is starting a JVM, some seconds; nothing here is imported before that is wanted.
+Starting one starts a JVM and takes some seconds; PySpark is imported only then.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 LOG_LEVEL = "spark.log.level"
-# What a session of ours has unless --conf says otherwise.
+# Settings of every session, unless --conf overrides them.
 DEFAULTS = {
-    PUSHDOWN: "true",  # allows it; a frame has to ask for it (see `source`)
+    PUSHDOWN: "true",  # permits it; a frame has to request it (see `source`)
     "spark.sql.session.timeZone": "UTC",
-    # Two copies of a task would do no harm, but twice the work on the server.
+    # Speculative copies of a task would be harmless, but double the load on the server.
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # What fails is said in one line; of a full disk the JVM's own traces were four hundred.
+    # Errors are reported in one line; the JVM's own log of a full disk had four hundred.
     LOG_LEVEL: "OFF",
 }
-# A session of this machine alone is nobody else's to connect to.
-_AT_HOME = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# A local session accepts no connections from other machines.
+_LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def check_installed() -> None:
-    """`BadInput` where there is no pyspark. Loads nothing of it."""
+    """Raise `BadInput` if PySpark is not installed; imports nothing of it."""
     if find_spec("pyspark") is None:
         raise BadInput("Spark isn't installed: pip install 'redisq-ops[spark]'")
 
@@ -59,70 +59,75 @@ def session(
     conf: Iterable[str] = (),
     target: ServerAddress | None = None,
 ) -> SparkSession:
-    """The session; one that runs already is used as it is, but for what can be set on it.
+    """Start a session, or return the running one with the settings that can still change.
 
-    ``conf``: ``name=value`` each. ``target``: where readers connect that name no server; its
-    secrets go to the workers by their environment, under names Spark redacts. `BadInput` when
-    there is no Java, no pyspark, or a setting that can't be used; `Unreachable` when the master
-    isn't there.
+    ``conf``: ``NAME=VALUE`` each. ``target``: the server of readers that name none; workers get its
+    secrets by their environment, in variables that Spark redacts.
+
+    Raises `BadInput` without a usable Java or PySpark, or for a bad setting; `Unreachable` if the
+    master can't be reached.
     """
     if master is not None and remote is not None:
-        raise BadInput("give --master or --remote, not both")
-    settings = DEFAULTS | settings_of(conf)
+        raise BadInput("use either --master or --remote, not both")
+    settings = DEFAULTS | parse_conf(conf)
     check_installed()
     from pyspark.sql import SparkSession
 
     if remote is not None:
-        return _registered(_remote(SparkSession, app, remote, settings))
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then spark-submit decides
+        return _with_source(_remote(SparkSession, app, remote, settings))
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has set up everything
     if master is not None and not submitted:
-        knock(master)
+        check_reachable(master)
     if SparkSession.getActiveSession() is None and not submitted:
-        prepare(os.environ, master)
+        prepare_environment(os.environ, master)
     builder = SparkSession.builder.appName(app)
     if not submitted:
         builder = builder.master(master or LOCAL)
-        if at_home(master):
-            settings = _AT_HOME | settings
+        if is_local(master):
+            settings = _LOCAL_CONF | settings
     variables = {} if target is None else environment(target)
     os.environ.update(variables)
-    if not at_home(master):
+    if not is_local(master):
         settings = {f"spark.executorEnv.{k}": v for k, v in variables.items()} | settings
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as jvm_log:
         try:
             if not submitted and settings[LOG_LEVEL] == "OFF":
-                _launched({"spark.app.name": app, "spark.master": master or LOCAL} | settings, said)
-            return _registered(builder.getOrCreate())
+                _launch_jvm(
+                    {"spark.app.name": app, "spark.master": master or LOCAL} | settings, jvm_log
+                )
+            return _with_source(builder.getOrCreate())
         except Exception as error:
-            raise Unreachable(f"Spark doesn't start: {_why(error, said)}") from error
+            raise Unreachable(f"Spark did not start: {_start_error(error, jvm_log)}") from error
 
 
-def _launched(settings: Mapping[str, str], said: IO[bytes]) -> None:
-    """A JVM whose own words go to a file. Some are written before it has read any setting (modules
-    that incubate, the level of its log), on every start."""
+def _launch_jvm(settings: Mapping[str, str], jvm_log: IO[bytes]) -> None:
+    """Start the JVM with its standard error in a file.
+
+    Every start logs a few lines before Spark has read its log settings.
+    """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is None:
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        # What is launched with stands in the list of processes: no password of workers there.
-        open_to_all = {k: v for k, v in settings.items() if not k.startswith("spark.executorEnv.")}
-        first = SparkConf(loadDefaults=False).setAll(list(open_to_all.items()))
+        # The command line is visible in the process list: it must not hold the workers' password.
+        visible = {k: v for k, v in settings.items() if not k.startswith("spark.executorEnv.")}
+        launch_conf = SparkConf(loadDefaults=False).setAll(list(visible.items()))
         launch: Any = launch_gateway  # has no types
-        with _uninterrupted():
-            gateway = launch(first, {"stderr": said})
+        with _delayed_interrupt():
+            gateway = launch(launch_conf, {"stderr": jvm_log})
         SparkContext(conf=conf, gateway=gateway)
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl+C comes afterwards: a JVM that is left alone while it starts stays for ever."""
+def _delayed_interrupt() -> Iterator[None]:
+    """Hold Ctrl+C back for the block: a JVM abandoned during its start would run for ever."""
     held: list[int] = []
     try:
         before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
-    except ValueError:  # not the main thread: it isn't interrupted
+    except ValueError:  # only the main thread gets the signal
         yield
         return
     try:
@@ -133,52 +138,56 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _why(error: Exception, said: IO[bytes]) -> str:
-    """Why there is no session: of a JVM that ended at once, what it said last."""
+def _start_error(error: Exception, jvm_log: IO[bytes]) -> str:
+    """Why there is no session; for a JVM that ended at once, the last line of its log."""
     if "JAVA_GATEWAY_EXITED" in str(error):
-        said.seek(0)
-        lines = said.read().decode(errors="replace").split("\n")
+        jvm_log.seek(0)
+        lines = jvm_log.read().decode(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "no Java")
     return _first_line(error)
 
 
-def at_home(master: str | None) -> bool:
-    """Whether it is this machine and no other."""
+def is_local(master: str | None) -> bool:
+    """Whether Spark runs on this machine only."""
     return master is None or master.startswith("local")
 
 
-def knock(address: str) -> None:
-    """`Unreachable` where nobody listens at a ``spark://HOST:PORT[,…]`` or ``sc://HOST[:PORT]``:
-    Spark itself asks a master for a minute, and a Connect server for ten, before it says so."""
-    scheme, _, rest = address.partition("://")
+def check_reachable(address: str) -> None:
+    """Raise `Unreachable` if nothing listens at ``spark://HOST:PORT[,…]`` or ``sc://HOST[:PORT]``.
+
+    Spark itself retries a master for a minute, and a Connect server for ten.
+    """
+    scheme, _, other = address.partition("://")
     if scheme not in _PORTS:
         return
-    refused = ""
-    for place in rest.partition("/")[0].split(","):
+    problem = ""
+    for address_part in other.partition("/")[0].split(","):
         try:
-            parts = urlsplit(f"//{place}")
+            parts = urlsplit(f"//{address_part}")
             port = parts.port or _PORTS[scheme]
             socket.create_connection((parts.hostname or "", port), 5).close()
             return
         except (OSError, ValueError) as error:
-            refused = getattr(error, "strerror", None) or str(error)
+            problem = getattr(error, "strerror", None) or str(error)
     what = "Spark master" if scheme == "spark" else "Spark Connect"
-    raise Unreachable(f"no {what} at {address.partition('/;')[0]}: {refused}")
+    raise Unreachable(f"no {what} at {address.partition('/;')[0]}: {problem}")
 
 
 _PORTS = {"spark": 7077, "sc": 15002}
 
 
-def prepare(environment: MutableMapping[str, str], master: str | None = None) -> java.Java:
-    """Set what the JVM and its workers are started with: which Java, and this very Python.
+def prepare_environment(
+    environment: MutableMapping[str, str], master: str | None = None
+) -> java.Java:
+    """Set the environment for the JVM and its Python workers: JAVA_HOME and this Python.
 
-    Spark's own choice is any ``python3`` of the path, which has none of the packages.
+    Spark's default is any ``python3`` on the path, which lacks the packages.
     """
-    found = java.find(environment)
+    found = java.find_java(environment)
     environment["JAVA_HOME"] = str(found.home)
     if "SPARK_CONF_DIR" not in environment and "SPARK_HOME" not in environment:
-        environment["SPARK_CONF_DIR"] = str(_quiet(environment))
-    if at_home(master):
+        environment["SPARK_CONF_DIR"] = str(_log_configuration(environment))
+    if is_local(master):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     else:
@@ -186,9 +195,9 @@ def prepare(environment: MutableMapping[str, str], master: str | None = None) ->
     return found
 
 
-def _quiet(environment: Mapping[str, str]) -> Path:
-    """A directory of settings in the user's cache, for what Spark says before it has read ours."""
-    directory = java.cache(environment) / "spark"
+def _log_configuration(environment: Mapping[str, str]) -> Path:
+    """A directory with log settings, for what Spark logs before it reads the session's."""
+    directory = java.cache_directory(environment) / "spark"
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "log4j2.properties"
     if not file.exists() or file.read_text(encoding="utf-8") != _LOG4J:
@@ -206,26 +215,26 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n
 """
 
 
-def settings_of(conf: Iterable[str]) -> dict[str, str]:
-    """``name=value`` words."""
+def parse_conf(conf: Iterable[str]) -> dict[str, str]:
+    """``NAME=VALUE`` words as settings."""
     settings = {}
     for word in conf:
         name, equals, value = word.partition("=")
         if not equals or not name.startswith("spark."):
-            raise BadInput(f"--conf {word}: spark.NAME=VALUE")
+            raise BadInput(f"--conf {word}: expected spark.NAME=VALUE")
         settings[name] = value
     return settings
 
 
-def connected(spark: SparkSession) -> bool:
-    """Whether it is a session of Spark Connect, whose workers have an environment of their own."""
+def is_connect_session(spark: SparkSession) -> bool:
+    """Whether it is a Spark Connect session, whose workers don't get this process's environment."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def environment(target: ServerAddress) -> dict[str, str]:
-    """A target as the variables it is read from; the URL's password is one by itself.
+    """The environment variables that describe a server, with secrets in variables of their own.
 
-    ``REDISQ_PASSWORD`` is a name that Spark blots out in what it shows of its settings.
+    ``REDISQ_PASSWORD`` is a name that Spark redacts where it shows settings.
     """
     parts = urlsplit(target.url)
     user, url = target.username, target.url
@@ -236,9 +245,9 @@ def environment(target: ServerAddress) -> dict[str, str]:
         secrets["password"] = unquote(parts.password)
         user = unquote(parts.username or "") or user
         url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    if any(name in secrets for name, _ in query):  # as redis-py takes one, too
-        rest = urlencode([(name, value) for name, value in query if name not in secrets])
-        url = url.partition("?")[0] + (f"?{rest}" if rest else "")
+    if any(name in secrets for name, _ in query):  # redis-py accepts a password there, too
+        other = urlencode([(name, value) for name, value in query if name not in secrets])
+        url = url.partition("?")[0] + (f"?{other}" if other else "")
     variables = {
         "REDIS_URL": url, "REDISQ_USERNAME": user, "REDISQ_PASSWORD": secrets["password"],
         "REDISQ_TLS_CA": target.tls_ca, "REDISQ_TLS_CERT": target.tls_cert,
@@ -249,12 +258,12 @@ def environment(target: ServerAddress) -> dict[str, str]:
     return {name: value for name, value in variables.items() if value is not None}
 
 
-def submit_line(words: Sequence[str], master: str | None, conf: Iterable[str]) -> str:
-    """The ``spark-submit`` that runs the same command; where the server is, it has to be told."""
+def spark_submit_line(words: Sequence[str], master: str | None, conf: Iterable[str]) -> str:
+    """The ``spark-submit`` command line that runs the same command; it contains no server URL."""
     python = {"spark.pyspark.python": sys.executable, "spark.pyspark.driver.python": sys.executable}
-    given = DEFAULTS | python | settings_of(conf)
+    conf_values = DEFAULTS | python | parse_conf(conf)
     line = ["spark-submit", "--master", master or LOCAL]
-    for name, value in given.items():
+    for name, value in conf_values.items():
         line += ["--conf", f"{name}={value}"]
     import redisq_ops
 
@@ -263,28 +272,28 @@ def submit_line(words: Sequence[str], master: str | None, conf: Iterable[str]) -
 
 
 def _remote(
-    kind: type[SparkSession], app: str, remote: str, settings: Mapping[str, str]
+    builder_class: type[SparkSession], app: str, remote: str, settings: Mapping[str, str]
 ) -> SparkSession:
-    knock(remote)
+    check_reachable(remote)
     try:
-        builder = kind.builder.appName(app).remote(remote)
+        builder = builder_class.builder.appName(app).remote(remote)
         for name, value in settings.items():
-            if name.startswith("spark.sql."):  # the others are the server's
+            if name.startswith("spark.sql."):  # others belong to the Connect server
                 builder = builder.config(name, value)
         return builder.getOrCreate()
     except ImportError as error:
         raise BadInput("--remote needs Spark Connect: pip install 'pyspark[connect]'") from error
     except Exception as error:
-        place = remote.partition("/;")[0]  # behind it may be a token
-        raise Unreachable(f"no Spark Connect at {place}: {_first_line(error)}") from error
+        address_part = remote.partition("/;")[0]  # a token may follow
+        raise Unreachable(f"no Spark Connect at {address_part}: {_first_line(error)}") from error
 
 
-def _registered(spark: SparkSession) -> SparkSession:
+def _with_source(spark: SparkSession) -> SparkSession:
     from pyspark.logger import PySparkLogger
 
     from .source import register
 
-    # A query that can't be understood is raised, and said in one line; Spark also logs fifty.
+    # Errors of a query are raised and reported in one line; Spark would also log fifty.
     for kind in ("SQL", "DataFrame"):
         PySparkLogger.getLogger(f"{kind}QueryContextLogger").setLevel("CRITICAL")
 
@@ -293,7 +302,7 @@ def _registered(spark: SparkSession) -> SparkSession:
 
 
 def _first_line(error: BaseException) -> str:
-    """What the JVM threw, where it was the JVM; its trace is nobody's."""
+    """The JVM's exception without its stack trace, else the first line of the message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     thrown = next((line[2:] for line in lines if line.startswith(": ")), None)
     if thrown is not None:

@@ -1,11 +1,10 @@
 """The data source ``redisq``: tables of queues for ``spark.read.format("redisq")``.
 
-It only reads; what may be asked of it is in `options`. With the option ``pushdown`` filters on time
-and queue are taken as coarse bounds and all given back, so Spark applies every one of them itself.
-That has to be asked for, frame by frame: Spark (4.1 to 4.3) keeps what one query pushed down and
-reads it again for the next query of the same frame, also for the other branch of a join or union,
-so a frame that is used twice silently lacks rows. The options ``queue``, ``since`` and ``until``
-bound a read as well and are always right.
+It only reads; `options` has its options. With the option ``pushdown``, filters on time and queue
+become coarse bounds, and Spark still applies every filter itself. The option is off by default:
+Spark (4.1 to 4.3) keeps the filters that one query pushed down and reads with them for the next
+query of the same frame, also for the other branch of a join or union, so a frame that is used twice
+would silently lack rows. The options ``queue``, ``since`` and ``until`` are always safe.
 """
 
 from __future__ import annotations
@@ -23,102 +22,104 @@ from pyspark.sql import datasource as ds
 
 from redisq_ops.core.model.errors import BadInput
 
-from .options import Options, parsed
-from .reading import Reading
-from .schemas import chosen, struct
+from .options import Options, parse_options
+from .schemas import selected_columns, struct
+from .table_reader import TableReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from .stream import HistoryStream
+    from .history_stream import HistoryStreamReader
 
 FORMAT = "redisq"
 
 
 class RedisqDataSource(ds.DataSource):
-    """The source as Spark asks for it."""
+    """The source as Spark's Python Data Source API expects it."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def _options(self) -> Options:
-        return parsed(dict(self.options))
+        return parse_options(dict(self.options))
 
     def schema(self) -> StructType:
         options = self._options()
-        return struct(options.described, options.names)
+        return struct(options.definition, options.column_names)
 
     def reader(self, schema: StructType) -> ds.DataSourceReader:
-        options = checked_batch(_narrowed(self._options(), schema))
-        return PushingReader(options) if options.pushdown else Reader(options)
+        options = _checked_batch_options(_with_schema(self._options(), schema))
+        return FilteringReader(options) if options.pushdown else TableDataSourceReader(options)
 
-    def streamReader(self, schema: StructType) -> HistoryStream:
-        from .stream import HistoryStream
+    def streamReader(self, schema: StructType) -> HistoryStreamReader:
+        from .history_stream import HistoryStreamReader
 
-        return HistoryStream(_narrowed(self._options(), schema))
+        return HistoryStreamReader(_with_schema(self._options(), schema))
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("redisq")`` known to a session."""
+    """Register ``format("redisq")`` with a session."""
     spark.dataSource.register(RedisqDataSource)
 
 
-def _narrowed(options: Options, schema: StructType) -> Options:
-    """With the columns of the schema that Spark has settled on, the user's or ours."""
-    return options.choosing(chosen(options.described, schema))
+def _with_schema(options: Options, schema: StructType) -> Options:
+    """Options with the columns of the schema that Spark has settled on."""
+    return options.with_columns(selected_columns(options.definition, schema))
 
 
-class Reader(ds.DataSourceReader):
-    """One read of one table."""
+class TableDataSourceReader(ds.DataSourceReader):
+    """A batch read of one table."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.nothing = False
-        """the filters exclude every queue that was asked for"""
+        self.excludes_all_queues = False
+        """the filters match none of the selected queues"""
 
     def partitions(self) -> Sequence[ds.InputPartition]:
-        parts = [] if self.nothing else Reading(self.options).plan()
+        parts = [] if self.excludes_all_queues else TableReader(self.options).plan()
         return [ds.InputPartition(part) for part in parts]
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
         if TaskContext.get() is not None:
-            _settled(os.getpid())
-        # Without partitions Spark makes one of its own, of nothing.
+            _freeze_objects(os.getpid())
+        # For an empty list of partitions Spark makes one with the value None.
         if partition.value is not None:
-            yield from Reading(self.options).read(partition.value)
+            yield from TableReader(self.options).read(partition.value)
 
 
 @cache
-def _settled(pid: int) -> None:
-    """Once in a worker: what is loaded by now stays, and isn't looked through for garbage again.
+def _freeze_objects(pid: int) -> None:
+    """Exclude all objects loaded so far from garbage collection, once per worker process.
 
-    Spark's workers do that after each task, for longer than the rest of what a task costs them.
+    Spark's workers collect after each task, which takes longer than all other overhead of a task.
     """
     gc.freeze()
 
 
-class PushingReader(Reader):
-    """The same, with bounds from the filters of the one query it is for. Spark refuses it while
-    ``spark.sql.python.filterPushdown.enabled`` is off."""
+class FilteringReader(TableDataSourceReader):
+    """A read with bounds from the filters of its query.
+
+    Spark refuses it while ``spark.sql.python.filterPushdown.enabled`` is false.
+    """
 
     def pushFilters(self, filters: list[ds.Filter]) -> Iterable[ds.Filter]:
         for filter in filters:
-            self._learn(filter)
+            self._apply_filter(filter)
         return filters
 
-    def _learn(self, filter: ds.Filter) -> None:
+    def _apply_filter(self, filter: ds.Filter) -> None:
         column: tuple[str, ...] = getattr(filter, "attribute", ())
         value = getattr(filter, "value", None)
         if column == ("queue",):
             if isinstance(filter, (ds.EqualTo, ds.EqualNullSafe)) and isinstance(value, str):
-                self._only((value,))
+                self._restrict_queues((value,))
             elif isinstance(filter, ds.In) and all(isinstance(v, str) for v in filter.value):
-                self._only(filter.value)
-        elif column == (self.options.described.time,):
-            ms = _ms(value)
+                self._restrict_queues(filter.value)
+        elif column == (self.options.definition.time,):
+            ms = _literal_ms(value)
             if ms is None:
                 return
             if isinstance(filter, (ds.GreaterThan, ds.GreaterThanOrEqual, ds.EqualTo)):
@@ -126,29 +127,29 @@ class PushingReader(Reader):
                 self.options = replace(self.options, since_ms=ms if low is None else max(low, ms))
             if isinstance(filter, (ds.LessThan, ds.LessThanOrEqual, ds.EqualTo)):
                 high = self.options.until_ms
-                top = ms + 1  # a value between two milliseconds is behind the first of them
+                top = ms + 1  # the literal may have a fraction of a millisecond
                 self.options = replace(
                     self.options, until_ms=top if high is None else min(high, top)
                 )
 
-    def _only(self, names: Sequence[str]) -> None:
-        """Read these queues only; names that are none match nothing, and are no error."""
-        known = set(self.options.queue) or set(_registered(self.options))
+    def _restrict_queues(self, names: Sequence[str]) -> None:
+        """Read only these queues; a name without a queue matches nothing, and is no error."""
+        known = set(self.options.queue) or set(_registered_names(self.options))
         wanted = tuple(name for name in dict.fromkeys(names) if name in known)
         if wanted:
             self.options = replace(self.options, queue=wanted)
         else:
-            self.nothing = True
+            self.excludes_all_queues = True
 
 
-def _registered(options: Options) -> list[str]:
+def _registered_names(options: Options) -> list[str]:
     from redisq_ops.core.engine.registry import all_queues
 
-    return [entry.name for entry in Reading(options).ask(lambda: all_queues(options.prefix))]
+    return [entry.name for entry in TableReader(options).run(lambda: all_queues(options.prefix))]
 
 
-def _ms(value: Any) -> int | None:
-    """A literal of a filter on time, in whole milliseconds rounded down; UTC where it says none."""
+def _literal_ms(value: Any) -> int | None:
+    """A time literal of a filter in ms, rounded down; without a zone it is UTC."""
     if isinstance(value, datetime):
         moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         return int(moment.timestamp() * 1000 // 1)
@@ -157,22 +158,10 @@ def _ms(value: Any) -> int | None:
     return None
 
 
-def checked_batch(options: Options) -> Options:
-    """Refuse what only a stream has."""
+def _checked_batch_options(options: Options) -> Options:
+    """Refuse options that only a stream has."""
     if options.max_events is not None or options.start == "latest":
-        raise BadInput("options maxEventsPerTrigger and startingOffsets are for a stream")
-    return options
-
-
-def checked_stream(options: Options) -> Options:
-    """Refuse a stream of anything but the history."""
-    if options.table != "history":
-        raise BadInput(f"only the table history is read as a stream, not {options.table}")
-    for name, value in (("since", options.since_ms), ("until", options.until_ms)):
-        if value is not None:
-            raise BadInput(
-                f"option {name} is not for a stream: startingOffsets says where it begins"
-            )
-    if options.marks is not None:
-        raise BadInput("option marks is not for a stream: it has a checkpoint")
+        raise BadInput(
+            "options maxEventsPerTrigger and startingOffsets are for a stream: use readStream"
+        )
     return options

@@ -1,7 +1,7 @@
-"""How much a report has to read, and how Spark is set for so much.
+"""Spark settings by the number of rows that a report has to read.
 
-Spark's own settings are for far more than most histories hold: of a small one most of the time went
-into compiling queries, into planning each of their stages anew, and into empty partitions.
+Spark's defaults suit large data: on a short history most of the time went into compiling queries,
+planning stages and running empty partitions.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.redis.operation import together
 
 from .options import Options
-from .partitions import queues
+from .partitions import open_queues
 
 SMALL = 200_000
-"""rows under which queries are interpreted and a JVM isn't worth its own optimising compiler"""
-_BYTES = 20
-"""of a lake's files a row: history is that small in Parquet, the rest larger"""
-_TOGETHER = 100
-CLIENTS = 10_000
-"""of a queue whose weights are looked up"""
+"""below this many rows queries are interpreted and the JVM's optimising compiler is off"""
+_BYTES_PER_ROW = 20
+"""Parquet bytes of a history row; rows of other tables are larger"""
+_SHARDS_PER_CALL = 100
+MAX_CLIENTS = 10_000
+"""clients of a queue whose weights are read"""
 
 
-def settings(rows: int) -> dict[str, str]:
-    """What a session is to be set to for so many rows of history, while it runs."""
+def session_settings(rows: int) -> dict[str, str]:
+    """Settings of a running session for so many rows of history."""
     if rows >= SMALL:
         return {"spark.sql.shuffle.partitions": str(max(4, min(200, rows // 250_000)))}
     return {
@@ -36,51 +36,51 @@ def settings(rows: int) -> dict[str, str]:
     }
 
 
-def started_with(rows: int) -> list[str]:
-    """The same and what only a JVM that starts can be told, as ``--conf`` has it."""
-    found = [f"{name}={value}" for name, value in settings(rows).items()]
+def startup_conf(rows: int) -> list[str]:
+    """The same, with options of the JVM, as ``--conf`` words for starting a session."""
+    found = [f"{name}={value}" for name, value in session_settings(rows).items()]
     if rows < SMALL:
         quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         found.append(f"spark.driver.extraJavaOptions={quick}")
     return found
 
 
-async def of_server(tables: Sequence[str], names: Sequence[str], prefix: str) -> int:
-    """Events of the histories and dead letters, whatever their time; a command for each shard."""
+async def server_rows(tables: Sequence[str], names: Sequence[str], prefix: str) -> int:
+    """Rows in the histories and dead letters of queues, of any time; one command per shard."""
     rows = 0
-    found = await queues(Options("history", queue=tuple(names), prefix=prefix))
-    every = [leaf for one in found for leaf in one.queue.shard_queues]
-    for start in range(0, len(every), _TOGETHER):
-        some = every[start : start + _TOGETHER]
+    found = await open_queues(Options("history", queue=tuple(names), prefix=prefix))
+    shard_queues = [shard_queue for opened in found for shard_queue in opened.queue.shard_queues]
+    for start in range(0, len(shard_queues), _SHARDS_PER_CALL):
+        shards = shard_queues[start : start + _SHARDS_PER_CALL]
         if "history" in tables:
-            rows += sum(await together(leaf.history_length.op() for leaf in some))
+            rows += sum(await together(shard_queue.history_length.op() for shard_queue in shards))
         if "dead" in tables:
-            counts = await together(leaf.counts.op() for leaf in some)
+            counts = await together(shard_queue.counts.op() for shard_queue in shards)
             rows += sum(each.dead or 0 for each in counts)
     return rows
 
 
 async def weights(names: Sequence[str], prefix: str) -> dict[tuple[str, str], int]:
-    """What fair queues' clients weigh, where it isn't 1; of the first `CLIENTS` of a queue."""
+    """Weights other than 1, by queue and client; of the first `MAX_CLIENTS` clients of a queue."""
     weighed: dict[tuple[str, str], int] = {}
-    for one in await queues(Options("history", queue=tuple(names), prefix=prefix)):
-        queue = one.queue
+    for opened in await open_queues(Options("history", queue=tuple(names), prefix=prefix)):
+        queue = opened.queue
         if not isinstance(queue, HasClients):
             continue
         start, total = 0, 1
-        while start < min(total, CLIENTS):
-            found = await queue.clients.op(start, _TOGETHER)
-            total, start = found.total, start + _TOGETHER
+        while start < min(total, MAX_CLIENTS):
+            found = await queue.clients.op(start, _SHARDS_PER_CALL)
+            total, start = found.total, start + _SHARDS_PER_CALL
             for each in found.clients:
                 if each.weight != 1:
-                    weighed[one.queue.name, each.client] = each.weight
+                    weighed[queue.name, each.client] = each.weight
     return weighed
 
 
-def of_lake(folder: Path, tables: Sequence[str]) -> int:
-    """About how many rows a lake has, by the size of its files."""
+def lake_rows(folder: Path, tables: Sequence[str]) -> int:
+    """Estimated rows of a lake's tables, by the size of their files."""
     return sum(
-        file.stat().st_size // _BYTES
+        file.stat().st_size // _BYTES_PER_ROW
         for table in tables
         for file in (folder / table).glob("day=*/**/*.parquet")
     )

@@ -1,10 +1,9 @@
-"""A dataset becomes requests and sub-requests, by many tasks, each request whole in one of them.
+"""Submit a dataset as requests and sub-requests, by many tasks, each request in one task.
 
-Rows come to a task sorted: request by request, and within one as they stood in the input. A request
-goes in by the core's own resumable submission: every chunk carries the digest of all before it, so
-one that is sent again, from a task that begins anew or from a second copy of it, changes nothing,
-and a request is as far as its last chunk whoever brought it there. Memory holds a few chunks,
-however long a request is.
+A task gets its rows sorted: request by request, and each request in the order of the input. A
+request is submitted by the core's resumable submission: each chunk carries the digest of all chunks
+before it, so a chunk sent again, by a repeated task or a second copy of it, changes nothing. Memory
+holds a few chunks, however long a request is.
 """
 
 from __future__ import annotations
@@ -31,296 +30,317 @@ from redisq_ops.core.redis.operation import BlockingClient, Description, attempt
 from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.files.submit import opened
 
-from .dataset import DatasetOptions, arranged
-from .rate_limiter import PATIENCE_S, RateLimiter
-from .screening import Screened, screened
-from .writing import SAYS, Said, Server, batch, collected, sent, stopped
+from .connection import Server, run_retrying
+from .dataset import DatasetOptions, partition_by_request
+from .dataset_validation import ValidationResult, validate_dataset
+from .rate_limiter import MAX_WAIT_S, RateLimiter
+from .spark_jobs import (
+    TASK_REPORT_SCHEMA,
+    TaskReport,
+    collect_reports,
+    raise_refusal,
+    refusal_report,
+    report_batch,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-TOGETHER = 16
-"""small requests that go in one exchange"""
-_TOGETHER_BYTES = 256 * 1024
+REQUESTS_PER_ROUND = 16
+"""small requests per round trip"""
+_BYTES_PER_ROUND = 256 * 1024
 _SAMPLES = 5
-_AGAIN_S, _LONGEST_S = 0.05, 2.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 
 Row = tuple[str | None, int | None, bytes | None]
 """request, priority, payload"""
-Run = tuple[str | None, int | None, Sequence[bytes | None]]
-"""rows of one request that follow each other: the first one's priority, all their payloads"""
+RequestRows = tuple[str | None, int | None, Sequence[bytes | None]]
+"""consecutive rows of one request: its id, the first row's priority, all payloads"""
 
 
-# --- writing: a task's part, without Spark -------------------------------------------------------
+# --- in a task, without Spark --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Small:
-    """A request of one chunk."""
+class SmallRequest:
+    """A request that fits in one chunk."""
 
     id: str
     priority: int
     payloads: list[bytes]
 
 
-class Tally:
-    """What came of a task's requests."""
+class SubmitCounts:
+    """Outcomes of a task's requests."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
         self.entries = 0
         self.samples: dict[str, list[str]] = {}
 
-    def add(self, word: str, entries: int = 0, why: str = "") -> None:
+    def add(self, word: str, entries: int = 0, reason: str = "") -> None:
         self.requests[word] += 1
         self.entries += entries
-        if why and len(self.samples.setdefault(word, [])) < _SAMPLES:
-            self.samples[word].append(why)
+        if reason and len(self.samples.setdefault(word, [])) < _SAMPLES:
+            self.samples[word].append(reason)
 
-    def said(self, unit: int) -> list[Said]:
+    def reports(self, unit: int) -> list[TaskReport]:
         rows = [
-            Said(unit, word, n, "\n".join(self.samples.get(word, ())))
+            TaskReport(unit, word, n, "\n".join(self.samples.get(word, ())))
             for word, n in self.requests.items()
         ]
-        return [*rows, Said(unit, "entries", self.entries)]
+        return [*rows, TaskReport(unit, "entries", self.entries)]
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
-    """Puts sorted rows into a queue; one a task, or called by itself.
+class RequestWriter:
+    """Submits sorted rows to a queue; one per task, or used directly.
 
-    Words: ``ok`` (it is there now) · ``same`` (it was) · ``exists`` (the id is there with other
-    content, nothing was changed) · ``invalid`` (an id, priority or payload that can't be used).
-    ``skip``: leaves out what is invalid instead, of a request the rows.
+    Outcomes: ``ok`` (submitted) · ``same`` (was there already) · ``exists`` (the id is there with
+    other content; nothing was changed) · ``invalid`` (an unusable id, priority or payload).
+    ``skip``: leave invalid rows out instead.
     """
 
     server: Server
-    asked: DatasetOptions
-    line: str
-    """the name of the job's line, where it has a rate: see `bucket`"""
-    patience_s: float = PATIENCE_S
+    options: DatasetOptions
+    rate_name: str
+    """name of the job's shared rate, if it has one: see `rate_limiter`"""
+    max_wait_s: float = MAX_WAIT_S
     sleep: Callable[[float], None] = time.sleep
-    told: Callable[[int], object] | None = None
-    """is told how many entries are there after each exchange"""
+    on_progress: Callable[[int], object] | None = None
+    """called after each round trip with the number of entries submitted so far"""
     skip: bool = False
 
-    def write(self, rows: Iterable[Row]) -> Tally:
-        """Rows one by one."""
-        return self.write_runs((id, priority, [payload]) for id, priority, payload in rows)
+    def write(self, rows: Iterable[Row]) -> SubmitCounts:
+        """Submit rows one by one."""
+        return self.write_batches((id, priority, [payload]) for id, priority, payload in rows)
 
-    def write_runs(self, runs: Iterable[Run]) -> Tally:
-        return _Writing(self).all(runs)
+    def write_batches(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
+        return _TaskWriter(self).submit_all(request_rows)
 
 
-class _Writing:
-    def __init__(self, writer: Writer) -> None:
-        self.asked, self.writer = writer.asked, writer
+class _TaskWriter:
+    def __init__(self, writer: RequestWriter) -> None:
+        self.options, self.writer = writer.options, writer
         self.client: BlockingClient = writer.server.client
-        find = partial(opened, writer.server.deployment(), writer.asked.queue)
-        found = sent(self.client, find)
+        find = partial(opened, writer.server.deployment(), writer.options.queue)
+        found = run_retrying(self.client, find)
         self.queue: RequestQueue[Any] = requests_of(found)
-        rate = writer.asked.rate
-        self.bite = max(1, int(rate)) if rate else 500
-        self.pace = RateLimiter(
-            self.queue, writer.line, rate, min(self.bite, 500), sleep=writer.sleep
+        rate = writer.options.rate
+        self.max_step = max(1, int(rate)) if rate else 500
+        self.rate_limiter = RateLimiter(
+            self.queue, writer.rate_name, rate, min(self.max_step, 500), sleep=writer.sleep
         )
-        self.tally = Tally()
-        self.small: list[Small] = []
+        self.counts = SubmitCounts()
+        self.small: list[SmallRequest] = []
         self.bytes = 0
 
-    def all(self, runs: Iterable[Run]) -> Tally:
-        for id, group in groupby(runs, key=lambda run: run[0]):
-            self._request(id, group)
+    def submit_all(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
+        for id, group in groupby(request_rows, key=lambda rows: rows[0]):
+            self._submit_request(id, group)
         self._flush()
-        return self.tally
+        return self.counts
 
-    def _request(self, id: str | None, runs: Iterator[Run]) -> None:
-        """One request; its priority is its first row's."""
-        first, second = next(runs), next(runs, None)
+    def _submit_request(self, id: str | None, request_rows: Iterator[RequestRows]) -> None:
+        """Submit one request, with the priority of its first row."""
+        first, second = next(request_rows), next(request_rows, None)
         priority = first[1]
-        begin = [first] if second is None else [first, second]
-        rows = chain.from_iterable(run[2] for run in chain(begin, runs))
+        first_rows = [first] if second is None else [first, second]
+        rows = chain.from_iterable(rows[2] for rows in chain(first_rows, request_rows))
         try:
-            self.asked.checked(id, priority)
+            self.options.check_request(id, priority)
             assert id is not None and priority is not None
-            if second is None and (one := self._one_chunk(first[2])) is not None:
-                self._gather(Small(id, priority, one))
+            if second is None and (chunk := self._one_chunk(first[2])) is not None:
+                self._add_small(SmallRequest(id, priority, chunk))
                 return
             chunks = cut(self._payloads(rows))
             head = list(islice(chunks, 2))
             if not head:
                 return
             if len(head) < 2:
-                self._gather(Small(id, priority, head[0]))
+                self._add_small(SmallRequest(id, priority, head[0]))
                 return
-            entries, word = self._grow(id, priority, chain(head, chunks))
-            self.tally.add(word, entries)
+            entries, word = self._submit_chunks(id, priority, chain(head, chunks))
+            self.counts.add(word, entries)
         except Exists as error:
-            self.tally.add("exists", 0, str(error))
+            self.counts.add("exists", 0, str(error))
         except (BadInput, TooLarge) as error:
             if self.writer.skip:
                 return
-            self.tally.add("invalid", 0, str(error) if id is None else f"{id[:140]}: {error}")
+            self.counts.add("invalid", 0, str(error) if id is None else f"{id[:140]}: {error}")
 
     def _one_chunk(self, rows: Sequence[bytes | None]) -> list[bytes] | None:
-        """Rows that are a chunk as they are, which most are: told without a line of work for each.
-        None: `cut` and `_payloads` have to look."""
-        if self.asked.split > 1 or len(rows) > CHUNK or None in rows:
+        """Rows that are a chunk as they are, found without work per row; most requests are.
+
+        None if `cut` and `_payloads` have to process them.
+        """
+        if self.options.split > 1 or len(rows) > CHUNK or None in rows:
             return None
-        whole = cast("list[bytes]", rows if isinstance(rows, list) else list(rows))
-        sizes = list(map(len, whole))
-        if sum(sizes) > CHUNK_BYTES or max(sizes) > self.asked.max_payload:
+        payloads = cast("list[bytes]", rows if isinstance(rows, list) else list(rows))
+        sizes = list(map(len, payloads))
+        if sum(sizes) > CHUNK_BYTES or max(sizes) > self.options.max_payload:
             return None
-        return whole
+        return payloads
 
     def _payloads(self, rows: Iterator[bytes | None]) -> Iterator[bytes]:
-        """Sub-requests, each looked at: a line of work for every row there is, so no more of it
-        than needed."""
-        most, split = self.asked.max_payload, self.asked.split
+        """Validated payloads of sub-requests; per-row work is kept to a minimum."""
+        max_payload, split = self.options.max_payload, self.options.split
         if self.writer.skip:
-            rows = (row for row in rows if row is not None and len(row) <= most)
-        payloads = rows if split == 1 else map(_joined, _parted(rows, split))
+            rows = (row for row in rows if row is not None and len(row) <= max_payload)
+        payloads = rows if split == 1 else map(_join_lines, _groups_of(rows, split))
         if self.writer.skip:
-            payloads = (one for one in payloads if one is not None and len(one) <= most)
+            payloads = (p for p in payloads if p is not None and len(p) <= max_payload)
         for number, payload in enumerate(payloads, 1):
             if payload is None:
                 raise BadInput(f"sub-request {number}: a row without a payload")
-            if len(payload) > most:
-                checked_payload(payload, number, most)
+            if len(payload) > max_payload:
+                checked_payload(payload, number, max_payload)
             yield payload
 
-    # --- requests of one chunk, some together --------------------------------------------------
+    # --- requests of one chunk -----------------------------------------------------------------
 
-    def _gather(self, request: Small) -> None:
+    def _add_small(self, request: SmallRequest) -> None:
         self.small.append(request)
         self.bytes += sum(map(len, request.payloads))
-        many = sum(len(each.payloads) for each in self.small)
-        if len(self.small) == TOGETHER or self.bytes > _TOGETHER_BYTES or many >= self.bite:
+        entries = sum(len(each.payloads) for each in self.small)
+        if (
+            len(self.small) == REQUESTS_PER_ROUND
+            or self.bytes > _BYTES_PER_ROUND
+            or entries >= self.max_step
+        ):
             self._flush()
 
     def _flush(self) -> None:
-        left, self.small, self.bytes = self.small, [], 0
-        if not left:
+        pending, self.small, self.bytes = self.small, [], 0
+        if not pending:
             return
-        self.pace.wait(self.client, sum(len(each.payloads) for each in left), room=False)
-        full = _Full(self.writer)
-        while left:
-            said = sent(self.client, partial(self._together, left))
-            unfit: list[Small] = []
-            for request, reply in zip(left, said, strict=True):
+        self.rate_limiter.wait(
+            self.client, sum(len(each.payloads) for each in pending), check_capacity=False
+        )
+        full = _QueueFullWait(self.writer)
+        while pending:
+            replies = run_retrying(self.client, partial(self._submit_round, pending))
+            rejected_full: list[SmallRequest] = []
+            for request, reply in zip(pending, replies, strict=True):
                 if isinstance(reply, QueueFull):
-                    unfit.append(request)
+                    rejected_full.append(request)
                     full.error = reply
-                elif isinstance(reply, Exists):
-                    why = f"request {request.id} is there with other content"
-                    self.tally.add("exists", 0, why)
-                elif isinstance(reply, Exception):
+                elif isinstance(reply, Exception) and not isinstance(reply, Exists):
                     raise reply
-                elif reply.word == "past":
-                    why = f"request {request.id} is there with other content"
-                    self.tally.add("exists", 0, why)
+                elif isinstance(reply, Exception) or reply.word == "past":
+                    reason = f"request {request.id} exists with other content"
+                    self.counts.add("exists", 0, reason)
                 else:
-                    self.tally.add(reply.word, len(request.payloads))
-            if unfit:
-                full.wait(moved=len(unfit) < len(left))
-            left = unfit
-        self._tell()
+                    self.counts.add(reply.word, len(request.payloads))
+            if rejected_full:
+                full.wait(progressed=len(rejected_full) < len(pending))
+            pending = rejected_full
+        self._report_progress()
 
-    def _together(self, some: list[Small]) -> Description[list[SubmittedRequest | Exception]]:
-        return together([self._attempted(each) for each in some])
+    def _submit_round(
+        self, requests: list[SmallRequest]
+    ) -> Description[list[SubmittedRequest | Exception]]:
+        return together([self._try_submit(each) for each in requests])
 
-    async def _attempted(self, request: Small) -> SubmittedRequest | Exception:
-        return await attempt(self._whole(request))
+    async def _try_submit(self, request: SmallRequest) -> SubmittedRequest | Exception:
+        return await attempt(self._submit_whole(request))
 
-    def _whole(self, request: Small) -> Description[SubmittedRequest]:
-        digest = Digest(request.priority, self.asked.limit)
+    def _submit_whole(self, request: SmallRequest) -> Description[SubmittedRequest]:
+        digest = Digest(request.priority, self.options.limit)
         before = str(digest)
         digest.extend(request.payloads)
         call: Description[SubmittedRequest] = self.queue.append.op(
             request.id, 1, request.payloads, before=before, after=str(digest), seal=True,
-            priority=request.priority, limit=self.asked.limit,
+            priority=request.priority, limit=self.options.limit,
         )  # fmt: skip
         return call
 
     # --- requests of many chunks ---------------------------------------------------------------
 
-    def _grow(self, id: str, priority: int, chunks: Iterator[list[bytes]]) -> tuple[int, str]:
-        """How many entries it has, and ``ok`` or ``same``; what is there already is compared."""
-        known = sent(self.client, partial(self.queue.request.op, id))
-        if known is not None and known.state == "cancelled":
-            raise Exists(f"request {id} was cancelled; undo that or choose another id")
-        total, there = (known.total, known.digest) if known is not None else (0, "")
-        digest, at, word = Digest(priority, self.asked.limit), 0, "same"
-        other = Exists(f"request {id} is there with other content (or limit, or priority)")
-        for chunk, last in _marked(self._bites(chunks)):
-            begun = min(len(chunk), total - at)
-            if begun > 0:
-                digest.extend(chunk[:begun])
-                at += begun
-                if at == total and str(digest) != there:
-                    raise other
-                chunk = chunk[begun:]
+    def _submit_chunks(
+        self, id: str, priority: int, chunks: Iterator[list[bytes]]
+    ) -> tuple[int, str]:
+        """Submit a request chunk by chunk; the number of its entries, and ``ok`` or ``same``.
+
+        Entries that are there already are compared by digest.
+        """
+        existing = run_retrying(self.client, partial(self.queue.request.op, id))
+        if existing is not None and existing.state == "cancelled":
+            raise Exists(f"request {id} was cancelled: undo that, or use another id")
+        total, existing_digest = (
+            (existing.total, existing.digest) if existing is not None else (0, "")
+        )
+        digest, at, word = Digest(priority, self.options.limit), 0, "same"
+        conflict = Exists(f"request {id} exists with other content, limit or priority")
+        for chunk, last in _with_last_flag(self._rate_steps(chunks)):
+            known = min(len(chunk), total - at)
+            if known > 0:
+                digest.extend(chunk[:known])
+                at += known
+                if at == total and str(digest) != existing_digest:
+                    raise conflict
+                chunk = chunk[known:]
                 if not last and not chunk:
                     continue
             if last and at + len(chunk) < total:
-                raise other
+                raise conflict
             before = str(digest)
             digest.extend(chunk)
-            self.pace.wait(self.client, len(chunk), room=False)
+            self.rate_limiter.wait(self.client, len(chunk), check_capacity=False)
             call = {"before": before, "after": str(digest), "seal": last, "priority": priority}
-            said = self._appended(id, at + 1, chunk, call)
-            if last and said.word == "past":
-                raise other
-            word = "ok" if said.word == "ok" else word
+            reply = self._append(id, at + 1, chunk, call)
+            if last and reply.word == "past":
+                raise conflict
+            word = "ok" if reply.word == "ok" else word
             at += len(chunk)
-            self._tell(at)
+            self._report_progress(at)
         return at, word
 
-    def _bites(self, chunks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+    def _rate_steps(self, chunks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
         for chunk in chunks:
-            for start in range(0, len(chunk), self.bite):
-                yield chunk[start : start + self.bite]
+            for start in range(0, len(chunk), self.max_step):
+                yield chunk[start : start + self.max_step]
 
-    def _appended(
+    def _append(
         self, id: str, start: int, chunk: list[bytes], call: dict[str, Any]
     ) -> SubmittedRequest:
-        full = _Full(self.writer)
+        full = _QueueFullWait(self.writer)
         while True:
             try:
-                append = partial(self.queue.append.op, id, start, chunk, limit=self.asked.limit)
-                submitted: SubmittedRequest = sent(self.client, partial(append, **call))
+                append = partial(self.queue.append.op, id, start, chunk, limit=self.options.limit)
+                submitted: SubmittedRequest = run_retrying(self.client, partial(append, **call))
                 return submitted
             except QueueFull as error:
                 full.error = error
                 full.wait()
 
-    def _tell(self, under_way: int = 0) -> None:
-        if self.writer.told is not None:
-            self.writer.told(self.tally.entries + under_way)
+    def _report_progress(self, under_way: int = 0) -> None:
+        if self.writer.on_progress is not None:
+            self.writer.on_progress(self.counts.entries + under_way)
 
 
-class _Full:
-    """Waits for room in a full queue, each time longer, and at some time no more."""
+class _QueueFullWait:
+    """Waits for capacity in a full queue with growing pauses; raises after ``max_wait_s``."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: RequestWriter) -> None:
         self.writer = writer
         self.error: QueueFull | None = None
-        self._pause, self._waited = _AGAIN_S, 0.0
+        self._pause, self._waited = _FIRST_PAUSE_S, 0.0
 
-    def wait(self, moved: bool = False) -> None:
-        if moved:
-            self._pause, self._waited = _AGAIN_S, 0.0
-        if self._waited >= self.writer.patience_s:
+    def wait(self, progressed: bool = False) -> None:
+        if progressed:
+            self._pause, self._waited = _FIRST_PAUSE_S, 0.0
+        if self._waited >= self.writer.max_wait_s:
             assert self.error is not None
             raise self.error
         self.writer.sleep(self._pause)
         self._waited += self._pause
-        self._pause = min(_LONGEST_S, self._pause * 2)
+        self._pause = min(_LONGEST_PAUSE_S, self._pause * 2)
 
 
-def _marked(items: Iterator[list[bytes]]) -> Iterator[tuple[list[bytes], bool]]:
-    """Each with whether it is the last."""
+def _with_last_flag(items: Iterator[list[bytes]]) -> Iterator[tuple[list[bytes], bool]]:
+    """Each item, and whether it is the last."""
     ahead = next(items, None)
     while ahead is not None:
         item, ahead = ahead, next(items, None)
@@ -329,9 +349,9 @@ def _marked(items: Iterator[list[bytes]]) -> Iterator[tuple[list[bytes], bool]]:
 
 @dataclass(frozen=True, slots=True)
 class SubmitTasks:
-    """The same as what Spark's tasks do."""
+    """What Spark's tasks run."""
 
-    writer: Writer
+    writer: RequestWriter
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -339,14 +359,14 @@ class SubmitTasks:
         context = TaskContext.get()
         unit = context.partitionId() if context is not None else 0
         try:
-            writing = self.writer.write_runs(runs(batches))
-            yield batch(writing.said(unit))
+            counts = self.writer.write_batches(split_by_request(batches))
+            yield report_batch(counts.reports(unit))
         except RedisqError as error:
-            yield batch([stopped(unit, error)])
+            yield report_batch([refusal_report(unit, error)])
 
 
-def runs(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
-    """The rows of batches, cut where the request changes; a thousand at a time are Python's."""
+def split_by_request(batches: Iterable[pa.RecordBatch]) -> Iterator[RequestRows]:
+    """The rows of batches, split where the request changes and after a thousand payloads."""
     import pyarrow.compute as pc
 
     for each in batches:
@@ -355,17 +375,17 @@ def runs(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
         for end in pc.run_end_encode(names).run_ends.to_pylist():
             id = names[start].as_py()
             for low in range(start, end, 1000):
-                some = payloads.slice(low, min(1000, end - low))
-                yield id, priorities[low].as_py(), some.to_pylist()
+                rows = payloads.slice(low, min(1000, end - low))
+                yield id, priorities[low].as_py(), rows.to_pylist()
             start = end
 
 
-def _parted(rows: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:
+def _groups_of(rows: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:
     while part := list(islice(rows, size)):
         yield part
 
 
-def _joined(lines: list[bytes | None]) -> bytes | None:
+def _join_lines(lines: list[bytes | None]) -> bytes | None:
     return None if None in lines else b"\n".join(cast(list[bytes], lines))
 
 
@@ -373,16 +393,16 @@ def _joined(lines: list[bytes | None]) -> bytes | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What a job came to, over all its tasks."""
+class SubmitResult:
+    """The result of a job, over all its tasks."""
 
     requests: dict[str, int]
     entries: int
     samples: dict[str, list[str]]
     rejects: int = 0
-    """rows that can't be submitted, and were left out"""
+    """rows that can't be submitted and were left out"""
     corrupt: int = 0
-    """those of them that can't be read at all"""
+    """rejected rows that can't be read at all"""
 
     @property
     def refused(self) -> int:
@@ -390,7 +410,7 @@ class Done:
 
     @property
     def exit_code(self) -> int:
-        """0 all is there; 3 some; 1 none of it."""
+        """0: all is submitted; 3: a part; 1: nothing."""
         if not self.refused:
             return 3 if self.rejects else 0
         return 3 if sum(self.requests.values()) > self.refused else 1
@@ -400,39 +420,45 @@ def submit(
     spark: SparkSession,
     server: Server,
     frame: DataFrame,
-    asked: DatasetOptions,
-    line: str,
-    told: Callable[[int], object] | None = None,
-    progress: Callable[[], object] = lambda: None,
-    rejected: Callable[[Screened], object] | None = None,
-) -> Done:
-    """Submit a dataset; run it again and it adds what is missing, which is nothing once it ended.
+    options: DatasetOptions,
+    rate_name: str,
+    on_progress: Callable[[int], object] | None = None,
+    on_poll: Callable[[], object] = lambda: None,
+    on_rejects: Callable[[ValidationResult], object] | None = None,
+) -> SubmitResult:
+    """Submit a dataset. Running it again submits what is missing, and nothing twice.
 
-    `BadInput` where there are no rows. Where rows can't be submitted, raises `TooLarge` or
-    `BadInput` before anything is sent; ``rejected`` is called with them instead, and the others are
-    sent. Raises what a task refused for, after all others ended.
+    If rows can't be submitted, raises `TooLarge` or `BadInput` before anything is sent; with
+    ``on_rejects``, calls it with them and submits the other rows. Raises `BadInput` for an empty
+    dataset. Raises the refusal of a task after all other tasks have ended.
     """
-    looked = screened(spark, frame, asked, progress)
-    if not looked.rows and not looked.rejects:
+    validation = validate_dataset(spark, frame, options, on_poll)
+    if not validation.rows and not validation.rejects:
         raise BadInput("the input has no rows: nothing to submit")
-    if rejected is None:
-        looked.checked()
+    if on_rejects is None:
+        validation.raise_first()
     else:
-        rejected(looked)
-    queue = run(server.client, opened(server.deployment(), asked.queue))
+        on_rejects(validation)
+    queue = run(server.client, opened(server.deployment(), options.queue))
     refuse_reserved_name(requests_of(queue).name, RequestQueue.kind)
-    tasks = SubmitTasks(Writer(server, asked, line, told=told, skip=bool(looked.rejects)))
-    said = collected(spark, arranged(frame, asked).mapInArrow(tasks, SAYS), progress)
-    for error in (each.error for each in said):
-        if error is not None:
-            raise error
+    tasks = SubmitTasks(
+        RequestWriter(
+            server, options, rate_name, on_progress=on_progress, skip=bool(validation.rejects)
+        )
+    )
+    reports = collect_reports(
+        spark, partition_by_request(frame, options).mapInArrow(tasks, TASK_REPORT_SCHEMA), on_poll
+    )
+    raise_refusal(reports)
     requests: Counter[str] = Counter()
     samples: dict[str, list[str]] = {}
-    for each in said:
+    for each in reports:
         if each.word != "entries":
             requests[each.word] += each.n
             if each.detail:
                 samples.setdefault(each.word, []).extend(each.detail.split("\n"))
-    entries = sum(each.n for each in said if each.word == "entries")
-    named = {word: why[:_SAMPLES] for word, why in samples.items()}
-    return Done(dict(requests), entries, named, len(looked.rejects), looked.corrupt)
+    entries = sum(each.n for each in reports if each.word == "entries")
+    samples = {word: reasons[:_SAMPLES] for word, reasons in samples.items()}
+    return SubmitResult(
+        dict(requests), entries, samples, len(validation.rejects), validation.corrupt
+    )

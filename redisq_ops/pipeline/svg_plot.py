@@ -1,7 +1,7 @@
-"""Plots as inline SVG: text in, text out, nothing to load and nothing to run.
+"""Plots as inline SVG, without scripts or external resources.
 
-Colours are CSS variables of the page (`page.STYLE`), so one drawing serves light and dark; series
-are told apart by dash and by a label too, never by colour alone. All text is escaped here.
+Colours are CSS variables of the report page, so one drawing serves light and dark mode. Series
+differ by dash and label as well as by colour. All text is escaped here.
 """
 
 from __future__ import annotations
@@ -18,44 +18,45 @@ WIDTH = 860
 LEFT, RIGHT, TOP, BOTTOM = 62, 118, 12, 40
 DASHES = ("", "7 4", "2 4", "10 3 2 3")
 DAY = 86_400_000
-LONGEST = 64
-"""characters of a name beside a plot"""
+TICKS, TIME_TICKS = 4, 8
+MAX_NAME = 64
+"""characters of a label next to a plot"""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line: a value per step, None where there is none (the line is broken there)."""
+    """One line of a plot: a value per step, None breaks the line."""
 
     name: str
     values: Sequence[float | None]
     colour: int = 0
-    """which of the page's colours, from 0"""
+    """index of the page's colour, from 0"""
     dash: int = 0
     fill: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ShadedSpan:
-    """A stretch of time that is marked behind the lines."""
+    """A range of time shaded behind the lines."""
 
     from_ms: int
     to_ms: int
-    says: str
+    tooltip: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A part of a row: from, to, which colour, what it says when pointed at."""
+    """A segment of a row of `rows`, with a tooltip."""
 
     begin: float
     end: float
     colour: int
-    says: str
+    tooltip: str
 
 
-def told(text: str, longest: int = LONGEST) -> str:
-    """Any text as it may stand in the page: nothing invisible, nothing that is markup."""
-    return escape(printable(text, longest), quote=True)
+def safe(text: str, max_length: int = MAX_NAME) -> str:
+    """Any text, escaped for HTML: control characters visible, cut to ``max_length`` characters."""
+    return escape(printable(text, max_length), quote=True)
 
 
 def duration(ms: float) -> str:
@@ -83,31 +84,36 @@ def _short(value: float) -> str:
 # --- scales ------------------------------------------------------------------------------------
 
 
-def nice(top: float, parts: int = 4, base: float = 10) -> list[float]:
-    """Round ticks from 0 to ``top`` or a little more."""
+def round_ticks(top: float) -> list[float]:
+    """Round ticks from 0 to at least ``top``."""
     if top <= 0:
         return [0.0, 1.0]
-    rough = top / parts
-    size = base ** floor(log10(rough) / log10(base))
+    rough = top / TICKS
+    size = 10 ** floor(log10(rough))
     step = next(m * size for m in (1, 2, 2.5, 5, 10, 20, 50, 100) if m * size >= rough * 0.999)
     return [step * i for i in range(ceil(top / step - 1e-9) + 1)]
 
 
-_SPANS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 30e3, 6e4, 12e4, 3e5, 6e5,
-          9e5, 18e5, 36e5, 72e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 6048e5)  # fmt: skip
+_TICK_STEPS_MS = (
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 30e3, 6e4, 12e4, 3e5, 6e5, 9e5,
+    18e5, 36e5, 72e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 6048e5,
+)  # fmt: skip
 
 
-def durations(top: float, parts: int = 4) -> list[float]:
-    """Ticks of a scale of times: whole milliseconds, seconds, minutes, hours, days."""
+def duration_ticks(top: float) -> list[float]:
+    """Ticks of an axis of durations in ms: whole milliseconds, seconds, minutes, hours, days."""
     step = next(
-        (s for s in _SPANS if s >= top / parts * 0.999), 6048e5 * ceil(top / 6048e5 / parts)
+        (s for s in _TICK_STEPS_MS if s >= top / TICKS * 0.999), 6048e5 * ceil(top / 6048e5 / TICKS)
     )
     return [step * i for i in range(max(1, ceil(top / step - 1e-9)) + 1)]
 
 
-def moments(begin: int, end: int, parts: int = 8) -> list[tuple[int, str, str]]:
-    """Ticks of a scale of moments (ms, UTC): each its time, and its date where that changes."""
-    step = next((int(s) for s in _SPANS if s >= max(1000, (end - begin) / parts)), int(_SPANS[-1]))
+def time_ticks(begin: int, end: int) -> list[tuple[int, str, str]]:
+    """Ticks of a time axis: (ms, clock time, date if it changes), UTC."""
+    step = next(
+        (int(s) for s in _TICK_STEPS_MS if s >= max(1000, (end - begin) / TIME_TICKS)),
+        int(_TICK_STEPS_MS[-1]),
+    )
     clock = "%d %b" if step >= DAY else "%H:%M" if step >= 60_000 else "%H:%M:%S"
     found, day = [], ""
     for ms in range(-(-begin // step) * step, end + 1, step):
@@ -127,7 +133,7 @@ def lines(
     series: Sequence[Series],
     *,
     unit: Callable[[float], str] = number,
-    ticks: Callable[[float], list[float]] = nice,
+    ticks: Callable[[float], list[float]] = round_ticks,
     axis: str,
     title: str,
     spans: Iterable[ShadedSpan] = (),
@@ -144,40 +150,40 @@ def lines(
         below = ceil(-low / size)
         scale = [-size * i for i in range(below, 0, -1)] + (scale if top > 0 else [0.0])
     bottom, high = scale[0], scale[-1]
-    wide, deep = WIDTH - LEFT - RIGHT, height - TOP - BOTTOM
+    plot_width, plot_height = WIDTH - LEFT - RIGHT, height - TOP - BOTTOM
 
     def x(ms: float) -> float:
-        return LEFT + wide * (ms - begin) / (end - begin)
+        return LEFT + plot_width * (ms - begin) / (end - begin)
 
     def y(value: float) -> float:
-        return TOP + deep * (high - value) / (high - bottom)
+        return TOP + plot_height * (high - value) / (high - bottom)
 
-    parts = [_opened(height, title)]
+    parts = [_svg_start(height, title)]
     for span in spans:
         left, right = max(begin, span.from_ms), min(end, span.to_ms)
         if left < right:
             parts.append(
-                f'<rect class="span" x="{x(left):.1f}" y="{TOP}" height="{deep}" '
-                f'width="{max(2, x(right) - x(left)):.1f}"><title>{told(span.says, 200)}</title>'
+                f'<rect class="span" x="{x(left):.1f}" y="{TOP}" height="{plot_height}" '
+                f'width="{max(2, x(right) - x(left)):.1f}"><title>{safe(span.tooltip, 200)}</title>'
                 "</rect>"
             )
     for value in scale:
         parts.append(
-            f'<line class="grid" x1="{LEFT}" x2="{LEFT + wide}" y1="{y(value):.1f}" '
+            f'<line class="grid" x1="{LEFT}" x2="{LEFT + plot_width}" y1="{y(value):.1f}" '
             f'y2="{y(value):.1f}"/>'
             f'<text class="tick" x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
             f"{escape(unit(value))}</text>"
         )
-    parts.append(_time_axis(begin, end, x, TOP + deep))
-    parts.append(_side(axis, TOP + deep / 2))
+    parts.append(_time_axis(begin, end, x, TOP + plot_height))
+    parts.append(_axis_label(axis, TOP + plot_height / 2))
     for s in series:
-        parts += _drawn(s, [x(begin + (i + 0.5) * step) for i in range(len(s.values))], y)
-    parts.append(_named(series, y, unit))
+        parts += _series_elements(s, [x(begin + (i + 0.5) * step) for i in range(len(s.values))], y)
+    parts.append(_series_legend(series, y, unit))
     parts.append("</svg>")
     return "".join(parts)
 
 
-def _drawn(s: Series, xs: Sequence[float], y: Callable[[float], float]) -> list[str]:
+def _series_elements(s: Series, xs: Sequence[float], y: Callable[[float], float]) -> list[str]:
     parts = []
     for run in _runs(s.values):
         points = [(xs[i], y(v)) for i in run if (v := s.values[i]) is not None]
@@ -211,10 +217,10 @@ def _runs(values: Sequence[float | None]) -> Iterable[list[int]]:
         yield run
 
 
-def _named(
+def _series_legend(
     series: Sequence[Series], y: Callable[[float], float], unit: Callable[[float], str]
 ) -> str:
-    """The legend at the right: a piece of each line, its name, and its highest value."""
+    """The legend at the right: a piece of each line, its name and its highest value."""
     parts = []
     for row, s in enumerate(series):
         top, left = TOP + 12 + row * 30, WIDTH - RIGHT + 12
@@ -223,7 +229,7 @@ def _named(
         parts.append(
             f'<line class="line c{s.colour}"{dash} x1="{left}" x2="{left + 22}" y1="{top - 4}" '
             f'y2="{top - 4}"/><text class="name" x="{left + 28}" y="{top}">'
-            f"{told(s.name, 14)}</text>"
+            f"{safe(s.name, 14)}</text>"
         )
         if peak is not None:
             parts.append(
@@ -236,70 +242,73 @@ def rows(
     named: Sequence[tuple[str, Sequence[Bar]]],
     *,
     unit: Callable[[float], str] = number,
-    ticks: Callable[[float], list[float]] = nice,
+    ticks: Callable[[float], list[float]] = round_ticks,
     axis: str,
     title: str,
     values: Sequence[str] = (),
     left: int = 200,
-    high: int = 20,
+    row_height: int = 20,
 ) -> str:
-    """Horizontal bars, a name at each row's left and, if given, a value at its right."""
+    """Horizontal bars, each with a name at its left and, if given, a value at its right."""
     scale = ticks(max((bar.end for _, bars in named for bar in bars), default=0))
-    wide, deep = WIDTH - left - 70, max(1, len(named)) * high
-    height = deep + 8 + BOTTOM
+    plot_width, plot_height = WIDTH - left - 70, max(1, len(named)) * row_height
+    height = plot_height + 8 + BOTTOM
 
     def x(value: float) -> float:
-        return left + wide * value / scale[-1]
+        return left + plot_width * value / scale[-1]
 
-    parts = [_opened(height, title)]
+    parts = [_svg_start(height, title)]
     for value in scale:
         parts.append(
-            f'<line class="grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="4" y2="{deep + 6}"/>'
-            f'<text class="tick" x="{x(value):.1f}" y="{deep + 20}" text-anchor="middle">'
+            f'<line class="grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="4" '
+            f'y2="{plot_height + 6}"/>'
+            f'<text class="tick" x="{x(value):.1f}" y="{plot_height + 20}" text-anchor="middle">'
             f"{escape(unit(value))}</text>"
         )
     parts.append(
-        f'<text class="axis" x="{left + wide / 2:.1f}" y="{deep + 36}" text-anchor="middle">'
+        f'<text class="axis" x="{left + plot_width / 2:.1f}" y="{plot_height + 36}" '
+        f'text-anchor="middle">'
         f"{escape(axis)}</text>"
     )
     for i, (name, bars) in enumerate(named):
-        top = 6 + i * high
+        top = 6 + i * row_height
         parts.append(
-            f'<text class="name" x="{left - 8}" y="{top + high / 2 + 2:.1f}" text-anchor="end">'
-            f"{told(name, left // 7)}</text>"
+            f'<text class="name" x="{left - 8}" y="{top + row_height / 2 + 2:.1f}" '
+            f'text-anchor="end">'
+            f"{safe(name, left // 7)}</text>"
         )
         for bar in bars:
             parts.append(
                 f'<rect class="bar c{bar.colour}" x="{x(bar.begin):.1f}" y="{top}" '
-                f'height="{high - 6}" width="{max(1, x(bar.end) - x(bar.begin)):.1f}">'
-                f"<title>{told(bar.says, 200)}</title></rect>"
+                f'height="{row_height - 6}" width="{max(1, x(bar.end) - x(bar.begin)):.1f}">'
+                f"<title>{safe(bar.tooltip, 200)}</title></rect>"
             )
         if values:
             last = max((bar.end for bar in bars), default=0)
             parts.append(
-                f'<text class="tick" x="{x(last) + 6:.1f}" y="{top + high / 2 + 2:.1f}">'
-                f"{told(values[i], 20)}</text>"
+                f'<text class="tick" x="{x(last) + 6:.1f}" y="{top + row_height / 2 + 2:.1f}">'
+                f"{safe(values[i], 20)}</text>"
             )
     parts.append("</svg>")
     return "".join(parts)
 
 
 def legend(entries: Iterable[tuple[int, str]]) -> str:
-    """Which colour is what, for bars."""
-    items = "".join(f'<li><i class="c{c}"></i>{told(name)}</li>' for c, name in entries)
+    """A legend of the colours of bars."""
+    items = "".join(f'<li><i class="c{c}"></i>{safe(name)}</li>' for c, name in entries)
     return f'<ul class="legend">{items}</ul>'
 
 
-def _opened(height: int, title: str) -> str:
+def _svg_start(height: int, title: str) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{told(title, 200)}">'
-        f"<title>{told(title, 200)}</title>"
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{safe(title, 200)}">'
+        f"<title>{safe(title, 200)}</title>"
     )
 
 
 def _time_axis(begin: int, end: int, x: Callable[[float], float], bottom: float) -> str:
     parts = []
-    for ms, clock, date in moments(begin, end):
+    for ms, clock, date in time_ticks(begin, end):
         parts.append(
             f'<line class="grid" x1="{x(ms):.1f}" x2="{x(ms):.1f}" y1="{bottom}" '
             f'y2="{bottom + 4}"/><text class="tick" x="{x(ms):.1f}" y="{bottom + 16}" '
@@ -317,7 +326,7 @@ def _time_axis(begin: int, end: int, x: Callable[[float], float], bottom: float)
     return "".join(parts)
 
 
-def _side(axis: str, middle: float) -> str:
+def _axis_label(axis: str, middle: float) -> str:
     return (
         f'<text class="axis" transform="rotate(-90 12 {middle:.0f})" x="12" y="{middle:.0f}" '
         f'text-anchor="middle">{escape(axis)}</text>'

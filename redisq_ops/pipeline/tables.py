@@ -1,8 +1,8 @@
-"""The tables the pipeline reads and keeps, column by column; pure data, loads no Spark.
+"""The tables that the pipeline reads, column by column; plain data without Spark.
 
-Times are moments in UTC to the microsecond and end in ``_at``; durations are milliseconds and end
-in ``_ms``; sizes are bytes. Unknown is null. The columns are those of the core's `Entry`,
-`Request` and `Event`: there is no second description of a queue's keys here.
+Columns ending in ``_at`` are timestamps in UTC with microseconds, those ending in ``_ms`` are
+milliseconds, sizes are bytes. Null means unknown. Columns match the core's `Entry`, `Request` and
+`Event`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Type: TypeAlias = Literal["string", "int", "long", "boolean", "timestamp", "bina
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, type, and what it says."""
+    """A column: name, type and description."""
 
     name: str
     type: Type
@@ -23,135 +23,141 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """One table, with the core's state it is read from, if it is one of entries."""
+class TableDefinition:
+    """A table: name, description and columns."""
 
     name: str
     says: str
     columns: tuple[Column, ...]
     time: str | None = None
-    """the column a range of time is pushed down to"""
+    """the column that bounds in time apply to"""
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
 
 
-_PLACE = (
+_ORIGIN = (
     Column("queue", "string", "the queue's name"),
     Column("kind", "string", "the queue's kind"),
-    Column("shard", "int", "which shard of it, from 0"),
+    Column("shard", "int", "the shard's number, from 0"),
 )
 _ENTRY = (
-    *_PLACE,
-    Column("id", "string", "the entry's id; of a sub-request REQUEST/N"),
-    Column("state", "string", "the design's word for its state"),
-    Column("called", "string", "the word of the queue's own users, where they have one"),
+    *_ORIGIN,
+    Column("id", "string", "the entry's id; REQUEST/N for a sub-request"),
+    Column("state", "string", "its state: waiting, pending, delayed, dead, …"),
+    Column("called", "string", "the state's name in the program whose queue it is"),
     Column("request", "string", "the request it belongs to"),
     Column("number", "int", "its number in the request, from 1"),
-    Column("client", "string", "whose work it is, in a fair queue"),
-    Column("failures", "int", "how often a handler said no"),
-    Column("lost", "int", "how often its lease ran out"),
-    Column("attempts", "int", "both together"),
-    Column("first_at", "timestamp", "its first delivery, since a replay"),
+    Column("client", "string", "the client it belongs to, in a fair queue"),
+    Column("failures", "int", "how often its handler failed"),
+    Column("lost", "int", "how often its lease expired"),
+    Column("attempts", "int", "failures and lost leases"),
+    Column("first_at", "timestamp", "its first delivery, or the first since a replay"),
     Column("since_at", "timestamp", "when it entered its state"),
-    Column("consumer", "string", "who has it, or had it last"),
-    Column("op", "string", "the operator's change that touched it last"),
+    Column("consumer", "string", "its current or latest consumer"),
+    Column("op", "string", "the latest operator change of it"),
 )
 _BODY = (
-    Column("payload", "binary", "the bytes that were submitted; null unless asked for"),
-    Column("payload_bytes", "long", "how many; null unless payloads are read"),
-    Column("_corrupt", "string", "why it could not be read, beside its place and id; else null"),
+    Column("payload", "binary", "the submitted bytes; null unless requested"),
+    Column("payload_bytes", "long", "its size; null unless payloads are read"),
+    Column("_corrupt", "string", "why the entry could not be read, or null"),
 )
 _ERROR = (
     Column("reason", "string", "why it is dead: failed, lost, rejected"),
-    Column("error_type", "string", "the latest error's type"),
-    Column("error", "string", "its message"),
-    Column("traceback", "string", "its traceback"),
-    Column("fingerprint", "string", "which group of errors it is in"),
+    Column("error_type", "string", "type of the latest error"),
+    Column("error", "string", "message of the latest error"),
+    Column("traceback", "string", "traceback of the latest error"),
+    Column("fingerprint", "string", "its error group"),
 )
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, TableDefinition] = {
     table.name: table
     for table in (
-        Table("dead", "dead letters", (*_ENTRY, *_ERROR, *_BODY), time="since_at"),
-        Table(
+        TableDefinition("dead", "dead letters", (*_ENTRY, *_ERROR, *_BODY), time="since_at"),
+        TableDefinition(
             "pending",
-            "entries that consumers have",
+            "entries leased to consumers",
             (
                 *_ENTRY,
-                Column("deadline_at", "timestamp", "when its lease runs out"),
-                Column("deliveries", "int", "as the stream itself counts them"),
+                Column("deadline_at", "timestamp", "when its lease expires"),
+                Column("deliveries", "int", "deliveries counted by the stream"),
                 *_BODY,
             ),
             time="deadline_at",
         ),
-        Table(
+        TableDefinition(
             "delayed",
-            "entries that wait for their time",
-            (*_ENTRY, Column("ready_at", "timestamp", "its time"), *_ERROR, *_BODY),
+            "entries scheduled for later",
+            (*_ENTRY, Column("ready_at", "timestamp", "when it becomes ready"), *_ERROR, *_BODY),
             time="ready_at",
         ),
-        Table(
+        TableDefinition(
             "waiting",
-            "entries that wait for a worker",
-            (*_ENTRY, Column("ready_at", "timestamp", "its time, if it had one"), *_BODY),
+            "entries waiting for a worker",
+            (
+                *_ENTRY,
+                Column("ready_at", "timestamp", "when it became ready, if it was scheduled"),
+                *_BODY,
+            ),
         ),
-        Table(
+        TableDefinition(
             "requests",
             "requests, open and settled",
             (
-                *_PLACE,
+                *_ORIGIN,
                 Column("request", "string", "its id"),
                 Column("state", "string", "open, sealed, done, cancelled"),
                 Column("priority", "int", "0 first, 99 last"),
-                Column("limit", "int", "how many of its entries may be worked on at once"),
+                Column("limit", "int", "maximum number of its entries worked on at once"),
                 Column("paused", "boolean"),
                 *(
                     Column(name, "long", f"sub-requests: {name}")
                     for name in ("total", "waiting", "pending", "delayed", "done", "dead", "trash")
                 ),
-                Column("tokens", "int", "tokens in its priority list"),
+                Column("tokens", "int", "its tokens in the priority list"),
                 Column("created_at", "timestamp"),
-                Column("added_at", "timestamp", "when it last grew"),
-                Column("closed_at", "timestamp", "when it was settled"),
+                Column("added_at", "timestamp", "when sub-requests were last added"),
+                Column("closed_at", "timestamp", "when it was completed or cancelled"),
                 Column("results_bytes", "long"),
-                Column("_corrupt", "string", "why this row could not be read; else null"),
+                Column("_corrupt", "string", "why the row could not be read, or null"),
             ),
         ),
-        Table(
+        TableDefinition(
             "subrequests",
-            "all sub-requests of requests, by number, whatever their state",
+            "all sub-requests in any state, by request and number",
             (*_ENTRY, *_ERROR, *_BODY),
         ),
-        Table(
+        TableDefinition(
             "results",
-            "results of requests, by number",
+            "results of sub-requests, by request and number",
             (
-                *_PLACE,
+                *_ORIGIN,
                 Column("request", "string", "the request"),
                 Column("number", "int", "the sub-request, from 1"),
                 Column("state", "string"),
-                Column("result", "binary", "the bytes the handler returned; null: none kept"),
+                Column("result", "binary", "bytes returned by the handler; null if none was kept"),
                 Column("error_type", "string"),
                 Column("error", "string"),
-                Column("_corrupt", "string", "why this row could not be read; else null"),
+                Column("_corrupt", "string", "why the row could not be read, or null"),
             ),
         ),
-        Table(
+        TableDefinition(
             "history",
-            "what happened, one row per entry and event",
+            "history events, one row per entry and event",
             (
-                *_PLACE,
-                Column("event_id", "string", "the history stream's id; rows of one call share it"),
+                *_ORIGIN,
+                Column(
+                    "event_id", "string", "id in the history stream, shared by rows of one event"
+                ),
                 Column("at", "timestamp", "server time"),
-                Column("by", "string", "who: a consumer, a caller or an operation"),
+                Column("by", "string", "the consumer, caller or operation that caused it"),
                 Column("event", "string", "submitted, taken, done, failed, lost, dead, op …"),
-                Column("id", "string", "the entry; of submitted requests the request"),
+                Column("id", "string", "the entry; the request for a submission"),
                 Column("request", "string", "the request it belongs to"),
                 Column("number", "int", "its number in the request"),
-                Column("run_ms", "long", "of done: from its delivery on"),
-                Column("detail", "string", "what else the event says of it, its parts joined by |"),
-                Column("_corrupt", "string", "why this row could not be read; else null"),
+                Column("run_ms", "long", "run time, of done events"),
+                Column("detail", "string", "further details, joined by |"),
+                Column("_corrupt", "string", "why the row could not be read, or null"),
             ),
             time="at",
         ),

@@ -13,8 +13,7 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
-from redisq_ops.core.engine.optional_features import HasRequests, HasTimeline
-from redisq_ops.ops.inspect.snapshot import About, ListedQueue, Snapshot, View, Wish
+from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
 from redisq_ops.tui.banner import Banner, State, Tabs
@@ -64,11 +63,11 @@ class Top(App[Exception]):
         self.snapshot: Snapshot | None = None
         self.problem: Exception | None = None
         """why the latest look brought no picture"""
-        self.poller = Poller(source, self.wish, self.post_message, interval)
+        self.poller = Poller(source, self.viewport, self.post_message, interval)
         self.changes = Changes(self)
         self._opened = queue is None
         self._detail: str | None = None
-        self._why: About | None = None
+        self._why: ExplainSubject | None = None
         self._back: View | None = None
         """the view whose row opened this one, where Esc leads back to"""
         self._seen_at: float | None = None
@@ -99,12 +98,12 @@ class Top(App[Exception]):
     def current(self) -> QueueView:
         return self._views[self.view]
 
-    def wish(self) -> Wish:
+    def viewport(self) -> Viewport:
         """What the poller asks for."""
         view = self.current
         start, end = view.window
         buckets = max(10, min(200, self.size.width - 2))
-        return Wish(
+        return Viewport(
             view.name_, self.queue, start, end, view.descending, buckets, self._detail,
             view.fetched, self._why, self.zone,
         )  # fmt: skip
@@ -129,8 +128,10 @@ class Top(App[Exception]):
         """Whether the latest picture is of the view that is open."""
         if self.snapshot is None:
             return False
-        wish = self.snapshot.wish
-        return wish.view == self.view and (wish.queue == self.queue or wish.view == "overview")
+        viewport = self.snapshot.viewport
+        return viewport.view == self.view and (
+            viewport.queue == self.queue or viewport.view == "overview"
+        )
 
     def on_missed(self, missed: Missed) -> None:
         from redisq_ops.core.model.errors import BadInput
@@ -179,7 +180,11 @@ class Top(App[Exception]):
     def _say_notice(self) -> None:
         """One line in place of a view that can't be shown."""
         said, view, snapshot = "", self.current, self.snapshot
-        if view.name_ != "overview" and snapshot is not None and snapshot.wish.queue == self.queue:
+        if (
+            view.name_ != "overview"
+            and snapshot is not None
+            and snapshot.viewport.queue == self.queue
+        ):
             queue = snapshot.queue
             if self.queue is None:
                 said = "There is no queue here yet."
@@ -274,7 +279,7 @@ class Top(App[Exception]):
         """The view that shows what this queue is about."""
         has = self._chosen.features if self._chosen else frozenset()
         home: View = (
-            "requests" if HasRequests in has else "delayed" if HasTimeline in has else "dead"
+            "requests" if "HasRequests" in has else "delayed" if "HasTimeline" in has else "dead"
         )
         self._show_view(home)
 
@@ -377,10 +382,10 @@ class Top(App[Exception]):
         view = self.current
         if self.view == "overview":
             under = view.table.identity
-            about = About(under) if under else None
+            about = ExplainSubject(under) if under else None
         else:
             id = self._detail if self._detail is not None else view.subject
-            about = About(self.queue, id) if self.queue else None
+            about = ExplainSubject(self.queue, id) if self.queue else None
         if about is None:
             self.notify("Nothing is under the cursor.", markup=False)
             return

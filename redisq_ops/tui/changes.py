@@ -151,10 +151,10 @@ class Changes:
     @property
     def redaction(self) -> Redaction:
         """What isn't to be shown."""
-        from redisq_ops.ops.redaction import NOTHING
+        from redisq_ops.ops.redaction import NO_REDACTION
 
         assert self._app.source.connected is not None
-        return self._app.source.connected.redaction or NOTHING
+        return self._app.source.connected.redaction or NO_REDACTION
 
     async def ask(self, question: Question, entries: int = 1) -> bool:
         """Whether to go ahead with a change of so many entries; refuses more than there may be."""

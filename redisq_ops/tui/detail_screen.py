@@ -22,7 +22,8 @@ from redisq_ops.tui.views.base import redaction_of
 from redisq_ops.tui.views.delayed import moment
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.inspect.details import RequestView, Story
+    from redisq_ops.ops.inspect.details import RequestDetails
+    from redisq_ops.ops.inspect.history import EntryHistory
 
 SHOWN = 8 * 1024
 """bytes of a payload on the screen; the clipboard gets all of it"""
@@ -59,7 +60,7 @@ class DetailScreen(ModalScreen[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def show(self, snapshot: Snapshot) -> None:
-        if snapshot.wish.detail == self.about:
+        if snapshot.viewport.detail == self.about:
             if snapshot.entry is not None and (redaction := redaction_of(self)):
                 shown = redaction.entry(snapshot.entry.entry)
                 snapshot = replace(snapshot, entry=replace(snapshot.entry, entry=shown))
@@ -87,12 +88,12 @@ def described(snapshot: Snapshot, zone: tzinfo | None) -> Text:
     if snapshot.request is not None:
         _request(text, snapshot.request.request, now, zone)
         _stream(text, snapshot.request, now)
-        _story(text, snapshot.request.story, zone)
+        _history(text, snapshot.request.history, zone)
     elif snapshot.entry is not None:
         _entry(text, snapshot.entry.entry, now, zone)
-        _story(text, snapshot.entry.story, zone)
+        _history(text, snapshot.entry.history, zone)
     else:
-        gone = f"{snapshot.wish.detail} is not here any more: done, or removed for good."
+        gone = f"{snapshot.viewport.detail} is not here any more: done, or removed for good."
         text.append(printable(gone))
     return text
 
@@ -175,7 +176,7 @@ def _request(text: Text, request: Request, now_ms: int, zone: tzinfo | None) -> 
     _line(text, "results", size(request.results_bytes) + dropped)
 
 
-def _stream(text: Text, view: RequestView, now_ms: int) -> None:
+def _stream(text: Text, view: RequestDetails, now_ms: int) -> None:
     text.append("\nwho has what", "bold")
     text.append(f"  the first {count(len(view.pending))}, by number\n", DIM)
     for held in view.pending:
@@ -194,12 +195,14 @@ def _stream(text: Text, view: RequestView, now_ms: int) -> None:
         text.append(f"  {printable(name)} has {count(number)}: {printable(why)}\n", WARN)
 
 
-def _story(text: Text, story: Story, zone: tzinfo | None) -> None:
+def _history(text: Text, history: EntryHistory, zone: tzinfo | None) -> None:
     text.append("\nhistory", "bold")
-    text.append(f"  in the latest {count(story.looked)} of {count(story.total)} events\n", DIM)
-    if not story.events:
+    text.append(
+        f"  in the latest {count(history.searched)} of {count(history.total)} events\n", DIM
+    )
+    if not history.events:
         text.append("  nothing\n", DIM)
-    for event in story.events:
+    for event in history.events:
         text.append(f"  {moment(event.at_ms, zone)}  ", DIM)
         text.append(_said(event))
         text.append(f"  by {printable(event.by)}\n" if event.by != "-" else "\n", DIM)

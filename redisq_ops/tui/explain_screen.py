@@ -13,7 +13,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
-from redisq_ops.ops.inspect.snapshot import About, Snapshot
+from redisq_ops.ops.inspect.snapshot import ExplainSubject, Snapshot
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.views.delayed import moment
@@ -42,7 +42,7 @@ class WhyScreen(ModalScreen[None]):
         Binding("pageup", "scroll(-20)", "Page up", show=False),
     ]
 
-    def __init__(self, about: About, zone: tzinfo | None) -> None:
+    def __init__(self, about: ExplainSubject, zone: tzinfo | None) -> None:
         super().__init__()
         self.about = about
         self._zone = zone
@@ -56,12 +56,12 @@ class WhyScreen(ModalScreen[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def show(self, snapshot: Snapshot) -> None:
-        if snapshot.wish.why != self.about:
+        if snapshot.viewport.explain != self.about:
             return
         found = snapshot.explanation
         if found is None:
             self._command = None
-            self._body.update(printable(snapshot.unexplained or "there is nothing to say"))
+            self._body.update(printable(snapshot.explain_error or "there is nothing to say"))
         else:
             self._command = found.reason.command
             self._body.update(explained(found, self._zone))

@@ -80,7 +80,7 @@ class FilterInput(Input):
             self._problem, self._at = error.why, error.column - 1
             return
         self._at = 0
-        self._problem = _WORDS if query and query.asks and not self._entries else ""
+        self._problem = _WORDS if query and query.has_fields and not self._entries else ""
         if not self._problem:
             self.post_message(self.Narrowed(query))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
 
-from redisq_ops.ops.inspect.snapshot import Snapshot, Wish
+from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.limits import Guard
@@ -44,7 +44,7 @@ class SnapshotSource(Protocol):
     warning: str | None
     """what is dangerous about this server"""
 
-    async def look(self, wish: Wish) -> Snapshot:
+    async def look(self, viewport: Viewport) -> Snapshot:
         """One picture. Any exception means that there is none now."""
 
     async def close(self) -> None: ...
@@ -62,18 +62,18 @@ class Live:
         self.connected: Connected | None = None
         self.warning: str | None = None
 
-    async def look(self, wish: Wish) -> Snapshot:
+    async def look(self, viewport: Viewport) -> Snapshot:
         first = self.connected is None
         if self.connected is None:
             self.connected = self._connect()
         from redisq_ops.core.redis.operation import arun
         from redisq_ops.ops.inspect.overview import eviction_policy
-        from redisq_ops.ops.inspect.poll import fetch
-        from redisq_ops.ops.redaction import NOTHING
+        from redisq_ops.ops.inspect.snapshot_reader import fetch
+        from redisq_ops.ops.redaction import NO_REDACTION
 
         deployment = self.connected.deployment
-        redaction = self.connected.redaction or NOTHING
-        snapshot = await arun(deployment.client, fetch(deployment, wish, redaction))
+        redaction = self.connected.redaction or NO_REDACTION
+        snapshot = await arun(deployment.client, fetch(deployment, viewport, redaction))
         if first and (policy := await arun(deployment.client, eviction_policy())):
             self.warning = (
                 f"this server's maxmemory-policy is {policy}: once memory is full it deletes what "
@@ -111,18 +111,18 @@ class Missed(Message):
 class Poller:
     """Looks every ``interval`` seconds, never twice at once, and at once when woken.
 
-    What it asks for is read again before each look: the latest wish wins, none is queued.
+    What it asks for is read again before each look: the latest viewport wins, none is queued.
     """
 
     def __init__(
         self,
         source: SnapshotSource,
-        wish: Callable[[], Wish],
+        viewport: Callable[[], Viewport],
         post: Callable[[Message], object],
         interval: float = 1.0,
     ) -> None:
         self._source = source
-        self._wish = wish
+        self._viewport = viewport
         self._post = post
         self._interval = interval
         self._awake = asyncio.Event()
@@ -137,7 +137,7 @@ class Poller:
                 began = time.monotonic()
                 self._awake.clear()
                 try:
-                    snapshot = await self._source.look(self._wish())
+                    snapshot = await self._source.look(self._viewport())
                 except Exception as error:
                     # Whatever it was: at 03:00 the last picture is worth more than none at all.
                     self._post(Missed(error))

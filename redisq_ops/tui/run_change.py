@@ -39,7 +39,7 @@ from redisq_ops.tui.views.groups import Scanned
 if TYPE_CHECKING:
     from .changes import Changes
 
-Driven: TypeAlias = Bulk | consumers.Change | Edit | Undo
+Driven: TypeAlias = Bulk | consumers.ConsumerChange | Edit | Undo
 
 _SAMPLE = 3
 _LISTED = 50
@@ -174,13 +174,13 @@ async def take_over(
             raise Stopped
         changes.say(f"looking: {count(found)} of its entries so far")
 
-    look = consumers.held_by(
+    look = consumers.held_entries(
         queue, consumer, group, min_idle_ms=consumers.SILENT_MS, progress=progress
     )
     held = await arun(client, look)
     claims = verb == "claim"
     if not claims:
-        consumers.requeueable(held)
+        consumers.check_requeueable(held)
     spared = f"{count(held.too_young)} held for less than {age(consumers.SILENT_MS)}: left out."
     if not held.ids:
         changes.tell(f"0 matched: {spared if held.too_young else 'it holds nothing'}")
@@ -203,7 +203,7 @@ async def take_over(
     if not await changes.ask(Question(title, tuple(lines), typed=typed, consumer=claims), number):
         return False
     to = changes.consumer if claims else None
-    change = consumers.Change(held, to, Author.here(changes.why))
+    change = consumers.ConsumerChange(held, to, Author.here(changes.why))
     await _drive(changes, change, verb, PAST[verb], change.undoable)
     return True
 
@@ -249,7 +249,7 @@ async def group_all(changes: Changes, name: str) -> Scanned | None:
     grouping = Grouping(queue, "dead", filter, await arun(client, queue.now.op()))
     while not grouping.over:
         await arun(client, grouping.step())
-        changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.of}")
+        changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.total_text}")
         await asyncio.sleep(0)  # keys and pictures come in between
         if changes.stopping:
             changes.tell("Stopped: the groups are those of the latest again.")

@@ -170,7 +170,7 @@ def test_a_queue_beside_a_part_of_it_is_not_all_of_it(
     redisq: Redisq, client: redis.Redis, words: list[str]
 ) -> None:
     queue = dead_letters(client, 3)
-    assert "say mail/r1" in redisq.refusal("purge", *words, "--state", "dead", "--yes", code=2)
+    assert "write mail/r1" in redisq.refusal("purge", *words, "--state", "dead", "--yes", code=2)
     assert queue.counts().dead == 3
 
 
@@ -528,10 +528,10 @@ def test_schedule_and_reschedule(
         ("replay mail --max 0", 2, "--max"),
         ("replay mail --rate fast", 2, "not a rate"),
         ("replay mail --rate 0/s", 2, "not a rate"),
-        ("purge mail", 2, "--state waiting, pending, delayed, dead"),
+        ("purge mail", 2, "--state: waiting, pending, delayed, dead"),
         ("purge mail/r1", 2, "--state"),
         ("purge mail --state done", 2, "not 'done'"),
-        ("requeue --queue mail", 2, "--state pending, delayed"),
+        ("requeue --queue mail", 2, "--state: pending, delayed"),
         ("dlq requeue mail", 2, "No such command"),
         ("pending replay mail", 2, "No such command"),
         ("pending claim mail --consumer ~waiting", 2, "reserved"),
@@ -543,7 +543,7 @@ def test_schedule_and_reschedule(
         ("delay reschedule later", 2, "--at or --in"),
         ("delay reschedule later --in 5m --at 03:12", 2, "--at or --in"),
         ("delay reschedule later --at 25:61", 2, "not a time of day"),
-        ("delay reschedule later --at 2026-01-01", 2, "lacks its offset"),
+        ("delay reschedule later --at 2026-01-01", 2, "lacks a UTC offset"),
         ("delay schedule later hello --in 5m", 2, "QUEUE/ID"),
         ("delay schedule later/a|b hello --in 5m", 2, "can't be used"),
         ("delay schedule later/e9 hello", 2, "--at or --in"),

@@ -22,7 +22,7 @@ from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.inspect.worker_processes import fates
+from redisq_ops.ops.inspect.worker_processes import job_outcomes
 from redisq_ops.ops.terminal import printable
 
 from ..command_line import ERROR, Redisq, dead_letters, everywhere
@@ -127,7 +127,7 @@ def test_select_tells_only_of_states_it_did_not_look_through(
     everywhere(client)
     redisq("select", "mail", "--window", "2")
     (last,) = redisq.err.splitlines()
-    assert last.endswith("looked at 2 of 4 waiting")
+    assert last.endswith("examined 2 of 4 waiting")
 
 
 def test_counts_leave_out_what_is_empty_for_people(client: redis.Redis, redisq: Redisq) -> None:
@@ -209,8 +209,8 @@ def test_it_says_which_version_it_is(redisq: Redisq) -> None:
 
 
 def test_one_job_and_several() -> None:
-    assert fates(Counter(waiting=1, dead=2, lost=1)) == [
-        "1 job waits again", "2 jobs are failures now", "1 job is lost",
+    assert job_outcomes(Counter(waiting=1, dead=2, lost=1)) == [
+        "1 job waiting again", "2 jobs recorded as failed", "1 job lost",
     ]  # fmt: skip
 
 

@@ -306,9 +306,13 @@ def test_settings_that_can_not_be_used_are_named(
         assert why in redisq.refusal(*words, code=2)
     for name, value, why in (
         ("REDISQ_PREFIX", "a{b", "REDISQ_PREFIX: prefix 'a{b' can't be used"),
-        ("REDISQ_QUEUE", "\udcff", "REDISQ_QUEUE: queue is not UTF-8"),
-        ("REDISQ_MAX_ENTRIES", "9" * 5000, "REDISQ_MAX_ENTRIES: max_entries is a number"),
-        ("REDISQ_PASSWORD_FILE", str(tmp_path), f"password file {tmp_path}: Is a directory"),
+        ("REDISQ_QUEUE", "\udcff", "REDISQ_QUEUE: queue must be UTF-8 text"),
+        (
+            "REDISQ_MAX_ENTRIES",
+            "9" * 5000,
+            "REDISQ_MAX_ENTRIES: max_entries must be a whole",
+        ),
+        ("REDISQ_PASSWORD_FILE", str(tmp_path), f"can't read password file {tmp_path}: Is a"),
     ):
         with monkeypatch.context() as patched:
             patched.setenv(name, value)

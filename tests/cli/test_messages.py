@@ -90,7 +90,10 @@ def test_what_a_cancelled_request_took_along_is_said_where_it_isn_t_listed(
     assert "cancelled" not in redisq.err
     op = run(client, change_request(queue, "r1", "cancel", Author("kim", "here"))).op
     assert queue.counts().trash == 51
-    told = f"mail: 50 more entries in the trash belong to cancelled requests: redisq undo {op}"
+    told = (
+        "mail: 50 more entries in the trash belong to cancelled requests; to restore: "
+        f"redisq undo {op}"
+    )
     redisq("trash", "ls", "mail")
     assert "1 entry in the trash" in redisq.err and told in redisq.err
     redisq("select", "mail", "--where", "state:trash", "--count")
@@ -117,7 +120,7 @@ def test_refusals_name_what_is_typed(redisq: Redisq, client: redis.Redis) -> Non
 
 
 def test_a_not_of_other_languages_is_told_how_it_is_written() -> None:
-    with pytest.raises(FilterError, match="column 3: not is written - here: -error~x"):
+    with pytest.raises(FilterError, match="column 3: write - for not: -error~x"):
         parse("a !error~x")
     with pytest.raises(FilterError, match=r"-\("):
         parse("!(a or b)")
@@ -175,4 +178,4 @@ def test_nobody_is_asked_for_a_state_of_what_a_stream_cannot_do_at_all(
 def test_only_states_that_can_be_meant_are_asked_for(redisq: Redisq, client: redis.Redis) -> None:
     ResqueQueue(client, "resque:low").push([Job("Low", [1])])
     said = redisq.refusal("purge", "resque:low", "--yes", code=2)
-    assert "Say --state waiting, pending, dead" in said
+    assert "choose one with --state: waiting, pending, dead" in said

@@ -85,7 +85,9 @@ def test_the_dead_are_struck_and_what_they_had_waits_again(redisq: Redisq, clien
     assert (plan["matched"], plan["jobs"], plan["processes"]) == (2, 2, [SLOW, GONE])
     assert client.scard("processes") == 3
     said = redisq("workers", "prune", "sidekiq", "--older-than", "30s", code=5)
-    assert f"{SLOW}: heard of 40s ago, 2 jobs" in said and f"{GONE}: its record is gone" in said
+    assert (
+        f"{SLOW}: last heartbeat 40s ago, 2 jobs" in said and f"{GONE}: its record is gone" in said
+    )
     done = redisq.rows("workers", "prune", "sidekiq", "--older-than", "30s", "--yes")[-1]
     assert (done["matched"], done["done"], done["skipped"]) == (2, 2, {})
     assert done["jobs"] == {"waiting": 2, "dead": 0, "lost": 0}
@@ -113,13 +115,13 @@ def test_what_is_not_rescued_is_lost_and_said_to_be(redisq: Redisq, client: Clie
     words = ("workers", "prune", "sidekiq", SLOW, "--older-than", "30s", "--no-rescue")
     assert "what they had is lost" in redisq(*words, "--dry-run")
     redisq(*words, "--yes")
-    assert "2 jobs are lost" in redisq.err
+    assert "2 jobs lost" in redisq.err
     assert not client.exists("queue:mail", "queue:low", f"{SLOW}:work")
 
 
 def test_one_by_name(redisq: Redisq, client: Client) -> None:
     three(client)
-    assert "is alive: heard of" in redisq.refusal(
+    assert "is alive: last heartbeat" in redisq.refusal(
         "workers", "prune", "sidekiq", LIVE, "--yes", code=1
     )
     assert "no process" in redisq.refusal("workers", "prune", "sidekiq", "x:1", "--yes", code=1)
@@ -190,7 +192,7 @@ def test_resque_s_workers(redisq: Redisq, client: Client) -> None:
     assert rows["old:5:*"]["silent_ms"] is None
     words = ("workers", "prune", "resque", "--older-than", "1h")
     assert "becomes failures" in redisq(*words, "--no-rescue", "--dry-run")
-    assert "waits again" in redisq(*words, "--dry-run")
+    assert "go back to waiting" in redisq(*words, "--dry-run")
     done = redisq.rows(*words, "--no-rescue", "--yes")[-1]
     assert (done["done"], done["jobs"]) == (1, {"waiting": 0, "dead": 1, "lost": 0})
     assert client.llen("resque:failed") == 3
@@ -200,9 +202,11 @@ def test_resque_s_workers(redisq: Redisq, client: Client) -> None:
 def test_our_own_queues_have_no_such_list(redisq: Redisq, client: Client) -> None:
     everywhere(client)
     assert redisq("workers", "ls", "mail") == ""
-    assert redisq.err == "queue mail is a request queue: nobody lists its workers\n"
+    assert redisq.err == "queue mail is a request queue: its workers are not registered\n"
     assert redisq("workers", "ls") == "" and redisq.err.count("\n") == 1
-    assert "nobody lists its workers" in redisq.refusal("workers", "prune", "mail", "--yes", code=1)
+    assert "its workers are not registered" in redisq.refusal(
+        "workers", "prune", "mail", "--yes", code=1
+    )
 
 
 def test_names_reach_the_terminal_escaped(redisq: Redisq, client: Client) -> None:

@@ -21,7 +21,7 @@ from redisq_ops.demo.server import (
 
 KINDS = binaries()
 
-# Says what it started, then waits to be killed.
+# Prints what it started, then waits to be killed.
 OWNER = """
 import sys
 from pathlib import Path
@@ -45,7 +45,7 @@ def binary(request: pytest.FixtureRequest) -> Path:
     return KINDS[request.param]
 
 
-def test_it_answers_until_closed_and_leaves_nothing(binary: Path) -> None:
+def test_the_server_answers_until_closed_and_leaves_nothing(binary: Path) -> None:
     with EmbeddedServer(binary) as server:
         with redis.Redis.from_url(server.url) as client:
             assert client.ping()
@@ -75,7 +75,7 @@ def test_only_the_append_only_file_survives_a_crash(
             assert client.get("key") == kept
 
 
-def test_it_dies_with_the_process_that_started_it(binary: Path) -> None:
+def test_the_server_ends_with_the_process_that_started_it(binary: Path) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(binary)],
         stdin=subprocess.PIPE,
@@ -87,12 +87,12 @@ def test_it_dies_with_the_process_that_started_it(binary: Path) -> None:
         port, directory = owner.stdout.readline().split()
         assert listening(int(port))
         owner.kill()
-    # Nobody is left to say when it is done; should it never be, the test's time-out ends this.
+    # No process is left to report the end; the test's timeout ends an endless wait.
     while listening(int(port)) or Path(directory).exists():
         time.sleep(0.02)
 
 
-def test_a_taken_port_is_passed_over(binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_used_port_is_skipped(binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with EmbeddedServer(binary) as first:
         offers = iter([first.port, first.port, first.port + 1, *module.PORTS])
         monkeypatch.setattr(secrets, "choice", lambda _: next(offers))
@@ -101,7 +101,7 @@ def test_a_taken_port_is_passed_over(binary: Path, monkeypatch: pytest.MonkeyPat
             assert second.command("PING") == first.command("PING") == "PONG"
 
 
-def test_a_server_that_refuses_its_options_says_why_and_leaves_nothing(
+def test_refused_options_are_reported_and_leave_nothing(
     binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -110,7 +110,7 @@ def test_a_server_that_refuses_its_options_says_why_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_password_does_not_keep_it_from_starting(binary: Path) -> None:
+def test_a_server_with_a_password_starts(binary: Path) -> None:
     with EmbeddedServer(binary, args=["--requirepass", "secret"]) as server:
         with pytest.raises(ServerFailed, match="NOAUTH"):
             server.command("PING")
@@ -118,7 +118,7 @@ def test_a_password_does_not_keep_it_from_starting(binary: Path) -> None:
             assert client.ping()
 
 
-def test_without_any_binary_one_line_says_what_to_install(
+def test_a_missing_binary_is_reported_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "find_spec", lambda _: None)
@@ -130,7 +130,7 @@ def test_without_any_binary_one_line_says_what_to_install(
     assert "\n" not in str(missing.value)
 
 
-def test_a_server_on_the_path_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_on_the_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda _: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     for kind in KINDS:

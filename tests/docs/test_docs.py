@@ -16,7 +16,7 @@ from redisq_ops.cli import _GLOBAL as TAKES
 from redisq_ops.cli import hoisted
 from redisq_ops.cli.app import app
 from redisq_ops.core.model import settings
-from redisq_ops.ops.config import KNOWN
+from redisq_ops.ops.config import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -165,7 +165,7 @@ def settings_table() -> str:
     """Every setting of the configuration, read from the code that uses it."""
     shown = {"rate": "like `100/s`", "yes or no": "`true` or `false`"}
     rows = []
-    for name, known in KNOWN.items():
+    for name, known in SETTINGS.items():
         default = "" if known.default is None else f"`{known.default}`"
         kind = shown.get(known.kind, "")
         what = known.what + (f"; {kind}" if kind else "")
@@ -199,6 +199,6 @@ def test_every_configuration_in_the_docs_can_be_read(
             environment = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block), "redis://h")
             environment["XDG_CONFIG_HOME"] = str(configuration.parent.parent)
             for name in [None, *(one.name for one in contexts())]:
-                load({}, name, environment).shown()
+                load({}, name, environment).display_values()
                 read += 1
     assert read > 3

@@ -6,8 +6,11 @@ A mutant that lives means that the model looks away there, or that the line does
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
+
+from redisq_ops import core
 
 from .carmine_shards import ShardedCarmineModel
 from .carmines import CarmineModel
@@ -250,7 +253,7 @@ MUTANTS = [
         "a cancelled request half gone reopens",
         ("control_request", "tonumber(redis.call('ZSCORE', retire, rid)) <= now", "false"),
         models=REQUESTS,
-        often=("control_request", "pass_time"),
+        often=("control", "pass_time"),
     ),
     mutant("receipts that repeat", ("deliver", "number_words(fence, n,", "number_words(0, n,")),
     mutant(
@@ -269,7 +272,7 @@ MUTANTS = [
         models=DELAYS,
     ),
     mutant(
-        "an older wish wins",
+        "an older viewport wins",
         (
             "schedule",
             "if #moved > 0 then redis.call('HDEL'",
@@ -339,7 +342,7 @@ TOOLKIT = [
     mutant(
         "a run that forgets what leaves the dead",
         (
-            "move_order",
+            "range",
             "request_last.dead, request_last[to] = request_last.dead - 1, request_last[to] + 1",
             "request_last[to] = request_last[to] + 1",
         ),
@@ -348,13 +351,13 @@ TOOLKIT = [
     ),
     mutant(
         "a run that goes on into the next request",
-        ("move_order", "find(id, request_ahead, 1, true) == 1", "true"),
+        ("range", "find(id, request_ahead, 1, true) == 1", "true"),
         models=REQUESTS,
         often=("move_whole",),
     ),
     mutant(
         "a whole state emptied, and its payloads kept",
-        ("move_order", "list_append(gone, moved)", ""),
+        ("storage", "list_append(gone, moved)", ""),
         models=DELAYS,
         often=("move_whole",),
     ),
@@ -727,7 +730,7 @@ MUTANTS += [
         "a rule changed twice",
         ("set_client_rule", "if reply then return reply end", ""),
         models=FAIRS,
-        often=("govern",),
+        often=("set_client_rule",),
     ),
     mutant(
         "a weight goes with the last entry",
@@ -762,19 +765,19 @@ MUTANTS += [
         "known clients keep their rules in a shard that is given up",
         ("set_client_rule", "if a.new and config", "if config"),
         models=FAIR_SHARDS,
-        often=("govern",),
+        often=("set_client_rule",),
     ),
     mutant(
         "new clients get no rules in a shard that lives",
         ("set_client_rule", "config.retired", "true"),
         models=FAIR_SHARDS,
-        often=("govern",),
+        often=("set_client_rule",),
     ),
     mutant(
         "new clients get no rules in a shard that isn't empty yet",
         ("set_client_rule", " and redis.call('EXISTS', body) == 0 then", " then"),
         models=FAIR_SHARDS,
-        often=("govern",),
+        often=("set_client_rule",),
     ),
     mutant(
         "what they settled isn't counted",
@@ -985,6 +988,29 @@ CASES = [
     for mutant in MUTANTS
     for model in mutant.models
 ]
+
+
+def test_every_line_to_spoil_is_in_its_file() -> None:
+    texts: dict[str, list[str]] = {}
+    for path in Path(core.__file__).parent.rglob("*.lua"):
+        texts.setdefault(path.stem, []).append(path.read_text())
+    missing = [
+        (mutant.name, file)
+        for mutant in MUTANTS
+        for file, good, _ in mutant.changes
+        if not any(good in text for text in texts.get(file, ()))
+    ]
+    assert missing == []
+
+
+def test_every_rule_that_a_mutant_needs_often_is_a_rule_of_its_models() -> None:
+    unknown = [
+        (mutant.name, rule)
+        for mutant in MUTANTS
+        for rule in mutant.often
+        if not any(hasattr(model, rule) for model in (*BOTH, *mutant.models))
+    ]
+    assert unknown == []
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
 from redisq_ops.ops.change.limits import FREE, Guard
-from redisq_ops.ops.config import KNOWN, NamedContext, contexts, load
+from redisq_ops.ops.config import SETTINGS, NamedContext, contexts, load
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
@@ -63,7 +63,7 @@ def test_flag_context_environment_file_default(file: Path) -> None:
     assert load({}, None, home).values["queue"].origin == "default"
 
 
-def test_a_context_takes_from_the_environment(file: Path) -> None:
+def test_context_uses_environment_variables(file: Path) -> None:
     prod(file, 'url = "${PROD_URL}"', 'queue = "a${PROD_X}$$b"')
     with pytest.raises(BadInput) as caught:
         load({}, "prod")
@@ -73,13 +73,13 @@ def test_a_context_takes_from_the_environment(file: Path) -> None:
     environment = {**os.environ, "PROD_URL": "redis://u:secret@h:1", "PROD_X": "-"}
     config = load({}, "prod", environment)
     assert config["url"] == "redis://u:secret@h:1" and config["queue"] == "a-$b"
-    shown = {value.name: value for value in config.shown()}
+    shown = {value.name: value for value in config.display_values()}
     assert shown["url"].value == "redis://u:***@h:1"
     assert shown["url"].origin == "context prod, PROD_URL"
     assert shown["context"].value == "prod"
 
 
-def test_an_unset_variable_is_one_line_and_nobody_is_connected_to(
+def test_unset_variable_is_an_error_before_connecting(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from redisq_ops import cli
@@ -90,53 +90,51 @@ def test_an_unset_variable_is_one_line_and_nobody_is_connected_to(
     assert err.count("\n") == 1 and "'PROD_URL' is not set" in err
 
 
-def test_a_variable_of_another_context_is_not_wanted(file: Path, redisq: Redisq) -> None:
+def test_variables_of_other_contexts_may_be_unset(file: Path, redisq: Redisq) -> None:
     file.write_text('[contexts.prod]\nurl = "${PROD_URL}"\n[contexts.staging]\nqueue = "q"\n')
     assert redisq("config", "--context", "staging")
     assert load({"url": "redis://h"}, "prod")["url"] == "redis://h"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
-        ("contexts = 3", "contexts is a table, not 3"),
-        ("[contexts]\nprod = 3", "contexts.prod is a table, not 3"),
-        ('[contexts."a b"]', "'a b': a name is letters"),
+        ("contexts = 3", "contexts must be a table, not 3"),
+        ("[contexts]\nprod = 3", "contexts.prod must be a table, not 3"),
+        ('[contexts."a b"]', "bad name 'a b'"),
         ("[contexts.prod]\nurls = 3", "[contexts.prod]: unknown setting 'urls'"),
-        ("[contexts.prod]\nread_only = 'maybe'", "read_only is true or false, not 'maybe'"),
-        ("[contexts.prod]\nmax_entries = 0", "max_entries is a number from 1, not '0'"),
-        ("[contexts.prod]\nmax_entries = true", "max_entries is not true"),
+        ("[contexts.prod]\nread_only = 'maybe'", "read_only must be true or false, not 'maybe'"),
+        ("[contexts.prod]\nmax_entries = 0", "max_entries must be a whole number from 1, not '0'"),
+        ("[contexts.prod]\nmax_entries = true", "max_entries can't be true"),
         ("[contexts.prod]\nmax_rate = 'fast'", "max_rate: 'fast' is not a rate"),
-        ("[contexts.prod]\nconfirm = 'twice'", "confirm is plain or name, not 'twice'"),
-        ("[contexts.prod]\ncolor = 'pink'", "color is red or yellow"),
-        ("[contexts.prod]\nlabel = 'much too long for a header'", "label is a word of up to"),
-        ("[contexts.prod]\nurl = ['a']", "url is one value, not a list"),
-        ("confirm = 'name'", "is for a context"),
-        ("redact = 3", "redact is a table, not 3"),
+        ("[contexts.prod]\nconfirm = 'twice'", "confirm must be plain or name, not 'twice'"),
+        ("[contexts.prod]\ncolor = 'pink'", "color must be red or yellow"),
+        ("[contexts.prod]\nlabel = 'much too long for a header'", "label must have 1 to"),
+        ("[contexts.prod]\nurl = ['a']", "url must be one value, not a list"),
+        ("confirm = 'name'", "needs a context"),
+        ("redact = 3", "redact must be a table, not 3"),
     ],
 )
-def test_what_can_not_be_used_is_one_line_with_its_place(file: Path, text: str, said: str) -> None:
+def test_invalid_setting_names_its_place(file: Path, text: str, problem: str) -> None:
     file.write_text(text)
     context = "prod" if "prod" in text else None
     with pytest.raises(BadInput) as caught:
         load({}, context)
-    assert said in str(caught.value) and str(file) in str(caught.value)
+    assert problem in str(caught.value) and str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_bad_value_of_the_environment_names_its_variable(file: Path) -> None:
-    with pytest.raises(BadInput, match="REDISQ_MAX_ENTRIES: max_entries is a number from 1"):
+def test_invalid_environment_value_names_its_variable(file: Path) -> None:
+    with pytest.raises(BadInput, match="REDISQ_MAX_ENTRIES: max_entries must be a whole"):
         load({}, None, {**os.environ, "REDISQ_MAX_ENTRIES": "many"})
 
 
-def test_a_context_that_is_not_there_says_which_are(file: Path, redisq: Redisq) -> None:
+def test_unknown_context_lists_the_known_ones(file: Path, redisq: Redisq) -> None:
     prod(file, "read_only = true")
-    assert redisq.refusal("ls", "--context", "nope", code=2).endswith("; there are prod")
+    assert redisq.refusal("ls", "--context", "nope", code=2).endswith("; its contexts are prod")
 
 
-def test_contexts_are_listed_without_secrets_and_without_their_variables(
-    file: Path, redisq: Redisq
-) -> None:
+def test_list_of_contexts_shows_no_secrets(file: Path, redisq: Redisq) -> None:
     file.write_text(
         '[contexts.prod]\nurl = "${PROD_URL}"\nread_only = true\nmax_entries = 500\n'
         'confirm = "name"\nlabel = "PROD"\npassword = "hunter2"\n'
@@ -156,7 +154,7 @@ def test_contexts_are_listed_without_secrets_and_without_their_variables(
 
 def test_config_has_every_setting(file: Path, redisq: Redisq) -> None:
     names = {row["name"] for row in redisq.rows("config")}
-    assert names == {*KNOWN, "context", "redact"}
+    assert names == {*SETTINGS, "context", "redact"}
 
 
 # --- what a context allows -----------------------------------------------------------------------
@@ -178,7 +176,7 @@ def test_more_entries_than_allowed_are_refused(
     assert queue.counts().dead == 2
 
 
-def test_what_is_in_several_queues_is_counted_together(
+def test_max_entries_counts_all_queues_of_a_change(
     file: Path, redisq: Redisq, client: redis.Redis
 ) -> None:
     dead_letters(client, 6, "one")
@@ -189,7 +187,7 @@ def test_what_is_in_several_queues_is_counted_together(
     assert RequestQueue(client, "one").counts().dead == 6
 
 
-def test_a_whole_request_or_queue_is_as_many_as_it_has(
+def test_max_entries_counts_the_entries_of_a_request_or_queue(
     file: Path, redisq: Redisq, client: redis.Redis
 ) -> None:
     queue = RequestQueue(client, "mail")
@@ -203,9 +201,7 @@ def test_a_whole_request_or_queue_is_as_many_as_it_has(
     redisq("request", "priority", "mail/r1", "3", "--context", "prod", "--yes")
 
 
-def test_the_name_has_to_be_said_beside_yes(
-    file: Path, redisq: Redisq, client: redis.Redis
-) -> None:
+def test_confirm_by_name_with_yes(file: Path, redisq: Redisq, client: redis.Redis) -> None:
     queue = dead_letters(client, 3)
     prod(file, 'confirm = "name"')
     pause = ("queue", "pause", "mail", "--context", "prod", "--yes")
@@ -243,7 +239,7 @@ def at_terminal(words: list[str], typed: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_person_types_the_name(file: Path, url: str, client: redis.Redis) -> None:
+def test_confirm_by_name_at_a_terminal(file: Path, url: str, client: redis.Redis) -> None:
     queue = dead_letters(client, 3)
     prod(file, 'confirm = "name"', f'url = "{url}"')
     words = ["dlq", "replay", "mail", "--context", "prod"]
@@ -254,7 +250,7 @@ def test_a_person_types_the_name(file: Path, url: str, client: redis.Redis) -> N
     assert queue.counts().dead == 0
 
 
-def test_a_change_is_not_faster_than_allowed(
+def test_max_rate_of_a_change(
     file: Path, redisq: Redisq, client: redis.Redis, naps: list[Callable[[float], object]]
 ) -> None:
     dead_letters(client, 300)
@@ -268,18 +264,16 @@ def test_a_change_is_not_faster_than_allowed(
     assert 2 < max(rests) <= 3  # 300 entries are three seconds of it
 
 
-def test_a_password_file_that_is_no_text_is_said_without_a_word_of_it(
-    file: Path, redisq: Redisq, tmp_path: Path
-) -> None:
+def test_binary_password_file_is_not_quoted(file: Path, redisq: Redisq, tmp_path: Path) -> None:
     (tmp_path / "pw").write_bytes(b"p\xe4ss\n")
     prod(file, f"password_file = '{tmp_path}/pw'")
     said = redisq.refusal("ls", "--context", "prod", code=2)
-    assert f"password file {tmp_path}/pw: not UTF-8" in said
+    assert f"password file {tmp_path}/pw is not UTF-8 text" in said
 
 
 @pytest.mark.parametrize(("typed", "held"), [((), "5/s"), (("--rate", "4/s"), "4/s")])
 @pytest.mark.parametrize("applied", [False, True])
-def test_a_ramp_is_not_faster_than_allowed_either(
+def test_max_rate_of_a_ramp(
     file: Path,
     redisq: Redisq,
     client: redis.Redis,
@@ -302,7 +296,7 @@ def test_a_ramp_is_not_faster_than_allowed_either(
     assert f"ramp at {held} · " in redisq.err and "ramp at 10/s" not in redisq.err
 
 
-def test_read_only_goes_before_all(file: Path, redisq: Redisq, client: redis.Redis) -> None:
+def test_read_only_refuses_every_change(file: Path, redisq: Redisq, client: redis.Redis) -> None:
     dead_letters(client, 1)
     prod(file, "read_only = true", 'confirm = "name"')
     said = redisq.refusal("dlq", "replay", "mail", "--context", "prod", "--yes", code=1)
@@ -324,11 +318,11 @@ STRICTEST = [
 
 
 @pytest.mark.parametrize(("setting", "value", "said", "by"), STRICTEST)
-def test_of_what_protects_the_strictest_holds(
+def test_strictest_source_of_a_protection_holds(
     file: Path, redisq: Redisq, monkeypatch: pytest.MonkeyPatch,
     setting: str, value: str, said: dict[str, str], by: str,
 ) -> None:  # fmt: skip
-    variable = KNOWN[setting].variable
+    variable = SETTINGS[setting].variable
     prod(file, f'{setting} = "{said["context"]}"',
          top=f'{setting} = "{said["file"]}"' if "file" in said else "")  # fmt: skip
     if "environment" in said:
@@ -345,7 +339,7 @@ def test_of_what_protects_the_strictest_holds(
         assert str(listed[setting]).lower() == value
 
 
-def test_no_source_opens_what_another_closes(
+def test_no_source_weakens_a_protection(
     file: Path, redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead_letters(client, 12)
@@ -368,7 +362,7 @@ def test_no_source_opens_what_another_closes(
 # --- the guard by itself, and in the dashboard ---------------------------------------------------
 
 
-def test_a_guard_adds_what_is_typed() -> None:
+def test_guard_asks_for_the_context_name() -> None:
     guard = Guard(word="prod")
     assert guard.typed(None, None) == "prod"
     assert guard.typed(None, "1234") == "1234 prod"
@@ -381,7 +375,7 @@ def test_a_guard_adds_what_is_typed() -> None:
 
 
 @pytest.mark.slow
-def test_the_dashboard_keeps_to_them(url: str, client: redis.Redis) -> None:
+def test_dashboard_obeys_the_protections(url: str, client: redis.Redis) -> None:
     queue = dead_letters(client, 12)
     guard: list[Any] = [Guard(max_entries=10), Guard(word="prod")]
     seen: list[str] = []

@@ -1,4 +1,4 @@
-"""An audit reads all there is, by pages: no command of it is as long as a queue."""
+"""fsck reads a queue by pages: none of its commands takes as long as a queue."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ WHOLE = {f"cmdstat_{name}" for name in ("hkeys", "hvals", "hgetall", "smembers",
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_it_asks_for_nothing_whole(client: redis.Redis, kind: type[Queue[Any]]) -> None:
+def test_fsck_reads_no_key_as_a_whole(client: redis.Redis, kind: type[Queue[Any]]) -> None:
     queue = scene(client, kind).queue
     client.config_resetstat()
     assert queue.invariants() == []
@@ -22,7 +22,7 @@ def test_it_asks_for_nothing_whole(client: redis.Redis, kind: type[Queue[Any]]) 
     assert not WHOLE & set(stats)
 
 
-def test_a_large_hash_is_read_by_pages_and_whole(client: redis.Redis) -> None:
+def test_large_hash_is_read_completely_by_pages(client: redis.Redis) -> None:
     from redisq_ops.core.redis.operation import run
 
     wanted = {f"f{n}": b"%d" % n for n in range(5_000)}

@@ -24,7 +24,7 @@ from ..command_line import Redisq, dead_letters
 ODD = "-w$;ird'q"
 
 
-def test_a_dash_at_the_front_of_a_name_is_no_option() -> None:
+def test_name_that_begins_with_a_dash() -> None:
     assert hint("replay", "it's/1") == "redisq replay 'it'\"'\"'s/1'"
     assert hint("consumers", "claim", "s", "w", to="x") == "redisq consumers claim s w --to x"
     assert hint("consumers", "claim", "s", "-w", to="-x") == (
@@ -47,7 +47,7 @@ def told(redisq: Redisq, *words: str) -> dict[str, Any]:
     return row
 
 
-def test_what_is_offered_for_such_names_runs(redisq: Redisq, client: redis.Redis) -> None:
+def test_hints_for_names_with_dashes_run(redisq: Redisq, client: redis.Redis) -> None:
     queue = RequestQueue(client, ODD)
     queue.submit([b"x"] * 3, id="-r1")
     rejected(queue)
@@ -90,7 +90,7 @@ def test_a_stream_and_its_consumer_with_dashes(redisq: Redisq, client: redis.Red
 ELSEWHERE = "redis://127.0.0.1:1"
 
 
-def test_what_is_offered_is_for_the_same_server(
+def test_hints_reach_the_same_server(
     client: redis.Redis,
     url: str,
     configuration: Path,
@@ -136,7 +136,7 @@ def test_what_is_offered_is_for_the_same_server(
      "u:sesame@h:6379", "sesame@h", "u:se@same@h", "//u:sesame@h", "redis:/u:sesame@h", "u:sesame",
      "redis:u:sesame@h", "redis://u:sesame", "redis://u:sesame/0", "h?password=sesame"],
 )  # fmt: skip
-def test_no_password_in_what_is_offered(secret: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hints_contain_no_password(secret: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("--url", secret), (f"--url={secret}",)):
         again = Session({}, typed=(*words, "undo", "--reason", "x?y&password=z")).again
         assert "same" not in again and "***" in again and "x?y&password=z" in again
@@ -144,7 +144,7 @@ def test_no_password_in_what_is_offered(secret: str, capsys: pytest.CaptureFixtu
     assert "same" not in "".join(capsys.readouterr())
 
 
-def test_what_is_no_password_is_shown() -> None:
+def test_hints_keep_the_rest_of_the_url() -> None:
     for url in ("redis://h:6379/0?client_name=a@b", "redis+sentinel://h:1,g:2/m", "redis://[::1]:1",
                 "redis://h", "unix:///a@b"):  # fmt: skip
         assert masked(url) == str(ServerAddress(url)) == url

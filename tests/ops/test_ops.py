@@ -26,11 +26,11 @@ from redisq_ops.ops.change.bulk import PAST, Bulk, Stride, allowed, planned
 from redisq_ops.ops.change.impact import weigh
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, pattern, select
+from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
 from redisq_ops.ops.filter.target import targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
-from redisq_ops.ops.fsck import Audit
-from redisq_ops.ops.inspect.details import story
+from redisq_ops.ops.fsck import QueueCheck
+from redisq_ops.ops.inspect.history import history_of
 
 from ..command_line import dead_letters, everywhere
 from ..model.wire import picture
@@ -57,7 +57,7 @@ def test_durations(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "-5m", "5 minutes", "1.5h", "5mx", "36501d"])
-def test_no_durations(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(BadInput):
         duration_ms(text)
 
@@ -85,7 +85,7 @@ def test_moments(text: str, ahead: bool, found: str) -> None:
     assert moment_ms(text, now, ahead=ahead, utc=True) == utc_ms(found)
 
 
-def test_a_time_of_day_is_local_also_where_a_day_has_23_or_25_hours(
+def test_time_of_day_is_local_also_on_days_of_23_or_25_hours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TZ", "Europe/Berlin")
@@ -108,7 +108,7 @@ def test_a_time_of_day_is_local_also_where_a_day_has_23_or_25_hours(
 
 
 @pytest.mark.parametrize("text", ["24:00", "3", "soon", "2026-01-02T03:04", "2026-13-01T00:00Z"])
-def test_no_moments(text: str) -> None:
+def test_invalid_moments(text: str) -> None:
     with pytest.raises(BadInput):
         moment_ms(text, 0)
 
@@ -125,7 +125,7 @@ def test_rates() -> None:
 # --- filters and selections ---------------------------------------------------
 
 
-def test_a_filter_narrows() -> None:
+def test_filter_conditions() -> None:
     failed = Entry("r1/3", "dead", since_ms=1000, error=Failure("IOError", "disk full"))
     young = Entry("r2/1", "dead", since_ms=9000)
     unknown = Entry("e1", "waiting")
@@ -134,9 +134,9 @@ def test_a_filter_narrows() -> None:
         (Filter(ids=("e1", "r1/3")), [failed, unknown]),
         (Filter(requests=("r1",)), [failed]),
         (Filter(ids=("e1",), requests=("r2",)), [young, unknown]),
-        (Filter(match=pattern("^r")), [failed, young]),
-        (Filter(match=pattern("full$")), [failed]),
-        (Filter(match=pattern("IOError")), [failed]),
+        (Filter(match=match_pattern("^r")), [failed, young]),
+        (Filter(match=match_pattern("full$")), [failed]),
+        (Filter(match=match_pattern("IOError")), [failed]),
         (Filter(older_than_ms=2000), [failed]),
         (Filter(older_than_ms=1000), [failed, young]),
     ):
@@ -144,12 +144,12 @@ def test_a_filter_narrows() -> None:
 
 
 @pytest.mark.parametrize("text", ["(", "a{2,1}", "*", "[z-a]", "a{99999999999}", r"\8"])
-def test_a_bad_pattern_says_where(text: str) -> None:
+def test_bad_match_pattern_names_the_column(text: str) -> None:
     with pytest.raises(BadInput, match="--match"):
-        pattern(text)
+        match_pattern(text)
 
 
-def test_a_selection_is_exactly_what_the_filter_accepts(client: redis.Redis) -> None:
+def test_selection_is_what_the_filter_accepts(client: redis.Redis) -> None:
     queue = dead_letters(client, 1203)
     everything = run(client, select(queue, "dead", Filter()))
     assert (everything.count, everything.scanned, everything.complete) == (1203, 1203, True)
@@ -159,11 +159,11 @@ def test_a_selection_is_exactly_what_the_filter_accepts(client: redis.Redis) -> 
         chosen = run(client, select(queue, "dead", Filter(max=most)))
         assert (chosen.count, chosen.complete) == (most, complete)
         assert chosen.ids() == everything.ids()[:most]
-    few = run(client, select(queue, "dead", Filter(match=pattern("r1/12.$"), max=5)))
+    few = run(client, select(queue, "dead", Filter(match=match_pattern("r1/12.$"), max=5)))
     assert few.ids() == [id for id in everything.ids() if len(id) == 6 and id[3:5] == "12"][:5]
 
 
-def test_named_entries_are_looked_up_not_searched_for(client: redis.Redis) -> None:
+def test_named_entries_are_read_by_id(client: redis.Redis) -> None:
     queue = everywhere(client)
     ids = ("r1/2", "r1/5", "r1/2", "r1/77")
     chosen = run(client, select(queue, "dead", Filter(ids=ids)))
@@ -171,14 +171,14 @@ def test_named_entries_are_looked_up_not_searched_for(client: redis.Redis) -> No
     assert [(entry.id, entry.state) for entry in chosen.elsewhere] == [("r1/5", "pending")]
 
 
-def test_a_scan_tells_how_far_it_is(client: redis.Redis) -> None:
+def test_scan_reports_progress(client: redis.Redis) -> None:
     queue = dead_letters(client, 1203)
     told: list[tuple[int, int | None]] = []
     run(client, select(queue, "dead", Filter(), lambda done, total: told.append((done, total))))
     assert told == [(min(n, 1203), 1203) for n in range(PAGE, 1203 + PAGE, PAGE)]
 
 
-def test_targets_are_one_for_each_queue(client: redis.Redis) -> None:
+def test_one_target_per_queue(client: redis.Redis) -> None:
     everywhere(client)
     everywhere(client, "news")
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
@@ -197,7 +197,7 @@ def test_targets_are_one_for_each_queue(client: redis.Redis) -> None:
         ("mail", "dead", Filter(("r1/2",), ("r1",), max=9)),
         ("news", "dead", whole),
     ]
-    with pytest.raises(BadInput, match="mail means all of it"):
+    with pytest.raises(BadInput, match="mail stands for the whole queue"):
         meant("mail/r1/2", "mail")
     assert meant("r1/2", "mail/r1/3", queue="mail") == [
         ("mail", "dead", Filter(("r1/2", "r1/3"), max=9))
@@ -216,7 +216,7 @@ def test_targets_are_one_for_each_queue(client: redis.Redis) -> None:
 # --- bulk moves ---------------------------------------------------------------
 
 
-def test_a_stride_follows_the_measured_time() -> None:
+def test_batch_size_follows_the_measured_call_time() -> None:
     stride = Stride(50)
     for _ in range(20):
         stride.learn(stride.size, stride.size * 0.000_01)  # 10 µs each: 50 in half a millisecond
@@ -231,7 +231,7 @@ def test_a_stride_follows_the_measured_time() -> None:
     assert stride.size == 10
 
 
-def test_a_far_server_is_not_taken_for_a_slow_one() -> None:
+def test_network_latency_does_not_shrink_batches() -> None:
     stride = Stride(50)
     stride.way = 0.08
     for _ in range(20):
@@ -244,7 +244,7 @@ def test_a_far_server_is_not_taken_for_a_slow_one() -> None:
     assert stride.size * 0.000_015 < 0.001  # at 15 µs an entry no call is above a millisecond
 
 
-def test_a_rate_is_kept_whatever_the_steps_take(client: redis.Redis) -> None:
+def test_rate_limit_of_a_bulk_change(client: redis.Redis) -> None:
     queue = dead_letters(client, 95)
     now = [100.0]
     chosen = run(client, select(queue, "dead", Filter()))
@@ -259,7 +259,7 @@ def test_a_rate_is_kept_whatever_the_steps_take(client: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("state", ["pending", "delayed", "dead"])
-def test_what_a_clock_that_was_ahead_wrote_can_be_changed(
+def test_entries_written_by_a_clock_that_was_ahead_can_be_changed(
     client: redis.Redis, state: State
 ) -> None:
     """As after a failover to a server whose clock is hours behind."""
@@ -274,7 +274,7 @@ def test_what_a_clock_that_was_ahead_wrote_can_be_changed(
     assert getattr(queue.counts(), state) == 0 and queue.invariants() == []
 
 
-def test_what_came_after_the_selection_is_left_alone(client: redis.Redis) -> None:
+def test_later_entries_are_not_changed(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = everywhere(client, clock=clock)
     chosen = run(client, select(queue, "dead", Filter()))
@@ -295,7 +295,7 @@ def test_exit_codes_of_outcomes() -> None:
     assert ChangeOutcome("x", 1, 0, {"same": 1}).exit_code == 0
 
 
-def test_a_verb_is_refused_where_it_can_not_start(client: redis.Redis) -> None:
+def test_verb_is_refused_for_a_wrong_state(client: redis.Redis) -> None:
     queue = everywhere(client)
     with pytest.raises(BadInput, match="replay is for dead entries"):
         allowed(queue, "replay", "pending")
@@ -309,14 +309,14 @@ def test_a_verb_is_refused_where_it_can_not_start(client: redis.Redis) -> None:
     assert picture(client) == before
 
 
-def test_a_plan_grows_with_what_is_at_stake(client: redis.Redis) -> None:
+def test_larger_changes_need_a_typed_confirmation(client: redis.Redis) -> None:
     queue = dead_letters(client, 1001)
     some = run(client, select(queue, "dead", Filter(max=1000)))
     every = run(client, select(queue, "dead", Filter()))
     assert planned(some, "replay").typed is None
     assert planned(every, "replay").typed == "1001"
     assert planned(some, "hard").typed == "mail"
-    nothing = run(client, select(queue, "dead", Filter(match=pattern("nope"))))
+    nothing = run(client, select(queue, "dead", Filter(match=match_pattern("nope"))))
     assert planned(nothing, "hard").typed is None
     assert set(PAST) >= {"replay", "hard"}
 
@@ -340,7 +340,7 @@ def test_bulk_moves_run_on_an_asyncio_client(
     assert asyncio.run(replay()).done == 300
 
 
-def test_a_scan_goes_on_where_it_stopped(client: redis.Redis) -> None:
+def test_scan_continues_where_it_stopped(client: redis.Redis) -> None:
     queue = dead_letters(client, PAGE + 200)
     scan = Scan(queue, "dead", Filter(), 0)
     first = run(client, scan.step())
@@ -352,7 +352,7 @@ def test_a_scan_goes_on_where_it_stopped(client: redis.Redis) -> None:
 # --- journal and undo ---------------------------------------------------------
 
 
-def test_the_journal_is_written_before_the_first_step(client: redis.Redis) -> None:
+def test_audit_log_is_written_before_the_first_step(client: redis.Redis) -> None:
     queue = dead_letters(client, 120)
     bulk = Bulk(run(client, select(queue, "dead", Filter(older_than_ms=0))), "purge", ME)
     assert run(client, bulk.step())
@@ -368,7 +368,7 @@ def test_the_journal_is_written_before_the_first_step(client: redis.Redis) -> No
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_log_of_an_undo_that_was_killed_is_exact(client: redis.Redis, shards: int) -> None:
+def test_audit_log_of_a_killed_undo_is_exact(client: redis.Redis, shards: int) -> None:
     queue: Any = DelaySet(client, "later")
     if shards > 1:
         queue = ShardedDelaySet(client, "later", shards=shards)
@@ -390,7 +390,7 @@ def test_the_log_of_an_undo_that_was_killed_is_exact(client: redis.Redis, shards
     assert own.done + newest.done == it.undone == 200
 
 
-def test_what_was_kept_too_long_ago_says_so(client: redis.Redis) -> None:
+def test_undo_after_retention_is_refused(client: redis.Redis) -> None:
     queue = dead_letters(client, 3)
     bulk = Bulk(run(client, select(queue, "dead", Filter())), "purge", ME)
     finish(client, bulk)
@@ -400,7 +400,7 @@ def test_what_was_kept_too_long_ago_says_so(client: redis.Redis) -> None:
     assert (outcome.done, outcome.skipped, outcome.exit_code) == (0, {"expired": 3}, 1)
 
 
-def test_what_can_not_be_undone_says_why(client: redis.Redis) -> None:
+def test_change_without_undo_gives_a_reason(client: redis.Redis) -> None:
     queue = dead_letters(client, 2)
     deployment = Deployment(client)
     finish(client, Bulk(run(client, select(queue, "dead", Filter(max=1))), "hard", ME))
@@ -416,7 +416,7 @@ def test_what_can_not_be_undone_says_why(client: redis.Redis) -> None:
         run(client, audit_log.find(deployment, "purge-nope"))
 
 
-def test_a_refused_change_leaves_no_trace(client: redis.Redis) -> None:
+def test_refused_change_writes_nothing(client: redis.Redis) -> None:
     queue = everywhere(client)
     queue.submit([], id="over")
     before = picture(client)
@@ -471,9 +471,7 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize("verb", ["cancel", "pause", "limit", "set", "client"])
-def test_a_change_that_was_interrupted_can_be_taken_back(
-    client: redis.Redis, verb: str, done: bool
-) -> None:
+def test_interrupted_change_can_be_undone(client: redis.Redis, verb: str, done: bool) -> None:
     """Right behind its step, or right before it: there it finds all as it was."""
     mail, jobs = RequestQueue(client, "mail"), FairQueue(client, "jobs")
     mail.submit([b"x"] * 5, id="r1", limit=4)
@@ -529,7 +527,7 @@ def test_a_change_that_was_interrupted_can_be_taken_back(
     assert undo.outcome.skipped.get("same", 0) == undo.outcome.matched - int(done)
 
 
-def test_cancelling_fences_off_all_that_was_begun_before_it(client: redis.Redis) -> None:
+def test_cancel_fences_operations_begun_before_it(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = RequestQueue(client, "mail", clock=clock)
     queue.submit([b"x"] * 300, id="r1", limit=1000)
@@ -550,7 +548,7 @@ def test_cancelling_fences_off_all_that_was_begun_before_it(client: redis.Redis)
     assert queue.invariants() == []
 
 
-def test_who_reopens_a_request_that_is_being_cancelled_is_not_worked_against(
+def test_cancel_stops_when_the_request_is_reopened(
     client: redis.Redis,
 ) -> None:
     clock = FakeClock()
@@ -572,7 +570,7 @@ def test_who_reopens_a_request_that_is_being_cancelled_is_not_worked_against(
     assert queue.invariants() == []
 
 
-def test_cancelling_ends_also_where_something_will_not_move(client: redis.Redis) -> None:
+def test_cancel_ends_even_if_an_entry_can_not_be_moved(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 3, id="r1")
     held = queue.take(3, consumer="w1").deliveries
@@ -611,7 +609,7 @@ def test_settings_are_checked() -> None:
 # --- looking ------------------------------------------------------------------
 
 
-def test_a_queue_too_new_hides_no_other(client: redis.Redis) -> None:
+def test_queue_of_a_newer_version_does_not_hide_others(client: redis.Redis) -> None:
     everywhere(client)
     client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
     client.hset("rq:registry", "unheard", '{"kind":"origami","schema":1,"created_ms":0}')
@@ -640,32 +638,33 @@ def test_a_sharded_queue_is_one_queue(client: redis.Redis) -> None:
     assert run(client, queue.invariants.op()) == []
 
 
-def test_a_story_is_about_one_thing_only(client: redis.Redis) -> None:
+def test_history_search_matches_whole_ids_only(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     for id in ("r1", "r11", "a.r1", "r-1"):
         queue.submit([b"x", b"y"], id=id)
     error = Failure("E").encoded()
     queue.settle([Settlement(d, "reject", error) for d in queue.take(9, consumer="w").deliveries])
-    about = run(client, story(queue, "r1"))
+    about = run(client, history_of(queue, "r1"))
     assert [event.what["dead"] for event in about.events] == [("r1/1|rejected", "r1/2|rejected")]
-    assert (about.looked, about.total) == (1, 1)
-    (event,) = run(client, story(queue, "r1/2")).events
+    assert (about.searched, about.total) == (1, 1)
+    (event,) = run(client, history_of(queue, "r1/2")).events
     assert event.what == {"dead": ("r1/2|rejected",)}
-    assert run(client, story(queue, "r")).events == ()
-    assert run(client, story(queue, "arr1")).events == ()
+    assert run(client, history_of(queue, "r")).events == ()
+    assert run(client, history_of(queue, "arr1")).events == ()
 
 
-class Findings:
-    """A queue whose audits find these, one list after another."""
+class ScriptedFindings:
+    """A queue whose checks find these, one list after another."""
 
-    def __init__(self, *looks: list[str]) -> None:
-        self._looks = list(looks)
+    def __init__(self, *results: list[str]) -> None:
+        self._results = list(results)
         self.checkup = self
         self.unfinished_transfers = self.now = Nothing()
         self.shard_keys: tuple[Any, ...] = ()
+        self.names_examples = False
 
     async def op(self, thorough: bool) -> Checkup:
-        return Checkup(tuple(self._looks.pop(0)))
+        return Checkup(tuple(self._results.pop(0)))
 
 
 class Nothing:
@@ -673,28 +672,28 @@ class Nothing:
         return {}
 
 
-def looked(*looks: list[str]) -> Audit:
-    audit = Audit(cast(Any, Findings(*looks)))
-    for _ in looks:
-        run(cast(Any, None), audit.look())
-    return audit
+def checked(*results: list[str]) -> QueueCheck:
+    check = QueueCheck(cast(Any, ScriptedFindings(*results)))
+    for _ in results:
+        run(cast(Any, None), check.check())
+    return check
 
 
-def test_an_audit_believes_only_what_every_look_sees() -> None:
-    assert looked([]).broken == []
-    moment = looked(["r1: pending is 5, counted 4"], [])
-    assert (moment.broken, moment.momentary) == ([], 1)
-    # The numbers of a queue at work move; what they differ by stays, if it is real.
-    real = looked(
+def test_fsck_reports_only_what_every_check_finds() -> None:
+    assert checked([]).findings == []
+    once = checked(["r1: pending is 5, counted 4"], [])
+    assert (once.findings, once.transient) == ([], 1)
+    # The numbers of a queue in use change; a real difference stays.
+    real = checked(
         ["r1: pending is 5, counted 4", "r2: pending is 1, counted 0"],
         ["r1: pending is 9, counted 8", "r3: pending is 1, counted 0"],
     )
-    assert (real.broken, real.momentary) == (["r1: pending is 9, counted 8"], 1)
-    assert looked(["x is off", "y is 3, counted 1"], ["y is 3, counted 2"]).broken == []
+    assert (real.findings, real.transient) == (["r1: pending is 9, counted 8"], 1)
+    assert checked(["x is off", "y is 3, counted 1"], ["y is 3, counted 2"]).findings == []
 
 
 @pytest.mark.parametrize("kind", ["delay", "request"])
-def test_a_later_entry_of_the_same_id_is_not_meant(client: redis.Redis, kind: str) -> None:
+def test_later_entry_of_the_same_id_is_not_changed(client: redis.Redis, kind: str) -> None:
     clock = FakeClock()
     queue: Any
     if kind == "delay":

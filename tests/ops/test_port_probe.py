@@ -18,7 +18,7 @@ from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.redis import connection as lines
 from redisq_ops.core.redis.client import aconnect, blocking_twin, connect
 from redisq_ops.core.redis.operation import Call, arun, run
-from redisq_ops.ops.port_probe import Port, other
+from redisq_ops.ops.port_probe import TlsMismatch, tls_mismatch
 
 from ..command_line import Redisq
 
@@ -43,26 +43,30 @@ def tls(tmp_path: Path) -> Iterator[int]:
 
 
 @pytest.mark.slow
-def test_a_port_says_what_it_speaks(url: str, tls: int) -> None:
+def test_mismatch_of_url_and_port_is_detected(url: str, tls: int) -> None:
     plain = url.rpartition(":")[2]
     clear, secret = f"127.0.0.1:{plain}", f"127.0.0.1:{tls}"
-    assert other(f"rediss://me:secret@{clear}/0") == Port(False, "redis://…")
-    assert other(f"valkeys+cluster://{clear}") == Port(False, "valkey+cluster://…")
-    assert other(f"redis://{secret}") == Port(True, "rediss://…")
+    assert tls_mismatch(f"rediss://me:secret@{clear}/0") == TlsMismatch(False, "redis://…")
+    assert tls_mismatch(f"valkeys+cluster://{clear}") == TlsMismatch(False, "valkey+cluster://…")
+    assert tls_mismatch(f"redis://{secret}") == TlsMismatch(True, "rediss://…")
     sentinels = f"+sentinel://{secret},127.0.0.1:1/mymaster"
-    assert other(f"redis{sentinels}") == Port(True, "rediss+sentinel://…")
-    assert other(f"rediss{sentinels}?sentinel_tls=no") == Port(True, "rediss+sentinel://…")
+    assert tls_mismatch(f"redis{sentinels}") == TlsMismatch(True, "rediss+sentinel://…")
+    assert tls_mismatch(f"rediss{sentinels}?sentinel_tls=no") == TlsMismatch(
+        True, "rediss+sentinel://…"
+    )
     sentinels = f"+sentinel://{clear},127.0.0.1:1/mymaster"
-    told = Port(False, "rediss+sentinel://…?sentinel_tls=no")
-    assert other(f"rediss{sentinels}") == told
-    assert other(f"redis{sentinels}?sentinel_tls=yes") == Port(False, "redis+sentinel://…")
+    told = TlsMismatch(False, "rediss+sentinel://…?sentinel_tls=no")
+    assert tls_mismatch(f"rediss{sentinels}") == told
+    assert tls_mismatch(f"redis{sentinels}?sentinel_tls=yes") == TlsMismatch(
+        False, "redis+sentinel://…"
+    )
     for right in (f"redis://{clear}", f"rediss://{secret}", "redis://127.0.0.1:1",
                   f"rediss{sentinels}?sentinel_tls=no", f"redis{sentinels}?sentinel_tls=perhaps",
                   "unix:///nowhere", "redis://[", "nonsense"):  # fmt: skip
-        assert other(right) is None, right
+        assert tls_mismatch(right) is None, right
 
 
-def test_it_is_said_where_the_server_can_not_be_reached(
+def test_connection_error_names_the_right_scheme(
     tls: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     redisq = Redisq(f"redis://127.0.0.1:{tls}", capsys)
@@ -74,7 +78,7 @@ def test_it_is_said_where_the_server_can_not_be_reached(
 
 @pytest.mark.alike
 @pytest.mark.parametrize("mode", ["", "+cluster"])
-def test_a_port_without_tls_is_told_long_before_all_time_outs(
+def test_port_without_tls_is_detected_before_timeouts(
     url: str, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A server without TLS waits for the end of a line that a handshake doesn't have."""
@@ -87,7 +91,7 @@ def test_a_port_without_tls_is_told_long_before_all_time_outs(
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_every_client_is_told_of_a_port_without_tls(
+def test_every_client_reports_a_port_without_tls(
     monkeypatch: pytest.MonkeyPatch, answered: bool
 ) -> None:
     """One that waits for the end of a line, and one that answers whatever comes."""
@@ -123,7 +127,7 @@ def test_every_client_is_told_of_a_port_without_tls(
 
 
 @pytest.mark.alike
-def test_sentinels_that_are_gone_or_none_are_one_line_at_once(
+def test_unreachable_sentinels_are_a_one_line_error(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()

@@ -20,7 +20,7 @@ from redisq_ops.core.redis.client import aconnect
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.regex import REPLACED
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.ops.redaction import LARGEST, MASK, NOTHING, Redaction
+from redisq_ops.ops.redaction import LARGEST, MASK, NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text as drawn
@@ -63,7 +63,7 @@ def reads(**table: Any) -> Redaction:
          '{"password": "***", "n": [1e400, -1.0E-2], "s": "a\\nb", "t": [true, null, {}]}'),
     ],
 )  # fmt: skip
-def test_what_is_hidden(payload: str, shown: str) -> None:
+def test_hidden_values(payload: str, shown: str) -> None:
     redaction = reads(keys=["password", "card.number"], patterns=EMAIL)
     assert redaction.payload(payload.encode()).decode() == shown
     assert redaction.text(payload) == shown
@@ -73,13 +73,13 @@ def test_what_is_hidden(payload: str, shown: str) -> None:
     "payload",
     [b'{ "b":1,\n"a" : [1.50, 1e3, NaN] }', b"\xff\x00 {", b"", b"9" * 5000, b'"\\ud800"', b"null"],
 )
-def test_the_bytes_are_the_same_where_nothing_is_hidden(payload: bytes) -> None:
+def test_payload_without_hidden_values_keeps_its_bytes(payload: bytes) -> None:
     redaction = reads(keys=["password"], patterns=EMAIL)
     assert redaction.payload(payload) is payload or redaction.payload(payload) == payload
-    assert not NOTHING and NOTHING.payload(payload) is payload
+    assert not NO_REDACTION and NO_REDACTION.payload(payload) is payload
 
 
-def test_bytes_that_are_no_text_are_looked_through_as_well() -> None:
+def test_binary_payloads_are_searched() -> None:
     redaction = reads(patterns=EMAIL)
     assert redaction.payload(b"\xff\xfe ann@example.org \x00") == b"\xff\xfe *** \x00"
 
@@ -123,7 +123,7 @@ def test_bytes_that_are_no_text_are_looked_through_as_well() -> None:
         ("my_password=1", "my_password=1"), ("password_hint: x", "password_hint: x"),
     ],
 )  # fmt: skip
-def test_what_a_key_names_is_hidden_in_text_that_is_no_json(text: str, shown: str) -> None:
+def test_values_of_keys_in_text_are_hidden(text: str, shown: str) -> None:
     redaction = reads(keys=["password", "card.number", "contraseña", "authorization"])
     assert redaction.text(text) == shown
     assert redaction.payload(b"\xff" + text.encode() + b"\xff").startswith(b"\xff")
@@ -144,7 +144,7 @@ TRAPS = ("A", "A@", "a.b-", "a@b", "1", "1 ", "a@b.c ", "é", "\\", '"', "[", "p
 
 
 @pytest.mark.parametrize("kib", [64, 1024])
-def test_the_documented_patterns_end_on_any_text(kib: int) -> None:
+def test_documented_patterns_take_linear_time(kib: int) -> None:
     """One that goes back would take a quarter of an hour for the first of these: the test's
     time-out is what fails it."""
     redaction = documented()
@@ -155,53 +155,53 @@ def test_the_documented_patterns_end_on_any_text(kib: int) -> None:
     assert redaction.payload(b"\xff ann@example.org \xff") == b"\xff *** \xff"
 
 
-def test_an_expression_that_matches_everywhere_hides_the_rest() -> None:
+def test_pattern_with_too_many_matches_hides_the_rest() -> None:
     redaction = reads(patterns={"a": "a.*z|a"})
     shown = redaction.text("a" * (REPLACED + 5) + "b")
     assert shown == MASK * REPLACED
 
 
-def test_a_text_beyond_the_limit_is_hidden_whole() -> None:
+def test_too_large_text_is_hidden_as_a_whole() -> None:
     redaction = reads(patterns=EMAIL)
     assert redaction.payload(b"x" * (LARGEST + 1)) == MASK.encode()
     assert redaction.payload(b"x" * LARGEST) == b"x" * LARGEST
 
 
-def test_a_number_is_hidden_by_its_digits() -> None:
+def test_pattern_of_digits_hides_numbers() -> None:
     redaction = reads(patterns={"card": r"\b4\d{15}\b"})
     assert redaction.payload(b'{"n": 4111111111111111}') == b'{"n": "***"}'
     assert redaction.payload(b"4111111111111111") == b'"***"'
 
 
-def test_an_expression_may_mean_more_than_one_value() -> None:
+def test_pattern_across_several_values() -> None:
     redaction = reads(patterns={"pair": r'"user": "\w+"'})
     assert redaction.payload(b'{"user": "ann"}') == b"{***}"
 
 
-def test_tables_add_up() -> None:
+def test_redact_tables_are_combined() -> None:
     one, other = ({"keys": ["a"], "forced": True}, "one"), ({"keys": ["b"]}, "other")
     both = Redaction.read([one, other])
     assert both.payload(b'{"a": 1, "b": 2}') == b'{"a": "***", "b": "***"}' and both.forced
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "problem"),
     [
-        ({"keys": "password"}, "config.toml: redact.keys is a list of names, not 'password'"),
-        ({"keys": [3]}, "config.toml: redact.keys: 3 is no key"),
-        ({"keys": ["a..b"]}, "'a..b' is no key"),
-        ({"patterns": ["x"]}, "redact.patterns is a table"),
+        ({"keys": "password"}, "config.toml: redact.keys must be a list of names, not 'password'"),
+        ({"keys": [3]}, "config.toml: redact.keys: 3 is not a key"),
+        ({"keys": ["a..b"]}, "'a..b' is not a key"),
+        ({"patterns": ["x"]}, "redact.patterns must be a table"),
         ({"patterns": {"card": "(4\\d+"}}, "redact.patterns.card: '(4\\\\d+': column 1: missing )"),
-        ({"patterns": {"card": "x*"}}, "matches nothing at all"),
-        ({"patterns": {"card": 4}}, "redact.patterns.card is a regular expression in quotes"),
-        ({"forced": "yes"}, "redact.forced is true or false"),
-        ({"fields": []}, "redact.fields: there are keys, patterns and forced"),
+        ({"patterns": {"card": "x*"}}, "matches the empty text"),
+        ({"patterns": {"card": 4}}, "redact.patterns.card must be a regular expression in quotes"),
+        ({"forced": "yes"}, "redact.forced must be true or false"),
+        ({"fields": []}, "redact.fields is unknown: use keys, patterns or forced"),
     ],
 )
-def test_a_bad_pattern_is_one_line_with_its_place(table: dict[str, Any], said: str) -> None:
+def test_invalid_redact_table_names_its_place(table: dict[str, Any], problem: str) -> None:
     with pytest.raises(BadInput) as caught:
         reads(**table)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert problem in str(caught.value) and "\n" not in str(caught.value)
 
 
 # --- the faces ---------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ def planted(client: redis.Redis) -> str:
     return fingerprint(entry)
 
 
-def test_one_secret_is_in_no_output_of_any_command(
+def test_secret_is_in_no_output_of_any_command(
     configuration: Path, client: redis.Redis, planted: str, redisq: Redisq, tmp_path: Path
 ) -> None:
     assert every_command() == LOOKS.keys() | NO_LOOKS
@@ -404,7 +404,7 @@ def test_one_secret_is_in_no_output_of_any_command(
         assert all(printable(x) == x for x in said.split("\n")), (line, said)
 
 
-def test_it_is_shown_where_that_is_allowed(
+def test_no_redact_where_it_is_allowed(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
     look = ("inspect", "entry", "mail/r1/1")
@@ -418,7 +418,7 @@ def test_it_is_shown_where_that_is_allowed(
     assert "redact.forced" in redisq.refusal("top", "--once", "--no-redact", code=1)
 
 
-def test_a_bad_pattern_shows_nothing_at_all(
+def test_invalid_pattern_is_an_error_of_every_command(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
     configuration.write_text('[redact.patterns]\ncard = "(4"\n')
@@ -431,7 +431,7 @@ def test_a_bad_pattern_shows_nothing_at_all(
         assert said.startswith(f"{configuration}: redact.{wrong}")
 
 
-def test_a_hidden_keys_value_is_in_no_filters_words(
+def test_filter_text_masks_values_of_hidden_keys(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq, tmp_path: Path
 ) -> None:
     """Of what a plan was made by its words say all but the value; it is still done as it was."""
@@ -450,7 +450,7 @@ def test_a_hidden_keys_value_is_in_no_filters_words(
     assert all(hidden in said[k] for k in (0, 1, 3, 5)), said
 
 
-def test_a_context_takes_nothing_away_by_the_same_name(
+def test_context_does_not_replace_a_pattern_of_the_same_name(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
     more = '[contexts.prod.redact.patterns]\ntoken = "(?P<n>nothing)"\nname = "(?P<n>ann)"\n'
@@ -459,7 +459,7 @@ def test_a_context_takes_nothing_away_by_the_same_name(
     assert "no ***" in shown and '"to": "***"' in shown and "tok_abc" not in shown
 
 
-def test_a_context_adds_its_own(
+def test_context_adds_patterns(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
     configuration.write_text(CONFIGURATION + '[contexts.prod.redact]\nkeys = ["to"]\n')
@@ -470,7 +470,7 @@ def test_a_context_adds_its_own(
     assert "[contexts.prod]" in rows["redact"]["origin"]
 
 
-def test_what_is_stored_and_matched_is_as_it_was(
+def test_redaction_does_not_change_matching_or_storage(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
     """Redaction is of what is shown: a filter finds what it doesn't show, and a replay is whole."""
@@ -493,7 +493,7 @@ WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 @pytest.mark.slow
-def test_the_dashboard_shows_none_of_it(url: str, planted: str) -> None:
+def test_dashboard_shows_no_secret(url: str, planted: str) -> None:
     redaction = reads(keys=["password"], patterns={"token": "tok_[a-z0-9]+"})
 
     def connect() -> Connected:
@@ -542,7 +542,7 @@ def test_the_dashboard_shows_none_of_it(url: str, planted: str) -> None:
     ],
     ids=str,
 )
-def test_a_patch_shows_nothing_that_is_redacted(
+def test_patch_shows_no_hidden_value(
     configuration: Path, client: redis.Redis, redisq: Redisq, op: dict[str, str], says: str
 ) -> None:
     configuration.write_text('[redact]\nkeys = ["password", "card.number"]\nforced = true\n')
@@ -559,7 +559,7 @@ def test_a_patch_shows_nothing_that_is_redacted(
 
 
 @pytest.mark.parametrize("how", ["test", "replace", "inside", "payload"])
-def test_an_edit_does_not_tell_whether_a_guess_is_right(
+def test_edit_does_not_reveal_a_guess(
     configuration: Path, client: redis.Redis, redisq: Redisq, how: str
 ) -> None:
     """Two entries that differ only in what is redacted: an edit says the same of both."""
@@ -587,7 +587,7 @@ def test_an_edit_does_not_tell_whether_a_guess_is_right(
     assert said[0] == said[1]
 
 
-def test_an_editor_is_not_opened_on_what_is_redacted(
+def test_editor_is_refused_for_a_redacted_payload(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

@@ -17,8 +17,8 @@ from redisq_ops.core.queues.circular import ShardedCircularQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.inspect.poll import fetch
-from redisq_ops.ops.inspect.snapshot import VIEWS, About, Wish
+from redisq_ops.ops.inspect.snapshot import VIEWS, ExplainSubject, Viewport
+from redisq_ops.ops.inspect.snapshot_reader import fetch
 
 from ..command_line import Redisq
 from ..core.cluster.test_failover import users
@@ -72,7 +72,7 @@ def queue(request: pytest.FixtureRequest, client: redis.Redis, redisq: Redisq) -
 
 
 @pytest.mark.slow
-def test_a_look_runs_no_script(
+def test_read_commands_run_no_script(
     client: redis.Redis, viewer: Redisq, queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -95,21 +95,23 @@ def test_a_look_runs_no_script(
 
 @pytest.mark.slow
 @pytest.mark.alike
-def test_nor_does_the_dashboard(client: redis.Redis, viewer: Redisq, queue: Any) -> None:
-    wishes = [Wish(view, queue.name, 0, 60) for view in VIEWS]
+def test_dashboard_runs_no_script(client: redis.Redis, viewer: Redisq, queue: Any) -> None:
+    viewports = [Viewport(view, queue.name, 0, 60) for view in VIEWS]
     for state in ("waiting", "pending", "delayed", "dead"):
         for entry in queue.page(state, max=1).entries:
-            wishes.append(Wish("dead", queue.name, 0, 60, detail=entry.id))
-            wishes.append(Wish("dead", queue.name, 0, 60, why=About(queue.name, entry.id)))
+            viewports.append(Viewport("dead", queue.name, 0, 60, detail=entry.id))
+            viewports.append(
+                Viewport("dead", queue.name, 0, 60, explain=ExplainSubject(queue.name, entry.id))
+            )
     client.config_resetstat()
     with closing(connect(viewer.url)) as looking:
-        for wish in wishes:
-            assert run(looking, fetch(Deployment(looking), wish)).problem is None, wish
+        for viewport in viewports:
+            assert run(looking, fetch(Deployment(looking), viewport)).problem is None, viewport
     assert not scripts(client) | written(client)
 
 
 @pytest.mark.alike
-def test_what_an_undo_of_a_move_would_do_is_shown_to_who_only_looks(
+def test_undo_preview_needs_read_permission_only(
     client: redis.Redis, redisq: Redisq, viewer: Redisq
 ) -> None:
     make, fill = KINDS["delay, 3 shards"]

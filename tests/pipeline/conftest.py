@@ -1,4 +1,4 @@
-"""One small Spark for all tests of a worker process."""
+"""One small Spark session for all tests of a process."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,17 +13,18 @@ QUICK = (
     "spark.sql.shuffle.partitions=2",
     "spark.default.parallelism=2",
     "spark.sql.adaptive.enabled=false",
-    # Of few rows most of the time went into compiling the queries.
+    # With few rows, most time would go into compiling the queries.
     "spark.sql.codegen.wholeStage=false",
     "spark.sql.codegen.factoryMode=NO_CODEGEN",
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 )
-"""what makes a session cheap where rows are few"""
+"""settings that make a session fast on few rows"""
 
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """A session on two cores of this machine, with the source registered; a task has four tries."""
+    """A session on two cores of this machine, with the data source registered; four attempts per
+    task."""
     from redisq_ops.pipeline.session import session
 
     made = session("tests", master="local[2,4]", conf=QUICK)

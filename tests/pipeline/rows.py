@@ -1,4 +1,4 @@
-"""Reading tables without Spark, and queues with something in every state."""
+"""Helpers that read tables without Spark, and fill queues with entries in every state."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 import redis
 
 from redisq_ops.core.model.entry import Failure, Settlement
-from redisq_ops.pipeline.options import parsed
-from redisq_ops.pipeline.reading import Reading
+from redisq_ops.pipeline.options import parse_options
+from redisq_ops.pipeline.table_reader import TableReader
 from redisq_ops.pipeline.tables import TABLES
 
 ERROR = Failure("SMTP", "no such mailbox", "Traceback\n  line 2").encoded()
 
 
-def reading(url: str, table: str, **options: str) -> Reading:
-    return Reading(parsed({"table": table, "url": url, **options}))
+def reading(url: str, table: str, **options: str) -> TableReader:
+    return TableReader(parse_options({"table": table, "url": url, **options}))
 
 
 def rows(url: str, table: str, **options: str) -> list[dict[str, Any]]:
-    """All rows of a table, part after part."""
+    """All rows of a table, part by part."""
     made = reading(url, table, **options)
     return [row for part in made.plan() for batch in made.read(part) for row in batch.to_pylist()]
 
@@ -30,7 +30,7 @@ def ids(url: str, table: str, **options: str) -> list[str]:
 
 
 def scattered(queue: Any) -> None:
-    """Of a filled queue: nine entries dead, four delayed, seven pending; the rest waits."""
+    """Of a filled queue: nine entries dead, four delayed, seven pending; the others waiting."""
     taken: list[Any] = []
     while len(taken) < 20:
         taken += queue.take(20 - len(taken), consumer="w1").deliveries
@@ -39,7 +39,7 @@ def scattered(queue: Any) -> None:
 
 
 def paged(queue: Any, state: Any) -> Iterator[Any]:
-    """A state by the protocol that screens use."""
+    """A state's entries, by pages as front ends read them."""
     cursor = None
     while True:
         page = queue.page(state, cursor, 7, payloads=True)
@@ -50,7 +50,7 @@ def paged(queue: Any, state: Any) -> Iterator[Any]:
 
 
 def calls(client: redis.Redis) -> dict[str, int]:
-    """How often each command was sent since the last reset."""
+    """Number of calls of each command since the last reset."""
     stats: Any = client.info("commandstats")
     return {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()}
 

@@ -1,4 +1,4 @@
-"""On a standalone cluster: a master and two workers, each a JVM of its own on this machine."""
+"""A standalone Spark cluster: a master and two workers, each in a JVM of its own on loopback."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import redis
 
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.pipeline.session import knock
+from redisq_ops.pipeline.session import check_reachable
 
 from ..command_line import dead_letters
-from .cluster import CONF, Cluster, connect_server
-from .on_cluster import REQUESTS, ROWS
+from .cluster_application import REQUESTS, ROWS
+from .spark_cluster import CONF, SparkCluster, connect_server
 
 if TYPE_CHECKING:
     from redisq_ops.demo.server import EmbeddedServer
@@ -42,8 +42,8 @@ socket.socket.connect = connect
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as made:
         made.workers("first", "second")
         yield made
 
@@ -56,17 +56,17 @@ def ran(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_two_workers_read_and_write_and_one_that_cant_reach_the_server_is_named(
-    cluster: Cluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
+def test_two_workers_read_and_write_and_doctor_names_one_that_cant_reach_the_server(
+    cluster: SparkCluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
     dead_letters(client, 200, "letters")
-    done = ran("tests.pipeline.on_cluster", url, cluster.url, str(tmp_path))
+    done = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [one["ok"] for one in told["executors"]] == [True, True], told
-    assert told["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
+    summary = json.loads(done.stdout)
+    assert [check["ok"] for check in summary["executors"]] == [True, True], summary
+    assert summary["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
     assert (tmp_path / "killed").exists() and (tmp_path / "again").exists()
-    assert sum(told["requests"].values()) == REQUESTS and told["entries"] == ROWS
+    assert sum(summary["requests"].values()) == REQUESTS and summary["entries"] == ROWS
     mail = RequestQueue(client, "mail")
     found = Counter(
         entry.payload
@@ -91,7 +91,7 @@ def test_two_workers_read_and_write_and_one_that_cant_reach_the_server_is_named(
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_a_spark_connect_server_reads_the_server_of_the_command(
+def test_a_spark_connect_session_reads_the_commands_server(
     client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
     """Whatever its own environment says: the workers there were started by somebody else."""
@@ -111,16 +111,18 @@ def test_a_spark_connect_server_reads_the_server_of_the_command(
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "message"),
     [
         ("spark://127.0.0.1:1", "no Spark master at spark://127.0.0.1:1: Connection refused"),
         ("sc://127.0.0.1:1/;token=secret", "no Spark Connect at sc://127.0.0.1:1: Connection"),
         ("spark://[::1", "no Spark master"),
     ],
 )
-def test_who_isnt_there_is_said_at_once_and_without_secrets(address: str, said: str) -> None:
+def test_an_unreachable_master_is_reported_at_once_without_secrets(
+    address: str, message: str
+) -> None:
     with pytest.raises(Unreachable) as refused:
-        knock(address)
-    assert str(refused.value).startswith(said) and "secret" not in str(refused.value)
-    knock("yarn")
-    knock("local[2]")
+        check_reachable(address)
+    assert str(refused.value).startswith(message) and "secret" not in str(refused.value)
+    check_reachable("yarn")
+    check_reachable("local[2]")

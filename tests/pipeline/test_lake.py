@@ -1,4 +1,4 @@
-"""The lake: each row once, whatever was interrupted and however often a run is run."""
+"""The lake: each row once, after interrupted and repeated runs."""
 
 import subprocess
 import sys
@@ -19,9 +19,10 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run
 from redisq_ops.pipeline import lake
-from redisq_ops.pipeline.lake import Manifest, Shelf
+from redisq_ops.pipeline.connection import Server
+from redisq_ops.pipeline.job_errors import translate_job_error
+from redisq_ops.pipeline.lake import LakeTable, Manifest
 from redisq_ops.pipeline.tables import TABLES
-from redisq_ops.pipeline.writing import Server, failed
 from tests.command_line import ERROR, dead_letters
 
 if TYPE_CHECKING:
@@ -30,155 +31,163 @@ if TYPE_CHECKING:
 HISTORY = TABLES["history"]
 
 
-def spilled(shelf: Shelf, run: str, days: dict[str, int], queue: str = "mail") -> None:
-    """Files as Spark leaves them aside; ``days``: how many rows of each."""
+def stage_files(lake_table: LakeTable, run: str, days: dict[str, int], queue: str = "mail") -> None:
+    """Files as Spark leaves them in staging; ``days``: rows of each day."""
     for day, n in days.items():
-        folder = shelf.staging / run / f"day={day}" / f"queue={queue}"
+        folder = lake_table.staging / run / f"day={day}" / f"queue={queue}"
         folder.mkdir(parents=True)
         ids = [f"{run}-{day}-{k}" for k in range(n)]
         pq.write_table(pa.table({"event_id": ids}), folder / "part-0.snappy.parquet")
 
 
-def there(shelf: Shelf) -> list[str]:
-    """All rows a reader of the folder meets."""
+def rows_in_lake(lake_table: LakeTable) -> list[str]:
+    """All rows that a reader of the folder finds."""
     return [
         id
-        for path in sorted(shelf.path.glob("day=*/**/*.parquet"))
+        for path in sorted(lake_table.path.glob("day=*/**/*.parquet"))
         for id in pq.read_table(path, partitioning=None).column("event_id").to_pylist()
     ]
 
 
-def written(shelf: Shelf, run: str, days: dict[str, int], **given: Any) -> Manifest:
-    spilled(shelf, run, days)
-    made = Manifest(run, "history", "placing", 1, files=shelf.staged(run), **given)
-    shelf.write(made)
+def written(lake_table: LakeTable, run: str, days: dict[str, int], **given: Any) -> Manifest:
+    stage_files(lake_table, run, days)
+    made = Manifest(run, "history", "placing", 1, files=lake_table.staged_files(run), **given)
+    lake_table.write_manifest(made)
     return made
 
 
 # --- without Spark --------------------------------------------------------------------------------
 
 
-def test_files_go_where_they_belong_and_the_manifest_says_which(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
-    with shelf.locked():
-        shelf.place(written(shelf, "r1", {"2026-11-20": 3, "2026-11-21": 2}))
-    (made,) = shelf.runs()
+def test_files_are_placed_and_listed_in_the_manifest(tmp_path: Path) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        lake_table.place_files(written(lake_table, "r1", {"2026-11-20": 3, "2026-11-21": 2}))
+    (made,) = lake_table.runs()
     assert [file.path for file in made.files] == [
         "day=2026-11-20/queue=mail/r1-00000.parquet",
         "day=2026-11-21/queue=mail/r1-00001.parquet",
     ]
-    assert (made.state, made.rows) == ("done", 5) and len(there(shelf)) == 5
+    assert (made.state, made.rows) == ("done", 5) and len(rows_in_lake(lake_table)) == 5
 
 
-def test_what_was_interrupted_before_its_manifest_leaves_nothing(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
-    with shelf.locked():
-        spilled(shelf, "r1", {"2026-11-20": 3})
-        shelf.staged("r1")
-        assert shelf.recover() == 0
-    assert there(shelf) == [] and shelf.runs() == [] and not shelf.staging.exists()
+def test_a_run_interrupted_before_its_manifest_leaves_nothing(tmp_path: Path) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        stage_files(lake_table, "r1", {"2026-11-20": 3})
+        lake_table.staged_files("r1")
+        assert lake_table.finish_interrupted() == 0
+    assert (
+        rows_in_lake(lake_table) == []
+        and lake_table.runs() == []
+        and not lake_table.staging.exists()
+    )
 
 
 @pytest.mark.parametrize("placed", [0, 1, 2, 3])
-def test_what_was_interrupted_while_it_placed_its_files_is_finished(
-    tmp_path: Path, placed: int
-) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
-    with shelf.locked():
-        made = written(shelf, "r1", {"2026-11-19": 1, "2026-11-20": 2, "2026-11-21": 3})
+def test_a_run_interrupted_while_placing_files_is_finished(tmp_path: Path, placed: int) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        made = written(lake_table, "r1", {"2026-11-19": 1, "2026-11-20": 2, "2026-11-21": 3})
         for file in made.files[:placed]:
-            target = shelf.path / file.path
+            target = lake_table.path / file.path
             target.parent.mkdir(parents=True)
-            (shelf.staging / "r1" / "_placed" / target.name).replace(target)
-        assert shelf.recover() == 1
-        assert shelf.recover() == 0
-    assert len(there(shelf)) == len(set(there(shelf))) == 6
-    assert [each.state for each in shelf.runs()] == ["done"]
+            (lake_table.staging / "r1" / "_placed" / target.name).replace(target)
+        assert lake_table.finish_interrupted() == 1
+        assert lake_table.finish_interrupted() == 0
+    assert len(rows_in_lake(lake_table)) == len(set(rows_in_lake(lake_table))) == 6
+    assert [each.state for each in lake_table.runs()] == ["done"]
 
 
-def test_a_later_run_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
-    with shelf.locked():
-        shelf.place(written(shelf, "r1", {"2026-11-21": 4}))
-        old = lake._earlier(shelf, "2026-11-21", ["mail"])
-        assert lake._earlier(shelf, "2026-11-21", ["other"]) == []
-        assert lake._earlier(shelf, "2026-11-20", ["mail"]) == []
-        shelf.place(written(shelf, "r2", {"2026-11-21": 2}, replaces=old))
-    assert there(shelf) == ["r2-2026-11-21-0", "r2-2026-11-21-1"]
+def test_a_later_snapshot_replaces_an_earlier_one_of_the_day(tmp_path: Path) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        lake_table.place_files(written(lake_table, "r1", {"2026-11-21": 4}))
+        old = lake._replaced_files(lake_table, "2026-11-21", ["mail"])
+        assert lake._replaced_files(lake_table, "2026-11-21", ["other"]) == []
+        assert lake._replaced_files(lake_table, "2026-11-20", ["mail"]) == []
+        lake_table.place_files(written(lake_table, "r2", {"2026-11-21": 2}, replaces=old))
+    assert rows_in_lake(lake_table) == ["r2-2026-11-21-0", "r2-2026-11-21-1"]
 
 
-def test_so_do_its_rows_that_could_not_be_read(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
-    with shelf.locked():
-        shelf.place(written(shelf, "r1", {"__HIVE_DEFAULT_PARTITION__": 1, "1970-01-01": 2}))
-        old = lake._earlier(shelf, "1970-01-01", ["mail"])
+def test_a_later_snapshot_replaces_corrupt_rows_too(tmp_path: Path) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        lake_table.place_files(
+            written(lake_table, "r1", {"__HIVE_DEFAULT_PARTITION__": 1, "1970-01-01": 2})
+        )
+        old = lake._replaced_files(lake_table, "1970-01-01", ["mail"])
         assert sorted(name.partition("/")[0] for name in old) == ["_corrupt", "day=1970-01-01"]
-        assert lake._earlier(shelf, "1970-01-02", ["mail"]) == []
+        assert lake._replaced_files(lake_table, "1970-01-02", ["mail"]) == []
 
 
 def test_marks_are_the_latest_of_each_shard_and_older_manifests_have_none(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
-    with shelf.locked():
-        told: list[dict[str, int | str]] = [{"a/0": 5, "a/1": "7-0", "b/0": 1}, {"a/0": "9-1"}]
-        for k, marks in enumerate(told):
-            shelf.write(Manifest(f"r{k}", "history", "done", k, marks=marks))
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        marks_of_runs: list[dict[str, int | str]] = [
+            {"a/0": 5, "a/1": "7-0", "b/0": 1},
+            {"a/0": "9-1"},
+        ]
+        for k, marks in enumerate(marks_of_runs):
+            lake_table.write_manifest(Manifest(f"r{k}", "history", "done", k, marks=marks))
         old = '{"redisq_lake":1,"run":"r9","table":"history","state":"done","at_ms":9,'
         old += '"bounds":{"a":[0,5]},"files":[],"replaces":[]}'
-        (shelf.manifests / "r9.json").write_text(old)
-    assert shelf.marks({"a"}) == {"a/0": "9-1", "a/1": "7-0"}
-    assert shelf.marks({"a", "b"})["b/0"] == 1
+        (lake_table.manifests / "r9.json").write_text(old)
+    assert lake_table.marks({"a"}) == {"a/0": "9-1", "a/1": "7-0"}
+    assert lake_table.marks({"a", "b"})["b/0"] == 1
 
 
-def test_a_file_of_an_unfinished_run_that_is_gone_is_said(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
-    with shelf.locked():
-        made = written(shelf, "r1", {"2026-11-21": 4})
-        (shelf.staging / "r1" / "_placed" / "r1-00000.parquet").unlink()
+def test_a_missing_file_of_an_unfinished_run_is_reported(tmp_path: Path) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        made = written(lake_table, "r1", {"2026-11-21": 4})
+        (lake_table.staging / "r1" / "_placed" / "r1-00000.parquet").unlink()
         with pytest.raises(Refused, match=r"r1-00000\.parquet: the file is gone"):
-            shelf.place(made)
+            lake_table.place_files(made)
 
 
-def test_two_runs_at_once_are_refused_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
+def test_concurrent_runs_are_refused_and_a_killed_run_holds_no_lock(tmp_path: Path) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
     code = (
-        "import sys, time; from pathlib import Path; from redisq_ops.pipeline.lake import Shelf\n"
+        "import sys, time; from pathlib import Path\n"
+        "from redisq_ops.pipeline.lake import LakeTable\n"
         "from redisq_ops.pipeline.tables import TABLES\n"
-        f"with Shelf(Path({str(tmp_path)!r}), TABLES['history']).locked():\n"
+        f"with LakeTable(Path({str(tmp_path)!r}), TABLES['history']).locked():\n"
         "    print('mine', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"mine\n"
-        with pytest.raises(Refused, match="another export"), shelf.locked():
+        with pytest.raises(Refused, match="another export"), lake_table.locked():
             pass
         other.kill()
-    with shelf.locked():
+    with lake_table.locked():
         pass
 
 
-def test_a_manifest_that_cant_be_read_is_named(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
-    shelf.manifests.mkdir(parents=True)
-    (shelf.manifests / "r1.json").write_text('{"run": ')
+def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    lake_table.manifests.mkdir(parents=True)
+    (lake_table.manifests / "r1.json").write_text('{"run": ')
     with pytest.raises(BadInput, match=r"r1\.json"):
-        shelf.runs()
-    (shelf.manifests / "r1.json").write_text('{"redisq_lake": 9}')
+        lake_table.runs()
+    (lake_table.manifests / "r1.json").write_text('{"redisq_lake": 9}')
     with pytest.raises(SchemaTooNew):
-        shelf.runs()
+        lake_table.runs()
 
 
-def test_bounds_are_each_queues_own(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, HISTORY)
-    with shelf.locked():
+def test_bounds_are_kept_per_queue(tmp_path: Path) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
         for k, bounds in enumerate([{"a": (0, 5), "b": (0, 5)}, {"a": (5, 9)}]):
-            shelf.write(Manifest(f"r{k}", "history", "done", k, bounds=bounds))
-    assert shelf.bounds() == {"a": 9, "b": 5}
+            lake_table.write_manifest(Manifest(f"r{k}", "history", "done", k, bounds=bounds))
+    assert lake_table.bounds() == {"a": 9, "b": 5}
 
 
-def test_a_full_disk_is_said_in_one_line() -> None:
-    said = failed(
+def test_a_full_disk_is_reported_in_one_line() -> None:
+    error = translate_job_error(
         RuntimeError("Job aborted.\nCaused by: java.io.IOException: No space left on device")
     )
-    assert isinstance(said, RedisqError) and "the disk is full" in str(said)
+    assert isinstance(error, RedisqError) and "the disk is full" in str(error)
 
 
 # --- with Spark, where one kind of server is enough -----------------------------------------------
@@ -191,7 +200,7 @@ def valkey(valkey_url: str) -> Iterator[redis.Redis]:
         yield client
 
 
-def reader(spark: "SparkSession", url: str) -> lake.Read:
+def reader(spark: "SparkSession", url: str) -> lake.ReadTable:
     def read(name: str, **options: str) -> "DataFrame":
         given = {"table": name, "url": url, **options}
         return spark.read.format("redisq").options(**given).load()
@@ -200,7 +209,7 @@ def reader(spark: "SparkSession", url: str) -> lake.Read:
 
 
 @pytest.mark.slow
-def test_history_is_in_the_lake_once_however_often_it_is_exported(
+def test_repeated_exports_store_each_event_once(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
@@ -213,11 +222,11 @@ def test_history_is_in_the_lake_once_however_often_it_is_exported(
             while taken := queue.take(100, consumer="w1").deliveries:
                 queue.settle([Settlement(each, "reject", ERROR.encoded()) for each in taken])
 
-    def export() -> lake.Exported:
+    def export() -> lake.ExportResult:
         until = run(valkey, server_ms()) + 1
         while run(valkey, server_ms()) < until:
             pass
-        return lake.export(spark, server, read, "history", tmp_path, until_ms=until)
+        return lake.export(server, read, "history", tmp_path, until_ms=until)
 
     def lying() -> int:
         return spark.read.parquet(str(tmp_path / "history")).count()
@@ -229,13 +238,13 @@ def test_history_is_in_the_lake_once_however_often_it_is_exported(
     assert first.rows > 100 and lying() == first.rows
     assert export().rows == 0 and lying() == first.rows
     happen(20)
-    # Killed when its manifest was there: the next run finishes it and begins behind it.
-    place, Shelf.place = Shelf.place, _die  # type: ignore[method-assign]
+    # Killed after it wrote its manifest: the next run finishes it and continues behind it.
+    place, LakeTable.place_files = LakeTable.place_files, _raise_killed  # type: ignore[method-assign]
     try:
-        with pytest.raises(_Died):
+        with pytest.raises(_Killed):
             export()
     finally:
-        Shelf.place = place  # type: ignore[method-assign]
+        LakeTable.place_files = place  # type: ignore[method-assign]
     assert lying() == first.rows
     happen(10)
     third = export()
@@ -252,38 +261,38 @@ def test_history_is_in_the_lake_once_however_often_it_is_exported(
     assert all(name.startswith(("day=", "_manifest")) for name in names)
 
 
-class _Died(Exception):
+class _Killed(Exception):
     pass
 
 
-def _die(self: Shelf, manifest: Manifest) -> None:
-    raise _Died
+def _raise_killed(self: LakeTable, manifest: Manifest) -> None:
+    raise _Killed
 
 
 @pytest.mark.slow
-def test_a_states_table_has_one_state_a_day(
+def test_a_snapshot_table_has_one_snapshot_per_day(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
     queue = RequestQueue(valkey, "mail")
     queue.submit([b"x"] * 30, id="r1")
-    assert lake.export(spark, server, read, "waiting", tmp_path).rows == 30
+    assert lake.export(server, read, "waiting", tmp_path).rows == 30
     queue.take(4, consumer="w1")
-    assert lake.export(spark, server, read, "waiting", tmp_path).rows == 26
+    assert lake.export(server, read, "waiting", tmp_path).rows == 26
     assert spark.read.parquet(str(tmp_path / "waiting")).count() == 26
 
 
 @pytest.mark.slow
-def test_dead_letters_are_added_as_they_die(
+def test_later_exports_add_new_dead_letters(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
     dead_letters(valkey, 12)
 
-    def export(**options: str) -> lake.Exported:
+    def export(**options: str) -> lake.ExportResult:
         until = run(valkey, server_ms()) + 1
         return lake.export(
-            spark, server, read, "dead", tmp_path, until_ms=until, queues=["mail"], **options
+            server, read, "dead", tmp_path, until_ms=until, queues=["mail"], **options
         )
 
     assert export(payloads="true").rows == 12

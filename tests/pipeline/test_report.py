@@ -1,4 +1,4 @@
-"""The reports: what is told of the figures, the page as a browser shows it, the commands."""
+"""Reports: figures, the page in a browser, the commands."""
 
 import json
 import os
@@ -20,11 +20,11 @@ from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.ops.redaction import NOTHING
+from redisq_ops.ops.redaction import NO_REDACTION
 from redisq_ops.pipeline import schemas, svg_plot
 from redisq_ops.pipeline.tables import TABLES
 
-from .afternoon import BEGIN, MINUTE, Afternoon
+from .synthetic_history import BEGIN, MINUTE, SyntheticHistory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ HOSTILE = "</svg><script>alert(1)</script>\u202e\x1b[31m<img src=x onerror=alert
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows as the source gives them; moments in ms."""
+    """Rows as the data source returns them; times in ms."""
     columns = []
     for field in schemas.arrow(TABLES[name]):
         values = [row.get(field.name) for row in rows]
@@ -53,20 +53,20 @@ def frame(spark: "SparkSession", name: str, rows: list[dict[str, Any]]) -> "Data
 
 
 @pytest.fixture(scope="module")
-def afternoon() -> Afternoon:
-    return Afternoon()
+def synthetic_history() -> SyntheticHistory:
+    return SyntheticHistory()
 
 
 @pytest.fixture(scope="module")
-def figures(spark: "SparkSession", afternoon: Afternoon) -> "Figures":
+def figures(spark: "SparkSession", synthetic_history: SyntheticHistory) -> "Figures":
     from redisq_ops.pipeline.report import QueueReport
 
-    history, dead = (frame(spark, n, getattr(afternoon, n)) for n in ("history", "dead"))
+    history, dead = (frame(spark, n, getattr(synthetic_history, n)) for n in ("history", "dead"))
     report = QueueReport(history, dead)
-    told: list[tuple[int, int]] = []
-    found = report.figures(progress=lambda done, total: told.append((done, total)))
+    progress: list[tuple[int, int]] = []
+    found = report.figures(progress=lambda done, total: progress.append((done, total)))
     report.close()
-    assert [done for done, _ in told] == list(range(len(told))), "progress"
+    assert [done for done, _ in progress] == list(range(len(progress))), "progress"
     return found
 
 
@@ -103,11 +103,11 @@ class Elements(HTMLParser):
 
 
 def test_ticks_are_round() -> None:
-    assert svg_plot.nice(7) == [0, 2, 4, 6, 8]
-    assert svg_plot.nice(1000) == [0, 250, 500, 750, 1000]
-    assert svg_plot.nice(0.3)[-1] == pytest.approx(0.3) and svg_plot.nice(0) == [0, 1]
-    assert svg_plot.durations(45 * MINUTE) == [0, 15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
-    assert svg_plot.durations(90 * 86_400_000)[-1] >= 90 * 86_400_000
+    assert svg_plot.round_ticks(7) == [0, 2, 4, 6, 8]
+    assert svg_plot.round_ticks(1000) == [0, 250, 500, 750, 1000]
+    assert svg_plot.round_ticks(0.3)[-1] == pytest.approx(0.3) and svg_plot.round_ticks(0) == [0, 1]
+    assert svg_plot.duration_ticks(45 * MINUTE) == [0, 15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
+    assert svg_plot.duration_ticks(90 * 86_400_000)[-1] >= 90 * 86_400_000
     assert [svg_plot.duration(ms) for ms in (0, 0.5, 999, 1500, 90_000, 5_400_000, 2e8)] == [
         "0", "0.5 ms", "999 ms", "1.5 s", "1.5 min", "1.5 h", "2.31 d",
     ]  # fmt: skip
@@ -116,18 +116,18 @@ def test_ticks_are_round() -> None:
     ]  # fmt: skip
 
 
-def test_moments_say_their_date_where_it_changes() -> None:
-    night = svg_plot.moments(BEGIN + 600 * MINUTE, BEGIN + 1000 * MINUTE)
+def test_time_ticks_have_a_date_where_it_changes() -> None:
+    night = svg_plot.time_ticks(BEGIN + 600 * MINUTE, BEGIN + 1000 * MINUTE)
     assert [(clock, date) for _, clock, date in night] == [
         ("22:00", "01 Mar"), ("23:00", ""), ("00:00", "02 Mar"), ("01:00", ""), ("02:00", ""),
         ("03:00", ""), ("04:00", ""),
     ]  # fmt: skip
-    month = svg_plot.moments(BEGIN, BEGIN + 30 * 86_400_000)
+    month = svg_plot.time_ticks(BEGIN, BEGIN + 30 * 86_400_000)
     assert len(month) <= 9 and [date for *_, date in month if date] == ["2026"]
-    assert len(svg_plot.moments(BEGIN, BEGIN)) <= 1
+    assert len(svg_plot.time_ticks(BEGIN, BEGIN)) <= 1
 
 
-def test_a_line_is_broken_where_nothing_is_known() -> None:
+def test_a_line_is_broken_at_missing_values() -> None:
     values = [1.0, 2.0, None, 3.0, None, None, 4.0, 5.0]
     drawn = svg_plot.lines(0, 1000, [svg_plot.Series("s", values)], axis="n", title="t")
     assert drawn.count("<polyline") == 2 and drawn.count("<circle") == 1
@@ -141,20 +141,20 @@ def test_a_line_is_broken_where_nothing_is_known() -> None:
 
 
 @slow
-def test_an_afternoon_from_its_history_to_a_browser(
-    figures: "Figures", afternoon: Afternoon, tmp_path: Path
+def test_a_report_from_a_history_to_a_browser(
+    figures: "Figures", synthetic_history: SyntheticHistory, tmp_path: Path
 ) -> None:
-    """One test, so that its tables are worked out by one process of the tests only."""
+    """One test, so that one test process computes its tables once."""
     from redisq_ops.pipeline.report_page import page
 
-    its_incidents_stand_out(figures, afternoon)
+    its_incidents_stand_out(figures, synthetic_history)
     its_slowest_request_is_explained(figures)
-    text = page(figures, title="Queues of an afternoon", whence="a generated history")
+    text = page(figures, title="Queues of an afternoon", source="a generated history")
     its_page_is_one_file_that_loads_nothing(text)
     its_page_in_a_browser(text, tmp_path)
 
 
-def its_incidents_stand_out(figures: "Figures", afternoon: Afternoon) -> None:
+def its_incidents_stand_out(figures: "Figures", synthetic_history: SyntheticHistory) -> None:
     from redisq_ops.pipeline.report import notes, totals
 
     minutes = {
@@ -164,14 +164,14 @@ def its_incidents_stand_out(figures: "Figures", afternoon: Afternoon) -> None:
     assert ("push", "submitted", 30, 90) in minutes, "a client's flood"
     assert any(m[:2] == ("mail", "failed") and m[2] == 100 and m[3] <= 128 for m in minutes)
     for row in totals(figures):
-        own = [e for e in afternoon.history if e["queue"] == row["queue"]]
+        own = [e for e in synthetic_history.history if e["queue"] == row["queue"]]
         for word in ("taken", "done", "failed", "dead"):
             assert row[word] == sum(e["event"] == word for e in own)
     assert {r["queue"]: r["submitted"] - r["done"] - r["dead"] for r in totals(figures)} == {
         "mail": 0, "push": 0,
     }  # fmt: skip
     assert notes(figures) == [
-        "Percentiles are exact.", "Clients' weights are not known here: they count alike.",
+        "Percentiles are exact.", "Clients' weights are unknown: all count as 1.",
     ]  # fmt: skip
     assert figures.step_ms == 5 * MINUTE and figures.anomaly_ms == MINUTE
 
@@ -185,16 +185,16 @@ def its_slowest_request_is_explained(figures: "Figures") -> None:
 
 
 @slow
-def test_a_report_of_nothing(spark: "SparkSession") -> None:
+def test_a_report_of_an_empty_history(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.report import QueueReport
 
     report = QueueReport(frame(spark, "history", []), frame(spark, "dead", []))
-    figures = report.figures(("anomalies", "critical_paths"))
+    figures = report.figures()
     report.close()
     assert figures.begin_ms is None and not any(figures.tables.values())
 
 
-def test_a_page_of_nothing_says_so() -> None:
+def test_a_page_of_an_empty_history_gives_reasons() -> None:
     from redisq_ops.pipeline.report_page import page
 
     shown = "".join(Elements(page(empty())).text)
@@ -227,7 +227,7 @@ def its_page_is_one_file_that_loads_nothing(text: str) -> None:
     assert elements.tags.count("svg") >= 11 and "prefers-color-scheme:dark" in text
 
 
-def test_a_page_holds_no_one_elses_markup() -> None:
+def test_a_page_escapes_foreign_text() -> None:
     from redisq_ops.pipeline.report_page import page
 
     figures = empty()
@@ -259,8 +259,8 @@ def test_a_page_holds_no_one_elses_markup() -> None:
     from dataclasses import replace
 
     text = page(
-        replace(figures, begin_ms=BEGIN, end_ms=BEGIN + MINUTE, silent=(HOSTILE,)),
-        title=HOSTILE, whence=HOSTILE,
+        replace(figures, begin_ms=BEGIN, end_ms=BEGIN + MINUTE, failures_only=(HOSTILE,)),
+        title=HOSTILE, source=HOSTILE,
     )  # fmt: skip
     elements = Elements(text)
     assert not {"script", "img"} & set(elements.tags)
@@ -269,7 +269,7 @@ def test_a_page_holds_no_one_elses_markup() -> None:
     assert "</svg><script>alert(1)</script>\\u202e\\x1b[31m" in "".join(elements.text)
 
 
-def test_a_group_that_is_alone_is_compared_with_nothing(
+def test_a_single_group_has_no_contrasts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     from redisq_ops.cli.session import Session
@@ -290,8 +290,8 @@ def test_a_group_that_is_alone_is_compared_with_nothing(
     assert f"\nt{why}\n" in capsys.readouterr().out
 
 
-def test_the_backlog_is_never_fewer_than_none_and_says_since_when_it_counts() -> None:
-    """A history that begins in the middle: ends of entries whose submission it doesn't have."""
+def test_the_backlog_is_never_negative_and_states_its_beginning() -> None:
+    """A history that begins in the middle: it has ends of entries without their submission."""
     from dataclasses import replace
 
     from redisq_ops.pipeline.report import notes
@@ -320,23 +320,23 @@ def test_the_backlog_is_never_fewer_than_none_and_says_since_when_it_counts() ->
     ) in notes(figures)
 
 
-class Kept:
-    """A table whose writing succeeds, or does not."""
+class FakeTableFrame:
+    """A DataFrame whose writing succeeds or fails."""
 
     def __init__(self, whole: bool) -> None:
         self.whole = whole
         self.write = self.sparkSession = self.read = self
 
-    def coalesce(self, parts: int) -> "Kept":
+    def coalesce(self, parts: int) -> "FakeTableFrame":
         return self
 
-    def mode(self, word: str) -> "Kept":
+    def mode(self, word: str) -> "FakeTableFrame":
         return self
 
-    def schema(self, schema: Any) -> "Kept":
+    def schema(self, schema: Any) -> "FakeTableFrame":
         return self
 
-    def parquet(self, place: str) -> "Kept":
+    def parquet(self, place: str) -> "FakeTableFrame":
         path = Path(place)
         if not path.exists():
             path.mkdir(parents=True)
@@ -346,13 +346,16 @@ class Kept:
         return self
 
 
-def test_a_report_that_fails_half_way_leaves_the_earlier_tables(tmp_path: Path) -> None:
+def test_a_failed_report_leaves_the_previous_tables(tmp_path: Path) -> None:
     from redisq_ops.pipeline.report import QueueReport
 
     def report(whole: bool) -> "QueueReport":
         made = object.__new__(QueueReport)
-        made.__dict__["tables"] = {"latency": Kept(True), "throughput": Kept(whole)}
-        made.redaction = NOTHING
+        made.__dict__["tables"] = {
+            "latency": FakeTableFrame(True),
+            "throughput": FakeTableFrame(whole),
+        }
+        made.redaction = NO_REDACTION
         return made
 
     report(True).write(tmp_path)
@@ -399,7 +402,7 @@ def its_page_in_a_browser(text: str, tmp_path: Path) -> None:
     if chromium is None:
         if os.environ.get("REDISQ_REQUIRE_CHROMIUM"):
             pytest.fail("no chromium on this machine, and the test needs one")
-        return  # all else about the page has been looked at
+        return  # the remaining checks need Chromium
     file = tmp_path / "report.html"
     file.write_text(text, encoding="utf-8")
     base = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
@@ -411,8 +414,8 @@ def its_page_in_a_browser(text: str, tmp_path: Path) -> None:
         )
 
     picture = tmp_path / "report.png"
-    said = browse("--enable-logging=stderr", f"--screenshot={picture}").stderr
-    assert "CONSOLE" not in said, said  # what breaks the page's own policy is told there
+    log = browse("--enable-logging=stderr", f"--screenshot={picture}").stderr
+    assert "CONSOLE" not in log, log  # violations of the content security policy are logged
     assert picture.stat().st_size > 100_000, "a blank page is smaller"
     if os.environ.get("REDISQ_PICTURES") == "redraw":
         shutil.copy(picture, PICTURE)
@@ -447,19 +450,19 @@ def worked(client: redis.Redis) -> None:
     settle(push, 4, "w1", "ack")
 
 
-def test_spark_is_set_for_as_much_as_there_is_to_read(client: redis.Redis, tmp_path: Path) -> None:
+def test_spark_settings_follow_the_number_of_rows(client: redis.Redis, tmp_path: Path) -> None:
     from redisq_ops.core.redis.operation import run
     from redisq_ops.pipeline import spark_tuning
 
     worked(client)
     events = sum(client.xlen(f"rq:{{{name}}}:hist") for name in ("mail", "push"))
-    assert run(client, spark_tuning.of_server(["history"], (), "rq")) == events > 5
+    assert run(client, spark_tuning.server_rows(["history"], (), "rq")) == events > 5
     assert (
-        run(client, spark_tuning.of_server(["history", "dead"], ("mail", "push"), "rq"))
+        run(client, spark_tuning.server_rows(["history", "dead"], ("mail", "push"), "rq"))
         == events + 1
     )
     assert run(client, spark_tuning.weights((), "rq")) == {("push", "acme"): 3}
-    few, many = spark_tuning.started_with(events), spark_tuning.started_with(spark_tuning.SMALL)
+    few, many = spark_tuning.startup_conf(events), spark_tuning.startup_conf(spark_tuning.SMALL)
     assert any("TieredStopAtLevel" in word for word in few)
     assert "spark.sql.codegen.wholeStage=false" in few
     assert many == ["spark.sql.shuffle.partitions=4"], "the rest is Spark's own"
@@ -467,8 +470,8 @@ def test_spark_is_set_for_as_much_as_there_is_to_read(client: redis.Redis, tmp_p
     day.mkdir(parents=True)
     (day / "a.parquet").write_bytes(b"x" * 20_000)
     assert (
-        spark_tuning.of_lake(tmp_path, ["history"]) == 1000
-        and spark_tuning.of_lake(tmp_path, ["dead"]) == 0
+        spark_tuning.lake_rows(tmp_path, ["history"]) == 1000
+        and spark_tuning.lake_rows(tmp_path, ["dead"]) == 0
     )
 
 
@@ -488,19 +491,19 @@ def test_the_commands_on_a_real_history(
     url, client = valkey_url, redis.Redis.from_url(valkey_url, protocol=3)
     client.flushall()
     worked(client)
-    # The tests' session is neither started nor stopped by a command; it knows no server.
+    # The tests' session is neither started nor stopped by a command, and has no server's URL.
     monkeypatch.setattr(running, "started", lambda s, given, *, waits: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     monkeypatch.setattr(
         spark_report, "frame", lambda s, spark, name, **o: frame(s, spark, name, url=url, **o)
     )
 
-    def told(*words: str) -> list[dict[str, Any]]:
+    def json_rows(*words: str) -> list[dict[str, Any]]:
         assert run(["--url", url, "--json", "spark", *words]) == 0
         return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
     html, tables = tmp_path / "r.html", tmp_path / "tables"
-    rows = told("report", "--html", str(html), "--parquet", str(tables))
+    rows = json_rows("report", "--html", str(html), "--parquet", str(tables))
     by_name: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_name.setdefault(row.pop("table"), []).append(row)
@@ -520,19 +523,19 @@ def test_the_commands_on_a_real_history(
     }  # fmt: skip
     assert pq.read_table(tables / "dead_groups").num_rows == 1
 
-    path = told("critical-path", "mail/today")
+    path = json_rows("critical-path", "mail/today")
     assert path[0]["from_ms"] == request["submitted_ms"]
     assert sum(r["took_ms"] for r in path) == request["took_ms"]
     assert run(["--url", url, "spark", "critical-path", "tomorrow"]) == 1
     assert "no delivery of request tomorrow" in capsys.readouterr().err
-    (group,) = told("groups", "mail", "--payloads")
+    (group,) = json_rows("groups", "mail", "--payloads")
     (entry,) = RequestQueue(client, "mail").page("dead").entries
     assert (group["fingerprint"], group["entries"]) == (fingerprint(entry), 1)
     assert group["sample"] == entry.id
     client.close()
 
 
-def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     from redisq_ops.cli.session import Session
     from redisq_ops.cli.spark_tables import groups
 
@@ -557,7 +560,7 @@ def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["report", "nowhere"], 1, "nowhere"),
         (["report", "--since", "1h", "--until", "2h"], 2, "--since is not before --until"),
@@ -569,11 +572,11 @@ def test_a_terminal_is_shown_no_one_elses_bytes(capsys: pytest.CaptureFixture[st
         (["critical-path", "mail/r", "--queue", "push"], 1, "isn't in queue push"),
     ],
 )
-def test_what_can_not_be_is_said_before_spark_starts(
-    words: list[str], code: int, said: str, url: str, capsys: pytest.CaptureFixture[str]
+def test_bad_arguments_are_refused_before_spark_starts(
+    words: list[str], code: int, message: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from redisq_ops.cli import run
 
     assert run(["--url", url, "spark", *words]) == code
     err = capsys.readouterr().err
-    assert said in err and len(err.splitlines()) == 1
+    assert message in err and len(err.splitlines()) == 1

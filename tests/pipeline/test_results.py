@@ -1,4 +1,4 @@
-"""Results come back as a dataset; the documented job does what it says; the commands' words."""
+"""Results as a dataset, the documented job, and the messages of the commands."""
 
 import csv
 import importlib.util
@@ -58,7 +58,7 @@ def test_results_are_written_in_order_as_bytes(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     worked(valkey)
-    picked = results.chosen(table(spark, valkey_url, queue="mail"), beginning="day-")
+    picked = results.select_requests(table(spark, valkey_url, queue="mail"), prefix="day-")
     done = results.write(picked, tmp_path / "out", "parquet")
     assert (dict(done.states), done.results, done.exit_code) == ({"done": 240}, 238, 0)
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("request", "number").collect()
@@ -69,7 +69,8 @@ def test_results_are_written_in_order_as_bytes(
     with pytest.raises(Refused, match="--overwrite"):
         results.write(picked, tmp_path / "out", "parquet")
     everything = results.write(
-        results.chosen(table(spark, valkey_url, queue="mail")), tmp_path / "out", "parquet",
+        results.select_requests(table(spark, valkey_url, queue="mail")), tmp_path / "out",
+        "parquet",
         overwrite=True,
     )  # fmt: skip
     assert everything.states["waiting"] == 1 and everything.exit_code == 3
@@ -81,7 +82,9 @@ def test_results_as_lines_and_as_json(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     worked(valkey)
-    picked = results.chosen(table(spark, valkey_url, queue="mail", request="day-1"), ["day-1"])
+    picked = results.select_requests(
+        table(spark, valkey_url, queue="mail", request="day-1"), ["day-1"]
+    )
     results.write(picked, tmp_path / "text", "text")
     lines = b"".join(path.read_bytes() for path in sorted((tmp_path / "text").glob("part-*")))
     expected = [b"\xff8" if n == 8 else b"result %d" % n for n in range(120) if n != 7]
@@ -100,17 +103,17 @@ def test_results_as_lines_and_as_json(
 
 
 @pytest.mark.slow
-def test_one_file_of_an_echo_is_the_input(
+def test_results_of_an_echo_in_one_file_equal_the_input(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    """Eleven requests: by their names as text the eleventh would come before the second."""
+    """Eleven requests: sorted as text, the eleventh would come before the second."""
     given = b"".join(b"line %d \xff\r\n" % n for n in range(105)) + b"\n\nend\n"
     lines = given.split(b"\n")[:-1]
     queue = RequestQueue(valkey, "mail")
     for n in range(11, 0, -1):
         queue.submit(lines[n * 10 - 10 : n * 10 if n < 11 else None], id=f"day-{n}")
     Worker(queue, lambda delivery: delivery.payload, burst=True).run()
-    picked = results.chosen(table(spark, valkey_url, queue="mail"))
+    picked = results.select_requests(table(spark, valkey_url, queue="mail"))
     out = tmp_path / "out.txt"
     results.write(picked, out, "text", single_file=True)
     assert out.read_bytes() == given
@@ -148,18 +151,18 @@ def test_the_documented_job_splits_transforms_and_collects(
     assert (collected_again, sums_again) == (collected, sums)
 
 
-def test_a_request_that_isnt_there_leaves_the_earlier_results(
+def test_a_missing_request_leaves_the_previous_results(
     valkey: redis.Redis, valkey_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Said before any JVM starts."""
+    """Refused before a JVM starts."""
     RequestQueue(valkey, "mail").submit([b"x"], id="day-1")
     out = tmp_path / "out.txt"
     out.mkdir()
     (out / "part-0").write_text("earlier")
     command = Redisq(valkey_url, capsys)
     words = ["spark", "results", str(out), "day-1", "day-2", "--overwrite"]
-    said = command.refusal(*words, "--queue", "mail", code=1)
-    assert said == "no request day-2 in queue mail"
+    message = command.refusal(*words, "--queue", "mail", code=1)
+    assert message == "no request day-2 in queue mail"
     assert "no queue 'post'" in command.refusal(*words, "--queue", "post", code=1)
     assert "--overwrite" in command.refusal(*words[:-1], "--queue", "mail", code=1)
     assert (out / "part-0").read_text() == "earlier"
@@ -168,8 +171,8 @@ def test_a_request_that_isnt_there_leaves_the_earlier_results(
 # --- the commands ---------------------------------------------------------------------------------
 
 
-class Kept:
-    """The tests' session under a command that stops its own."""
+class SharedSession:
+    """The tests' session for commands that stop the session they start."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
@@ -198,7 +201,7 @@ def redisq(
     def frame(s: Any, session: Any, name: str, **options: str) -> Any:
         return read(s, session, name, url=valkey_url, **options)
 
-    monkeypatch.setattr(running, "started", lambda s, given, *, waits: Kept(spark))
+    monkeypatch.setattr(running, "started", lambda s, given, *, waits: SharedSession(spark))
     monkeypatch.setattr(running, "frame", frame)
     for writing in (spark_lake, spark_replay):
         monkeypatch.setattr(writing, "frame", frame)
@@ -206,7 +209,7 @@ def redisq(
 
 
 @pytest.mark.slow
-def test_replay_is_planned_agreed_to_done_logged_and_undone(
+def test_replay_is_planned_confirmed_carried_out_logged_and_undone(
     redisq: Redisq, valkey: redis.Redis, tmp_path: Path
 ) -> None:
     queue = dead_letters(valkey, 130)
@@ -237,7 +240,7 @@ def test_replay_is_planned_agreed_to_done_logged_and_undone(
 
 
 @pytest.mark.slow
-def test_requeue_brings_pending_entries_back_by_sql(
+def test_requeue_returns_pending_entries_selected_by_sql(
     redisq: Redisq, valkey: redis.Redis, valkey_url: str
 ) -> None:
     queue = RequestQueue(valkey, "mail")
@@ -264,8 +267,8 @@ def test_submit_export_and_results_by_command(
     assert valkey.dbsize() == 0
     rejects = tmp_path / "rejects"
     short = [*words, "--max-payload", "5", "--skip-invalid", str(rejects)]
-    said = redisq.rows(*short[:-2], "--dry-run", code=1)
-    assert (said[0]["refused"], said[0]["entries"]) == (20, 10)
+    (counted,) = redisq.rows(*short[:-2], "--dry-run", code=1)
+    assert (counted["refused"], counted["entries"]) == (20, 10)
     redisq(*short[:-2], code=1)
     assert f"redisq: {source}, row 11, request r1: 6 bytes, over the limit" in redisq.err
     assert valkey.dbsize() == 0 and not rejects.exists()
@@ -298,7 +301,7 @@ def test_submit_export_and_results_by_command(
 
 
 @pytest.mark.slow
-def test_bad_words_end_before_any_jvm_starts(valkey_url: str, tmp_path: Path) -> None:
+def test_bad_options_are_refused_before_a_jvm_starts(valkey_url: str, tmp_path: Path) -> None:
     for words, why in (
         (["submit", "x.csv"], "--id COLUMN"),
         (["submit", "x.csv", "--id", "a", "--split", "0"], "--split"),
@@ -327,12 +330,12 @@ def test_bad_words_end_before_any_jvm_starts(valkey_url: str, tmp_path: Path) ->
         ["sql", "select id from dead"],
     ],
 )
-def test_a_queue_that_isnt_there_is_said_before_any_jvm_starts(
+def test_a_missing_queue_is_refused_before_a_jvm_starts(
     valkey: redis.Redis, valkey_url: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, words: list[str],
 ) -> None:  # fmt: skip
     import redisq_ops.cli.app  # noqa: F401  (the commands register themselves with it)
 
     monkeypatch.setattr(sys.modules["redisq_ops.cli.spark"], "started", None)
-    said = Redisq(valkey_url, capsys).refusal("spark", *words, "--queue", "typo", code=1)
-    assert "no queue 'typo'" in said
+    message = Redisq(valkey_url, capsys).refusal("spark", *words, "--queue", "typo", code=1)
+    assert "no queue 'typo'" in message

@@ -1,4 +1,4 @@
-"""The tables as they are read: by hand, and by Spark."""
+"""Tables as read by the reader and by Spark."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import Call
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.pipeline import connection, decode, records
-from redisq_ops.pipeline.batch import RowOrigin
+from redisq_ops.pipeline import connection, entry_decoder, model_rows
+from redisq_ops.pipeline.arrow_batch import RowOrigin
 from redisq_ops.pipeline.call_size import CallSize
-from redisq_ops.pipeline.connection import NotARead, look, patiently
-from redisq_ops.pipeline.options import parsed
-from redisq_ops.pipeline.partitions import Numbers, _shared_out
-from redisq_ops.pipeline.reading import Reading
+from redisq_ops.pipeline.connection import WriteInReader, retry_unreachable, run_read_only
+from redisq_ops.pipeline.options import parse_options
+from redisq_ops.pipeline.partitions import NumberRange, _lots
 from redisq_ops.pipeline.schemas import arrow, struct
+from redisq_ops.pipeline.table_reader import TableReader
 from redisq_ops.pipeline.tables import TABLES
 
 from ..command_line import dead_letters, everywhere
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ONE = pytest.mark.parametrize("server", ["valkey"], indirect=True)
-"""a session and one kind of server; the other kind is met by the readers that Spark calls"""
+"""a session and one kind of server; readers without Spark are tested on the other kind"""
 STATES = ("dead", "pending", "delayed", "waiting")
 
 
@@ -80,8 +80,8 @@ def test_rows_are_the_entries_of_every_kind_of_queue(
             if state in time:
                 assert ms(row[time[state]]) == entry.at_ms
             if "error" in row:
-                said = (row["error_type"] or "", row["error"] or "", row["traceback"] or "")
-                assert said == (error.type, error.message, error.traceback)
+                values = (row["error_type"] or "", row["error"] or "", row["traceback"] or "")
+                assert values == (error.type, error.message, error.traceback)
             if state == "dead":
                 assert row["reason"] == entry.reason == "rejected"
                 assert row["fingerprint"] == fingerprint(entry)
@@ -91,7 +91,7 @@ def test_rows_are_the_entries_of_every_kind_of_queue(
     assert seen == queue.counts().waiting + 9 + 4 + 7
 
 
-def test_other_programs_queues_are_read_by_their_name(client: redis.Redis, url: str) -> None:
+def test_queues_of_other_programs_are_read_by_name(client: redis.Redis, url: str) -> None:
     put(client, "sidekiq-7")
     before = client.dbsize()
     names = {row["queue"] for row in rows(url, "dead", queue="sidekiq:default")}
@@ -102,7 +102,7 @@ def test_other_programs_queues_are_read_by_their_name(client: redis.Redis, url: 
     assert client.dbsize() == before
 
 
-def test_a_state_that_is_seen_in_part_is_no_table(client: redis.Redis, url: str) -> None:
+def test_a_partly_readable_state_is_refused(client: redis.Redis, url: str) -> None:
     put(client, "sidekiq-7")
     client.delete("retry")
     client.set("retry", "somebody else's")
@@ -111,7 +111,7 @@ def test_a_state_that_is_seen_in_part_is_no_table(client: redis.Redis, url: str)
     assert rows(url, "waiting", queue="sidekiq")
 
 
-def test_a_job_is_one_row_where_its_deployment_is_registered_too(
+def test_a_job_is_one_row_if_its_deployment_is_registered_too(
     client: redis.Redis, url: str
 ) -> None:
     put(client, "sidekiq-7")
@@ -149,7 +149,7 @@ def test_every_table_of_every_recorded_layout_is_read(
     assert found["pending"] and found["waiting"] and found["dead"], found
 
 
-def test_what_has_no_deadline_is_in_any_range_of_time(client: redis.Redis, url: str) -> None:
+def test_an_entry_without_a_deadline_is_in_any_time_range(client: redis.Redis, url: str) -> None:
     """Sidekiq's own workers hold jobs without one."""
     put(client, "sidekiq-7")
     pending = ids(url, "pending", queue="sidekiq:default")
@@ -160,7 +160,7 @@ def test_what_has_no_deadline_is_in_any_range_of_time(client: redis.Redis, url: 
     assert ids(url, "dead", queue="sidekiq:default", until="10") == []
 
 
-def test_requests_their_parts_and_results(client: redis.Redis, url: str) -> None:
+def test_requests_subrequests_and_results(client: redis.Redis, url: str) -> None:
     queue = everywhere(client)
     queue.submit([b"x"] * 3, id="r2")
     queue.settle(
@@ -200,15 +200,16 @@ def test_requests_their_parts_and_results(client: redis.Redis, url: str) -> None
     assert results[0]["result"] == b"fine" and results[1]["error_type"] == "SMTP"
 
 
-def test_large_requests_are_in_several_parts() -> None:
-    numbers = [Numbers("a", 1, 5), Numbers("b", 1, 1), Numbers("c", 1, 2)]
-    lots = list(_shared_out(numbers, 3))
+def test_large_requests_are_split_into_several_lots() -> None:
+    numbers = [NumberRange("a", 1, 5), NumberRange("b", 1, 1), NumberRange("c", 1, 2)]
+    lots = list(_lots(numbers, 3))
     assert lots == [
-        (Numbers("a", 1, 3),), (Numbers("a", 4, 5), Numbers("b", 1, 1)), (Numbers("c", 1, 2),)
+        (NumberRange("a", 1, 3),), (NumberRange("a", 4, 5), NumberRange("b", 1, 1)),
+        (NumberRange("c", 1, 2),),
     ]  # fmt: skip
 
 
-def test_history_has_a_row_for_each_thing_that_happened(client: redis.Redis, url: str) -> None:
+def test_history_has_a_row_for_each_item_of_an_event(client: redis.Redis, url: str) -> None:
     queue: RequestQueue[redis.Redis] = RequestQueue(client, "mail")
     queue.configure("c1", 1, {"history": "all"})
     queue.submit([b"x"] * 3, id="r1")
@@ -217,12 +218,12 @@ def test_history_has_a_row_for_each_thing_that_happened(client: redis.Redis, url
         [Settlement(one, "ack"), Settlement(two, "reject", ERROR), Settlement(three, "fail", ERROR)]
     )
     found = rows(url, "history")
-    told = {(r["event"], r["id"], r["request"], r["number"], r["detail"]) for r in found}
-    assert ("submitted", "r1", "r1", None, "1|3") in told
-    assert ("taken", "r1/2", "r1", 2, None) in told
-    assert ("dead", "r1/2", "r1", 2, "rejected") in told
-    assert ("failed", "r1/3", "r1", 3, "w1") in told
-    assert ("op", None, None, None, "c1|set|history|all") in told
+    events_read = {(r["event"], r["id"], r["request"], r["number"], r["detail"]) for r in found}
+    assert ("submitted", "r1", "r1", None, "1|3") in events_read
+    assert ("taken", "r1/2", "r1", 2, None) in events_read
+    assert ("dead", "r1/2", "r1", 2, "rejected") in events_read
+    assert ("failed", "r1/3", "r1", 3, "w1") in events_read
+    assert ("op", None, None, None, "c1|set|history|all") in events_read
     (done,) = [r for r in found if r["event"] == "done"]
     assert done["run_ms"] is not None and done["detail"] is None and done["by"] == "w1"
     events = queue.history()
@@ -230,7 +231,7 @@ def test_history_has_a_row_for_each_thing_that_happened(client: redis.Redis, url
     assert {ms(r["at"]) for r in found} == {e.at_ms for e in events}
 
 
-def test_only_the_chosen_columns_are_read(client: redis.Redis, url: str) -> None:
+def test_only_the_selected_columns_are_read(client: redis.Redis, url: str) -> None:
     everywhere(client)
     client.config_resetstat()
     (row,) = rows(url, "dead", columns="number,id")
@@ -241,7 +242,7 @@ def test_only_the_chosen_columns_are_read(client: redis.Redis, url: str) -> None
     assert rows(url, "dead", columns="payload_bytes")[0]["payload_bytes"] == 20
 
 
-def test_a_queue_that_is_not_there(client: redis.Redis, url: str) -> None:
+def test_a_missing_queue_is_not_found(client: redis.Redis, url: str) -> None:
     assert rows(url, "dead") == []
     with pytest.raises(NotFound, match="no queue 'nope'"):
         rows(url, "dead", queue="nope")
@@ -250,13 +251,13 @@ def test_a_queue_that_is_not_there(client: redis.Redis, url: str) -> None:
 # --- how a state is cut ------------------------------------------------------------------------
 
 
-def test_parts_are_even_and_meet_each_entry_once(client: redis.Redis, url: str) -> None:
-    """Also where thousands have one score, as after a bulk change."""
+def test_parts_are_even_and_have_each_entry_once(client: redis.Redis, url: str) -> None:
+    """Also with thousands of entries of one score, as after a bulk change."""
     dead_letters(client, 1000)
     key = "rq:{mail}:dead"
     client.zadd(key, {f"r1/{n}": 5 for n in range(100, 900)})
     made = reading(url, "dead", rowsPerPartition="90")
-    made.pace.size = 7
+    made.call_size.size = 7
     parts = made.plan()
     sizes = [sum(batch.num_rows for batch in made.read(part)) for part in parts]
     assert len(sizes) == 12 and max(sizes) - min(sizes) <= 1 and sum(sizes) == 1000
@@ -265,7 +266,7 @@ def test_parts_are_even_and_meet_each_entry_once(client: redis.Redis, url: str) 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_stays_is_met_once_whatever_comes_and_goes(
+def test_unchanged_entries_are_read_once_while_others_change(
     seed: int, client: redis.Redis, url: str
 ) -> None:
     chance = random.Random(seed)
@@ -294,7 +295,7 @@ def test_what_stays_is_met_once_whatever_comes_and_goes(
     assert {f"r1/{n}" for n in range(1, 301)} - gone <= set(found)
 
 
-def test_a_range_of_time_reads_that_and_no_more(client: redis.Redis, url: str) -> None:
+def test_a_time_range_reads_only_its_entries(client: redis.Redis, url: str) -> None:
     dead_letters(client, 1000)
     key = "rq:{mail}:dead"
     at = {f"r1/{n}": 1_000_000 + n for n in range(1, 1001)}
@@ -305,11 +306,11 @@ def test_a_range_of_time_reads_that_and_no_more(client: redis.Redis, url: str) -
     made = reading(url, "dead", **bounds)
     (part,) = made.plan()
     assert part.span is not None and part.span.entries == 10
-    # Without columns of the record nothing but the range itself is asked for.
+    # Without columns of the record, only the range itself is read.
     assert ids(url, "dead", **bounds, columns="id") == [f"r1/{n}" for n in range(500, 510)]
 
 
-def test_what_is_due_waits_and_is_not_delayed(client: redis.Redis, url: str) -> None:
+def test_ready_entries_are_waiting_not_delayed(client: redis.Redis, url: str) -> None:
     later: DelaySet[redis.Redis] = DelaySet(client, "later")
     later.schedule([("due", b"1")], after_ms=0)
     later.schedule([("not", b"2")], after_ms=3_600_000)
@@ -319,7 +320,7 @@ def test_what_is_due_waits_and_is_not_delayed(client: redis.Redis, url: str) -> 
     assert ids(url, "waiting") == ["due"] and ids(url, "delayed") == ["not"]
 
 
-def test_history_is_cut_by_time(client: redis.Redis, url: str) -> None:
+def test_history_is_partitioned_by_time(client: redis.Redis, url: str) -> None:
     queue: DelaySet[redis.Redis] = DelaySet(client, "q")
     queue.configure("c", 1, {"history": "all"})
     key = "rq:{q}:hist"
@@ -337,10 +338,10 @@ def test_history_is_cut_by_time(client: redis.Redis, url: str) -> None:
     assert ids(url, "history", since="1", until="2") == []
 
 
-def test_an_event_is_of_its_own_time_and_a_bad_one_of_its_ids(
+def test_events_are_bounded_by_their_own_time_and_corrupt_ones_by_their_id(
     client: redis.Redis, url: str
 ) -> None:
-    """The server's clock was set back: ids go on from where they were."""
+    """The server's clock was set back: ids continue from where they were."""
     DelaySet(client, "q").configure("c", 1, {"history": "all"})
     client.delete("rq:{q}:hist")
     client.xadd("rq:{q}:hist", {"t": 9000, "by": "w", "taken": "e1"}, id="10000-0")
@@ -355,7 +356,7 @@ def test_an_event_is_of_its_own_time_and_a_bad_one_of_its_ids(
 # --- rows that can't be read, history that went ------------------------------------------------
 
 
-def test_one_bad_record_among_many_is_kept_aside(client: redis.Redis, url: str) -> None:
+def test_corrupt_records_among_many_are_corrupt_rows(client: redis.Redis, url: str) -> None:
     dead_letters(client, 200)
     client.hset("rq:{mail}:meta", "r1/7", b"three words \xff")
     client.hset("rq:{mail}:meta", "r1/8", "- 99999999999 0 0 0 w - failed 0")
@@ -368,7 +369,9 @@ def test_one_bad_record_among_many_is_kept_aside(client: redis.Redis, url: str) 
     assert found["r1/9"]["reason"] == "rejected" and found["r1/9"]["error_type"] == "SMTP"
 
 
-def test_a_bad_request_and_a_bad_event_are_kept_aside(client: redis.Redis, url: str) -> None:
+def test_a_corrupt_request_and_a_corrupt_event_are_corrupt_rows(
+    client: redis.Redis, url: str
+) -> None:
     everywhere(client)
     RequestQueue(client, "mail").submit([b"x"], id="r2")
     client.hset("rq:{mail}:r:r1", "total", "many")
@@ -381,8 +384,8 @@ def test_a_bad_request_and_a_bad_event_are_kept_aside(client: redis.Redis, url: 
     assert not any(row["_corrupt"] for row in good)
 
 
-def test_columns_at_once_say_what_the_core_says_of_each() -> None:
-    """The quick way and the core's own readers, over errors of every make."""
+def test_column_decoding_equals_row_decoding() -> None:
+    """Column decoding and the core's parsers, over valid and invalid errors."""
     chance = random.Random(5)
     odd = [
         None, b"", b"plain", b"{", b"null", b"[1]", b'{"type": 1, "message": "m"}',
@@ -392,7 +395,7 @@ def test_columns_at_once_say_what_the_core_says_of_each() -> None:
     ]  # fmt: skip
     table = TABLES["dead"]
     schema = arrow(table)
-    place = RowOrigin("q", "delay", 0, False)
+    origin = RowOrigin("q", "delay", 0, False)
     for _ in range(200):
         n = chance.randrange(1, 6)
         errors = [chance.choice(odd) for _ in range(n)]
@@ -404,12 +407,14 @@ def test_columns_at_once_say_what_the_core_says_of_each() -> None:
             [b"e%d" % i for i in range(n)], [1000.0 + i for i in range(n)], None, 0,
             list(lines), list(errors),
         )  # fmt: skip
-        slow = records.entries(decode._one_by_one(page, "dead"), place, schema)
-        assert decode.sheet(page, place, "dead", schema).to_pylist() == slow.to_pylist()
+        slow = model_rows.entry_batch(entry_decoder._decode_rows(page, "dead"), origin, schema)
+        assert (
+            entry_decoder.decode_page(page, origin, "dead", schema).to_pylist() == slow.to_pylist()
+        )
 
 
-def trimmed(client: redis.Redis, url: str, **options: str) -> tuple[Reading, Any]:
-    """A read of ten events of which three go between planning and reading."""
+def trimmed(client: redis.Redis, url: str, **options: str) -> tuple[TableReader, Any]:
+    """A read of ten events of which three are trimmed between planning and reading."""
     queue: DelaySet[redis.Redis] = DelaySet(client, "q")
     queue.configure("c", 1, {"history": "all"})
     for n in range(9):
@@ -420,13 +425,13 @@ def trimmed(client: redis.Redis, url: str, **options: str) -> tuple[Reading, Any
     return made, part
 
 
-def test_history_that_goes_under_the_reader_is_an_error(client: redis.Redis, url: str) -> None:
+def test_trimmed_history_is_an_error_by_default(client: redis.Redis, url: str) -> None:
     made, part = trimmed(client, url)
     with pytest.raises(Lost, match="3 events were trimmed"):
         list(made.read(part))
 
 
-def test_or_a_row_that_says_so(client: redis.Redis, url: str) -> None:
+def test_trimmed_history_can_be_reported_as_a_row(client: redis.Redis, url: str) -> None:
     made, part = trimmed(client, url, onTrim="report")
     found = [row for batch in made.read(part) for row in batch.to_pylist()]
     assert [row["event"] for row in found] == ["submitted"] * 7 + ["gap"]
@@ -437,13 +442,13 @@ def test_or_a_row_that_says_so(client: redis.Redis, url: str) -> None:
 
 
 def answered(client: redis.Redis) -> int:
-    """Bytes the server has sent so far."""
+    """Bytes that the server has sent."""
     stats: Any = client.info("stats")
     return int(stats["total_net_output_bytes"])
 
 
 def content(client: Any) -> dict[bytes, Any]:
-    """Every key as it is. A hash by its fields: looking at one that was growing reorders it."""
+    """Every key's value. Hashes by field: reading one with HGETALL may have reordered it."""
     return {
         key: client.hgetall(key) if client.type(key) == b"hash" else client.dump(key)
         for key in client.keys("*")
@@ -461,22 +466,24 @@ def test_reading_changes_nothing(kind: str, client: redis.Redis, url: str) -> No
     for name, table in TABLES.items():
         options = {"payloads": "true"} if table.column("payload") else {}
         rows(url, name, queue=queue.name, **options)
-    sent = calls(client)
+    command_counts = calls(client)
     assert content(client) == before
     writes: Any = client.command_list(category="write")
-    assert not {name.decode() for name in writes} & {name.partition("|")[0] for name in sent}
-    assert not {"eval", "evalsha", "fcall", "keys", "scan"} & set(sent)
+    assert not {name.decode() for name in writes} & {
+        name.partition("|")[0] for name in command_counts
+    }
+    assert not {"eval", "evalsha", "fcall", "keys", "scan"} & set(command_counts)
 
 
 @pytest.mark.parametrize("command", ["ZADD", "EVALSHA", "del", "CONFIG", "KEYS"])
-def test_a_reader_refuses_to_send_anything_else(command: str, client: redis.Redis) -> None:
+def test_a_reader_sends_read_commands_only(command: str, client: redis.Redis) -> None:
     client.config_resetstat()
-    with pytest.raises(NotARead):
-        look(client, Call((command, "k", "x"), str, key="k"))
+    with pytest.raises(WriteInReader):
+        run_read_only(client, Call((command, "k", "x"), str, key="k"))
     assert command.lower() not in calls(client)
 
 
-def test_pages_are_as_large_as_the_server_time_allows() -> None:
+def test_call_size_follows_the_server_time() -> None:
     pace = CallSize(1000, 100)
     for _ in range(100):
         pace.learn(pace.size, pace.size)  # 1 µs each: a quarter of the time is for 250
@@ -494,19 +501,19 @@ def test_a_page_costs_two_round_trips(client: redis.Redis, url: str) -> None:
     dead_letters(client, 1000)
     made = reading(url, "dead")
     parts = made.plan()
-    made.pace = CallSize(10**9, 20, most=20)
+    made.call_size = CallSize(10**9, 20, max_rows=20)
     client.config_resetstat()
     before = client.info("stats")["total_reads_processed"]
     assert sum(batch.num_rows for part in parts for batch in made.read(part)) == 1000
-    sent = calls(client)
-    # Places of 320 entries 20 at a time by 16 calls together, and so both their columns by 32.
-    assert sent["zrange"] == 4 * 16 and sent["hmget"] == 2 * 50
-    assert "zcount" not in sent and "zrank" not in sent
+    command_counts = calls(client)
+    # Scores of 320 entries in 16 calls of 20, and two columns of each in 32 calls.
+    assert command_counts["zrange"] == 4 * 16 and command_counts["hmget"] == 2 * 50
+    assert "zcount" not in command_counts and "zrank" not in command_counts
     assert client.info("stats")["total_reads_processed"] - before < 24, "two for each of 4 pages"
 
 
-def test_one_long_call_among_others_alike_is_not_what_a_page_costs() -> None:
-    """The server was not given a processor; smaller pages would only make it worse."""
+def test_one_slow_call_does_not_count_as_the_cost_of_a_page() -> None:
+    """The server did not get a processor; smaller pages would only make it worse."""
     queue: Any = DelaySet(None, "mail")
     clock = iter([0, 100, 9_000, 0, 200, 10_200, 10_300])
     replies: dict[str, Callable[..., Any]] = {
@@ -517,33 +524,33 @@ def test_one_long_call_among_others_alike_is_not_what_a_page_costs() -> None:
         "TIME": lambda *_: divmod(next(clock), 10**6),
     }
     description = queue.read_range.op("dead", ScoreRange(), None, 6, frozenset({"lines"}), 2)
-    said: Any = None
+    replies_sent: Any = None
     try:
         while True:
-            asked = description.send(said)
-            said = [replies[call.command[0]](*call.command[1:]) for call in asked]
+            requested_calls = description.send(replies_sent)
+            replies_sent = [replies[call.command[0]](*call.command[1:]) for call in requested_calls]
     except StopIteration as stop:
-        sheet = stop.value
-    assert sheet.lines == [b"x"] * 6 and sheet.call_us == 200
+        page = stop.value
+    assert page.lines == [b"x"] * 6 and page.call_us == 200
 
 
-def test_a_server_that_is_away_for_a_moment_is_asked_again() -> None:
+def test_reads_are_retried_while_the_server_is_unreachable() -> None:
     waited: list[float] = []
     answers: list[Any] = [Unreachable("gone"), Unreachable("gone"), 7]
 
     def ask() -> int:
-        said = answers.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        return int(said)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return int(answer)
 
-    assert patiently(ask, waited.append) == 7 and waited == [0.2, 0.4]
-    answers = [Unreachable("gone")] * connection.TRIES
+    assert retry_unreachable(ask, waited.append) == 7 and waited == [0.2, 0.4]
+    answers = [Unreachable("gone")] * connection.ATTEMPTS
     with pytest.raises(Unreachable):
-        patiently(ask, waited.append)
+        retry_unreachable(ask, waited.append)
 
 
-def test_arrow_and_spark_have_one_schema() -> None:
+def test_arrow_and_spark_schemas_match() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     for table in TABLES.values():
@@ -553,13 +560,15 @@ def test_arrow_and_spark_have_one_schema() -> None:
 def test_filters_of_a_query_become_bounds(client: redis.Redis, url: str) -> None:
     from pyspark.sql import datasource as ds
 
-    from redisq_ops.pipeline.source import PushingReader
+    from redisq_ops.pipeline.source import FilteringReader
 
     everywhere(client)
 
-    def pushed(*filters: ds.Filter) -> PushingReader:
-        reader = PushingReader(parsed({"table": "dead", "url": url}))
-        assert list(reader.pushFilters(list(filters))) == list(filters)  # all are given back
+    def pushed(*filters: ds.Filter) -> FilteringReader:
+        reader = FilteringReader(parse_options({"table": "dead", "url": url}))
+        assert list(reader.pushFilters(list(filters))) == list(
+            filters
+        )  # Spark still applies all of them
         return reader
 
     moment = datetime(2030, 1, 1, 0, 0, 0, 500, tzinfo=UTC)
@@ -604,25 +613,25 @@ def test_spark_reads_every_table(client: redis.Redis, url: str, load: Any) -> No
 
 @pytest.mark.slow
 @ONE
-def test_spark_hands_time_and_queue_down(client: redis.Redis, load: Any) -> None:
+def test_spark_pushes_down_time_and_queue(client: redis.Redis, load: Any) -> None:
     dead_letters(client, 1000)
     client.zadd("rq:{mail}:dead", {f"r1/{n}": 1_000_000_000 + n for n in range(1, 1001)})
     dead_letters(client, 100, name="other")
     moment = "timestamp_millis(1000000500)"
-    sent = []
+    results = []
     for condition in (f"queue = 'mail' and since_at > {moment}", "true", "queue = 'other'"):
         before = answered(client)
         found = load("dead", pushdown="true").where(condition).where("number % 2 = 0").count()
-        sent.append((found, answered(client) - before))
-    assert [found for found, _ in sent] == [250, 550, 50]
-    assert sent[0][1] < 0.6 * sent[1][1] and sent[2][1] < 0.2 * sent[1][1]
+        results.append((found, answered(client) - before))
+    assert [found for found, _ in results] == [250, 550, 50]
+    assert results[0][1] < 0.6 * results[1][1] and results[2][1] < 0.2 * results[1][1]
     assert load("dead", pushdown="true").where("queue = 'nope'").count() == 0
 
 
 @pytest.mark.slow
 @ONE
-def test_a_frame_can_be_used_again_with_other_filters(client: redis.Redis, load: Any) -> None:
-    """Spark would read for all of them what the last one pushed down."""
+def test_a_frame_can_be_reused_with_other_filters(client: redis.Redis, load: Any) -> None:
+    """Spark would read with the last pushed filters for all queries of the frame."""
     dead_letters(client, 30)
     dead_letters(client, 10, name="other")
     frame = load("dead")
@@ -640,14 +649,17 @@ def test_spark_takes_columns_from_options_and_from_a_schema(
     assert load("dead", columns="payload_bytes,id").collect() == [(20, "r1/2")]
     given = spark.read.format("redisq").options(table="dead", url=url)
     assert given.schema("id string, payload binary").load().collect()[0].payload[:1] == b"2"
-    for schema, said in (("id int", "is string, not int"), ("ident string", "no column 'ident'")):
-        with pytest.raises(Exception, match=said):
+    for schema, message in (
+        ("id int", "is string, not int"),
+        ("ident string", "no column 'ident'"),
+    ):
+        with pytest.raises(Exception, match=message):
             given.schema(schema).load().collect()
 
 
 @pytest.mark.slow
 @ONE
-def test_spark_says_what_is_wrong_with_options(load: Any, client: redis.Redis) -> None:
+def test_spark_reports_invalid_options(load: Any, client: redis.Redis) -> None:
     with pytest.raises(Exception, match="did you mean payloads"):
         load("dead", payload="true")
     with pytest.raises(Exception, match="no queue 'nope'"):
@@ -677,7 +689,7 @@ def test_no_secret_is_in_a_plan(
 # --- past one server, and with few rights ------------------------------------------------------
 
 
-def test_the_docs_viewer_may_read_every_table(
+def test_the_documented_read_only_user_may_read_every_table(
     client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everywhere(client)
@@ -687,7 +699,7 @@ def test_the_docs_viewer_may_read_every_table(
     password = line.partition(">")[2].split()[0]
     monkeypatch.setenv("VIEWER", url.replace("://", f"://redisq-viewer:{password}@"))
     for name in TABLES:
-        made = Reading(parsed({"table": name, "url_env": "VIEWER"}))
+        made = TableReader(parse_options({"table": name, "url_env": "VIEWER"}))
         assert sum(batch.num_rows for part in made.plan() for batch in made.read(part))
 
 
@@ -705,10 +717,10 @@ def test_a_cluster_is_read_shard_by_shard_and_from_its_replicas() -> None:
         assert len({row["shard"] for row in rows(url, "dead")}) == 3
         assert len(rows(url, "requests", requests="settled")) == 20
         masters = nodes.nodes
-        with redis.Redis.from_url(nodes.urls[0]) as asked:
-            shown: Any = asked
+        with redis.Redis.from_url(nodes.urls[0]) as client:
+            untyped: Any = client
             # first slot, last slot, master, replicas
-            until(lambda: all(len(row) > 3 for row in shown.execute_command("CLUSTER SLOTS")))
+            until(lambda: all(len(row) > 3 for row in untyped.execute_command("CLUSTER SLOTS")))
         for node in masters:
             node.command("CONFIG", "RESETSTAT")
         assert sorted(ids(url, "dead", replica="true")) == expected
@@ -731,16 +743,16 @@ def test_behind_sentinel_the_replica_is_read() -> None:
         assert "cmdstat_hmget" in master.command("INFO", "commandstats")
 
 
-def test_a_wrong_type_is_refused_before_anything_is_read() -> None:
+def test_a_wrong_column_type_is_refused_before_reading() -> None:
     from pyspark.sql.types import IntegerType, StructType
 
-    from redisq_ops.pipeline.schemas import chosen
+    from redisq_ops.pipeline.schemas import selected_columns
 
     with pytest.raises(BadInput, match="column id of table dead is string, not int"):
-        chosen(TABLES["dead"], StructType().add("id", IntegerType()))
+        selected_columns(TABLES["dead"], StructType().add("id", IntegerType()))
 
 
-def test_batches_are_of_the_declared_types(client: redis.Redis, url: str) -> None:
+def test_batches_have_the_declared_types(client: redis.Redis, url: str) -> None:
     everywhere(client)
     for name in TABLES:
         made = reading(url, name)

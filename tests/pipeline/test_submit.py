@@ -1,4 +1,4 @@
-"""A dataset becomes requests: nothing lost, nothing twice, whatever dies, however often it runs."""
+"""Datasets become requests: no loss and no duplicates, after failures and repeats."""
 
 import json
 import os
@@ -21,10 +21,11 @@ from redisq_ops.core.queues.request.submission import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.pipeline import dataset, submit
+from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.dataset import DatasetOptions
-from redisq_ops.pipeline.screening import Screened, screened
-from redisq_ops.pipeline.submit import Row, Writer
-from redisq_ops.pipeline.writing import Server, ran
+from redisq_ops.pipeline.dataset_validation import ValidationResult, validate_dataset
+from redisq_ops.pipeline.job_errors import translating
+from redisq_ops.pipeline.submit import RequestWriter, Row
 from tests.proxy import FlakyProxy
 
 pytestmark = pytest.mark.alike
@@ -38,10 +39,12 @@ def server_at(url: str) -> Server:
     return Server(ServerAddress(url))
 
 
-def writer(server: Server, **given: Any) -> Writer:
-    told = given.pop("told", None)
-    waits = {name: given.pop(name) for name in ("patience_s", "sleep") if name in given}
-    return Writer(server, DatasetOptions("mail", id="id", **given), "job", told=told, **waits)
+def writer(server: Server, **given: Any) -> RequestWriter:
+    on_progress = given.pop("on_progress", None)
+    waits = {name: given.pop(name) for name in ("max_wait_s", "sleep") if name in given}
+    return RequestWriter(
+        server, DatasetOptions("mail", id="id", **given), "job", on_progress=on_progress, **waits
+    )
 
 
 def rows(request: str, number: int, priority: int = PRIORITY) -> Iterator[Row]:
@@ -60,7 +63,9 @@ def mixed() -> list[Row]:
     return [row for request, n in sizes.items() for row in rows(request, n)]
 
 
-def test_each_request_is_there_whole_and_in_order(client: redis.Redis, server_at: Server) -> None:
+def test_each_request_is_submitted_whole_and_in_order(
+    client: redis.Redis, server_at: Server
+) -> None:
     tally = writer(server_at).write(mixed())
     assert tally.requests == {"ok": 6} and tally.entries == 1034
     queue = RequestQueue(client, "mail")
@@ -72,14 +77,16 @@ def test_each_request_is_there_whole_and_in_order(client: redis.Redis, server_at
     assert queue.counts().waiting == 1034 and queue.invariants() == []
 
 
-def test_the_same_rows_again_add_nothing(client: redis.Redis, server_at: Server) -> None:
+def test_submitting_the_same_rows_again_adds_nothing(
+    client: redis.Redis, server_at: Server
+) -> None:
     writer(server_at).write(mixed())
     tally = writer(server_at).write(mixed())
     assert tally.requests == {"same": 6} and tally.entries == 1034
     assert RequestQueue(client, "mail").counts().waiting == 1034
 
 
-def test_what_the_command_line_submitted_is_the_same_request(
+def test_a_request_submitted_by_the_command_line_is_the_same(
     client: redis.Redis, server_at: Server
 ) -> None:
     lines = [b"%d" % n for n in range(250)]
@@ -88,7 +95,7 @@ def test_what_the_command_line_submitted_is_the_same_request(
     assert tally.requests == {"same": 1}
 
 
-def test_rows_are_joined_to_sub_requests(client: redis.Redis, server_at: Server) -> None:
+def test_rows_are_joined_into_sub_requests(client: redis.Redis, server_at: Server) -> None:
     writer(server_at, split=20, limit=8).write(rows("a", 45, priority=7))
     found = payloads(client, "a")
     assert [payload.count(b"\n") + 1 for payload in found] == [20, 20, 5]
@@ -102,7 +109,7 @@ class Died(Exception):
 
 
 @pytest.mark.parametrize("after", [1, 150, 400, 830, 1030])
-def test_a_task_that_dies_anywhere_is_gone_on_with(
+def test_a_repeated_task_continues_after_any_chunk(
     client: redis.Redis, server_at: Server, after: int
 ) -> None:
     def die(entries: int) -> None:
@@ -110,7 +117,7 @@ def test_a_task_that_dies_anywhere_is_gone_on_with(
             raise Died
 
     with pytest.raises(Died):
-        writer(server_at, told=die).write(mixed())
+        writer(server_at, on_progress=die).write(mixed())
     tally = writer(server_at).write(mixed())
     assert tally.requests.total() == 6 and not tally.samples
     for request in "abcdef":
@@ -118,7 +125,7 @@ def test_a_task_that_dies_anywhere_is_gone_on_with(
 
 
 @pytest.mark.slow
-def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
+def test_lost_replies_beyond_the_clients_retries_change_nothing(
     client: redis.Redis, server: EmbeddedServer
 ) -> None:
     with FlakyProxy(server.port) as proxy:
@@ -126,13 +133,13 @@ def test_replies_that_are_lost_for_longer_than_the_client_tries_change_nothing(
         def lose(entries: int) -> None:
             proxy.drop_replies(4)
 
-        tally = writer(Server(ServerAddress(proxy.url)), told=lose).write(mixed())
+        tally = writer(Server(ServerAddress(proxy.url)), on_progress=lose).write(mixed())
     assert set(tally.requests) <= {"ok", "same"} and tally.requests.total() == 6
     for request in "abcdef":
         assert payloads(client, request) == [p for id, _, p in mixed() if id == request]
 
 
-def test_what_is_begun_with_other_chunks_is_gone_on_with(
+def test_a_request_begun_with_other_chunks_is_continued(
     client: redis.Redis, server_at: Server
 ) -> None:
     given = [payload for _, _, payload in rows("r1", 330) if payload is not None]
@@ -152,7 +159,7 @@ def _copy(server: Server, go: Any) -> None:
 
 
 @pytest.mark.slow
-def test_copies_of_a_task_beside_each_other_double_nothing(
+def test_concurrent_copies_of_a_task_submit_each_row_once(
     client: redis.Redis, server_at: Server
 ) -> None:
     fork = get_context("fork")
@@ -171,27 +178,27 @@ def test_copies_of_a_task_beside_each_other_double_nothing(
 
 @pytest.mark.parametrize("there", [5, 300])
 @pytest.mark.parametrize("given", [5, 200, 400])
-def test_an_id_with_other_content_is_left_as_it_is(
+def test_an_existing_id_with_other_content_stays_unchanged(
     client: redis.Redis, server_at: Server, there: int, given: int
 ) -> None:
     others = [b"other %d" % n for n in range(there)]
     RequestQueue(client, "mail").submit(others, id="taken")
     tally = writer(server_at).write([*rows("a", 3), *rows("taken", given), *rows("z", 3)])
     assert tally.requests == {"ok": 2, "exists": 1}
-    assert tally.samples["exists"] == ["request taken is there with other content"] or (
-        tally.samples["exists"][0].startswith("request taken is there with other content")
+    assert tally.samples["exists"] == ["request taken exists with other content"] or (
+        tally.samples["exists"][0].startswith("request taken exists with other content")
     )
     assert payloads(client, "taken") == others
 
 
-def test_less_of_what_is_there_is_other_content(client: redis.Redis, server_at: Server) -> None:
+def test_a_shorter_request_is_other_content(client: redis.Redis, server_at: Server) -> None:
     writer(server_at).write(rows("a", 300))
     for fewer in (40, 150, 200):
         assert writer(server_at).write(rows("a", fewer)).requests == {"exists": 1}
     assert len(payloads(client, "a")) == 300
 
 
-def test_what_cant_be_used_is_counted_and_named(client: redis.Redis, server_at: Server) -> None:
+def test_invalid_rows_are_counted_and_named(client: redis.Redis, server_at: Server) -> None:
     bad: list[Row] = [
         (None, 5, b"x"),
         ("a/b", 5, b"x"),
@@ -208,7 +215,7 @@ def test_what_cant_be_used_is_counted_and_named(client: redis.Redis, server_at: 
     assert RequestQueue(client, "mail").counts().waiting == 1
 
 
-def test_a_full_queue_is_waited_for(client: redis.Redis, server_at: Server) -> None:
+def test_submit_waits_for_a_full_queue(client: redis.Redis, server_at: Server) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"first"], id="first")
     queue.configure("op", 1, {"max_waiting": "120"})
@@ -230,7 +237,7 @@ def test_a_full_queue_is_waited_for(client: redis.Redis, server_at: Server) -> N
     assert len(set(done)) == len(done) == 651
 
 
-def test_a_queue_that_stays_full_ends_the_task_with_a_word(
+def test_a_queue_that_stays_full_ends_the_task_with_an_error(
     client: redis.Redis, server_at: Server
 ) -> None:
     queue = RequestQueue(client, "mail")
@@ -238,10 +245,10 @@ def test_a_queue_that_stays_full_ends_the_task_with_a_word(
     queue.configure("op", 1, {"max_waiting": "50"})
     for given in (rows("a", 300), rows("b", 60)):
         with pytest.raises(QueueFull, match="max_waiting is 50"):
-            writer(server_at, patience_s=1.0, sleep=lambda seconds: None).write(given)
+            writer(server_at, max_wait_s=1.0, sleep=lambda seconds: None).write(given)
 
 
-def test_a_queue_that_drains_ends_the_task(client: redis.Redis, server_at: Server) -> None:
+def test_a_draining_queue_ends_the_task(client: redis.Redis, server_at: Server) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"first"], id="first")
     queue.configure("op", 1, {"closed": "moving"})
@@ -249,18 +256,18 @@ def test_a_queue_that_drains_ends_the_task(client: redis.Redis, server_at: Serve
         writer(server_at).write(rows("a", 3))
 
 
-def test_a_rate_is_kept_by_waiting(client: redis.Redis, server_at: Server) -> None:
+def test_the_rate_is_kept_by_waiting(client: redis.Redis, server_at: Server) -> None:
     slept: list[float] = []
     began = time.monotonic()
     writer(server_at, rate=50.0, sleep=slept.append).write(rows("a", 120))
     took = time.monotonic() - began + 0.01
-    # 50 at once, then 50 in a second, then 20: nothing is slept through here, so it adds up.
+    # 50 at once, then 50 in a second, then 20: no time passes here, so the waits add up.
     assert len(slept) == 2
     assert 1.0 - took < slept[0] <= 1.0 and 1.4 - took < slept[1] <= 1.4
     assert len(payloads(client, "a")) == 120
 
 
-def test_small_requests_share_exchanges(client: redis.Redis, server_at: Server) -> None:
+def test_small_requests_share_round_trips(client: redis.Redis, server_at: Server) -> None:
     writer(server_at).write(rows("first", 1))
     before = client.info("stats")["total_reads_processed"]
     writer(server_at).write([row for n in range(160) for row in rows(f"s{n:03}", 5)])
@@ -278,7 +285,7 @@ def test_small_requests_share_exchanges(client: redis.Redis, server_at: Server) 
         ({"name": "a b"}, "request id"),
     ],
 )
-def test_what_cant_be_asked_for(given: dict[str, Any], why: str) -> None:
+def test_invalid_dataset_options_are_refused(given: dict[str, Any], why: str) -> None:
     with pytest.raises(BadInput, match=why):
         DatasetOptions("mail", **given)
 
@@ -298,7 +305,7 @@ def everything(client: redis.Redis, requests: Iterable[str]) -> Counter[bytes]:
 
 
 @pytest.mark.slow
-def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
+def test_a_python_worker_killed_mid_task_causes_no_loss_and_no_duplicate(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     source = tmp_path / "in.csv"
@@ -315,12 +322,14 @@ def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
             (tmp_path / f"killed-{context.partitionId()}").touch()
             os._exit(1)
 
-    done = submit.submit(spark, Server(ServerAddress(valkey_url)), frame, wanted, "job", told=kill)
+    done = submit.submit(
+        spark, Server(ServerAddress(valkey_url)), frame, wanted, "job", on_progress=kill
+    )
     assert {path.name for path in tmp_path.glob("killed-*")} == {"killed-0", "killed-1"}
     ids = [f"r{n}" for n in range(37)]
     assert sum(done.requests.values()) == 37 and done.exit_code == 0
     assert everything(valkey, ids) == Counter(b"row %d" % n for n in range(9000))
-    for k, id in enumerate(ids):  # as they stood in the file
+    for k, id in enumerate(ids):  # in the order of the file
         expected = [b"row %d" % n for n in range(k, 9000, 37)]
         assert b"\n".join(payloads(valkey, id)).split(b"\n") == expected
     again = submit.submit(spark, Server(ServerAddress(valkey_url)), frame, wanted, "job")
@@ -329,7 +338,7 @@ def test_a_python_worker_killed_mid_task_loses_and_doubles_nothing(
 
 
 @pytest.mark.slow
-def test_a_text_of_several_files_becomes_requests_of_so_many_lines(
+def test_text_files_become_requests_of_a_number_of_lines(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     source = tmp_path / "in"
@@ -339,8 +348,13 @@ def test_a_text_of_several_files_becomes_requests_of_so_many_lines(
         (source / f"{k}.txt").write_bytes(b"\n".join(lines[k * 250 : k * 250 + 250]) + b"\n")
     wanted = DatasetOptions("mail", name="day", rows=300, split=10, parts=2)
     frame = dataset.read(spark, str(source))
-    sized = screened(spark, frame, wanted)
-    assert (sized.requests, sized.entries, sized.rows, sized.corrupt) == (4, 100, 1000, 0)
+    with_entry_counts = validate_dataset(spark, frame, wanted)
+    assert (
+        with_entry_counts.requests,
+        with_entry_counts.entries,
+        with_entry_counts.rows,
+        with_entry_counts.corrupt,
+    ) == (4, 100, 1000, 0)
     assert valkey.dbsize() == 0
     done = submit.submit(spark, Server(ServerAddress(valkey_url)), frame, wanted, "job")
     assert done.requests == {"ok": 4}
@@ -362,28 +376,32 @@ def test_rows_without_a_payload_column_are_json(
     with pytest.raises(BadInput, match=r"in.jsonl, row 2, request b: no priority: nothing was"):
         submit.submit(spark, server, frame, wanted, "job")
     assert valkey.dbsize() == 0
-    done = submit.submit(spark, server, frame, wanted, "job", rejected=lambda found: None)
+    done = submit.submit(spark, server, frame, wanted, "job", on_rejects=lambda found: None)
     assert (done.requests, done.rejects, done.exit_code) == ({"ok": 1}, 1, 3)
     assert payloads(valkey, "a") == [b'{"id": "a", "level": "3", "to": null}']
     with pytest.raises(BadInput, match="no column 'nobody'"):
-        dataset.arranged(dataset.read(spark, str(source)), DatasetOptions("mail", id="nobody"))
+        dataset.partition_by_request(
+            dataset.read(spark, str(source)), DatasetOptions("mail", id="nobody")
+        )
 
 
 @pytest.mark.slow
-def test_csv_is_read_as_others_write_it_or_not_at_all(
+def test_csv_is_read_in_common_dialects_or_refused(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    def sent(name: str, text: bytes, multiline: bool = False) -> submit.Done:
+    def submit_csv(name: str, text: bytes, multiline: bool = False) -> submit.SubmitResult:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(text)
         wanted = DatasetOptions(path.parent.name, id="order.id", payload="n\u00e4me", parts=1)
         place = str(tmp_path / path.parent.name)
-        frame = ran(lambda: dataset.read(spark, place, "csv", multiline=multiline))
+        frame = translating(lambda: dataset.read(spark, place, "csv", multiline=multiline))
         server = Server(ServerAddress(valkey_url))
-        return ran(lambda: submit.submit(spark, server, frame, wanted, "job", rejected=seen.append))
+        return translating(
+            lambda: submit.submit(spark, server, frame, wanted, "job", on_rejects=seen.append)
+        )
 
-    seen: list[Screened] = []
+    seen: list[ValidationResult] = []
 
     def there(queue: str) -> dict[str, bytes]:
         keys = cast("list[bytes]", valkey.keys(f"rq:{{{queue}}}:s:*"))
@@ -392,7 +410,7 @@ def test_csv_is_read_as_others_write_it_or_not_at_all(
 
     head = "order.id,n\u00e4me\n".encode()
     quoted = head + b'1,"say ""hi"", you"\n2,"a\\b"\n3,5" nail "\n4,caf\xc3\xa9\n5,caf\xe9\n'
-    done = sent("quotes/a.csv", quoted)
+    done = submit_csv("quotes/a.csv", quoted)
     assert (done.requests, done.corrupt, done.exit_code) == ({"ok": 4}, 1, 3)
     assert str(seen[0].rejects[0]) == f"{tmp_path}/quotes/a.csv, row 5: not UTF-8"
     assert there("quotes") == {
@@ -400,22 +418,22 @@ def test_csv_is_read_as_others_write_it_or_not_at_all(
     }  # fmt: skip
     broken = head + b'1,"hello\nworld"\n2,x\n'
     with pytest.raises(BadInput, match="--multiline"):
-        sent("breaks/a.csv", broken)
+        submit_csv("breaks/a.csv", broken)
     assert there("breaks") == {}
-    sent("breaks/a.csv", broken, multiline=True)
+    submit_csv("breaks/a.csv", broken, multiline=True)
     assert there("breaks") == {"1": b"hello\nworld", "2": b"x"}
-    sent("order/a.csv", head + b"1,x\n")
+    submit_csv("order/a.csv", head + b"1,x\n")
     with pytest.raises(BadInput, match="header differs"):
-        sent("order/b.csv", "n\u00e4me,order.id\n5,77\n".encode())
+        submit_csv("order/b.csv", "n\u00e4me,order.id\n5,77\n".encode())
     assert there("order") == {"1": b"x"}
 
 
 @pytest.mark.slow
-def test_rows_are_sent_as_they_stand(
+def test_rows_are_sent_unchanged(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
-    """So that mending one row changes no other: of the whole input Spark infers types, by which
-    it would write all the others anew."""
+    """Correcting one row changes no other: Spark infers types from the whole input, and would
+    rewrite all others."""
     lines = [
         '{"id": 1, "n": 1, "big": 123456789.123456789123, "o": 10}',
         '{"id": 1, "n": 2, "o": 9, "to": {"x": [1.10, null]}} ',
@@ -425,21 +443,23 @@ def test_rows_are_sent_as_they_stand(
     source = tmp_path / "in.jsonl"
     wanted = DatasetOptions("mail", id="id", order=("o",), parts=2)
 
-    def sent() -> submit.Done:
+    def submit_again() -> submit.SubmitResult:
         source.write_text("\n".join(lines) + "\n\n")
         frame, server = (
-            ran(lambda: dataset.read(spark, str(source))),
+            translating(lambda: dataset.read(spark, str(source))),
             Server(ServerAddress(valkey_url)),
         )
-        return ran(
-            lambda: submit.submit(spark, server, frame, wanted, "job", rejected=lambda found: None)
+        return translating(
+            lambda: submit.submit(
+                spark, server, frame, wanted, "job", on_rejects=lambda found: None
+            )
         )
 
-    first = sent()
+    first = submit_again()
     assert (first.requests, first.corrupt) == ({"ok": 1}, 2)
     assert payloads(valkey, "1") == [lines[1].encode(), lines[0].encode()]  # 9 is before 10
     lines[2:] = ['{"id": "b", "n": 1.5, "o": "late"}', '{"id": "c", "o": null}']
-    mended = sent()
+    mended = submit_again()
     assert (mended.requests, mended.corrupt) == ({"ok": 2, "same": 1}, 0)
     assert payloads(valkey, "b") == [lines[2].encode()]
     rows = "timestamp_micros(1767229323456789) at, cast(1.10 as decimal(4, 2)) cents, 'p' `x.id`"
@@ -455,7 +475,7 @@ def test_rows_are_sent_as_they_stand(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_rows_that_cant_be_read_are_left_out_and_counted(
+def test_unreadable_rows_are_left_out_and_counted(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path, format: str
 ) -> None:
     source = tmp_path / f"in.{format}"
@@ -475,8 +495,8 @@ def test_rows_that_cant_be_read_are_left_out_and_counted(
     ):
         submit.submit(spark, server, frame, wanted, "job")
     assert valkey.dbsize() == 0
-    seen: list[Screened] = []
-    done = submit.submit(spark, server, frame, wanted, "job", rejected=seen.append)
+    seen: list[ValidationResult] = []
+    done = submit.submit(spark, server, frame, wanted, "job", on_rejects=seen.append)
     assert (done.requests, done.entries, done.corrupt) == ({"ok": 3}, 30, 2)
     assert done.exit_code == 3
     assert [(one.row, one.request) for one in seen[0].rejects] == [
@@ -491,11 +511,11 @@ def test_rows_that_cant_be_read_are_left_out_and_counted(
         with pytest.raises(BadInput, match="the input has no rows"):
             submit.submit(spark, server, dataset.read(spark, str(source)), wanted, "job")
     with pytest.raises(BadInput, match="PATH_NOT_FOUND"):
-        ran(lambda: dataset.read(spark, str(tmp_path / "nowhere.csv")))
+        translating(lambda: dataset.read(spark, str(tmp_path / "nowhere.csv")))
 
 
 @pytest.mark.slow
-def test_what_a_dry_run_says_would_be_refused_is_what_submit_refuses(
+def test_a_dry_run_predicts_what_submit_refuses(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
     """Too large, without a payload, an id or a priority: rows by themselves and as sub-requests."""
@@ -523,10 +543,12 @@ def test_what_a_dry_run_says_would_be_refused_is_what_submit_refuses(
         "mail", id="id", payload="text", priority="level", parts=2, max_payload=50
     )
     frame, server = dataset.read(spark, str(source), "json"), Server(ServerAddress(valkey_url))
-    found = screened(spark, frame, wanted)
-    said = {(Path(one.file or "").name, one.row): one.reason for one in found.rejects}
-    assert said.keys() == expected.keys()
-    assert all(expected[place] in why for place, why in said.items())  # type: ignore[index]
+    found = validate_dataset(spark, frame, wanted)
+    reasons = {
+        (Path(reject.file or "").name, reject.row): reject.reason for reject in found.rejects
+    }
+    assert reasons.keys() == expected.keys()
+    assert all(expected[row] in reason for row, reason in reasons.items())  # type: ignore[index]
     assert (found.requests, found.entries, found.corrupt) == (9, sum(map(len, good.values())), 0)
     assert found.rows == found.entries and found.bytes == sum(
         len(t) for g in good.values() for t in g
@@ -534,16 +556,16 @@ def test_what_a_dry_run_says_would_be_refused_is_what_submit_refuses(
     with pytest.raises(found.error, match=f"and {len(expected) - 1} more can't be submitted"):
         submit.submit(spark, server, frame, wanted, "job")
     assert valkey.dbsize() == 0
-    done = submit.submit(spark, server, frame, wanted, "job", rejected=lambda found: None)
+    done = submit.submit(spark, server, frame, wanted, "job", on_rejects=lambda found: None)
     assert (done.requests, done.entries) == ({"ok": 9}, found.entries)
     for id, texts in good.items():
         assert payloads(valkey, id) == [text.encode() for text in texts]
-    # Joined by fours some are over the limit that are not by themselves.
+    # Four joined rows can exceed the limit that each of them meets.
     joined = replace(wanted, queue="joined", split=4, parts=1, max_payload=46)
-    found = screened(spark, frame, joined)
-    done = submit.submit(spark, server, frame, joined, "job", rejected=lambda found: None)
+    found = validate_dataset(spark, frame, joined)
+    done = submit.submit(spark, server, frame, joined, "job", on_rejects=lambda found: None)
     assert (done.requests["ok"], done.entries) == (found.requests, found.entries)
-    reasons = [one.reason for one in found.rejects]
-    assert any("sub-request of 4 rows has 47 bytes" in why for why in reasons), set(reasons)
+    joined_reasons = [reject.reason for reject in found.rejects]
+    assert any("sub-request of 4 rows has 47 bytes" in r for r in joined_reasons), joined_reasons
     queue = RequestQueue(valkey, "joined")
     assert queue.counts().waiting == found.entries

@@ -1,4 +1,4 @@
-"""The tables of the reports, worked out by hand on a few rows; no server."""
+"""Tables of the reports, with values computed by hand on a few rows; no server."""
 
 import json
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ import pytest
 
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.ops.groups.traits import difference
+from redisq_ops.ops.groups.traits import share_difference
 from redisq_ops.ops.redaction import Redaction
 from redisq_ops.pipeline import schemas
-from redisq_ops.pipeline.critical_path import Attempt, path
+from redisq_ops.pipeline.critical_path import Attempt, critical_path
 from redisq_ops.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def moment(ms: int) -> datetime:
 
 
 def frame(spark: "SparkSession", table: str, rows: Iterable[dict[str, Any]]) -> "DataFrame":
-    """A table as the source has it; what a row doesn't name is null."""
+    """A table as the data source returns it; columns that a row does not name are null."""
     names = [column.name for column in TABLES[table].columns]
     for row in (rows := list(rows)):
         assert set(row) <= set(names)
@@ -40,7 +40,7 @@ def frame(spark: "SparkSession", table: str, rows: Iterable[dict[str, Any]]) -> 
 
 
 def event(at: int, event: str, id: str, detail: str | None = None, **more: Any) -> dict[str, Any]:
-    """A row of the history, ``at`` ms after the start; each a call of its own."""
+    """A row of the history, ``at`` ms after the start; each in a call of its own."""
     request, slash, number = id.rpartition("/")
     of = {"request": request, "number": int(number)} if slash else {}
     named = {"queue": "q", "kind": "request", "shard": 0, "event_id": f"{at}-0", "by": "w1"}
@@ -76,7 +76,7 @@ REQUEST = [
 
 
 @slow
-def test_a_delivery_waits_since_its_submission_or_its_last_failure(spark: "SparkSession") -> None:
+def test_a_wait_begins_with_the_submission_or_the_last_failure(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.transforms import attempts
 
     found = attempts(frame(spark, "history", reversed(REQUEST))).orderBy("id", "taken_at")
@@ -90,7 +90,7 @@ def test_a_delivery_waits_since_its_submission_or_its_last_failure(spark: "Spark
 
 
 @slow
-def test_waits_that_the_history_does_not_say_are_unknown(spark: "SparkSession") -> None:
+def test_waits_missing_from_the_history_are_unknown(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.transforms import attempts
 
     delay = {"kind": "delay", "queue": "d"}
@@ -140,20 +140,20 @@ def test_rows_of_one_millisecond_keep_the_order_of_the_stream(spark: "SparkSessi
 
 
 @slow
-def test_a_row_that_could_not_be_read_counts_for_nothing(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, occurrences, throughput
+def test_corrupt_rows_are_not_counted(spark: "SparkSession") -> None:
+    from redisq_ops.pipeline.transforms import attempts, entry_events, throughput
 
     history = frame(
         spark,
         "history",
         [
             {"queue": "q", "kind": "request", "_corrupt": "no event"},
-            event(1, "submitted", "r", "9|3", request="r"),  # nobody writes that
-            event(2, "submitted", "s", "1|999999999999", request="s"),  # nor that
+            event(1, "submitted", "r", "9|3", request="r"),  # not written by any release
+            event(2, "submitted", "s", "1|999999999999", request="s"),  # nor is this
         ],
     )
     assert attempts(history).count() == 0
-    assert occurrences(history).where("id like 's/%'").count() == 10_000
+    assert entry_events(history).where("id like 's/%'").count() == 10_000
     assert throughput(history).count() == 1
 
 
@@ -161,7 +161,7 @@ def test_a_row_that_could_not_be_read_counts_for_nothing(spark: "SparkSession") 
 
 
 def served(hour: int, n: int, wait: int, run: int, step: int = 1) -> list[dict[str, Any]]:
-    """A request of n, its k-th entry waiting k × wait and running k × run ms."""
+    """A request of n sub-requests, the k-th waiting k × wait and running k × run ms."""
     at, name = hour * 3_600_000, f"h{hour}"
     found = [event(at, "submitted", name, f"1|{n}", request=name)]
     for k in range(1, n + 1):
@@ -202,7 +202,7 @@ def test_throughput_counts_entries_not_calls(spark: "SparkSession") -> None:
     ]
     (row,) = rows(throughput(history, 300_000), *names)
     assert row == (43, 4, 2, 1, 1, 1, 2, 40, 40)
-    # It begins in the middle: two that end were there before; two are replayed, one is purged.
+    # It begins in the middle: two entries were open before; two are replayed, one is purged.
     middle = [
         event(0, "done", "x"), event(1, "done", "y"), event(60_000, "submitted", "z"),
         event(120_000, "op", "-", "op1|dead|waiting|2"), event(180_000, "done", "u"),
@@ -231,7 +231,7 @@ def fair(at: int, what: str, id: str, client: str | None) -> dict[str, Any]:
 
 @slow
 def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, demanded, fairness
+    from redisq_ops.pipeline.transforms import attempts, client_submissions, fairness
 
     history = [fair(0, "submitted", f"a{i}", "a") for i in range(6)]
     history += [fair(1, "submitted", f"b{i}", "b") for i in range(6)]
@@ -241,7 +241,7 @@ def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
     history += [fair(100 + i, "taken", id, id[0]) for i, id in enumerate(first)]
     history += [fair(3_600_000 + i, "taken", f"b{i}", "b") for i in range(2, 6)]
     table = frame(spark, "history", history)
-    found = fairness(attempts(table), demanded(table))
+    found = fairness(attempts(table), client_submissions(table))
     # 9 deliveries; c wants 1, the other two get (9 - 1) / 2 = 4 each.
     jain = (6 / 4 + 2 / 4 + 1) ** 2 / (3 * ((6 / 4) ** 2 + (2 / 4) ** 2 + 1))
     assert rows(found, "client", "demand", "taken", "fair", "ratio", "jain") == [
@@ -253,7 +253,7 @@ def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
     assert rows(found, "share")[0] == (6 / 9,)
     # Where a counts twice, 8 are shared 2 to 1: its six are a bit more than that.
     weights = spark.createDataFrame([("f", "a", 2)], "queue string, client string, weight int")
-    found = fairness(attempts(table), demanded(table), weights=weights)
+    found = fairness(attempts(table), client_submissions(table), weights=weights)
     assert rows(found, "client", "weight", "fair", "ratio")[:3] == [
         ("a", 2, pytest.approx(16 / 3), pytest.approx(6 * 3 / 16)),
         ("b", 1, pytest.approx(8 / 3), pytest.approx(2 * 3 / 8)),
@@ -263,7 +263,7 @@ def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
 
 @slow
 def test_clients_can_be_part_of_the_id(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, demanded, fairness
+    from redisq_ops.pipeline.transforms import attempts, client_submissions, fairness
 
     history = frame(
         spark,
@@ -275,11 +275,11 @@ def test_clients_can_be_part_of_the_id(spark: "SparkSession") -> None:
             event(6, "taken", "zoo-1/1"),
         ],
     )
-    found = fairness(attempts(history, r"^(\w+)-"), demanded(history, r"^(\w+)-"))
+    found = fairness(attempts(history, r"^(\w+)-"), client_submissions(history, r"^(\w+)-"))
     assert rows(found, "client", "demand", "taken", "jain") == [
         ("acme", 2, 1, 1.0), ("zoo", 1, 1, 1.0),
     ]  # fmt: skip
-    assert fairness(attempts(history), demanded(history)).count() == 0
+    assert fairness(attempts(history), client_submissions(history)).count() == 0
 
 
 # --- anomalies ---------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_minutes_far_from_the_median_are_one_span(spark: "SparkSession") -> None
     usual[20] = ("q", moment(20 * minute), 10, 0, 50)
     usual[23] = ("q", moment(23 * minute), 10, 0, 70)
     usual[30] = ("q", moment(30 * minute), 14, 10, 0)  # more than ever, but not by 5
-    usual[31] = ("q", moment(31 * minute), 10, 99, 0)  # that is no trouble
+    usual[31] = ("q", moment(31 * minute), 10, 99, 0)  # more completions are no anomaly
     counted = spark.createDataFrame(
         usual, "queue string, from_at timestamp, submitted long, done long, bad long"
     )
@@ -327,12 +327,17 @@ def test_minutes_far_from_the_median_are_one_span(spark: "SparkSession") -> None
 
 def dead(n: int, message: str, **more: Any) -> dict[str, Any]:
     named = {"queue": "q", "kind": "request", "id": f"r{n % 4}/{n}", "state": "dead"}
-    error = {"reason": "failed", "error_type": "Timeout", "error": message}
-    return named | error | {"since_at": moment(n * 1000), "consumer": f"w{n % 3}"} | more
+    row: dict[str, Any] = named | {
+        "reason": "failed", "error_type": "Timeout", "error": message,
+        "since_at": moment(n * 1000), "consumer": f"w{n % 3}",
+    } | more  # fmt: skip
+    error = None if row["error_type"] is None else Failure(row["error_type"], row["error"])
+    entry = Entry("", "dead", reason=row["reason"], error=error)
+    return {"fingerprint": fingerprint(entry)} | row
 
 
 @slow
-def test_groups_have_the_same_names_as_the_cli_gives_them(spark: "SparkSession") -> None:
+def test_groups_have_the_clis_fingerprints(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.transforms import dead_groups
 
     letters = [dead(n, f"smtp-3 did not answer in {n} s", client=f"c{n % 2}") for n in range(6)]
@@ -348,7 +353,7 @@ def test_groups_have_the_same_names_as_the_cli_gives_them(spark: "SparkSession")
             (1, "lost", None),
         )
     }
-    found = dead_groups(table.drop("fingerprint")).collect()
+    found = dead_groups(table).collect()
     assert {row.fingerprint: row.entries for row in found} == expected
     first = found[0]
     assert first.form == "smtp-<n> did not answer in <n> s" and first.message.endswith("in 5 s")
@@ -356,16 +361,16 @@ def test_groups_have_the_same_names_as_the_cli_gives_them(spark: "SparkSession")
     assert (first.failed, first.lost, found[1].lost) == (6, 0, 1)
     assert (since(first.first_at), since(first.last_at)) == (0, 5000)
     assert {row.form for row in found[1:]} == {"lost", "no such user"}
-    # Redacted before numbers are folded away and the end is cut off.
+    # Redacted before numbers are normalised and the end is cut off.
     email = Redaction.read([({"patterns": {"email": r"[\w.]+@[\w.]+\.org"}}, "")])
     texts = ("to ann7@example.org", "x" * 990 + " ann@example.org")
     letters = [dead(n, text, error_type="of ann@example.org") for n, text in enumerate(texts)]
-    shown = dead_groups(frame(spark, "dead", letters).drop("fingerprint"), email).collect()
+    shown = dead_groups(frame(spark, "dead", letters), email).collect()
     assert len(shown) == 2 and not [row for row in shown if "ann" in str(row)]
 
 
 @slow
-def test_what_a_group_has_in_common(spark: "SparkSession") -> None:
+def test_contrasts_of_a_group(spark: "SparkSession") -> None:
     from redisq_ops.pipeline.transforms import contrasts, payload_fields
 
     def body(n: int, region: str) -> bytes:
@@ -382,15 +387,15 @@ def test_what_a_group_has_in_common(spark: "SparkSession") -> None:
         for n in range(100)
     ]  # fmt: skip
     table = frame(spark, "dead", here + rest)
-    told = {(r.fingerprint, r.field): r for r in contrasts(table).collect()}
-    trait = told["aaaa", "client"]
+    traits = {(r.fingerprint, r.field): r for r in contrasts(table).collect()}
+    trait = traits["aaaa", "client"]
     assert (trait.value, trait.share, trait.rest) == ("acme", 0.9, 0.0)
-    assert trait.surely == pytest.approx(difference(45, 50, 0, 100))
-    assert ("aaaa", "consumer") not in told, "all have it"
+    assert trait.surely == pytest.approx(share_difference(45, 50, 0, 100))
+    assert ("aaaa", "consumer") not in traits, "all have it"
     fields = payload_fields(table, Redaction(keys=(("card",),)))
     found = contrasts(table, payloads=fields)
-    told = {(r.fingerprint, r.field): r for r in found.collect()}
-    trait = told["aaaa", "payload.region"]
+    traits = {(r.fingerprint, r.field): r for r in found.collect()}
+    trait = traits["aaaa", "payload.region"]
     assert (trait.value, trait.share, trait.rest) == ("eu", 1.0, pytest.approx(0.19))
     assert {r.value for r in fields.where("field = 'payload.card'").collect()} == {"***"}
     alone = frame(spark, "dead", here)
@@ -408,13 +413,13 @@ def ran(id: str, begun: int, end: int | None, attempt: int = 1, **more: Any) -> 
     return Attempt(id=id, attempt=attempt, **(since | how | more))
 
 
-def stretches(*attempts: Attempt) -> list[tuple[str, str, int, int]]:
-    return [(s.what, s.id, s.from_ms, s.to_ms) for s in path(attempts)]
+def segments(*attempts: Attempt) -> list[tuple[str, str, int, int]]:
+    return [(s.what, s.id, s.from_ms, s.to_ms) for s in critical_path(attempts)]
 
 
 def test_the_critical_path_follows_what_each_delivery_waited_for() -> None:
-    # Two at a time: 1 and 2 begin, 3 begins when 1 ends, 4 a while after 2 ended; 3 fails once.
-    found = stretches(
+    # A limit of two: 1 and 2 begin, 3 begins when 1 ends, 4 a while after 2 ended; 3 fails once.
+    found = segments(
         ran("r/1", 50, 100),
         ran("r/2", 50, 150),
         ran("r/3", 100, 200, ended="failed"),
@@ -432,13 +437,13 @@ def test_the_critical_path_follows_what_each_delivery_waited_for() -> None:
     assert all(one[3] == two[2] for one, two in pairwise(found))
 
 
-def test_a_delivery_nobody_was_in_the_way_of_waited_for_a_worker() -> None:
-    assert stretches(ran("r/1", 10, 20), ran("r/2", 500, 600)) == [
+def test_an_unblocked_delivery_waited_for_a_worker() -> None:
+    assert segments(ran("r/1", 10, 20), ran("r/2", 500, 600)) == [
         ("queue", "r/1", 0, 10), ("run", "r/1", 10, 20), ("turn", "r/2", 20, 500),
         ("run", "r/2", 500, 600),
     ]  # fmt: skip
     late = ran("r/2", 500, 600, since_ms=450)  # added when 1 was done long ago
-    assert stretches(ran("r/1", 10, 20), late) == [
+    assert segments(ran("r/1", 10, 20), late) == [
         ("queue", "r/2", 450, 500),
         ("run", "r/2", 500, 600),
     ]
@@ -446,25 +451,25 @@ def test_a_delivery_nobody_was_in_the_way_of_waited_for_a_worker() -> None:
 
 def test_one_millisecond_may_hold_an_attempt_its_failure_and_the_next_attempt() -> None:
     first = ran("r/1", 1, 1, ended="failed")
-    assert stretches(first, ran("r/1", 1, 5, attempt=2, since_ms=1)) == [
+    assert segments(first, ran("r/1", 1, 5, attempt=2, since_ms=1)) == [
         ("queue", "r/1", 0, 1), ("run", "r/1", 1, 1), ("run", "r/1", 1, 5),
     ]  # fmt: skip
     # Replayed, its attempts are counted from 1 again.
     again = ran("r/1", 9, 9, ended="failed", since=None, since_ms=None)
-    found = stretches(first, again, ran("r/1", 9, 12, attempt=2, since_ms=9))
+    found = segments(first, again, ran("r/1", 9, 12, attempt=2, since_ms=9))
     assert found[-2:] == [("run", "r/1", 9, 9), ("run", "r/1", 9, 12)]
 
 
-def test_critical_paths_end_whatever_the_history_holds() -> None:
-    assert path([]) == [] and path([ran("r/1", 5, None)]) == []
+def test_critical_paths_terminate_for_any_history() -> None:
+    assert critical_path([]) == [] and critical_path([ran("r/1", 5, None)]) == []
     same = [ran(f"r/{n}", 7, 7) for n in range(50)]
-    assert stretches(*same)[-1][2:] == (7, 7)
+    assert segments(*same)[-1][2:] == (7, 7)
     chained = [ran(f"r/{n}", n, n + 1) for n in range(2000)]
-    assert len(stretches(*chained)) == 2000
+    assert len(segments(*chained)) == 2000
     cut = ran("r/1", 50, 90, attempt=2, since_ms=40)  # its first attempt was trimmed
-    assert stretches(cut) == [("again", "r/1", 40, 50), ("run", "r/1", 50, 90)]
+    assert segments(cut) == [("again", "r/1", 40, 50), ("run", "r/1", 50, 90)]
     own = ran("r/1", 50, 50, attempt=2, since_ms=50)
-    assert stretches(own) == [("run", "r/1", 50, 50)]
+    assert segments(own) == [("run", "r/1", 50, 50)]
 
 
 @slow

@@ -25,7 +25,7 @@ from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.scan import Filter, select
-from redisq_ops.ops.inspect.snapshot import Snapshot, Wish
+from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.detail_screen import DetailScreen
@@ -223,7 +223,7 @@ def drive_in(url: str, body: Body, *keys: str, **options: Any) -> None:
 
     async def inside(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, *keys)
-        await until(pilot, lambda: app.snapshot and app.snapshot.wish.view == app.view)
+        await until(pilot, lambda: app.snapshot and app.snapshot.viewport.view == app.view)
         await pilot.pause()
         await body(app, pilot)
 
@@ -410,8 +410,8 @@ def test_round_trips_do_not_depend_on_the_size(url: str, client: redis.Redis) ->
 def round_trips(client: redis.Redis, size: int) -> dict[str, int]:
     """Exchanges with the server one refresh of each view takes."""
     from redisq_ops.core.redis.transport import exchange
-    from redisq_ops.ops.inspect.poll import fetch
-    from redisq_ops.ops.inspect.snapshot import VIEWS, About, Wish
+    from redisq_ops.ops.inspect.snapshot import VIEWS, ExplainSubject, Viewport
+    from redisq_ops.ops.inspect.snapshot_reader import fetch
 
     client.flushall()
     queue = bury(client, "r", size)
@@ -421,11 +421,11 @@ def round_trips(client: redis.Redis, size: int) -> dict[str, int]:
         queue.submit([b"x"], id=f"one-{n}")
     deployment = Deployment(client)
     found: dict[str, int] = {}
-    wishes: dict[str, Wish] = {view: Wish(view, "mail", 0, 60) for view in VIEWS}
+    viewports: dict[str, Viewport] = {view: Viewport(view, "mail", 0, 60) for view in VIEWS}
     for id in (None, "r", "r/1", "more/2"):  # a queue, a request, a dead entry, a waiting one
-        wishes[f"why {id}"] = Wish("dead", "mail", 0, 60, why=About("mail", id))
-    for view, wish in wishes.items():
-        description, trips = fetch(deployment, wish), 0
+        viewports[f"why {id}"] = Viewport("dead", "mail", 0, 60, explain=ExplainSubject("mail", id))
+    for view, viewport in viewports.items():
+        description, trips = fetch(deployment, viewport), 0
         try:
             calls = description.send(None)
             while True:
@@ -693,12 +693,12 @@ def test_the_filter_says_where_it_can_not_be_read(url: str, client: redis.Redis)
         await press(pilot, "slash", *"eror~x")
         await see(pilot, "column 1: there is no field 'eror': did you mean error?")
         await press(pilot, "escape", "slash", *"age>2x")
-        await see(pilot, "column 5: age is compared with 90s")
+        await see(pilot, "column 5: age can't be compared with")
         await press(pilot, "escape", "slash", *"state:delayed", "enter")
         await see(pilot, "in 0 of 2", "it is about delayed entries")
         await press(pilot, "A")
         await press(pilot, "P")
-        await told(pilot, "0 matched: the expression is about delayed entries, not dead ones")
+        await told(pilot, "0 matched: the expression matches only delayed entries, not dead ones")
         assert not isinstance(app.screen, Confirm)
 
     drive_in(url, body, "5")
@@ -879,7 +879,7 @@ def test_read_only_holds_before_the_first_picture(url: str, client: redis.Redis)
     client.config_resetstat()
 
     class Slow(Live):
-        async def look(self, wish: Wish) -> Snapshot:
+        async def look(self, viewport: Viewport) -> Snapshot:
             self.connected = self.connected or self._connect()
             await asyncio.Event().wait()
             raise AssertionError

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from redisq_ops.core.engine.optional_features import HasTimeline
 from redisq_ops.core.model.entry import Counts, Entry
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.ops.inspect.overview import QueueRow
-from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Wish
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import frame, text
 from redisq_ops.tui.poller import Connected
@@ -31,12 +30,12 @@ class Lost:
         self.problem = problem
         self.fails = fails
 
-    async def look(self, wish: Wish) -> Snapshot:
+    async def look(self, viewport: Viewport) -> Snapshot:
         queues = tuple(
-            ListedQueue(name, "delay", frozenset({HasTimeline})) for name in ("a", "b", "c")
+            ListedQueue(name, "delay", frozenset({"HasTimeline"})) for name in ("a", "b", "c")
         )
-        bare = Snapshot(wish, NOW, queues)
-        if wish.view == "overview":
+        bare = Snapshot(viewport, NOW, queues)
+        if viewport.view == "overview":
             fine = QueueRow("a", "delay", Counts(1, 2, 3, 4, 5, 6), None)
             lost = QueueRow("b", "delay", None, None, self.problem)
             return replace(bare, overview=(fine, lost, replace(fine, name="c")))

@@ -35,15 +35,16 @@ from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.edit import diff
 from redisq_ops.ops.change.impact import Consequences
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.explain.blocking_reasons import Reason
 from redisq_ops.ops.explain.explanation import Explanation
-from redisq_ops.ops.explain.rules import Reason
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.scan import Filter, Selection
 from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
 from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
-from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestView, Story
+from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
+from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow
-from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, Wish
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm, Question
 from redisq_ops.tui.poller import Connected
@@ -260,13 +261,13 @@ def levels() -> tuple[Level, ...]:
     return tuple(found)
 
 
-def story() -> Story:
+def entry_history() -> EntryHistory:
     events = (
         Event("3-0", NOW - 56 * SECOND, "mail-2:1004", {"dead": ("x|failed",)}),
         Event("2-0", NOW - 4 * MINUTE, "mail-1:1001", {"failed": ("x|mail-1:1001",)}),
         Event("1-0", NOW - 3 * HOUR, "mail-3:1009", {"lost": ("x|mail-3:1009",)}),
     )
-    return Story(events, 1000, 88_120)
+    return EntryHistory(events, 1000, 88_120)
 
 
 def entry(id: str) -> EntryDetails:
@@ -281,10 +282,10 @@ def entry(id: str) -> EntryDetails:
         payload=b'{"to": "ada@example.org", "subject": "[red]Hi[/red]",\n "body": "\x1b[2J\xff'
         + OSC_52.encode() + b'"}',
     )  # fmt: skip
-    return EntryDetails(RequestQueue(None, "mail"), NOW, found, None, story())
+    return EntryDetails(RequestQueue(None, "mail"), NOW, found, None, entry_history())
 
 
-def request(id: str) -> RequestView:
+def request(id: str) -> RequestDetails:
     rows = [replace(row, id=f"{id}/{row.id.rpartition('/')[2]}") for row in pending()[6:12]]
     rows.sort(key=lambda row: int(row.id.rpartition("/")[2]))
     held = tuple(PendingEntry(row, 4_000) for row in rows)
@@ -293,9 +294,9 @@ def request(id: str) -> RequestView:
     record = replace(requests()[2], id=id, limit=8, pending=6, delayed=2, tokens=2)
     over = record.pending + record.delayed + record.done + record.dead + record.trash
     record = replace(record, waiting=record.total - over)
-    return RequestView(
+    return RequestDetails(
         RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id, record.total - record.done,
-        consumers, held, (), story(),
+        consumers, held, (), entry_history(),
     )  # fmt: skip
 
 
@@ -341,12 +342,12 @@ def explanation(address: str) -> Explanation:
     first = Reason(
         "dead",
         "dead since 2026-03-14 03:08:45+00:00 (4m 00s ago) because it failed 20 times: "
-        "SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox unavailable; 161 of this "
-        "error (group 1f6c0a52) among 200 looked at of 1,240 dead",
+        "SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox unavailable; 161 with "
+        "this error (group 1f6c0a52) among 200 of 1,240 dead entries",
         "replay", command, facts=facts,
     )  # fmt: skip
     touched = Reason(
-        "touched", "an operator touched it last: replay by kim@ops-1 3h 02m ago because "
+        "touched", "last changed by an operator: replay by kim@ops-1 3h 02m ago because "
         "'smtp-3 is back' (op replay-8a41c09be2)",
         facts={"op": "replay-8a41c09be2", "started_ms": NOW - 182 * MINUTE},
     )  # fmt: skip
@@ -381,26 +382,26 @@ class Seeded:
         )
         self.broken: Exception | None = None
 
-    async def look(self, wish: Wish) -> Snapshot:
+    async def look(self, viewport: Viewport) -> Snapshot:
         if self.broken is not None:
             raise self.broken
-        bare = Snapshot(wish, NOW, listed())
-        if wish.why is not None:
-            bare = replace(bare, explanation=explanation(str(wish.why)))
-        if wish.view == "overview":
+        bare = Snapshot(viewport, NOW, listed())
+        if viewport.explain is not None:
+            bare = replace(bare, explanation=explanation(str(viewport.explain)))
+        if viewport.view == "overview":
             return replace(bare, overview=overview())
         if bare.queue is None:
-            return replace(bare, problem=f"no queue {wish.queue!r} here")
-        row = next(row for row in overview() if row.name == wish.queue)
+            return replace(bare, problem=f"no queue {viewport.queue!r} here")
+        row = next(row for row in overview() if row.name == viewport.queue)
         bare = replace(bare, counts=row.counts)
-        if wish.detail is not None:
+        if viewport.detail is not None:
             about = (
-                replace(bare, request=request(wish.detail))
-                if wish.view == "requests"
-                else replace(bare, entry=entry(wish.detail))
+                replace(bare, request=request(viewport.detail))
+                if viewport.view == "requests"
+                else replace(bare, entry=entry(viewport.detail))
             )
             bare = about
-        match wish.view:
+        match viewport.view:
             case "levels" if row.kind == "request":
                 return replace(bare, levels=levels(), requests=requests()[:18], open=18)
             case "requests" if row.kind == "request":
@@ -408,16 +409,16 @@ class Seeded:
             case "pending":
                 return replace(bare, entries=pending(), total=24)
             case "dead":
-                found = dead(wish.start, wish.end)
-                return replace(bare, start=wish.start, total=1_240, entries=found)
+                found = dead(viewport.start, viewport.end)
+                return replace(bare, start=viewport.start, total=1_240, entries=found)
             case "groups":
                 return replace(bare, groups=groups(), looked=500, total=1_240)
             case "consumers":
                 return replace(bare, reports=(report(),))
             case "delayed":
-                found = delayed(wish.start, wish.end)
-                return replace(bare, start=wish.start, total=42_118, entries=found,
-                               upcoming=upcoming(wish.buckets))  # fmt: skip
+                found = delayed(viewport.start, viewport.end)
+                return replace(bare, start=viewport.start, total=42_118, entries=found,
+                               upcoming=upcoming(viewport.buckets))  # fmt: skip
         return bare
 
     async def close(self) -> None:
@@ -460,7 +461,7 @@ async def settled(app: Top, pilot: Pilot[Exception]) -> None:
     """Until the screen shows what it asked for."""
     await pilot.pause()
     app.poller.wake()
-    while app.problem is None and (app.snapshot is None or app.snapshot.wish != app.wish()):
+    while app.problem is None and (app.snapshot is None or app.snapshot.viewport != app.viewport()):
         await asyncio.sleep(0.005)
         await pilot.pause()
     await pilot.pause()

@@ -52,7 +52,7 @@ def under(url: str, connect: Callable[[], Connected], body: object, *keys: str) 
         async with app.run_test(size=(120, 30)) as pilot:
             await until(pilot, lambda: app.snapshot is not None)
             await press(pilot, *keys)
-            await until(pilot, lambda: app.snapshot and app.snapshot.wish.view == app.view)
+            await until(pilot, lambda: app.snapshot and app.snapshot.viewport.view == app.view)
             await body(app, pilot)  # type: ignore[operator]
 
     asyncio.run(run())
@@ -80,7 +80,7 @@ def test_t_explains_what_is_under_the_cursor_and_follows_it(url: str, client: re
         await see(pilot, f"entry mail/{id}  waiting")
         await press(pilot, "t")
         assert len(app.screen_stack) == 1
-        assert app.wish().why is None  # nobody asks for it any more
+        assert app.viewport().explain is None  # nobody asks for it any more
 
     drive_in(url, body, "5")
 
@@ -223,7 +223,9 @@ def test_what_a_silent_consumer_holds_is_claimed(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumers, "SILENT_MS", 1)
-    monkeypatch.setattr(consumers.reports, "__kwdefaults__", {"silent_ms": 1, "poison": 10})
+    monkeypatch.setattr(
+        consumers.consumer_reports, "__kwdefaults__", {"silent_ms": 1, "poison": 10}
+    )
     client.xgroup_create("orders", "billing", "0", mkstream=True)
     for n in range(6):
         client.xadd("orders", {"n": n})

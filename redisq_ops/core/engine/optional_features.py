@@ -184,6 +184,6 @@ FEATURES: tuple[type, ...] = (
 )  # fmt: skip
 
 
-def features(queue_class: type[Queue[Any]]) -> frozenset[type]:
-    """The features that queues of a class have."""
-    return frozenset(feature for feature in FEATURES if issubclass(queue_class, feature))
+def features(queue_class: type[Queue[Any]]) -> frozenset[str]:
+    """The names of the features that queues of a class have, for a face that shows queues."""
+    return frozenset(each.__name__ for each in FEATURES if issubclass(queue_class, each))

@@ -257,9 +257,8 @@ async def opened(
         "prefix": beside.prefix, "clock": beside.clock, "callers": beside.callers
     }  # fmt: skip
     if entry.all_shards > 1 or entry.layout:
-        return cast(
-            Queue[Any], sharded_class(entry.kind)(beside.client, name, entry=entry, **given)
-        )
+        sharded: Queue[Any] = sharded_class(entry.kind)(beside.client, name, entry=entry, **given)
+        return sharded
     return made(beside.client, name, **given)
 
 

@@ -1,7 +1,7 @@
-"""What a server's ACL refuses, read from the server's words, and the rule that would allow it.
+"""Reads from the server's message what its ACL refused, and which rule would allow it.
 
-Redis 7.0 speaks of "this user" and, inside scripts, names neither the command nor the key. Redis
-7.2 and Valkey name the user and the command, a key or a channel only sometimes.
+Redis 7.0 doesn't name the user and, inside scripts, neither the command nor the key. Redis 7.2 and
+Valkey name the user and the command, and sometimes a key or a channel.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _OTHERS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("database", re.compile(r"permissions to access database ?(\d*)")),
 )
 READ_FIRST = ("hgetall", "hmget", "time", "type")
-"""what scripts run before anything else, and so don't ask the ACL for: only of these the server's
-own refusal is met, which in Redis 7.0 doesn't name the command"""
+"""commands that scripts run before their check of the ACL: for these we get the server's own
+message, which in Redis 7.0 doesn't name the command"""
 _NAMELESS = re.compile(r"ACL failure in script|The user executing the script can't run")
 
 
@@ -33,14 +33,14 @@ class Denial:
 
     kind: Kind
     names: tuple[str, ...] = ()
-    """commands (``zadd``, ``xgroup|create``), keys, channels or a database's number; empty: the
-    server didn't say"""
+    """commands (``zadd``, ``xgroup|create``), keys, channels or a database number; empty:
+    unknown"""
     user: str = ""
-    """empty: the server didn't say"""
+    """empty: unknown"""
 
     @classmethod
     def read(cls, text: str) -> Denial | None:
-        """The right that an error's text says is missing; None: the ACL refused nothing."""
+        """Read the missing right from an error's text; None: it isn't about the ACL."""
         user = found[1] if (found := _USER.search(text)) else ""
         if found := _COMMAND.search(text):
             return cls("command", (found[1].lower(),), user)
@@ -50,12 +50,12 @@ class Denial:
         return cls("command", (), user) if _NAMELESS.search(text) else None
 
     def among(self, names: tuple[str, ...], user: str = "") -> Denial:
-        """The same, where the server didn't say which: it is one of these, and that user."""
+        """Add the names and the user, where the server's message has none."""
         return replace(self, names=self.names or names, user=self.user or user)
 
     @property
     def rules(self) -> str:
-        """What ACL SETUSER has to add; empty: the server didn't say enough."""
+        """The rules to add with ACL SETUSER; empty: unknown."""
         match self.kind:
             case "command":
                 scripts = {"eval", "evalsha"}
@@ -87,11 +87,11 @@ class Denial:
 
 
 def setuser(user: str, rules: str) -> str:
-    """The command that gives a user more rights."""
+    """The command that adds rules to a user."""
     return f"ACL SETUSER {user or '<user>'} {rules}"
 
 
 def _pattern(name: str) -> str:
-    """For a key of a queue of ours the pattern of all queues of its prefix; else the name."""
+    """For a key of a queue of ours, the pattern of all queues with its prefix; else the name."""
     prefix, braces, _ = name.partition(":{")
     return f"{prefix}:*" if braces else name

@@ -1,4 +1,4 @@
-"""Clients of a Cluster as redis-py makes them, and what has to be otherwise."""
+"""Cluster clients: redis-py's, with corrections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from redis.connection import parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-# The blocking client passes over whatever it doesn't know, the other one takes what no text can be.
+# redis-py's blocking client ignores unknown options; its asyncio client accepts ones no URL can
+# give.
 _OPTIONS = {
     "host", "port", "db", "username", "password", "client_name", "protocol", "max_connections",
     "socket_timeout", "socket_connect_timeout", "socket_keepalive", "socket_read_size",
@@ -24,8 +25,8 @@ _BLOCKING = {"ssl_ca_path", "ssl_password"}
 
 
 def checked(url: str, *, blocking: bool = False) -> str:
-    """The URL, of ``redis://`` or ``rediss://``, if a Cluster's client can do what it says."""
-    parse: Any = parse_url  # untyped in redis-py, as much of it is
+    """Return the URL; raises ValueError for options that a cluster client doesn't support."""
+    parse: Any = parse_url  # untyped in redis-py
     parts, named = urlsplit(url), parse(url)
     if parts.scheme == "unix":
         raise ValueError("a socket is one server's: write unix://…")
@@ -41,11 +42,11 @@ def checked(url: str, *, blocking: bool = False) -> str:
 
 
 class ClusterClient(redis.RedisCluster):
-    """Goes where an ASK leads, also to a node that has no slot yet."""
+    """Follows an ASK redirection also to a node that has no slots yet."""
 
     def get_node(self, host: Any = None, port: Any = None, node_name: Any = None) -> Any:
-        """By name redis-py asks for the node that an ASK named. A new one isn't among those it
-        learned of: they are told of by their slots, and this one's first is on its way there."""
+        """Find the node that an ASK names. redis-py knows nodes by their slots only, and a new one
+        has none until its first slot has arrived."""
         found: Any = super().get_node
         node = found(host, port, node_name)
         if node is None and node_name:
@@ -57,12 +58,12 @@ class ClusterClient(redis.RedisCluster):
     def pipeline(self, *args: Any, **options: Any) -> Any:
         make: Any = super().pipeline
         pipe = make(*args, **options)
-        pipe.get_node = self.get_node  # to redis-py a pipeline is another client
+        pipe.get_node = self.get_node  # a pipeline is another client in redis-py
         return pipe
 
 
 class ReplicaCluster(ClusterClient):
-    """Asks replicas also where the node is chosen by us, as a pipeline's is."""
+    """Reads from replicas also in pipelines, where we choose the node."""
 
     def get_node_from_key(self, key: Any, replica: bool = True) -> Any:
         found: Any = super().get_node_from_key
@@ -70,14 +71,14 @@ class ReplicaCluster(ClusterClient):
 
 
 class AsyncCluster(aredis.RedisCluster):
-    """As `ClusterClient`. Begins also where the master of the first slots is gone, of which
-    redis-py asks too much."""
+    """As `ClusterClient` for asyncio. It also starts while the primary of the first slots is down,
+    of which redis-py needs a reply to COMMAND."""
 
     async def initialize(self, *args: Any, **options: Any) -> Any:
         try:
             return await super().initialize(*args, **options)
         except (RedisConnectionError, RedisTimeoutError):
-            for node in self.get_primaries():  # the slots are known: only COMMAND wasn't answered
+            for node in self.get_primaries():  # the slots are known: only COMMAND got no reply
                 try:
                     await self.commands_parser.initialize(node)
                 except (RedisConnectionError, RedisTimeoutError):
@@ -99,7 +100,7 @@ class AsyncCluster(aredis.RedisCluster):
 
 
 class _Asking(ClusterNode):
-    """A node to which an ASK led.
+    """A node to which an ASK redirected us.
 
     ASKING is for the next command of its own connection. redis-py sends it as a command like any
     other, then the command; each takes the connection that was free for longest, so with two of
@@ -112,18 +113,18 @@ class _Asking(ClusterNode):
         self._node, self._now = node, False
 
     def __getattr__(self, name: str) -> Any:
-        if name in _Asking.__slots__:  # of a copy that isn't filled yet
+        if name in _Asking.__slots__:  # in a copy that isn't initialized yet
             raise AttributeError(name)
-        return getattr(self._node, name)  # slots that aren't filled here
+        return getattr(self._node, name)  # attributes that only the node has
 
     def __del__(self, *_: Any) -> None:
-        """The connections are the node's: nothing is left open."""
+        """Nothing to close: the connections are the node's."""
 
     async def execute_command(self, *args: Any, asking: bool = False, **options: Any) -> Any:
         if args == ("ASKING",):
             self._now = True
             return True
-        if asking:  # redis-py puts both together by itself
+        if asking:  # redis-py joins both itself
             options["asking"] = True
         now, self._now = self._now, False
         if not now or asking:

@@ -1,7 +1,7 @@
-"""A round on a Cluster, node by node: what a lost node doesn't answer is told beside the rest.
+"""A round on a Cluster, node by node: calls to a lost node fail, all others succeed.
 
 redis-py's own pipeline fails as a whole when one node is gone. That is right for changes, where
-half a round would be kept; a look at many queues goes through here instead, with calls that only
+half a round would be kept. Reads of many queues go through here instead, with calls that only
 read. The slots are learned anew for what wasn't answered, so a replica that took over is asked.
 """
 
@@ -21,28 +21,28 @@ from redis.cluster import get_node_name
 from ..model.errors import Unreachable, translate
 
 LOST = (rx.ConnectionError, rx.TimeoutError)
-_MOVED = (rx.AskError, rx.TryAgainError)  # a MOVED is an ASK to redis-py
+_MOVED = (rx.AskError, rx.TryAgainError)  # MOVED is a subclass of ASK in redis-py
 
 
 @dataclass(slots=True)
 class NodeCommand:
-    """A command, what routes it (``target_nodes`` among its options, else a key), its reply."""
+    """A command, its route (``target_nodes`` in its options, else its key), and its reply."""
 
     command: tuple[Any, ...]
     key: Any
     options: dict[str, Any]
     node: str = "?"
-    """who was asked last"""
+    """the name of the node it was sent to last"""
     reply: Any = None
 
     @property
     def plain(self) -> dict[str, Any]:
-        """Its options, without where it goes."""
+        """Its options without the route."""
         return {name: value for name, value in self.options.items() if name != "target_nodes"}
 
 
 def by_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
-    """The replies of a round on a blocking cluster client; of a lost node, why there is none."""
+    """The replies of a round; an exception in the place of each that a lost node didn't answer."""
     for node, its in _placed(client, round):
         _ask(client, node, its)
     if lost := [asked for asked in round if isinstance(asked.reply, LOST)]:
@@ -65,7 +65,7 @@ def by_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
 
 
 async def aby_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
-    """The same on an asyncio cluster client."""
+    """`by_node` for an asyncio cluster client."""
     await asyncio.gather(*(_aask(node, its) for node, its in _placed(client, round)))
     if lost := [asked for asked in round if isinstance(asked.reply, LOST)]:
         try:
@@ -87,14 +87,14 @@ async def aby_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
 
 
 def _placed(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
-    """Which node is asked what."""
+    """The commands of each node."""
     nodes: dict[str, tuple[Any, list[NodeCommand]]] = {}
     for asked in round:
         node = asked.options.get("target_nodes")
         try:
             if node is None and asked.key is not None:
                 node = client.get_node_from_key(asked.key)
-        except rx.RedisClusterException as error:  # of a slot nobody has
+        except rx.RedisClusterException as error:  # no node has the slot
             asked.reply = error
             continue
         node = node or client.get_default_node()
@@ -103,17 +103,17 @@ def _placed(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[N
 
 
 def _elsewhere(client: Any, lost: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
-    """Where to ask again what a lost node didn't answer: never there."""
+    """Other nodes for the commands that a lost node didn't answer."""
     silent = {asked.node for asked in lost}
     placed = _placed(client, [asked for asked in lost if "target_nodes" not in asked.options])
     return [(node, its) for node, its in placed if node.name not in silent]
 
 
 def _pointed(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
-    """Where to ask for what is there already, of slots that are on their way."""
+    """The nodes to which slots are migrating, for the keys that are there already."""
     nodes: dict[str, tuple[Any, list[NodeCommand]]] = {}
     for asked in round:
-        # One by one each would be a trip to where it was and another to where it is.
+        # Alone, each command would take a trip to the old node and another to the new one.
         if type(asked.reply) is rx.AskError and "target_nodes" not in asked.options:
             node = client.get_node(node_name=get_node_name(asked.reply.host, asked.reply.port))
             if node is not None:
@@ -122,7 +122,7 @@ def _pointed(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[
 
 
 def _ask(client: Any, node: Any, round: Sequence[NodeCommand], moving: bool = False) -> None:
-    """``moving``: each behind an ASKING, which is for the next command of a connection alone."""
+    """``moving``: send ASKING before each command; it applies to the next command only."""
     pipe = client.get_redis_connection(node).pipeline(transaction=False)
     for asked in round:
         if moving:
@@ -154,7 +154,7 @@ def _told(asked: NodeCommand) -> Any:
     reply = asked.reply
     if not isinstance(reply, LOST):
         return reply
-    # Loading and wrong passwords are connection errors to redis-py, and say more than silence.
+    # In redis-py a loading server and a wrong password are connection errors, too.
     why = " doesn't answer" if type(reply) in LOST else f": {translate(reply)}"
     said = Unreachable(f"node {asked.node}{why}")
     said.__cause__ = reply

@@ -1,4 +1,4 @@
-"""Connections as redis-py makes them, and what has to be otherwise."""
+"""Connections: redis-py's, with corrections for TLS handshakes and for Ctrl+C."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ..model.errors import Unreachable
 
 C = TypeVar("C", redis.Redis, aredis.Redis)
 PATIENCE_S = 2.0
-"""with who doesn't answer a TLS handshake, until it is asked whether it speaks TLS at all"""
+"""s without a reply to a TLS handshake before we check whether the server uses TLS at all"""
 HANDSHAKE_S = 10.0
-"""a handshake's time-out, where commands have none"""
+"""s; time-out of a handshake, where commands have none"""
 GREETING_S = 0.5
 _NO_TLS = "WRONG_VERSION_NUMBER"
-"""OpenSSL's word for an answer that is none of TLS"""
+"""OpenSSL's reason for a reply that isn't TLS"""
 _GREETS = frozenset({"HELLO", "SELECT"})
 
 
 class Packer(HiredisRespSerializer):
-    """Sends the numbers of redis-py's own greeting as text, as `Call.outgoing` does with ours.
+    """Sends numbers in redis-py's own first commands as text, as `Call.outgoing` does in ours.
 
-    hiredis would make text of them itself, and a Ctrl+C just then kills the interpreter.
+    hiredis would convert them itself, and Ctrl+C during that kills the interpreter.
     """
 
     def pack(self, *args: Any) -> Any:
@@ -40,7 +40,7 @@ class Packer(HiredisRespSerializer):
 
 
 def greets(at: tuple[str, int]) -> bool:
-    """Whether it answers a line as a server without TLS does, be it with a refusal."""
+    """Whether the server replies to a plain PING, be it with an error: it has no TLS."""
     with suppress(OSError), socket.create_connection(at, GREETING_S) as connection:
         connection.sendall(b"PING\r\n")
         return connection.recv(1) in (b"+", b"-")
@@ -52,8 +52,11 @@ def _speaks_no_tls(at: tuple[str, int]) -> Unreachable:
 
 
 class _Doubting:
-    """A server without TLS may wait for the rest of what a handshake begins with. The time-out is
-    as long as a command's, and redis-py tries again, so after a while somebody asks."""
+    """Checks, when a TLS handshake takes long, whether the server has no TLS.
+
+    Such a server waits for the rest of the handshake, and we would wait for its reply: as long as
+    for a command, and redis-py tries again.
+    """
 
     host: str
     port: int
@@ -72,7 +75,7 @@ class _Doubting:
                 raise _speaks_no_tls(at) from RedisTimeoutError(str(error))
             if not late or whole <= PATIENCE_S:
                 raise
-            line = anew()  # a slow one gets all the time it had
+            line = anew()  # a slow server gets the whole time-out
             line.settimeout(whole)
             secure = wrap(line)
         secure.settimeout(self.socket_timeout)
@@ -88,7 +91,7 @@ class SecureMaster(_Doubting, redis.SentinelManagedSSLConnection):
 
 
 class _ADoubting:
-    """As `_Doubting`; here the time-out of a handshake is the connection's."""
+    """As `_Doubting` for asyncio; here the handshake has the connection's time-out."""
 
     host: str
     port: int
@@ -121,7 +124,7 @@ _OURS: dict[Any, Any] = {
 
 
 def mended(client: C) -> C:
-    """A client of one server, or by Sentinel, that was just made, with connections of ours."""
+    """Make a new client (of one server, or from a Sentinel) use these connections."""
     pool: Any = client.connection_pool
     pool.connection_class = _OURS.get(pool.connection_class, pool.connection_class)
     if isinstance(client, redis.Redis):
@@ -130,7 +133,7 @@ def mended(client: C) -> C:
 
 
 class NodePool(redis.ConnectionPool):
-    """The same of one node: a cluster's client makes them itself, of options it knows."""
+    """The pool of one cluster node with these connections; the cluster client creates it."""
 
     def __init__(self, connection_class: Any = redis.Connection, **options: Any) -> None:
         ours = _OURS.get(connection_class, connection_class)

@@ -1,7 +1,7 @@
-"""Looking through all keys of a server, or of every master of a Cluster: by SCAN, a little a step.
+"""Scans all keys of a server, or of every primary of a Cluster, by SCAN in small steps.
 
-Only for what keeps no index of itself: `redisq discover`, and audits of other programs' layouts
-that have none. One exchange looks at about a thousand keys. It asks for several *lanes* at once, a
+Only for layouts without an index: `redisq discover`, and checks of other programs' queues. One
+round trip reads about a thousand keys. It asks for several *lanes* at once, a
 type and a pattern each: so the server sorts the keys out, and names that can't be meant never
 travel. SCAN's promise holds: a key that is there all the time is seen, maybe more than once.
 """
@@ -20,12 +20,12 @@ from ..model.errors import Unreachable
 from .operation import Call, apart, together
 
 COUNT = 1000
-"""keys a SCAN looks at"""
+"""keys that one SCAN reads"""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What to look for: keys of a type, and where a pattern is given only those it matches."""
+    """What to find: keys of a type, and that match a pattern, if there is one."""
 
     type: str
     pattern: bytes | None = None
@@ -41,7 +41,7 @@ class _Node:
 
 
 class Walk:
-    """One look through the keys, node after node. `step` until `over`.
+    """One scan of all keys, node after node: call `step` until `over`.
 
     ``looked`` and ``keys`` are about right: a SCAN doesn't say how many keys it looked at, and
     keys come and go. ``missing``: masters that didn't answer, and what they said. Their keys were
@@ -66,13 +66,15 @@ class Walk:
 
     @property
     def keys(self) -> int:
-        """How many keys there are."""
+        """Number of keys on all nodes."""
         return sum(node.keys for node in self._nodes or ())
 
     async def step(self) -> list[tuple[str, bytes]]:
-        """The next keys, each with its type. The first step only asks how many there are."""
+        """The next keys, each with its type. The first step only reads how many there are."""
         if self._nodes is None:
-            await clock_ms(self.client)  # an asyncio cluster client learns its nodes by that
+            await clock_ms(
+                self.client
+            )  # an asyncio cluster client reads its nodes at the first command
             self._nodes = _masters(self.client)
             for node in self._nodes:
                 await self._begin(node)
@@ -117,10 +119,7 @@ class Walk:
 
 
 async def look(client: Any, lanes: Sequence[Lane], most: int) -> tuple[list[bytes], str | None]:
-    """The keys that lanes find among about the first ``most``, and what was left out if anything.
-
-    For a layout that keeps no index, when somebody asks what is in it.
-    """
+    """The keys found among about the first ``most``, and what wasn't scanned, if anything."""
     walk, found = Walk(client, lanes), set[bytes]()
     while not walk.over and walk.looked < most:
         found.update(key for _, key in await walk.step())
@@ -133,7 +132,7 @@ async def look(client: Any, lanes: Sequence[Lane], most: int) -> tuple[list[byte
 
 
 async def clock_ms(client: Any) -> int:
-    """The server's clock; of a Cluster any master's, where the usual one doesn't answer."""
+    """The server's clock; on a Cluster any primary's, where the usual one doesn't answer."""
     usual = await apart(server_ms())
     if not isinstance(usual, Exception):
         return usual
@@ -146,7 +145,7 @@ async def clock_ms(client: Any) -> int:
 
 
 def escaped(raw: bytes) -> bytes:
-    """A pattern that matches exactly this."""
+    """A pattern that matches exactly these bytes."""
     return b"".join(b"\\" + bytes([c]) if c in b"*?[]^\\" else bytes([c]) for c in raw)
 
 
@@ -159,6 +158,6 @@ def _masters(client: Any) -> list[_Node]:
 
 def _read(reply: Any) -> tuple[int, list[bytes]]:
     cursor, keys = reply
-    if isinstance(cursor, dict):  # a cluster client tells each node's
+    if isinstance(cursor, dict):  # a cluster client returns one per node
         (cursor,) = cursor.values()
     return int(cursor), keys

@@ -1,7 +1,7 @@
-"""The Sentinels of a URL, and the client of whom they name.
+"""Sentinels of a URL, and clients of the server that they name.
 
-``redis+sentinel://user:password@host:26379,host2/mymaster/0?option=…``: who it is there and the
-options are for the servers. Those for the Sentinels themselves are called ``sentinel_…``; with TLS
+``redis+sentinel://user:password@host:26379,host2/mymaster/0?option=…``: user, password and options
+are for the servers. Options for the Sentinels are called ``sentinel_…``; with TLS
 they are asked as the servers are, unless it says so.
 """
 
@@ -19,29 +19,29 @@ from .url import check_database
 
 PORT = 26379
 PATIENCE_S = 5.0
-"""how long the only one is waited for"""
+"""s; time-out of a single Sentinel"""
 EACH_S = 2.0
-"""how long each of several is"""
+"""s; time-out of each of several Sentinels"""
 OWN = ("sentinel_tls", "sentinel_username", "sentinel_password")
 """options of the URL that are for the Sentinels"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sentinels:
-    """Where to ask, for whom, and how."""
+    """The Sentinels' addresses and options, and the name of the primary."""
 
     nodes: tuple[tuple[str, int], ...]
     name: str
-    """the master's"""
+    """the primary's name"""
     tls: bool
     options: dict[str, Any] = field(repr=False)
-    """of the URL, for the servers"""
+    """options of the URL, for the servers"""
     username: str | None = None
     password: str | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, url: str) -> Sentinels:
-        """Read a URL, its scheme without the mode; `ValueError` or `BadInput` where it is none."""
+        """Read a URL (its scheme without the mode); raises ValueError or `BadInput`."""
         parts = urlsplit(url)
         credentials, at, hosts = parts.netloc.rpartition("@")
         name, _, db = parts.path.strip("/").partition("/")
@@ -56,7 +56,7 @@ class Sentinels:
         check_database(f"/{db}")
         told = parse_qs(parts.query, keep_blank_values=True)
         own = {option: told.pop(option)[-1] for option in OWN if option in told}
-        # What one server's URL would say is read as that is.
+        # The rest is read like a server's URL.
         one_server = f"{parts.scheme}://{credentials}{at}-/{int(db or 0)}?{urlencode(told, True)}"
         read: Any = parse_url  # untyped in redis-py
         options = {k: v for k, v in read(one_server).items() if k != "host"}
@@ -67,13 +67,13 @@ class Sentinels:
         )  # fmt: skip
 
     def client(self, make: Any, lines: dict[str, Any], replica: bool = False) -> tuple[Any, Any]:
-        """The client of the master, or its replicas', and who is asked for it.
+        """The client of the primary or of its replicas, and the Sentinels' client.
 
         ``make``: redis-py's Sentinel, blocking or not. ``lines``: how connections are made.
         """
         options = lines | self.options
         patience = PATIENCE_S if len(self.nodes) == 1 else EACH_S
-        # By itself redis-py tries one that is gone, or hangs, for long before it asks the next.
+        # redis-py tries a Sentinel that is down for a long time before it asks the next.
         asked: dict[str, Any] = {
             "username": self.username, "password": self.password, "ssl": self.tls,
             "socket_timeout": patience, "socket_connect_timeout": patience,
@@ -81,14 +81,14 @@ class Sentinels:
         }  # fmt: skip
         if self.tls:
             asked |= {k: v for k, v in options.items() if k.startswith("ssl_")}
-        if not options["ssl"]:  # then the certificates are for the Sentinels alone
+        if not options["ssl"]:  # then the certificates are for the Sentinels only
             options = {k: v for k, v in options.items() if not k.startswith("ssl_")}
         there = make(self.nodes, sentinel_kwargs=asked)
         return (there.slave_for if replica else there.master_for)(self.name, **options), there
 
 
 def asked_with_tls(url: str) -> bool:
-    """Whether the Sentinels of a URL are: as the servers, unless it says otherwise."""
+    """Whether the Sentinels use TLS: as the servers do, unless the URL says otherwise."""
     parts = urlsplit(url)
     told = parse_qs(parts.query, keep_blank_values=True).get("sentinel_tls")
     if told is None:

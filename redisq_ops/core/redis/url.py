@@ -1,4 +1,4 @@
-"""URLs of servers: the options they may have, and how they are shown."""
+"""URLs of servers: which options they can have, and how to show them without passwords."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _OPTIONS = {
     "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_ciphers",
     "ssl_exclude_verify_flags", "ssl_include_verify_flags", "ssl_keyfile", "ssl_password",
 }  # fmt: skip
-"""those that redis-py can make of a text: others it takes as well, and fails later"""
+"""options that redis-py can read from text; it accepts others as well and fails later"""
 
 
 _CERTIFICATES = ("required", "optional", "none")
 
 
 def check_database(path: str) -> None:
-    """`ValueError` for the path of a URL that is no number of a database (redis-py takes 0)."""
+    """Raise ValueError for a path that is no database number (redis-py would use 0)."""
     if not _DATABASE.fullmatch(unquote(path)):
         raise ValueError(f"{path[1:]!r} is not the number of a database: write …/0")
 
 
 def check_options(parts: SplitResult, more: Collection[str] = ()) -> None:
-    """`ValueError` for an option in the query that there is not, or a value out of its range.
+    """Raise ValueError for an unknown option in the query, or a value out of its range.
 
     ``more``: names of options that are not for redis-py.
     """
@@ -63,20 +63,20 @@ def _check_number(name: str, text: str) -> None:
 
 _PASSWORD = re.compile(r"(?<=://)([^:/?#@]*:)[^/?#]*(?=@)")
 _RAW = re.compile(r"(?<=://)(:|[^:/?#@\[]*:(?!\d+(?:[/?#,]|$)))\S*(?=@)")
-"""one with a / ? or # that isn't percent-encoded, so that what follows the colon is no port"""
+"""a password with a / ? or # that isn't percent-encoded, so that no port follows the colon"""
 _SECRET = re.compile(r"([?&][^&=]*password=)[^&#]*", re.IGNORECASE)
-"""in the query, where redis-py takes any option: ``password``, ``ssl_password``"""
+"""passwords in the query: ``password``, ``ssl_password``"""
 
 
 _PORT = re.compile(
     r"(?<=://)((?:\[[^\]]*\]|[^:/?#@\[\],]*):)(?!\d*(?:[/?#,]|$))[^/?#@]+(?=[/?#]|$)"
 )
-"""where a URL has no @, what should be a port and is no number: half of a user and password"""
+"""without an @, a port that is no number: probably a user and password"""
 _HOST_PORT = re.compile(r"[^:]*(?::\d*(?:[/?#].*)?)?", re.DOTALL)
 
 
 def masked_url(url: str) -> str:
-    """What was given as a server's URL, without passwords, however wrong it is."""
+    """A server's URL without passwords, however malformed it is."""
     if "://" not in url:
         before, at, host = url.rpartition("@")
         name, colon, _ = (before if at else url).partition(":")
@@ -89,7 +89,7 @@ def masked_url(url: str) -> str:
 
 
 def masked(text: str) -> str:
-    """A word of a command line that may have a URL in it, without passwords."""
+    """A command-line word that may contain a URL, without passwords."""
     if "://" not in text:
         return text
     shown, n = _PASSWORD.subn(r"\1***", text)

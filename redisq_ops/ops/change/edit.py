@@ -24,7 +24,7 @@ from redisq_ops.core.model.states import EDIT
 from redisq_ops.core.redis.operation import together
 
 from ..filter.scan import Selection
-from ..redaction import NOTHING, Redaction
+from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count
 from . import audit_log
 from .audit_log import Author, ChangeOutcome
@@ -144,7 +144,7 @@ def editable(queue: Queue[Any], state: State) -> None:
 CHANGES = "changes"
 
 
-def judged(entry: Entry, change: Change, redaction: Redaction = NOTHING) -> tuple[str, bytes]:
+def judged(entry: Entry, change: Change, redaction: Redaction = NO_REDACTION) -> tuple[str, bytes]:
     """Whether it ``changes``, is the ``same`` or why it can't be changed; and what it would be.
 
     Of a payload with redacted parts the answer is the same whatever stands in them: a patch has to

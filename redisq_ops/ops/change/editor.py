@@ -10,7 +10,7 @@ from pathlib import Path
 
 from redisq_ops.core.model.errors import Refused
 
-from ..redaction import NOTHING, Redaction
+from ..redaction import NO_REDACTION, Redaction
 
 
 def chosen() -> bool:
@@ -18,7 +18,7 @@ def chosen() -> bool:
     return bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
 
 
-def readable(payload: bytes, redaction: Redaction = NOTHING) -> None:
+def readable(payload: bytes, redaction: Redaction = NO_REDACTION) -> None:
     """Refuse what an editor would spoil, or show though it is redacted."""
     try:
         payload.decode("utf-8")

@@ -18,7 +18,7 @@ from redisq_ops.core.redis.operation import both, together
 
 from ..filter.scan import Filter, Scan, Selection
 from ..groups.fingerprint import fingerprint
-from ..groups.heavy_hitters import Frequent
+from ..groups.heavy_hitters import HeavyHitters
 from ..terminal import age, count, size
 
 TOP = 20
@@ -37,7 +37,7 @@ class Breakdown:
     """How many entries have which value; of more than 1,000 values the frequent ones."""
 
     def __init__(self) -> None:
-        self._values: Frequent[str] = Frequent(_WATCHED)
+        self._values: HeavyHitters[str] = HeavyHitters(_WATCHED)
         self._total = 0
 
     def add(self, value: str) -> None:

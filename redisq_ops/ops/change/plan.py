@@ -32,7 +32,7 @@ from redisq_ops.core.redis.operation import Call
 
 from ..deployment import Deployment
 from ..filter.scan import TIMED
-from ..private_files import destination
+from ..private_files import resolved_path
 from ..terminal import age
 from .bulk import Pick
 
@@ -96,7 +96,7 @@ def free(path: str) -> Path:
     go on with it once it was begun. An empty file, as `mktemp` makes one, has nothing to lose."""
     if path == "-":
         return Path(path)
-    target = destination(path)
+    target = resolved_path(path)
     # A device that was replaced by a file would be missed.
     if any(os.path.exists(at) and not os.path.isfile(at) for at in (path, target)):
         raise BadInput(f"{path or '--plan'} is no file: a plan goes to one, or to stdout by -")

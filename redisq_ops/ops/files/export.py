@@ -17,7 +17,7 @@ from redisq_ops.core.redis.operation import together
 
 from ..filter.scan import Scan
 from ..filter.target import Target
-from ..redaction import NOTHING, Redaction
+from ..redaction import NO_REDACTION, Redaction
 
 VERSION = 1
 STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
@@ -28,7 +28,7 @@ REQUEST = ("priority", "limit", "total")
 class Export:
     """One section. Drive `step` until it says False; what it returns in ``rows`` are its lines."""
 
-    def __init__(self, target: Target, now_ms: int, redaction: Redaction = NOTHING) -> None:
+    def __init__(self, target: Target, now_ms: int, redaction: Redaction = NO_REDACTION) -> None:
         self.queue = target.queue
         self.state = target.state
         self.rows: list[dict[str, Any]] = []

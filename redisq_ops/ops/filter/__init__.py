@@ -1,1 +1,1 @@
-"""Which entries are meant: the filter language and the scan that applies it."""
+"""Filter expressions, and the scan that selects entries by them."""

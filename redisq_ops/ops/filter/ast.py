@@ -1,18 +1,19 @@
-"""What an expression of the selections' language is made of, and what is known of one read.
+"""The syntax tree of a filter expression, and what follows from it.
 
-A comparison is about what is known: where a field is unknown, or a payload isn't JSON or lacks the
-path, none holds, neither ``!=`` nor ``!~``. ``not`` turns the answer round, whatever it is.
+A missing field never matches: if a field is unknown, or a payload is not JSON or lacks the path, no
+comparison holds, not even ``!=`` and ``!~``. ``not`` inverts any result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from dataclasses import field as attribute
 from typing import cast
 
 from redisq_ops.core.model.entry import STATES, Entry, State
 
-from .fields import MISSING, NOWHERE, EntryContext, EntryFields, Field, FilterValue, Need, Path
+from .fields import MISSING, NO_CONTEXT, EntryContext, EntryFields, Field, FilterValue, Need, Path
 
 Test = Callable[[EntryFields], bool]
 States = frozenset[State]
@@ -23,8 +24,8 @@ _ANY: States = frozenset(STATES)
 class And:
     parts: tuple[Node, ...]
 
-    def holds(self, seen: EntryFields) -> bool:
-        return all(part.holds(seen) for part in self.parts)
+    def holds(self, entry: EntryFields) -> bool:
+        return all(part.holds(entry) for part in self.parts)
 
     def __str__(self) -> str:
         return " ".join(f"({p})" if isinstance(p, Or) else str(p) for p in self.parts)
@@ -34,8 +35,8 @@ class And:
 class Or:
     parts: tuple[Node, ...]
 
-    def holds(self, seen: EntryFields) -> bool:
-        return any(part.holds(seen) for part in self.parts)
+    def holds(self, entry: EntryFields) -> bool:
+        return any(part.holds(entry) for part in self.parts)
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.parts))
@@ -45,8 +46,8 @@ class Or:
 class Not:
     part: Node
 
-    def holds(self, seen: EntryFields) -> bool:
-        return not self.part.holds(seen)
+    def holds(self, entry: EntryFields) -> bool:
+        return not self.part.holds(entry)
 
     def __str__(self) -> str:
         return f"-({self.part})" if isinstance(self.part, (And, Or)) else f"-{self.part}"
@@ -56,35 +57,35 @@ class Not:
 class Compare:
     """``field operator values``."""
 
-    asked: Field
+    field: Field
     operator: str
     values: tuple[FilterValue, ...]
-    holds: Test = field(repr=False, compare=False)
+    holds: Test = attribute(repr=False, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.asked.name}{self.operator}{','.join(map(str, self.values))}"
+        return f"{self.field.name}{self.operator}{','.join(map(str, self.values))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """``has:field``: whether it is known."""
+    """``has:field``: whether the entry has it."""
 
-    asked: Field
+    field: Field
 
-    def holds(self, seen: EntryFields) -> bool:
-        # In JSON null is something that is there.
-        return self.asked.read(seen) is not (MISSING if self.asked.kind == "json" else None)
+    def holds(self, entry: EntryFields) -> bool:
+        # null in JSON is a value.
+        return self.field.read(entry) is not (MISSING if self.field.kind == "json" else None)
 
     def __str__(self) -> str:
-        return f"has:{self.asked.name}"
+        return f"has:{self.field.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A text without a field."""
+    """A regular expression searched for in id, error type and message."""
 
     value: FilterValue
-    holds: Test = field(repr=False, compare=False)
+    holds: Test = attribute(repr=False, compare=False)
 
     def __str__(self) -> str:
         return str(self.value)
@@ -95,53 +96,53 @@ Node = And | Or | Not | Compare | Has | Word
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """An expression that was read. Equal where it says the same, however it was written."""
+    """A parsed expression. Two are equal if they mean the same, however they are written."""
 
     node: Node
-    text: str = field(compare=False)
-    """as it was written"""
-    needs: frozenset[Need] = field(compare=False)
-    """what has to be fetched to answer it, besides entries' own records"""
-    states: States | None = field(compare=False)
-    """the states its entries can be in; None: any"""
-    ids: tuple[str, ...] | None = field(compare=False)
-    """the only entries it can be about, where it names them"""
-    requests: tuple[str, ...] | None = field(compare=False)
-    """the only requests, where it names those"""
-    asks: bool = field(compare=False)
-    """whether it asks for fields, which only entries have"""
+    text: str = attribute(compare=False)
+    """the source text"""
+    needs: frozenset[Need] = attribute(compare=False)
+    """what has to be read besides the entries' records"""
+    states: States | None = attribute(compare=False)
+    """the only states that can match; None: any"""
+    ids: tuple[str, ...] | None = attribute(compare=False)
+    """the only ids that can match; None: any"""
+    requests: tuple[str, ...] | None = attribute(compare=False)
+    """the only requests that can match; None: any"""
+    has_fields: bool = attribute(compare=False)
+    """whether it uses fields, which only entries have"""
 
     @classmethod
     def of(cls, node: Node, text: str) -> Query:
-        """``node``, as ``text`` was read, and all that follows from it."""
+        """The query for a syntax tree; ``text`` is its source."""
         leaves = list(_leaves(node))
-        asked = [leaf.asked for leaf in leaves if isinstance(leaf, (Compare, Has))]
+        fields = [leaf.field for leaf in leaves if isinstance(leaf, (Compare, Has))]
         states, _ = _possible(node)
         top = node.parts if isinstance(node, And) else (node,)
         return cls(
             node,
             text,
-            frozenset(f.need for f in asked if f.need is not None),
+            frozenset(f.need for f in fields if f.need is not None),
             None if states == _ANY else states,
             _named(top, "id"),
             _named(top, "request"),
-            bool(asked),
+            bool(fields),
         )
 
-    def accepts(self, entry: Entry, now_ms: int, place: EntryContext = NOWHERE) -> bool:
-        """Whether an entry is meant. ``place`` knows its queue and the priorities of requests."""
-        return self.node.holds(EntryFields(entry, now_ms, place))
+    def accepts(self, entry: Entry, now_ms: int, context: EntryContext = NO_CONTEXT) -> bool:
+        """Whether an entry matches; ``context`` is its queue and the priorities of requests."""
+        return self.node.holds(EntryFields(entry, now_ms, context))
 
-    def speaks_of(self, words: Sequence[str]) -> bool:
-        """The same for something that is no entry and has words only."""
-        return self.node.holds(EntryFields(Entry("", "waiting"), 0, NOWHERE, words))
+    def accepts_text(self, words: Sequence[str]) -> bool:
+        """Whether a row that is no entry matches; it has only ``words`` to search."""
+        return self.node.holds(EntryFields(Entry("", "waiting"), 0, NO_CONTEXT, words))
 
-    def words(self, hides: Callable[[Path], bool], mask: str) -> str:
-        """As `str`, with ``mask`` for what is compared with a place in payloads that is hidden."""
+    def masked(self, hides: Callable[[Path], bool], mask: str) -> str:
+        """As `str`, with ``mask`` for values compared with a hidden place in payloads."""
         return str(_masked(self.node, hides, mask))
 
     def __str__(self) -> str:
-        """The one way to write it; it reads back as the same."""
+        """The canonical form, which parses to an equal query."""
         return str(self.node)
 
 
@@ -150,7 +151,7 @@ def _masked(node: Node, hides: Callable[[Path], bool], mask: str) -> Node:
         return Not(_masked(node.part, hides, mask))
     if isinstance(node, (And, Or)):
         return replace(node, parts=tuple(_masked(part, hides, mask) for part in node.parts))
-    if isinstance(node, Compare) and hides(node.asked.path):
+    if isinstance(node, Compare) and hides(node.field.path):
         return replace(node, values=(FilterValue(mask),))
     return node
 
@@ -166,7 +167,7 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 
 def _possible(node: Node) -> tuple[States, States]:
-    """The states in which it can hold, and those in which it can fail to."""
+    """The states in which it can be true, and those in which it can be false."""
     if isinstance(node, Not):
         holds, fails = _possible(node.part)
         return fails, holds
@@ -176,17 +177,17 @@ def _possible(node: Node) -> tuple[States, States]:
         if isinstance(node, And):
             return all_.intersection(*(p[0] for p in pairs)), none.union(*(p[1] for p in pairs))
         return none.union(*(p[0] for p in pairs)), all_.intersection(*(p[1] for p in pairs))
-    if isinstance(node, Compare) and node.asked.kind == "state":
+    if isinstance(node, Compare) and node.field.kind == "state":
         named = cast("States", frozenset(value.text for value in node.values))
         return (named, _ANY - named) if node.operator == "=" else (_ANY - named, named)
     return _ANY, _ANY
 
 
 def _named(parts: Sequence[Node], name: str) -> tuple[str, ...] | None:
-    """The values that are the only ones ``name`` can have, where an expression lists them."""
+    """The only values that the field ``name`` can have, if a comparison lists them."""
     for part in parts:
         if not isinstance(part, Compare) or any(value.glob for value in part.values):
             continue
-        if (part.asked.name, part.operator) == (name, "="):
+        if (part.field.name, part.operator) == (name, "="):
             return tuple(dict.fromkeys(value.text for value in part.values))
     return None

@@ -1,118 +1,74 @@
-"""A comparison of counts, ``dead>0 or waiting>=1000``, parsed by hand: never evaluated as code.
+"""A comparison of a queue's counts, such as ``dead>0 or waiting>=1000``.
 
-expression  = term {"or" term}
-term        = comparison {"and" comparison}
-comparison  = "(" expression ")" | value operator value
-value       = a number, or one of waiting pending delayed dead trash done
+The syntax is the part of Python's expressions made of ``and``, ``or``, parentheses and comparisons
+of whole numbers and states. Python parses it; nothing is ever evaluated as code.
 """
 
 from __future__ import annotations
 
+import ast
 import operator
-import re
+import warnings
 from collections.abc import Callable
-from typing import cast
+from typing import NoReturn
 
 from redisq_ops.core.model.entry import STATES, Counts, State
 from redisq_ops.core.model.errors import BadInput, Refused
 
 Condition = Callable[[Counts], bool]
-Value = Callable[[Counts], int]
 
-_TOKEN = re.compile(r"\s*(?:([0-9]+(?:_[0-9]+)*)|([a-z_]+)|(==|!=|<=|>=|<|>|\(|\)))")
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_DEEPEST = 50
-_DIGITS = 100
+_OPERATORS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
 
 
-def condition(text: str) -> Condition:
-    """Whether counts are as ``text`` says; `BadInput` names the column where it can't be read."""
-    return _ConditionParser(text).whole()
+def parse_condition(text: str) -> Condition:
+    """The condition that ``text`` describes; `BadInput` names the column of an error.
+
+    The condition raises `Refused` for a count that the queue cannot know.
+    """
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(text.strip(), mode="eval")
+    except SyntaxError as error:
+        _fail(text, error.offset or len(text.strip()) + 1, "a comparison such as dead>0")
+    except (ValueError, MemoryError, RecursionError):
+        _fail(text, 1, "a shorter expression")
+    return _condition(text, tree.body)
 
 
-class _ConditionParser:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._depth = 0
-
-    def whole(self) -> Condition:
-        found = self._expression()
-        if self._peek():
-            raise self._error("and, or, or the end")
-        return found
-
-    def _expression(self) -> Condition:
-        terms = [self._term()]
-        while self._take("or"):
-            terms.append(self._term())
-        return lambda counts: any(term(counts) for term in terms)
-
-    def _term(self) -> Condition:
-        parts = [self._comparison()]
-        while self._take("and"):
-            parts.append(self._comparison())
-        return lambda counts: all(part(counts) for part in parts)
-
-    def _comparison(self) -> Condition:
-        if self._take("("):
-            self._depth += 1
-            if self._depth > _DEEPEST:
-                raise self._error("fewer parentheses")
-            inner = self._expression()
-            if not self._take(")"):
-                raise self._error(")")
-            self._depth -= 1
-            return inner
-        left, compare, right = self._value(), self._operator(), self._value()
-        return lambda counts: compare(left(counts), right(counts))
-
-    def _value(self) -> Value:
-        token = self._peek()
-        if "0" <= token[:1] <= "9":
-            if len(token) > _DIGITS:
-                raise self._error(f"a number of at most {_DIGITS} digits")
-            self._take(token)
-            number = int(token)
-            return lambda counts: number
-        if token not in STATES:
-            raise self._error("a number or " + ", ".join(STATES))
-        self._take(token)
-        return lambda counts: _known(counts, token)
-
-    def _operator(self) -> Callable[[int, int], bool]:
-        token = self._peek()
-        if token not in _COMPARE:
-            raise self._error(" ".join(_COMPARE))
-        self._take(token)
-        return _COMPARE[token]
-
-    def _peek(self) -> str:
-        """The token that comes next; a character no token begins with; '' at the end."""
-        match = _TOKEN.match(self._text, self._at)
-        return match[0].strip() if match else self._text[self._at :].strip()[:1]
-
-    def _take(self, token: str) -> bool:
-        if self._peek() != token:
-            return False
-        self._at = self._text.index(token, self._at) + len(token)
-        return True
-
-    def _error(self, wanted: str) -> BadInput:
-        rest = self._text[self._at :]
-        column = len(self._text) - len(rest.lstrip()) + 1
-        return BadInput(f"{self._text!r}, column {column}: expected {wanted}")
+def _condition(text: str, node: ast.expr) -> Condition:
+    if isinstance(node, ast.BoolOp):
+        combine = all if isinstance(node.op, ast.And) else any
+        parts = [_condition(text, part) for part in node.values]
+        return lambda counts: combine(part(counts) for part in parts)
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        _fail(text, node.col_offset + 1, "a comparison such as dead>0")
+    compare = _OPERATORS.get(type(node.ops[0]))
+    if compare is None:
+        _fail(text, node.col_offset + 1, "one of the operators == != < <= > >=")
+    left, right = _value(text, node.left), _value(text, node.comparators[0])
+    return lambda counts: compare(left(counts), right(counts))
 
 
-def _known(counts: Counts, state: str) -> int:
-    number = counts.of(cast(State, state))
-    if number is None:  # 0 there would end the wait at once
-        raise Refused(f"how many are {state} can't be known of this queue")
+def _value(text: str, node: ast.expr) -> Callable[[Counts], int]:
+    if isinstance(node, ast.Name) and node.id in STATES:
+        state = node.id
+        return lambda counts: _count(counts, state)
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        number = node.value
+        return lambda counts: number
+    _fail(text, node.col_offset + 1, "a number or " + ", ".join(STATES))
+
+
+def _count(counts: Counts, state: State) -> int:
+    number = counts.of(state)
+    if number is None:  # taken as 0 it would end the wait at once
+        raise Refused(f"this kind of queue does not show how many entries are {state}")
     return number
+
+
+def _fail(text: str, column: int, expected: str) -> NoReturn:
+    column += len(text) - len(text.lstrip())
+    raise BadInput(f"{text!r}, column {column}: expected {expected}")

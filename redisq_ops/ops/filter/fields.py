@@ -1,4 +1,4 @@
-"""What an expression may ask about an entry: one table, from which the page of it is made."""
+"""The fields of filter expressions, in one table that docs/selections.md is generated from."""
 
 from __future__ import annotations
 
@@ -16,41 +16,42 @@ from ..groups.fingerprint import fingerprint
 from .time import moment_ms
 
 Need = Literal["payload", "priority"]
-"""what has to be fetched besides the entry's own record"""
+"""what has to be read besides the entry's record"""
 Path = tuple[str | int, ...]
 MISSING: Final = object()
+"""the value of a place in JSON that does not exist"""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryContext:
-    """What an entry doesn't know of itself: where it is, and the priorities of requests there."""
+    """What an entry's record lacks: its queue, and the priorities of the queue's requests."""
 
     queue: str | None = None
     kind: str | None = None
     priorities: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
-NOWHERE: Final = EntryContext()
+NO_CONTEXT: Final = EntryContext()
 
 
 class EntryFields:
-    """One entry at one moment of the server's clock, while it is being asked about."""
+    """One entry at one time of the server's clock, with the values of its fields."""
 
     def __init__(
         self,
         entry: Entry,
         now_ms: int,
-        place: EntryContext = NOWHERE,
+        context: EntryContext = NO_CONTEXT,
         words: Sequence[str] | None = None,
     ) -> None:
         self.entry = entry
         self.now_ms = now_ms
-        self.place = place
+        self.context = context
         self._words = words
 
     @property
     def words(self) -> Sequence[str]:
-        """Where a word without a field is looked for."""
+        """The texts in which a word without a field is searched."""
         if self._words is not None:
             return self._words
         error = self.entry.error
@@ -64,12 +65,12 @@ class EntryFields:
     @property
     def number(self) -> int | None:
         number = self.entry.id.rpartition("/")[2]
-        # Longer ones are nobody's numbers, and Python refuses to read them.
+        # Python refuses to parse numbers of thousands of digits.
         return int(number) if self.request is not None and len(number) < 20 else None
 
     @cached_property
     def text(self) -> str | None:
-        """The payload as text; bytes that are none as they are shown, ``\\xff``."""
+        """The payload as text, invalid UTF-8 as ``\\xff``; None: no payload."""
         payload = self.entry.payload
         return None if payload is None else payload.decode("utf-8", "backslashreplace")
 
@@ -79,29 +80,29 @@ class EntryFields:
         if self.entry.payload is None:
             return MISSING
         try:
-            return json.loads(self.entry.payload.decode(), parse_constant=_refused)
-        except (ValueError, RecursionError):  # not UTF-8, not JSON, or a number without end
+            return json.loads(self.entry.payload.decode(), parse_constant=_no_constant)
+        except (ValueError, RecursionError):  # not UTF-8, not JSON, or nested too deep
             return MISSING
 
     def at(self, path: Path) -> Any:
-        """What is there in the payload, or `MISSING`."""
+        """The value at a place in the JSON payload, or `MISSING`."""
         found = self.document
         for step in path:
             if isinstance(step, str):
                 found = found.get(step, MISSING) if isinstance(found, dict) else MISSING
             else:
-                there = isinstance(found, list) and step < len(found)
-                found = found[step] if there else MISSING
+                exists = isinstance(found, list) and step < len(found)
+                found = found[step] if exists else MISSING
         return found
 
 
-def _refused(constant: str) -> Any:
+def _no_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
 Kind = Literal["text", "state", "number", "bytes", "span", "left", "moment", "json"]
-"""``span``: how long something has lasted; ``left``: how long until, below 0 when it is over"""
-TAKES: Mapping[Kind, tuple[str, ...]] = {
+"""``span``: how long something has lasted; ``left``: time until something, negative if past"""
+OPERATORS: Mapping[Kind, tuple[str, ...]] = {
     "text": ("=", "!=", "~", "!~"),
     "state": ("=", "!="),
     "number": ("=", "!=", ">", ">=", "<", "<="),
@@ -111,21 +112,21 @@ TAKES: Mapping[Kind, tuple[str, ...]] = {
     "moment": (">", ">=", "<", "<="),
     "json": ("=", "!=", ">", ">=", "<", "<=", "~", "!~"),
 }
-LOOKS: Mapping[Kind, str] = {
+VALUE_FORMS: Mapping[Kind, str] = {
     "text": "text",
     "state": "a state",
     "number": "a whole number",
     "bytes": "512, 10k, 2M (1,024 and 1,048,576 bytes)",
     "span": "90s, 5m, 2h, 3d, 1h30m",
-    "left": "90s, 5m, 2h; -5m when it is over",
-    "moment": "2026-11-20T03:12:00+01:00, or 03:12, the latest one",
+    "left": "90s, 5m, 2h; -5m: 5 minutes ago",
+    "moment": "2026-11-20T03:12:00+01:00, or 03:12 (the latest)",
     "json": "text, a number, true, false, null",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A name in an expression. ``read`` gives texts, an integer (ms, bytes), or None: unknown."""
+    """A field of an expression. ``read`` returns texts, an integer (ms, bytes) or None."""
 
     name: str
     kind: Kind
@@ -133,63 +134,68 @@ class Field:
     read: Callable[[EntryFields], Any] = field(compare=False)
     need: Need | None = None
     path: Path = ()
-    """where in a JSON payload it is; empty: it isn't a place in one"""
+    """its place in a JSON payload; empty for all other fields"""
 
 
-def _one(text: str | None) -> tuple[str, ...] | None:
+def _texts(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else (text,)
 
 
-def _error(seen: EntryFields) -> tuple[str, ...] | None:
-    error = seen.entry.error
+def _error(fields: EntryFields) -> tuple[str, ...] | None:
+    error = fields.entry.error
     if error is None:
         return None
     return error.type, error.message, f"{error.type}: {error.message}"
 
 
-def _group(seen: EntryFields) -> tuple[str] | None:
-    entry = seen.entry
-    # Dead letters without an error are groups too: by their reason, or by having none.
+def _group(fields: EntryFields) -> tuple[str] | None:
+    entry = fields.entry
+    # Dead letters without an error are grouped by their reason, or by having none.
     known = entry.error is not None or entry.reason is not None or entry.state == "dead"
     return (fingerprint(entry),) if known else None
 
 
-def _age(seen: EntryFields) -> int | None:
-    since = seen.entry.since_ms
-    return None if since is None else seen.now_ms - since
+def _age(fields: EntryFields) -> int | None:
+    since = fields.entry.since_ms
+    return None if since is None else fields.now_ms - since
 
 
 def _left(*states: State) -> Callable[[EntryFields], int | None]:
-    def read(seen: EntryFields) -> int | None:
-        entry = seen.entry
+    def read(fields: EntryFields) -> int | None:
+        entry = fields.entry
         if entry.at_ms is None or entry.state not in states:
             return None
-        return entry.at_ms - seen.now_ms
+        return entry.at_ms - fields.now_ms
 
     return read
 
 
-def _priority(seen: EntryFields) -> int | None:
-    return None if seen.request is None else seen.place.priorities.get(seen.request)
+def _priority(fields: EntryFields) -> int | None:
+    return None if fields.request is None else fields.context.priorities.get(fields.request)
 
 
 _ALL = (
     Field("id", "text", "the id, `REQUEST/N` for a sub-request", lambda s: (s.entry.id,)),
     Field("state", "state", "the state", lambda s: (s.entry.state,)),
-    Field("queue", "text", "the queue's name", lambda s: _one(s.place.queue)),
-    Field("kind", "text", "the queue's kind: `request`, `delay` …", lambda s: _one(s.place.kind)),
-    Field("request", "text", "the request it belongs to", lambda s: _one(s.request)),
-    Field("number", "number", "its number in that request", lambda s: s.number),
+    Field("queue", "text", "the queue's name", lambda s: _texts(s.context.queue)),
     Field(
-        "priority", "number", "the priority of that request, 0 first", _priority, need="priority"
+        "kind", "text", "the kind of queue: `request`, `delay` …", lambda s: _texts(s.context.kind)
     ),
-    Field("client", "text", "whose work it is, in a fair queue", lambda s: _one(s.entry.client)),
-    Field("consumer", "text", "who has it, or had it last", lambda s: _one(s.entry.consumer)),
+    Field("request", "text", "its request", lambda s: _texts(s.request)),
+    Field("number", "number", "its number in the request", lambda s: s.number),
+    Field("priority", "number", "the priority of the request, 0 first", _priority, need="priority"),
+    Field("client", "text", "its client, in a fair queue", lambda s: _texts(s.entry.client)),
+    Field(
+        "consumer",
+        "text",
+        "the consumer that has or had it",
+        lambda s: _texts(s.entry.consumer),
+    ),
     Field(
         "reason",
         "text",
-        "why it is dead: `failed`, `lost`, `rejected`; `invalid`: no id of ours, pushed by others",
-        lambda s: _one(s.entry.reason),
+        "why it is dead: `failed`, `lost`, `rejected`; `invalid`: pushed with an invalid id",
+        lambda s: _texts(s.entry.reason),
     ),
     Field("error", "text", "the last error: its type, its message, or `TYPE: MESSAGE`", _error),
     Field(
@@ -201,7 +207,7 @@ _ALL = (
     Field(
         "error.message",
         "text",
-        "its message",
+        "the message of the last error",
         lambda s: None if s.entry.error is None else (s.entry.error.message,),
     ),
     Field(
@@ -211,65 +217,66 @@ _ALL = (
         _group,
     ),
     Field("age", "span", "how long it has been in its state", _age),
-    Field("ready", "left", "how long until it is ready", _left("waiting", "delayed")),
-    Field("lease", "left", "how long its lease lasts", _left("pending")),
-    Field("since", "moment", "when it came into its state", lambda s: s.entry.since_ms),
-    Field("first", "moment", "first delivered, since a replay", lambda s: s.entry.first_ms),
-    Field("failures", "number", "how often its handler failed", lambda s: s.entry.failures),
-    Field("lost", "number", "how often its lease ran out", lambda s: s.entry.lost),
-    Field("attempts", "number", "both together", lambda s: s.entry.attempts),
+    Field("ready", "left", "time until it is ready", _left("waiting", "delayed")),
+    Field("lease", "left", "time until its lease ends", _left("pending")),
+    Field("since", "moment", "when it entered its state", lambda s: s.entry.since_ms),
+    Field("first", "moment", "first delivery (since a replay)", lambda s: s.entry.first_ms),
+    Field("failures", "number", "failures of its handler", lambda s: s.entry.failures),
+    Field("lost", "number", "leases that expired", lambda s: s.entry.lost),
+    Field("attempts", "number", "`failures` + `lost`", lambda s: s.entry.attempts),
     Field(
         "deliveries",
         "number",
-        "deliveries as the stream's own list counts them, where there is one",
+        "deliveries, as a stream's pending list counts them",
         lambda s: s.entry.deliveries,
     ),
     Field(
         "op",
         "text",
-        "the operator's change that touched it last, while untouched since",
-        lambda s: _one(s.entry.op),
+        "the operator's change that last changed it, unless something else did since",
+        lambda s: _texts(s.entry.op),
     ),
     Field(
         "size",
         "bytes",
-        "bytes of its payload",
+        "size of its payload",
         lambda s: None if s.entry.payload is None else len(s.entry.payload),
         need="payload",
     ),
-    Field("payload", "text", "its payload as text", lambda s: _one(s.text), need="payload"),
+    Field("payload", "text", "its payload as text", lambda s: _texts(s.text), need="payload"),
 )
 FIELDS: Mapping[str, Field] = {each.name: each for each in _ALL}
 
 
-def within(path: Path) -> Field:
-    """The field of a place in JSON payloads."""
-    what = "what is there in its payload, where that is JSON"
-    return Field("payload" + spelt(path), "json", what, lambda s: s.at(path), "payload", path)
+def payload_field(path: Path) -> Field:
+    """The field for a place in JSON payloads."""
+    what = "the value at this place, if the payload is JSON"
+    return Field("payload" + path_text(path), "json", what, lambda s: s.at(path), "payload", path)
 
 
-def spelt(path: Path) -> str:
-    """``.a.b[0]."a key"``, as it is read back."""
-    said = ""
+def path_text(path: Path) -> str:
+    """The path as expressions write it: ``.a.b[0]."a key"``."""
+    text = ""
     for step in path:
         if isinstance(step, int):
-            said += f"[{step}]"
+            text += f"[{step}]"
         elif step and all(c.isascii() and (c.isalnum() or c in "_-") for c in step):
-            said += f".{step}"
+            text += f".{step}"
         else:
-            said += f".{quoted(step)}"
-    return said
+            text += f".{quoted(step)}"
+    return text
 
 
 def quoted(text: str) -> str:
-    r"""In quotes, ``"`` and ``\`` behind a ``\``."""
+    r"""The text in quotes, with ``"`` and ``\`` escaped by a ``\``."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 @dataclass(frozen=True, slots=True)
 class FilterValue:
-    """A value as it was written. Unquoted, ``*`` stands for any text, and words may be JSON's."""
+    """A value in an expression. Unquoted, ``*`` matches any text, and a number, ``true``, ``false``
+    or ``null`` matches that of JSON."""
 
     text: str
     quoted: bool = False
@@ -281,8 +288,8 @@ class FilterValue:
     def glob(self) -> bool:
         return not self.quoted and "*" in self.text
 
-    def fits(self, text: str) -> bool:
-        """Whether a text is this one; each ``*`` any part of it, without ever going back."""
+    def matches(self, text: str) -> bool:
+        """Whether it matches a whole text; linear in the text, since it never backtracks."""
         if not self.glob:
             return text == self.text
         first, *between, last = self.text.split("*")
@@ -300,15 +307,15 @@ class FilterValue:
 
     @property
     def number(self) -> int | float | None:
-        """The number it is, if it is written as JSON writes numbers."""
+        """Its number, if it is written as a number of JSON; None otherwise."""
         if self.quoted:
             return None
-        return as_number(self.text)
+        return _cached_number(self.text)
 
     def equals(self, found: Any) -> bool:
-        """Whether it is what a JSON payload holds. A quoted value is a text only."""
+        """Whether it equals a value of a JSON payload. A quoted value equals only text."""
         if isinstance(found, str):
-            return self.fits(found)
+            return self.matches(found)
         if self.quoted:
             return False
         if found is None or isinstance(found, bool):
@@ -317,14 +324,14 @@ class FilterValue:
 
 
 @lru_cache(1024)
-def as_number(text: str) -> int | float | None:
-    return written_number(text)
+def _cached_number(text: str) -> int | float | None:
+    return json_number(text)
 
 
-def written_number(text: str) -> int | float | None:
-    """The number that a text is, as JSON writes numbers."""
+def json_number(text: str) -> int | float | None:
+    """The number that a text is in JSON; None: it is none."""
     try:
-        found = json.loads(text, parse_constant=_refused)
+        found = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return None
     if isinstance(found, bool) or not isinstance(found, (int, float)) or math.isinf(found):
@@ -334,5 +341,5 @@ def written_number(text: str) -> int | float | None:
 
 @lru_cache(64)
 def moment(text: str, now_ms: int, utc: bool) -> int:
-    """`moment_ms`; a whole scan asks at one moment."""
+    """`moment_ms`, cached: a whole scan uses the same ``now_ms``."""
     return moment_ms(text, now_ms, utc=utc)

@@ -1,10 +1,10 @@
-"""The language of selections: ``state:dead error~"timeout" client=acme age>2h``.
+"""The parser of filter expressions, such as ``state:dead error~"timeout" client=acme age>2h``.
 
-expression = all {"or" all}
-all        = one {["and"] one}
-one        = ("not" | "-") one | "(" expression ")" | "has:" field | field operator values | word
+expression = and_terms {"or" and_terms}
+and_terms  = term {["and"] term}
+term       = ("not" | "-") term | "(" expression ")" | "has:" field | field operator values | word
 values     = value {"," value}                         after = and != ; otherwise one value
-word       = a regular expression on id, error type and message, "in quotes" where need be
+word       = a regular expression on id, error type and message, "in quotes" if necessary
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ..terminal import printable
 from .ast import And, Compare, Has, Node, Not, Or, Query, Test, Word
 from .fields import (
     FIELDS,
-    LOOKS,
     MISSING,
-    TAKES,
+    OPERATORS,
+    VALUE_FORMS,
     EntryFields,
     Field,
     FilterValue,
     Path,
+    json_number,
     moment,
-    within,
-    written_number,
+    payload_field,
 )
 from .regex import BadRegex, regex
 from .time import duration_ms, moment_ms
@@ -41,9 +41,9 @@ from .time import duration_ms, moment_ms
 LONGEST = 4000
 """characters of an expression"""
 DEEPEST = 50
-"""parentheses and nots around one another"""
+"""nested parentheses and nots"""
 _SHOWN = 60
-"""characters shown to each side of where an expression is wrong"""
+"""characters shown on each side of an error"""
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
@@ -53,7 +53,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 }
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _NEGATED = re.compile(r"!([A-Za-z_][\w.]*(?:!=|!~|[<>=:~])|\()[^\s()]*")
-"""as other languages write it; no field begins so, and no word would be found"""
+"""``not`` as other languages write it"""
 _KEY = re.compile(r"\.([\w-]+)|\[(\d{1,9})\]|\.(?=\")")
 _OPERATOR = re.compile(r"!=|!~|>=|<=|==|[=:~<>]")
 _WORD = re.compile(r"(?:and|or|not)(?=[\s()\"]|$)", re.IGNORECASE)
@@ -62,12 +62,15 @@ _UNIT = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
 class FilterError(BadInput):
-    """An expression that can't be read: the text, a caret under where, and why."""
+    """A syntax error in an expression; shows the expression, a caret under the place, and why.
 
-    def __init__(self, text: str, at: int, said: str) -> None:
+    ``column`` counts characters from 1.
+    """
+
+    def __init__(self, text: str, at: int, problem: str) -> None:
         self.text = text
         self.column = at + 1
-        self.said = said
+        self.problem = problem
         start, end = max(0, at - _SHOWN), at + _SHOWN
         before = ("…" if start else "") + printable(text[start:at])
         after = printable(text[at:end]) + ("…" if len(text) > end else "")
@@ -77,20 +80,20 @@ class FilterError(BadInput):
 
     @property
     def why(self) -> str:
-        return f"column {self.column}: {self.said}"
+        return f"column {self.column}: {self.problem}"
 
     @property
     def line(self) -> str:
-        """All of it in one line."""
+        """The whole error in one line."""
         return f"{self.shown[0]} ({self.why})"
 
 
 def parse(text: str, *, utc: bool = False) -> Query:
-    """An expression read; `FilterError` (a `BadInput`) says at which column it can't be.
+    """Parse an expression; `FilterError` (a `BadInput`) names the column of an error.
 
-    ``utc``: times of day (``03:12``) are UTC and not local.
+    ``utc``: times of day (``03:12``) are in UTC, otherwise local.
     """
-    return Query.of(_Parser(text, utc).whole(), text)
+    return Query.of(_Parser(text, utc).expression(), text)
 
 
 class _Parser:
@@ -100,15 +103,15 @@ class _Parser:
         self._at = 0
         self._depth = 0
 
-    def whole(self) -> Node:
+    def expression(self) -> Node:
         if len(self._text) > LONGEST:
-            self._fail(LONGEST, f"an expression has at most {LONGEST:,} characters")
+            self._fail(LONGEST, f"an expression can have at most {LONGEST:,} characters")
         self._space()
         if self._at == len(self._text):
-            self._fail(self._at, "an expression is missing, such as age>2h")
+            self._fail(self._at, "an expression is missing: write one such as age>2h")
         found = self._or()
         if self._at < len(self._text):
-            self._fail(self._at, "there is no ( before this )")
+            self._fail(self._at, "this ) has no ( before it")
         return found
 
     def _or(self) -> Node:
@@ -118,32 +121,32 @@ class _Parser:
         return _joined(Or, parts)
 
     def _and(self) -> Node:
-        parts = [self._one()]
+        parts = [self._term()]
         while self._at < len(self._text) and self._text[self._at] != ")" and not self._next("or"):
             self._take("and")
-            parts.append(self._one())
+            parts.append(self._term())
         return _joined(And, parts)
 
-    def _one(self) -> Node:
+    def _term(self) -> Node:
         began = self._at
         self._depth += 1
         if self._depth > DEEPEST:
-            self._fail(began, f"more than {DEEPEST} parentheses and nots around one another")
+            self._fail(began, f"more than {DEEPEST} nested parentheses and nots")
         try:
             if self._take("not"):
-                return Not(self._one())
+                return Not(self._term())
             char = self._text[self._at : self._at + 1]
             if char == "-":
                 self._at += 1
                 if self._text[self._at : self._at + 1].strip() == "":
-                    self._fail(self._at, "- stands right before what it excludes")
-                return Not(self._one())
-            if char == "!" and (what := _NEGATED.match(self._text, self._at)):
-                self._fail(self._at, f"not is written - here: -{what[0][1:]}")
+                    self._fail(self._at, "write - before what it excludes, without a space")
+                return Not(self._term())
+            if char == "!" and (negated := _NEGATED.match(self._text, self._at)):
+                self._fail(self._at, f"write - for not: -{negated[0][1:]}")
             if char == "(" and not self._text.startswith("(?", self._at):
                 return self._group(began)
             if char in ("", ")") or self._next("or") or self._next("and"):
-                self._fail(self._at, "something is missing here: a word or a comparison")
+                self._fail(self._at, "a word or a comparison is missing here")
             return self._comparison() or self._word()
         finally:
             self._depth -= 1
@@ -153,23 +156,17 @@ class _Parser:
         self._space()
         inner = self._or()
         if self._text[self._at : self._at + 1] != ")":
-            self._fail(began, "this ( is never closed")
+            self._fail(began, "this ( is not closed")
         self._at += 1
         self._space()
         return inner
 
     def _comparison(self) -> Node | None:
-        """A field and what follows it; None: a word begins here."""
+        """A comparison, or None if a word begins here."""
         began = self._at
-        name = _NAME.match(self._text, began)
-        if name is None:
+        named = self._field_name()
+        if named is None:
             return None
-        self._at = name.end()
-        path: Path | None = None
-        if name[0] == "payload" or name[0].startswith("payload."):
-            self._at = began + len("payload")
-            path = self._path()
-        named = self._text[began : self._at]
         spaced = self._text[self._at : self._at + 1].isspace()
         if spaced:
             self._space()
@@ -178,40 +175,50 @@ class _Parser:
             self._at = began
             return None
         self._at = sign.end()
-        said = {":": "=", "==": "="}.get(sign[0], sign[0])
+        op = {":": "=", "==": "="}.get(sign[0], sign[0])
         if spaced:
             self._space()
-        if named == "has":
-            return self._has(said, sign.start())
-        if path:
-            asked = within(path)
-        elif named in FIELDS:
-            asked = FIELDS[named]
-        else:
-            self._fail(began, _unknown(named))
-        if said not in TAKES[asked.kind]:
-            takes = " ".join(TAKES[asked.kind])
-            self._fail(sign.start(), f"{asked.name} is compared by {takes}, not by {sign[0]}")
-        values = self._values(asked, said)
-        return Compare(asked, said, tuple(v for v, _ in values), self._test(asked, said, values))
+        if named == ("has", ()):
+            return self._has(op, sign.start())
+        field = self._field(named, began)
+        if op not in OPERATORS[field.kind]:
+            allowed = " ".join(OPERATORS[field.kind])
+            self._fail(
+                sign.start(), f"{field.name} can't be compared by {sign[0]}: use one of {allowed}"
+            )
+        values = self._values(field, op)
+        return Compare(field, op, tuple(v for v, _ in values), self._test(field, op, values))
 
-    def _has(self, said: str, at: int) -> Node:
-        if said != "=":
-            self._fail(at, "has is written has:FIELD")
+    def _has(self, op: str, at: int) -> Node:
+        if op != "=":
+            self._fail(at, "write has:FIELD")
+        began = self._at
+        named = self._field_name()
+        if named is None:
+            self._fail(began, "a field is missing: write has:client or has:payload.region")
+        field = self._field(named, began)
+        self._ended()
+        return Has(field)
+
+    def _field_name(self) -> tuple[str, Path] | None:
+        """A name, and the path of a place in payloads; None if no name begins here."""
         began = self._at
         name = _NAME.match(self._text, began)
         if name is None:
-            self._fail(began, "a field is missing: has:client, has:payload.region")
-        self._at = name.end()
-        path: Path = ()
+            return None
         if name[0] == "payload" or name[0].startswith("payload."):
             self._at = began + len("payload")
-            path = self._path()
-        named = self._text[began : self._at]
-        if not path and named not in FIELDS:
-            self._fail(began, _unknown(named))
-        self._ended()
-        return Has(within(path) if path else FIELDS[named])
+            return "payload", self._path()
+        self._at = name.end()
+        return name[0], ()
+
+    def _field(self, named: tuple[str, Path], at: int) -> Field:
+        name, path = named
+        if path:
+            return payload_field(path)
+        if name not in FIELDS:
+            self._fail(at, _unknown(name))
+        return FIELDS[name]
 
     def _path(self) -> Path:
         steps: list[str | int] = []
@@ -224,7 +231,7 @@ class _Parser:
             else:
                 steps.append(self._quoted())
         if self._text[self._at : self._at + 1] in (".", "["):
-            self._fail(self._at, 'a path is written payload.a.b[0]."a key"')
+            self._fail(self._at, 'write a path as payload.a.b[0]."a key"')
         return tuple(steps)
 
     def _word(self) -> Node:
@@ -233,17 +240,17 @@ class _Parser:
             value = FilterValue(self._quoted(), True)
         else:
             value = FilterValue(self._bare())
-            # Not taken for a text to search: with `not` before it a mistyped field would mean all.
+            # Not a search for this text: a mistyped field behind `not` would then match everything.
             sign = None if value.text.startswith("(?") else re.search("[:=~<>]", value.text)
             if sign or not value.text:
                 at = began + sign.start() if sign else began
-                self._fail(at, f"put quotes around a text with {self._text[at]} in it")
+                self._fail(at, f"put quotes around a text that contains {self._text[at]}")
         found = self._regex(value, began)
         self._ended()
-        return Word(value, lambda seen: any(map(found, seen.words)))
+        return Word(value, lambda entry: any(map(found, entry.words)))
 
-    def _values(self, asked: Field, said: str) -> list[tuple[FilterValue, int]]:
-        several = said in ("=", "!=")
+    def _values(self, field: Field, op: str) -> list[tuple[FilterValue, int]]:
+        several = op in ("=", "!=")
         found = []
         while True:
             began = self._at
@@ -252,7 +259,7 @@ class _Parser:
             else:
                 value = FilterValue(self._bare("," if several else ""))
             if not value.quoted and not value.text:
-                self._fail(began, f"a value is missing: {LOOKS[asked.kind]}")
+                self._fail(began, f"a value is missing: {VALUE_FORMS[field.kind]}")
             if not value.quoted and value.text[0] in "=~<>!":
                 self._fail(began, f"put quotes around a value that begins with {value.text[0]}")
             found.append((value, began))
@@ -263,23 +270,23 @@ class _Parser:
         return found
 
     def _quoted(self) -> str:
-        r"""In quotes; ``\"`` is a quote, ``\\`` a backslash, any other backslash stays."""
+        r"""A text in quotes. ``\"`` is a quote, ``\\`` a backslash, any other backslash is kept."""
         began = self._at
         self._at += 1
-        said: list[str] = []
+        chars: list[str] = []
         while self._at < len(self._text):
             char = self._text[self._at]
             self._at += 1
             if char == '"':
-                return "".join(said)
+                return "".join(chars)
             if char == "\\" and self._text[self._at : self._at + 1] in ("\\", '"'):
                 char = self._text[self._at]
                 self._at += 1
-            said.append(char)
-        self._fail(began, "this quote is never closed")
+            chars.append(char)
+        self._fail(began, "this quote is not closed")
 
     def _bare(self, ends: str = "") -> str:
-        """Up to a space, a quote, or a ) that isn't opened within it."""
+        """A text up to a space, a quote, a character of ``ends``, or a ) without ( in the text."""
         began, depth = self._at, 0
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -288,11 +295,11 @@ class _Parser:
             depth += (char == "(") - (char == ")")
             self._at += 1 + (char == "\\" and self._at + 1 < len(self._text))
         if depth:
-            self._fail(began, "( and ) don't match here: put quotes around it")
+            self._fail(began, "( and ) don't match here: put quotes around the text")
         return self._text[began : self._at]
 
     def _ended(self) -> None:
-        """A space or a ) has to follow."""
+        """Check that a space, a ) or the end follows."""
         rest = self._text[self._at : self._at + 1]
         if rest and not rest.isspace() and rest != ")":
             self._fail(self._at, "a space is missing here")
@@ -313,77 +320,78 @@ class _Parser:
         self._space()
         return True
 
-    def _fail(self, at: int, said: str) -> NoReturn:
-        raise FilterError(self._text, at, said)
+    def _fail(self, at: int, problem: str) -> NoReturn:
+        raise FilterError(self._text, at, problem)
 
-    # --- what a comparison asks ----------------------------------------------------------------
+    # --- the tests of comparisons --------------------------------------------------------------
 
     def _regex(self, value: FilterValue, at: int) -> Callable[[str], bool]:
-        if not value.text:  # a variable of a script that isn't set
-            self._fail(at, "every text has an empty one in it: leave it out to mean all")
+        if not value.text:  # probably an unset variable of a script
+            self._fail(at, "an empty text matches everything: leave it out to select all")
         try:
             return regex(value.text).search
         except BadRegex as error:
-            # Behind a quote and its escapes the place is only about right: say where it begins.
+            # Escapes in quotes move the place: name the beginning of the text.
             inside = 0 if value.quoted or error.at is None else error.at
-            self._fail(at + inside, f"not a regular expression: {error}")
+            self._fail(at + inside, f"invalid regular expression: {error}")
 
-    def _test(self, asked: Field, said: str, values: list[tuple[FilterValue, int]]) -> Test:
-        read = asked.read
-        if said in ("~", "!~"):
-            found, wanted = self._regex(*values[0]), said == "~"
-            if asked.kind == "json":
-                return lambda seen: (
-                    (here := read(seen)) is not MISSING and found(_as_text(here)) is wanted
+    def _test(self, field: Field, op: str, values: list[tuple[FilterValue, int]]) -> Test:
+        read = field.read
+        if op in ("~", "!~"):
+            matches, wanted = self._regex(*values[0]), op == "~"
+            if field.kind == "json":
+                return lambda entry: (
+                    (found := read(entry)) is not MISSING and matches(_as_text(found)) is wanted
                 )
-            return lambda seen: (
-                (texts := read(seen)) is not None and any(map(found, texts)) is wanted
+            return lambda entry: (
+                (texts := read(entry)) is not None and any(map(matches, texts)) is wanted
             )
-        if asked.kind in ("text", "state", "json"):
-            return self._literal(asked, said, values)
-        numbers = [self._number(asked, value, at) for value, at in values]
-        if said in _ORDER:
-            compare, (number,) = _ORDER[said], numbers
-            return lambda seen: (n := read(seen)) is not None and compare(n, number(seen))
-        wanted = said == "="
-        return lambda seen: (
-            (n := read(seen)) is not None and any(n == one(seen) for one in numbers) is wanted
+        if field.kind in ("text", "state", "json"):
+            return self._literal(field, op, values)
+        numbers = [self._number(field, value, at) for value, at in values]
+        if op in _ORDER:
+            compare, (number,) = _ORDER[op], numbers
+            return lambda entry: (n := read(entry)) is not None and compare(n, number(entry))
+        wanted = op == "="
+        return lambda entry: (
+            (n := read(entry)) is not None
+            and any(n == number(entry) for number in numbers) is wanted
         )
 
-    def _literal(self, asked: Field, said: str, values: list[tuple[FilterValue, int]]) -> Test:
-        """A comparison with texts, or with whatever a JSON payload may hold."""
-        read, wanted, given = asked.read, said == "=", [value for value, _ in values]
-        if asked.kind == "state":
+    def _literal(self, field: Field, op: str, values: list[tuple[FilterValue, int]]) -> Test:
+        """The test of a comparison with texts, or with a value of a JSON payload."""
+        read, wanted, operands = field.read, op == "=", [value for value, _ in values]
+        if field.kind == "state":
             for value, at in values:
                 if value.text not in STATES:
                     self._fail(at, _unknown(value.text, "state", STATES))
-        if asked.kind != "json":
-            return lambda seen: (
-                (texts := read(seen)) is not None
-                and any(value.fits(text) for value in given for text in texts) is wanted
+        if field.kind != "json":
+            return lambda entry: (
+                (texts := read(entry)) is not None
+                and any(value.matches(text) for value in operands for text in texts) is wanted
             )
-        if said not in _ORDER:
-            return lambda seen: (
-                (here := read(seen)) is not MISSING
-                and any(value.equals(here) for value in given) is wanted
+        if op not in _ORDER:
+            return lambda entry: (
+                (found := read(entry)) is not MISSING
+                and any(value.equals(found) for value in operands) is wanted
             )
-        compare, number, text = _ORDER[said], given[0].number, given[0].text
+        compare, number, text = _ORDER[op], operands[0].number, operands[0].text
 
-        def ordered(seen: EntryFields) -> bool:
-            here = read(seen)
+        def ordered(entry: EntryFields) -> bool:
+            found = read(entry)
             if number is None:
-                return isinstance(here, str) and compare(here, text)
-            if isinstance(here, str):  # fields of a stream are texts, whatever they mean
-                here = written_number(here)
-            numeric = isinstance(here, (int, float)) and not isinstance(here, bool)
-            return numeric and compare(here, number)
+                return isinstance(found, str) and compare(found, text)
+            if isinstance(found, str):  # fields of a stream are texts, also numbers
+                found = json_number(found)
+            numeric = isinstance(found, (int, float)) and not isinstance(found, bool)
+            return numeric and compare(found, number)
 
         return ordered
 
-    def _number(self, asked: Field, value: FilterValue, at: int) -> Callable[[EntryFields], int]:
-        """A number, a size, a time span or a moment, as ms where it is a time."""
-        text, kind, utc = value.text, asked.kind, self._utc
-        wrong = f"{asked.name} is compared with {LOOKS[kind]}, not with {text!r}"
+    def _number(self, field: Field, value: FilterValue, at: int) -> Callable[[EntryFields], int]:
+        """The function that returns a value as a number: an integer, bytes, or ms."""
+        text, kind, utc = value.text, field.kind, self._utc
+        wrong = f"{field.name} can't be compared with {text!r}: write {VALUE_FORMS[kind]}"
         if kind == "number":
             if not (text.isascii() and text.isdigit() and len(text) < 16):
                 self._fail(at, wrong)
@@ -398,21 +406,21 @@ class _Parser:
                 moment_ms(text, _SOME_DAY_MS, utc=utc)
             except (BadInput, ValueError, OverflowError):
                 self._fail(at, wrong)
-            return lambda seen: moment(text, seen.now_ms, utc)
+            return lambda entry: moment(text, entry.now_ms, utc)
         else:
             over = kind == "left" and text.startswith("-")
             try:
                 number = duration_ms(text[over:]) * (-1 if over else 1)
             except (BadInput, ValueError):
                 self._fail(at, wrong)
-        return lambda seen: number
+        return lambda entry: number
 
 
 _SOME_DAY_MS = 1_800_000_000_000
 
 
 def _joined(kind: type[And] | type[Or], parts: list[Node]) -> Node:
-    """One of them, or all in one list: ``(a b) c`` says no more than ``a b c``."""
+    """The only part, or one node with the parts of nested ones: ``(a b) c`` is ``a b c``."""
     if len(parts) == 1:
         return parts[0]
     flat: list[Node] = []
@@ -428,12 +436,13 @@ def _as_text(found: Any) -> str:
 
 
 def _unknown(name: str, what: str = "field", known: Sequence[str] = ()) -> str:
-    among = known or (*FIELDS, "has")
-    near = get_close_matches(name, among, 1) or get_close_matches(name.split(".")[0], among, 1)
+    """Says that a name does not exist, and suggests one."""
+    names = known or (*FIELDS, "has")
+    near = get_close_matches(name, names, 1) or get_close_matches(name.split(".")[0], names, 1)
     if near:
         hint = f": did you mean {near[0]}?"
     elif known:
-        hint = f": there are {', '.join(known)}"
+        hint = f": use one of {', '.join(known)}"
     else:
-        hint = "; to search for that text, put it in quotes"
+        hint = "; to search for this text, put it in quotes"
     return f"there is no {what} {name!r}{hint}"

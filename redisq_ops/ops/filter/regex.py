@@ -1,7 +1,7 @@
-r"""Regular expressions of users, run by RE2: time grows linearly with the text, whatever both are.
+r"""Users' regular expressions, run by RE2: the time is linear in the text for any expression.
 
 The syntax is RE2's: Python's without look-around and back-references. ``\w``, ``\d`` and ``\s``
-know Unicode here; ``\b`` knows ASCII letters only, and ``$`` is the very end of the text.
+match Unicode; ``\b`` knows only ASCII letters, and ``$`` is the very end of the text.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 SEARCHED = 64 * 1024
-"""characters of a text that a filter searches"""
+"""characters of a text searched by a filter"""
 LONGEST = 1000
 """characters of an expression"""
 REPLACED = 10_000
-"""matches that are replaced one by one; from there on all of the text is"""
+"""matches replaced one by one; from there on the rest of the text is replaced as a whole"""
 
-# `\W`, `\D` and `\S` in brackets stay ASCII: RE2 has no intersection of classes.
+# `\W`, `\D` and `\S` in brackets match by ASCII: RE2 has no intersection of classes.
 _UNICODE = {"w": r"\p{L}\p{M}\p{N}_", "d": r"\p{Nd}", "s": r"\s\v\x1c-\x1f\x{85}\p{Z}"}
 _ESCAPE = r"\\(?:Q.*?(?:\\E|$)|[pPxN]\{[^}]*\}|.)"
 _TOKEN = re.compile(
@@ -38,14 +38,19 @@ _TOKEN = re.compile(
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _IN_BRACKETS = re.compile(_ESCAPE, re.DOTALL)
-_LOOK = "look-around isn't supported: match the text around it too, or add a second condition"
-_BACK = "a reference back to a group isn't supported: write the text out, or leave it out"
-_ATOMIC = "isn't supported and not needed, no search goes back: leave it out"
+_LOOK_AROUND = (
+    "look-around is not supported: match the text around it too, or add a second condition"
+)
+_BACK_REFERENCE = (
+    "a back-reference to a group is not supported: write the text out, or leave it out"
+)
+_ATOMIC = "is not supported and not needed, as no search backtracks: leave it out"
 _REFUSED_GROUPS = {
-    "(?=": _LOOK, "(?!": _LOOK, "(?<=": _LOOK, "(?<!": _LOOK, "(?P=": _BACK,
-    "(?(": "a condition isn't supported: write alternatives, a|b",
+    "(?=": _LOOK_AROUND, "(?!": _LOOK_AROUND, "(?<=": _LOOK_AROUND, "(?<!": _LOOK_AROUND,
+    "(?P=": _BACK_REFERENCE,
+    "(?(": "a conditional is not supported: write alternatives, a|b",
     "(?>": f"an atomic group {_ATOMIC}",
-    "(?#": "a comment isn't supported: leave it out",
+    "(?#": "a comment is not supported: leave it out",
 }  # fmt: skip
 _REFUSED_ESCAPES = {
     "Z": r"write \z for the end of the text",
@@ -53,7 +58,7 @@ _REFUSED_ESCAPES = {
     "U": r"write \x{1F600} for a character by its number",
     "N": r"write \x{1F600} for a character by its number",
 }
-_SAID = {
+_MESSAGES = {
     "bad repetition operator": "a repetition of a repetition",
     "no argument for repetition operator": "nothing to repeat",
     "invalid repetition size": "a repetition is {N} or {N,M}, N at most M, and M at most 1000",
@@ -64,44 +69,44 @@ _SAID = {
 
 
 class BadRegex(BadInput):
-    """An expression that can't be used; ``at`` is where in it, counted from 0, if known."""
+    """An invalid or unsupported expression; ``at`` is the place in it, counted from 0, or None."""
 
-    def __init__(self, said: str, at: int | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, problem: str, at: int | None = None) -> None:
+        super().__init__(problem)
         self.at = at
 
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A compiled expression; equal where its text is equal."""
+    """A compiled expression; two with the same pattern are equal."""
 
     pattern: str
     _compiled: Any = field(repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[[str], Regex], tuple[str]]:
-        return regex, (self.pattern,)  # tasks of Spark compile their own
+        return regex, (self.pattern,)  # each Spark task compiles it again
 
     def search(self, text: str) -> bool:
-        """Whether it is found anywhere in the first `SEARCHED` characters."""
+        """Whether the first `SEARCHED` characters contain a match."""
         return self._compiled.search(_bytes(text[:SEARCHED])) is not None
 
-    def found(self, text: str) -> bool:
-        """Whether it is found anywhere in a text, however long."""
+    def search_all(self, text: str) -> bool:
+        """Whether a text of any length contains a match."""
         return self._compiled.search(_bytes(text)) is not None
 
-    def group(self, text: str) -> str:
-        """What the first group matches where the expression is found first; empty: nothing."""
-        found = self._compiled.search(_bytes(text[:SEARCHED]))
-        return _text((found and found[1]) or b"")
+    def first_group(self, text: str) -> str:
+        """What the first group of the first match matches; '' if nothing."""
+        match = self._compiled.search(_bytes(text[:SEARCHED]))
+        return _text((match and match[1]) or b"")
 
     @property
     def groups(self) -> int:
-        """How many groups it has."""
+        """The number of its groups."""
         return int(self._compiled.groups)
 
     def replace(self, text: str, by: str) -> str:
-        """The whole text with each match replaced, and from match `REPLACED` on with one ``by``
-        for all that is left. Lone surrogates (bytes that are no UTF-8) are characters."""
+        """The text with each match replaced by ``by``, and everything from match `REPLACED` on
+        replaced by one ``by``. Lone surrogates (invalid UTF-8) count as characters."""
         data, end, pieces = _bytes(text), 0, list[bytes]()
         for start, stop in self._matches(data):
             pieces += (data[end:start], by.encode())
@@ -114,7 +119,7 @@ class Regex:
         return _text(b"".join([*pieces, data[end:]]))
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where each match begins and ends."""
+        """The begin and end of each match, in characters."""
         data, done, at = _bytes(text), 0, 0
         for start, stop in self._matches(data):
             begin = at + len(_text(data[done:start]))
@@ -122,7 +127,7 @@ class Regex:
             yield begin, at
 
     def _matches(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """In bytes; none that is empty."""
+        """The begin and end of each match that is not empty, in bytes."""
         for match in self._compiled.finditer(data):
             start, stop = match.span()
             if start < stop:
@@ -130,15 +135,15 @@ class Regex:
 
 
 def regex(pattern: str, longest: int = LONGEST) -> Regex:
-    """An expression; `BadRegex` where it is wrong, or needs what RE2 doesn't have."""
+    """Compile an expression; `BadRegex` if it is invalid or needs what RE2 does not have."""
     if len(pattern) > longest:
-        raise BadRegex(f"an expression of {len(pattern):,} characters; at most {longest:,}")
+        raise BadRegex(f"{len(pattern):,} characters are too long: at most {longest:,}")
     return Regex(pattern, _compile(_translated(pattern), pattern))
 
 
-def either(expressions: Sequence[Regex]) -> Regex | None:
-    """One that is found where any of these is; None where they make no expression together."""
-    text = "|".join(f"(?:{one.pattern})" for one in expressions)
+def any_of(expressions: Sequence[Regex]) -> Regex | None:
+    """One expression that matches where any of these does; None if they can't be combined."""
+    text = "|".join(f"(?:{each.pattern})" for each in expressions)
     try:
         return regex(text, longest=LONGEST * (len(expressions) + 1))
     except BadRegex:  # too large, or two groups of one name
@@ -146,7 +151,7 @@ def either(expressions: Sequence[Regex]) -> Regex | None:
 
 
 def _translated(pattern: str) -> str:
-    """The expression with Unicode's classes; refuses by name what RE2 doesn't have."""
+    """The expression for RE2, with Unicode classes; `BadRegex` for what RE2 does not have."""
     pieces = []
     for token in _TOKEN.finditer(pattern):
         text, at = token[0], token.start()
@@ -156,18 +161,18 @@ def _translated(pattern: str) -> str:
             case "brackets":
                 text = _IN_BRACKETS.sub(partial(_escaped_in_brackets, at), text)
             case "group":
-                if said := _REFUSED_GROUPS.get(text):
-                    raise BadRegex(said, at)
+                if refusal := _REFUSED_GROUPS.get(text):
+                    raise BadRegex(refusal, at)
                 if unknown := re.search(r"[^imsU:)P<?(-]", text):
-                    raise BadRegex(f"there is no flag {unknown[0]!r}: i, m, s and U are", at)
+                    raise BadRegex(f"there is no flag {unknown[0]!r}: use i, m, s and U", at)
             case "possessive":
                 raise BadRegex(f"a possessive repetition {_ATOMIC} (the second +)", at)
             case "upto":
-                raise BadRegex(f"write {{0{text[1:]} for a repetition without a least number", at)
-            case "huge":  # RE2 would take it as it is spelled
-                raise BadRegex(_SAID["invalid repetition size"], at)
+                raise BadRegex(f"write {{0{text[1:]} for a repetition without a minimum", at)
+            case "huge":  # RE2 would match these characters literally
+                raise BadRegex(_MESSAGES["invalid repetition size"], at)
         pieces.append(text)
-    # A byte of a command line that is no UTF-8 is a lone surrogate, and RE2 wants to have it named.
+    # Invalid UTF-8 on a command line becomes a lone surrogate, which RE2 accepts only as an escape.
     return _SURROGATE.sub(lambda found: f"\\x{{{ord(found[0]):x}}}", "".join(pieces))
 
 
@@ -181,10 +186,10 @@ def _escape(text: str, at: int, inside: bool) -> str:
         if name.islower():
             return classes if inside else f"[{classes}]"
         return text if inside else f"[^{classes}]"
-    if said := _REFUSED_ESCAPES.get(name):
-        raise BadRegex(said, at)
+    if refusal := _REFUSED_ESCAPES.get(name):
+        raise BadRegex(refusal, at)
     if name in "123456789" and not inside:
-        raise BadRegex(_BACK, at)
+        raise BadRegex(_BACK_REFERENCE, at)
     return text
 
 
@@ -202,21 +207,21 @@ def _compile(text: str, pattern: str) -> Any:
     try:
         return re2.compile(text, options)
     except re2.error as error:
-        said = error.args[0].decode("utf-8", "replace")
-        what, _, about = said.partition(": ")
+        message = error.args[0].decode("utf-8", "replace")
+        what, _, about = message.partition(": ")
         what = what.removesuffix(" - compile failed")
         at = pattern.find(about) if about else -1
         if what in ("missing )", "unexpected )", "missing ]"):
             at = pattern.rfind(")" if what[0] == "u" else "(" if what[-1] == ")" else "[")
             about = ""
-        what = _SAID.get(what, what)
+        what = _MESSAGES.get(what, what)
         raise BadRegex(
             f"{what}: {about}" if about else what, at if at >= 0 else None
         ) from error  # fmt: skip
 
 
 def _bytes(text: str) -> bytes:
-    """As UTF-8; a surrogate takes three bytes, and is one character to RE2 as well."""
+    """As UTF-8; a surrogate takes three bytes and is one character for RE2 too."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -1,4 +1,7 @@
-"""Which entries an action is about: a state of a queue and a filter, the same set that is shown."""
+"""Filters, and the scan that finds the entries of a state that a filter accepts.
+
+The same scan selects the entries that are shown and those that are changed.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +18,27 @@ from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.model.quoting import bytes_of, text
 from redisq_ops.core.redis.operation import together
 
-from ..redaction import MASK, NOTHING, Redaction
+from ..redaction import MASK, NO_REDACTION, Redaction
 from ..terminal import age, count
 from .ast import Query
-from .fields import NOWHERE, EntryContext
+from .fields import NO_CONTEXT, EntryContext
 from .regex import BadRegex, Regex, regex
 
 PAGE = 250
-"""entries looked at in a call: while the server enlarges a table, each read moves some of it along,
-and 500 of a million keep Valkey for 2 ms then"""
+"""entries read by one call: while Valkey resizes a hash table every read moves a part of it,
+and 500 of a million take 2 ms"""
 WITH_PAYLOADS = 100
-"""a page where payloads are fetched: each may have a mebibyte"""
+"""entries read by one call with payloads, of up to a mebibyte each"""
 _PRIORITIES = 10_000
-"""requests whose priorities are kept during a scan"""
-_DEARER = 20
-"""looking an entry up costs about so much more than finding it in a page (8 commands to 1/100)"""
+"""priorities cached during a scan"""
+_LOOKUP_COST = 20
+"""reading one entry by id costs about this many times its share of a page"""
 
 
-def pattern(text: str) -> Regex:
-    """A regular expression, or one line that says where it is wrong."""
-    if not text:  # a variable of a script that isn't set
-        raise BadInput("--match '': every entry has an empty text; leave --match out to mean all")
+def match_pattern(text: str) -> Regex:
+    """The regular expression of ``--match``; `BadInput` in one line if it is invalid."""
+    if not text:  # probably an unset variable of a script
+        raise BadInput("--match '' matches every entry: leave --match out to select all")
     try:
         return regex(text)
     except BadRegex as error:
@@ -45,16 +48,16 @@ def pattern(text: str) -> Regex:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What narrows a state down. An empty filter is the whole state.
+    """Conditions on the entries of a state, all of which must hold. An empty filter accepts all.
 
-    ``ids`` and ``requests`` name entries, and all entries of requests: either is enough.
-    ``clients``: whose entries, where a queue has clients.
-    ``match`` looks at id, error type and message; ``older_than_ms`` at the time in the present
-    state (an entry that only ever waited doesn't know it and is left out); ``max`` caps.
-    ``where`` is an expression; all of these have to hold.
-    ``window``: only the first so many of the state are looked at; below 0 only the latest.
-    ``redaction`` leaves out of its words what isn't to be shown: they are in plans, exports' heads
-    and the journal.
+    ``ids`` and ``requests``: entries by id, and all entries of requests; either is enough.
+    ``clients``: entries of these clients of a fair queue.
+    ``match``: a regular expression on id, error type and message.
+    ``older_than_ms``: the least time in the present state; an entry that never left waiting has no
+    such time and is not accepted.
+    ``where``: an expression. ``max``: at most this many entries.
+    ``window``: only the first entries of the state, or the latest if negative, are examined.
+    ``redaction`` masks the filter's text, which is stored in plans, exports and the audit log.
     """
 
     ids: tuple[str, ...] = ()
@@ -65,9 +68,9 @@ class Filter:
     clients: tuple[str, ...] = ()
     where: Query | None = None
     window: int | None = None
-    redaction: Redaction = field(default=NOTHING, compare=False, repr=False)
+    redaction: Redaction = field(default=NO_REDACTION, compare=False, repr=False)
 
-    def accepts(self, entry: Entry, now_ms: int, place: EntryContext = NOWHERE) -> bool:
+    def accepts(self, entry: Entry, now_ms: int, context: EntryContext = NO_CONTEXT) -> bool:
         if self.clients and entry.client not in self.clients:
             return False
         named = self.ids or self.requests
@@ -83,46 +86,50 @@ class Filter:
             words = (entry.id,) if error is None else (entry.id, error.type, error.message)
             if not any(map(self.match.search, words)):
                 return False
-        return self.where is None or self.where.accepts(entry, now_ms, place)
+        return self.where is None or self.where.accepts(entry, now_ms, context)
 
-    def other(self, state: State) -> str:
-        """Why nothing in this state can be meant, if its expression is about other states."""
-        about = None if self.where is None else self.where.states
-        if about is None or state in about:
+    def state_mismatch(self, state: State) -> str:
+        """Why no entry of a state can match the expression; '' if one can."""
+        states = None if self.where is None else self.where.states
+        if states is None or state in states:
             return ""
-        if not about:
-            return "the expression is about no state at all: an entry is in one at a time"
-        return f"the expression is about {' or '.join(sorted(about))} entries, not {state} ones"
+        if not states:
+            return "the expression never matches: an entry is in one state at a time"
+        return (
+            f"the expression matches only {' or '.join(sorted(states))} entries, not {state} ones"
+        )
 
     def __str__(self) -> str:
-        said = []
+        parts = []
         named = (("", self.ids), ("request ", self.requests), ("client ", self.clients))
         for what, names in named:
             if names:
-                said.append(what + ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))
+                parts.append(what + ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))
         if self.where is not None:
-            words = self.where.words(self.redaction.hides, MASK)
-            said.append(f"where {self.redaction.text(words)}")
+            text = self.where.masked(self.redaction.hides, MASK)
+            parts.append(f"where {self.redaction.text(text)}")
         if self.match is not None:
-            said.append(f"match {self.redaction.text(self.match.pattern)!r}")
+            parts.append(f"match {self.redaction.text(self.match.pattern)!r}")
         if self.older_than_ms is not None:
-            said.append(f"older than {age(self.older_than_ms)}")
+            parts.append(f"older than {age(self.older_than_ms)}")
         if self.window is not None:
             which = "latest" if self.window < 0 else "first"
-            said.append(f"among the {which} {count(abs(self.window))}")
+            parts.append(f"among the {which} {count(abs(self.window))}")
         if self.max is not None:
-            said.append(f"at most {self.max:,}")
-        return ", ".join(said) or "all"
+            parts.append(f"at most {self.max:,}")
+        return ", ".join(parts) or "all"
 
 
 class Scan:
-    """Looks through a state by pages of 250; `step` until `over`.
+    """Reads a state by pages of 250 entries. Call `step` until `over` is True.
 
-    Payloads are fetched only where the expression or, with ``payloads``, the caller wants them, the
-    priorities of requests where the expression does.
-    Named entries are looked up, not searched for; ``elsewhere`` are those of the filter's ids that
-    are in another state. ``complete`` is False when ``max`` or the window ended the scan before the
-    state's end.
+    Payloads and the priorities of requests are read only if the expression needs them, payloads
+    also with ``payloads``. Entries that the filter names are read by id; ``elsewhere`` are those
+    found in another state. ``complete`` is False if ``max`` or the window ended the scan before the
+    end of the state.
+
+    ``partly``: continue past what can't be read; otherwise that is `WrongKind`, since a change must
+    not act on a part.
     """
 
     def __init__(
@@ -141,30 +148,28 @@ class Scan:
         self.now_ms = now_ms
         self.found = self.scanned = self.total = 0
         self.exact = True
-        """whether ``total`` is all there is; else it is what was seen so far"""
+        """False: ``total`` counts only what was seen so far"""
         self.problem: str | None = None
-        """what of the state can't be read; without ``partly`` that refuses the scan, as it must
-        where something is then done to what was found"""
+        """what of the state can't be read, with ``partly``"""
         self.corrupt: list[str] = []
-        """entries whose records are corrupt: without ``partly`` they are left out, since nobody can
-        tell whether the filter means them"""
+        """ids of corrupt records; without ``partly`` they are left out"""
         self.elsewhere: list[Entry] = []
-        self.over, self.complete = bool(filter.other(state)), True
+        self.over, self.complete = bool(filter.state_mismatch(state)), True
         needs = frozenset() if filter.where is None else filter.where.needs
         self._payloads = payloads or "payload" in needs
         self._requests = queue if isinstance(queue, HasRequests) else None
-        self._asks_requests = "priority" in needs and self._requests is not None
+        self._needs_priorities = "priority" in needs and self._requests is not None
         self._priorities: dict[str, int] = {}
         self._partly = partly
-        self._place = EntryContext(queue.name, queue.kind, self._priorities)
+        self._context = EntryContext(queue.name, queue.kind, self._priorities)
         self._cursor: str | None = None
-        self._from: int | None = None
-        """the rank at which the window begins, where it isn't the first one"""
+        self._start: int | None = None
+        """rank at which a window of the latest entries begins"""
         self._ids: Iterator[str] | None = None
         self._begun = False
 
     async def step(self) -> list[Entry]:
-        """Those of the next page that the filter accepts, in the server's order."""
+        """The accepted entries of the next page, in the server's order."""
         if self.over:
             return []
         if not self._begun:
@@ -172,13 +177,13 @@ class Scan:
         entries = await (self._page() if self._ids is None else self._named(self._ids))
         corrupt = {entry.id for entry in entries if entry.problem}
         if not self._partly:
-            # What has a blank or a line end in it is no id of ours, and can't be named in a change.
+            # An id with a space or a line end can't be named in a change.
             corrupt |= {entry.id for entry in entries if " " in entry.id or "\n" in entry.id}
             entries = [entry for entry in entries if entry.id not in corrupt]
         self.corrupt += sorted(corrupt)
-        if self._asks_requests:
+        if self._needs_priorities:
             await self._learn_priorities(entries)
-        accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._place)]
+        accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._context)]
         left = len(accepted) if self.filter.max is None else self.filter.max - self.found
         if self.filter.max is not None and len(accepted) >= left:
             self.complete = self.complete and self.over and len(accepted) == left
@@ -188,36 +193,36 @@ class Scan:
 
     @property
     def unread(self) -> str:
-        """What of the state couldn't be read, in one line; empty where all could."""
+        """What could not be read, in one line; '' if everything could."""
         return "; ".join(filter(None, (self.problem, _corrupt(self.corrupt))))
 
     @property
-    def looked(self) -> str:
-        """How far the window went, where there is one."""
-        return _looked(self.filter, self.scanned, self.total, self.exact)
+    def window_text(self) -> str:
+        """How far the window reached; '' without a window."""
+        return _window_text(self.filter, self.scanned, self.total, self.exact)
 
     @property
-    def of(self) -> str:
-        """How many there are in the state, ``≥`` where no more than that is known."""
+    def total_text(self) -> str:
+        """The number of entries in the state, with ``≥`` if it is a lower bound."""
         return at_least(self.total, self.exact)
 
     @property
-    def through(self) -> bool:
-        """Whether all of the state was looked at."""
+    def read_all(self) -> bool:
+        """Whether the whole state was read."""
         return self.exact and self.scanned >= self.total
 
     @property
     def expected(self) -> int | None:
-        """How many a progress is of; None while that isn't known."""
+        """The total for a progress display; None if unknown."""
         return self.total if self.exact else None
 
     async def _begin(self) -> None:
-        """Decide whether to look entries up or to look through the state."""
+        """Decide whether to read entries by id or to read the whole state."""
         self._begun = True
         filter, where = self.filter, self.filter.where
         if filter.window is not None:
             if filter.window < 0:
-                await self._from_the_end(-filter.window)
+                await self._start_from_the_end(-filter.window)
             return
         if filter.ids and not filter.requests:
             self._look_up(filter.ids)
@@ -228,8 +233,8 @@ class Scan:
             and self.state != "trash"
             and self.queue.by_id
         ):
-            # What a cancelled request takes along is found in the trash by its id, but not in its
-            # pages; and other programs' layouts are not looked through to their end for an id.
+            # Trash of a cancelled request is readable by id, but is not in the pages of the trash.
+            # In other programs' queues a read by id can be a search.
             self._look_up(where.ids)
         elif not filter.ids:
             wanted = filter.requests or (None if where is None else where.requests)
@@ -237,42 +242,45 @@ class Scan:
                 await self._look_up_requests(self._requests, wanted)
 
     def _look_up(self, ids: Sequence[str]) -> None:
-        once = tuple(dict.fromkeys(ids))
-        self._ids, self.total = iter(once), len(once)
+        distinct = tuple(dict.fromkeys(ids))
+        self._ids, self.total = iter(distinct), len(distinct)
 
     async def _look_up_requests(self, queue: HasRequests[Any], ids: Sequence[str]) -> None:
-        """Their entries one by one, where that is less than looking through the whole state."""
+        """Read the requests' entries by id, if that costs less than reading the whole state."""
         if self.state not in ("pending", "delayed", "dead"):
             return
-        once = tuple(dict.fromkeys(ids))[:PAGE]
-        if len(once) < len(ids):
+        distinct = tuple(dict.fromkeys(ids))[:PAGE]
+        if len(distinct) < len(ids):
             return
-        records = await together(queue.request.op(id) for id in once)
+        records = await together(queue.request.op(id) for id in distinct)
         totals = {r.id: r.total for r in records if r is not None and getattr(r, self.state)}
         number = (await self.queue.counts.op(self.now_ms)).of(self.state) or 0
-        if sum(totals.values()) * _DEARER < number:
+        if sum(totals.values()) * _LOOKUP_COST < number:
             self._ids = (f"{id}/{n}" for id, total in totals.items() for n in range(1, total + 1))
             self.total = sum(totals.values())
             self.over = not totals
 
-    async def _from_the_end(self, most: int) -> None:
+    async def _start_from_the_end(self, most: int) -> None:
         if self.state == "waiting":
             raise BadInput(
-                "the latest of what waits can't be told: --window N counts from the front, and "
-                "--where 'state:dead' (or pending, delayed, trash) leaves out what waits"
+                "waiting entries have no latest ones: use --window N for the first N, or leave "
+                "waiting out with --where 'state:dead' (or pending, delayed, trash)"
             )
         number = (await self.queue.counts.op(self.now_ms)).of(self.state)
         if number is None:
-            raise Refused(f"how many are {self.state} can't be known of queue {self.queue.name}")
-        self._from = max(0, number - most)
+            raise Refused(
+                f"queue {self.queue.name} does not show how many entries are {self.state}, which a "
+                "window of the latest ones needs"
+            )
+        self._start = max(0, number - most)
 
     async def _page(self) -> Sequence[Entry]:
         most = WITH_PAYLOADS if self._payloads else PAGE
         if self.filter.window is not None:
             most = min(most, abs(self.filter.window) - self.scanned)
         start = None
-        if self._cursor is None and self._from is not None:
-            start = self._from + self.scanned
+        if self._cursor is None and self._start is not None:
+            start = self._start + self.scanned
         page: Page = await self.queue.page.op(self.state, self._cursor, most, start, self._payloads)
         if page.problem and not self._partly:
             raise WrongKind(page.problem)
@@ -280,14 +288,16 @@ class Scan:
             self.problem = f"{self.problem}; {page.problem}" if self.problem else page.problem
         self.scanned += len(page.entries)
         self.total = max(page.total, self.scanned)
-        # Read to its end from its beginning it is known how many there are.
-        self.exact = page.exact or (page.cursor is None and self._from is None and not self.problem)
+        # A state read from beginning to end has been counted.
+        self.exact = page.exact or (
+            page.cursor is None and self._start is None and not self.problem
+        )
         self._cursor = page.cursor
         self.over = page.cursor is None
-        if start is not None and page.cursor is None:  # other layouts' windows have no cursor
+        if start is not None and page.cursor is None:  # pages by rank may lack a cursor
             self.over = not page.entries or start + len(page.entries) >= page.total
         if self.filter.window is not None and self.scanned >= abs(self.filter.window):
-            self.over, self.complete = True, self.over and not self._from
+            self.over, self.complete = True, self.over and not self._start
         return page.entries
 
     async def _named(self, ids: Iterator[str]) -> Sequence[Entry]:
@@ -304,14 +314,14 @@ class Scan:
         wanted = {entry.id.rpartition("/")[0] for entry in entries} - {""}
         if len(self._priorities) + len(wanted) > _PRIORITIES:
             self._priorities.clear()
-        asked = sorted(wanted - self._priorities.keys())
+        missing = sorted(wanted - self._priorities.keys())
         assert self._requests is not None
-        found = await together(self._requests.request.op(id) for id in asked)
+        found = await together(self._requests.request.op(id) for id in missing)
         self._priorities.update({r.id: r.priority for r in found if r is not None})
 
 
 def at_least(number: int, exact: bool) -> str:
-    """A number, or what it is at least."""
+    """A number, with ``≥`` if it is a lower bound."""
     return f"{'' if exact else '≥'}{count(number)}"
 
 
@@ -321,15 +331,15 @@ def _corrupt(ids: Sequence[str]) -> str:
     return f"{count(len(ids))} {noun} ({named})" if ids else ""
 
 
-def _looked(filter: Filter, scanned: int, total: int, exact: bool) -> str:
+def _window_text(filter: Filter, scanned: int, total: int, exact: bool) -> str:
     if filter.window is None:
         return ""
-    return f"looked at {count(scanned)} of {at_least(total, exact)}"
+    return f"examined {count(scanned)} of {at_least(total, exact)}"
 
 
 TIMED = ("waiting", "delayed")
-"""states in which entries may have no record, so that a later one of the same id is told from an
-earlier one by its time"""
+"""states in which an entry may have no record: its time distinguishes it from a later entry of the
+same id"""
 
 
 def _identity(entry: Entry) -> str:
@@ -339,31 +349,31 @@ def _identity(entry: Entry) -> str:
 
 @dataclass(slots=True)
 class Selection:
-    """The identities a filter chose, kept small: by pages, and what they are like.
+    """The identities of the selected entries, stored compactly by pages, with counts and samples.
 
-    ``complete`` is False when ``max`` or the window ended the scan before the state's end.
+    ``complete`` is False if ``max`` or the window ended the scan before the end of the state.
     """
 
     queue: Queue[Any]
     state: State
     filter: Filter
     high_water_ms: int
-    """entries that came into the state after this moment are not meant"""
+    """entries that entered the state after this time are not selected"""
     pages: list[bytes] = field(default_factory=list)
-    """lines of an id, and a blank and the entry's time in `TIMED` states"""
+    """lines of ``ID``, in `TIMED` states ``ID TIME``"""
     count: int = 0
     scanned: int = 0
     total: int = 0
-    """entries in the state, of which ``scanned`` were looked at"""
+    """entries in the state, of which ``scanned`` were read"""
     exact: bool = True
-    """whether ``total`` is all there is, see `Scan`"""
+    """False: ``total`` is a lower bound, see `Scan`"""
     complete: bool = True
     sample: list[Entry] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
     elsewhere: list[Entry] = field(default_factory=list)
-    """named entries that are in another state, and so not chosen"""
+    """named entries in another state, which are not selected"""
     corrupt: list[str] = field(default_factory=list)
-    """entries that are left out because their records are corrupt"""
+    """ids left out because their records are corrupt"""
 
     def add(self, entries: list[Entry]) -> None:
         if entries:
@@ -377,15 +387,15 @@ class Selection:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What has to be said beside how many were found: how far was looked, and why nowhere."""
-        other = self.filter.other(self.state)
-        looked = "" if other else _looked(self.filter, self.scanned, self.total, self.exact)
+        """Sentences about the selection: why nothing matched, the window, what was left out."""
+        mismatch = self.filter.state_mismatch(self.state)
+        window = "" if mismatch else _window_text(self.filter, self.scanned, self.total, self.exact)
         left_out = _corrupt(self.corrupt)
         left_out = left_out and f"{left_out}: left out"
-        return tuple(said for said in (other, looked, left_out) if said)
+        return tuple(remark for remark in (mismatch, window, left_out) if remark)
 
     def identities(self) -> Iterator[tuple[str, int | None]]:
-        """Every id in the server's order, with what tells the entry from a later one of that id."""
+        """Every id in the server's order, and in `TIMED` states the entry's time (ms)."""
         for page in self.pages:
             for line in text(page).split("\n"):
                 id, _, at = line.partition(" ")
@@ -402,41 +412,45 @@ async def select(
     filter: Filter,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Selection:
-    """Look through a state and keep what the filter accepts.
+    """Read a state and keep the identities that the filter accepts; changes nothing.
 
-    ``progress`` is told (scanned, total or None) after each page; raising from it, or Ctrl+C, ends
-    the scan without any effect on the queue.
+    ``progress`` is called with (scanned, total or None) after each page; an exception from it ends
+    the scan.
     """
     now = await queue.now.op()
     scan = Scan(queue, state, filter, now)
-    chosen = Selection(queue, state, filter, now)
+    selection = Selection(queue, state, filter, now)
     while not scan.over:
-        chosen.add(await scan.step())
+        selection.add(await scan.step())
         if progress is not None:
             progress(scan.scanned, scan.expected)
-    chosen.scanned, chosen.complete, chosen.elsewhere = scan.scanned, scan.complete, scan.elsewhere
-    chosen.corrupt = scan.corrupt
-    chosen.total, chosen.exact = scan.total, scan.exact
-    return chosen
+    selection.scanned, selection.complete, selection.elsewhere = (
+        scan.scanned,
+        scan.complete,
+        scan.elsewhere,
+    )
+    selection.corrupt = scan.corrupt
+    selection.total, selection.exact = scan.total, scan.exact
+    return selection
 
 
-def paced(
+def rate_limited(
     progress: Callable[[int, int | None], None],
     rate: float | None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Callable[[int, int | None], None]:
-    """``progress`` that also waits, so that not more than ``rate`` entries a second are looked at.
+    """``progress`` that also sleeps, so that at most ``rate`` entries per second are scanned.
 
-    For one scan, in a process that has nothing else to do meanwhile.
+    For one scan; it blocks the process.
     """
     if rate is None:
         return progress
     began = clock()
 
-    def told(scanned: int, total: int | None) -> None:
+    def wait(scanned: int, total: int | None) -> None:
         progress(scanned, total)
         if total is None or scanned < total:
             sleep(max(0.0, began + scanned / rate - clock()))
 
-    return told
+    return wait

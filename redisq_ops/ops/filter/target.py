@@ -1,4 +1,4 @@
-"""From addresses to what a command is about: queues, states, and filters that name entries."""
+"""From a command's addresses to its targets: a queue, a state, and a filter that names entries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .scan import Filter
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Entries of one state of one queue, as a filter tells them."""
+    """The entries of one state of one queue that a filter accepts."""
 
     queue: Queue[Any]
     state: State
@@ -35,34 +35,35 @@ async def targets(
     queue: str | None = None,
     default: str = "default",
     verb: Verb | None = None,
-    look: Callable[[Queue[Any]], Awaitable[object]] | None = None,
+    check: Callable[[Queue[Any]], Awaitable[object]] | None = None,
 ) -> list[Target]:
-    """What is meant, a target for each queue; every queue, request and entry named must exist.
+    """A target for each queue addressed; every queue, request and entry named must exist.
 
-    With ``queue`` the addresses are inside it; with neither, the ``default`` queue is meant.
-    Of several ``states`` the named entries choose, or the expression; `BadInput` when neither does.
-    Nobody is asked for the state of what no ``verb`` is for in that kind of queue, or of what
-    ``look``, at a queue as a whole, refuses.
+    With ``queue`` the addresses are ids in it; with neither it is the ``default`` queue. If several
+    ``states`` are possible, the named entries or the filter's expression decide; if they don't, it
+    is `BadInput`. Before that, ``check`` may refuse a queue, and a kind of queue without the
+    ``verb`` is `Refused`.
     """
     if queue is None and addresses:
         places = await together(deployment.resolve(address) for address in addresses)
     else:
-        inside = await deployment.queue(queue or default)
-        own = f"{inside.name}/"
-        ids = [address.removeprefix(own) for address in addresses if address != inside.name]
-        places = [Address(inside, id) for id in ids if ids] or [Address(inside)]
+        in_queue = await deployment.queue(queue or default)
+        prefix = f"{in_queue.name}/"
+        ids = [address.removeprefix(prefix) for address in addresses if address != in_queue.name]
+        places = [Address(in_queue, id) for id in ids] or [Address(in_queue)]
     queues = {place.queue.name: place.queue for place in places}
     found = []
-    for name, here in queues.items():
-        if look is not None:
-            await look(here)
+    for name, each in queues.items():
+        if check is not None:
+            await check(each)
         named = [place.id for place in places if place.queue.name == name]
         ids = [id for id in named if id is not None]
-        if ids and None in named:  # "mail r1" hardly ever means all of mail
+        if ids and None in named:  # "mail r1" is hardly ever meant to be all of mail
             raise BadInput(
-                f"{name} means all of it, and {ids[0]} a part: say {name}/{ids[0]} for that alone"
+                f"{name} stands for the whole queue, and {ids[0]} for a part of it: write "
+                f"{name}/{ids[0]} for that part alone"
             )
-        found.append(await _target(here, ids, filter, states, verb))
+        found.append(await _target(each, ids, filter, states, verb))
     return found
 
 
@@ -81,25 +82,28 @@ async def _target(
         ids = tuple(id for id in ids if "/" in id)
         reads = [queue.request.op(id) for id in requests]
     entries, records = await both(together(queue.get.op(id) for id in ids), together(reads))
-    for what, id, there in (
+    for what, id, record in (
         *(("entry", *pair) for pair in zip(ids, entries, strict=True)),
         *(("request", *pair) for pair in zip(requests, records, strict=True)),
     ):
-        if there is None:
+        if record is None:
             raise NotFound(f"no {what} {id} in queue {queue.name}")
     present = {entry.state for entry in entries if entry is not None}
     present |= {s for s in states for request in records if request and getattr(request, s)}
     fitting = [state for state in states if state in present] or list(states)
     if filter.where is not None and filter.where.states is not None:
-        # Of several, those the expression is about; where it is about none, nothing will match.
-        about = filter.where.states
-        fitting = [state for state in fitting if state in about] or fitting[:1]
+        # The expression may narrow the states; if it excludes them all, nothing will match.
+        possible = filter.where.states
+        fitting = [state for state in fitting if state in possible] or fitting[:1]
     if len(fitting) > 1 and not (ids or requests):
-        can = states if verb is None else queue.actions.get(verb, ())
-        if verb is not None and not can:
+        valid = states if verb is None else queue.actions.get(verb, ())
+        if verb is not None and not valid:
             allowed(queue, verb, states[0])
-        said = ", ".join(state for state in states if state in can)
-        raise BadInput(f"which entries of {queue.name}? Say --state {said}")
+        choices = ", ".join(state for state in states if state in valid)
+        raise BadInput(
+            f"{queue.name} can have such entries in several states: choose one with "
+            f"--state: {choices}"
+        )
     if len(fitting) > 1 and present.intersection(states):
-        raise BadInput(f"these are {' and '.join(fitting)}: say which are meant with --state")
+        raise BadInput(f"these entries are {' and '.join(fitting)}: choose one with --state")
     return Target(queue, fitting[0], replace(filter, ids=ids, requests=requests))

@@ -1,4 +1,4 @@
-"""Times and time spans as people write them, in milliseconds UTC."""
+"""Times, time spans and rates as people write them; times in milliseconds UTC."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_MS = 36_500 * 86_400_000
 
 
 def duration_ms(text: str) -> int:
-    """``90s``, ``5m``, ``2h``, ``3d`` or ``1h30m`` in milliseconds; a hundred years at most."""
+    """``90s``, ``5m``, ``2h``, ``3d`` or ``1h30m`` in milliseconds; at most a hundred years."""
     parts = _SPAN.findall(text)
     if not parts or _SPAN.sub("", text).strip():
         raise BadInput(f"{text!r} is not a time span: write 90s, 5m, 2h or 3d")
@@ -27,9 +27,9 @@ def duration_ms(text: str) -> int:
 
 
 def moment_ms(text: str, now_ms: int, *, ahead: bool = False, utc: bool = False) -> int:
-    """``03:12`` or ISO 8601 with its offset (``2026-11-20T03:12:00+01:00``, ``…Z``).
+    """A time of day (``03:12``) or ISO 8601 with an offset (``2026-11-20T03:12:00+01:00``, ``…Z``).
 
-    A time of day is its latest occurrence, or with ``ahead`` the next one, local unless ``utc``.
+    A time of day means its latest occurrence, or with ``ahead`` the next one; local unless ``utc``.
     """
     if not _CLOCK.fullmatch(text):
         try:
@@ -37,7 +37,7 @@ def moment_ms(text: str, now_ms: int, *, ahead: bool = False, utc: bool = False)
         except ValueError as error:
             raise BadInput(f"{text!r} is not a time: write 03:12 or {_EXAMPLE}") from error
         if at.tzinfo is None:
-            raise BadInput(f"{text!r} lacks its offset: write {_EXAMPLE}")
+            raise BadInput(f"{text!r} lacks a UTC offset: write {_EXAMPLE}")
         return int(at.timestamp() * 1000)
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     now = now if utc else now.astimezone()
@@ -45,22 +45,22 @@ def moment_ms(text: str, now_ms: int, *, ahead: bool = False, utc: bool = False)
         clock = time.fromisoformat(text.rjust(len(text) + (text[1] == ":"), "0"))
     except ValueError as error:
         raise BadInput(f"{text!r} is not a time of day") from error
-    found = []
-    # By the calendar, not by 24 hours: a day on which clocks change has 23 or 25.
+    occurrences = []
+    # By calendar days: a day on which clocks change has 23 or 25 hours.
     for days in (-1, 0, 1):
         at = datetime.combine(now.date() + timedelta(days), clock, UTC if utc else None)
-        first, again = (int(at.replace(fold=fold).timestamp() * 1000) for fold in (0, 1))
-        # Where clocks go back a time comes twice; where they go forward `again` is the earlier one.
-        found += [first, max(first, again)]
+        first, second = (int(at.replace(fold=fold).timestamp() * 1000) for fold in (0, 1))
+        # A time occurs twice when clocks go back; when they go forward `second` is the earlier one.
+        occurrences += [first, max(first, second)]
     if ahead:
-        return min(at_ms for at_ms in found if at_ms > now_ms)
-    return max(at_ms for at_ms in found if at_ms <= now_ms)
+        return min(at_ms for at_ms in occurrences if at_ms > now_ms)
+    return max(at_ms for at_ms in occurrences if at_ms <= now_ms)
 
 
 def per_second(text: str) -> float:
-    """A rate, ``100/s``, ``30/m`` or plain ``100``, as entries per second."""
-    found = _RATE.fullmatch(text)
-    rate = float(found[1]) / {"s": 1, "m": 60, "h": 3600}[found[2] or "s"] if found else 0.0
+    """A rate (``100/s``, ``30/m`` or plain ``100``) as entries per second."""
+    match = _RATE.fullmatch(text)
+    rate = float(match[1]) / {"s": 1, "m": 60, "h": 3600}[match[2] or "s"] if match else 0.0
     if not 0 < rate <= 1e9:
         raise BadInput(f"{text!r} is not a rate: write 100/s or 30/m")
     return rate

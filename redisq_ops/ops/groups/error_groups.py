@@ -1,6 +1,6 @@
-"""Entries by what went wrong: one pass over a state, a group for each kind of error.
+"""Error groups: the entries of a state, counted by the fingerprint of their error in one pass.
 
-Memory is bounded however many entries and errors there are; what isn't exact then says so.
+Memory is bounded for any number of entries and errors; counts that are not exact are marked.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
 
 from ..filter.scan import Filter, Scan
-from ..redaction import NOTHING, Redaction
-from .fingerprint import fingerprint, normal
-from .heavy_hitters import Names
+from ..redaction import NO_REDACTION, Redaction
+from .fingerprint import fingerprint, normalized
+from .heavy_hitters import DistinctNames
 
 KEPT = 1000
-"""groups that are kept; twice as many are there for a while"""
+"""groups kept; up to twice as many between two cuts"""
 MESSAGE = 500
-"""characters of a sample's message that are shown"""
-REMEMBERED = 4096
-"""characters of it that are kept: it is redacted before it is cut"""
+"""characters of a sample message that are shown"""
+MESSAGE_STORED = 4096
+"""characters of it that are stored, since it is redacted before it is cut"""
 
 
 @dataclass(slots=True)
 class ErrorGroup:
-    """Entries whose error is the same but for numbers, ids, addresses and the like."""
+    """Entries with the same error, except for numbers, ids, addresses and the like."""
 
     fingerprint: str
     type: str | None
-    """the error's; None: they have no error, and share a reason"""
+    """type of the error; None: the entries have no error but the same reason"""
     form: str
-    """the message with what differs folded, or the reason"""
+    """normal form of the message, or the reason"""
     exact: bool = True
-    """no entry of it went uncounted; otherwise there are at least ``count``"""
+    """False: ``count`` is a lower bound"""
     count: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
     sample: str = ""
-    """the id of the latest"""
+    """id of the latest entry"""
     message: str = ""
-    """what the latest says, as it stands"""
+    """message of the latest entry, not redacted"""
     reasons: dict[str, int] = field(default_factory=dict)
-    """failed | lost | rejected, and how many"""
-    clients: Names = field(default_factory=Names)
-    requests: Names = field(default_factory=Names)
+    """failed | lost | rejected -> number of entries"""
+    clients: DistinctNames = field(default_factory=DistinctNames)
+    requests: DistinctNames = field(default_factory=DistinctNames)
 
     @property
     def lost(self) -> int:
-        """How many of them died because workers were lost with them."""
+        """How many died because their lease expired too often."""
         return self.reasons.get("lost", 0)
 
     def add(self, entry: Entry) -> None:
@@ -75,14 +75,14 @@ class ErrorGroup:
 
     def _sample(self, entry: Entry) -> None:
         self.sample = entry.id
-        self.message = entry.error.message[:REMEMBERED] if entry.error is not None else ""
+        self.message = entry.error.message[:MESSAGE_STORED] if entry.error is not None else ""
 
-    def shown(self, redaction: Redaction) -> ErrorGroup:
-        """As it may be shown. The form is made of the redacted message: what a pattern means is
-        no longer there when numbers are folded away."""
+    def redacted(self, redaction: Redaction) -> ErrorGroup:
+        """The group as it may be shown. Its form is made of the redacted message, since a pattern
+        may no longer match after numbers are replaced."""
         message = redaction.text(self.message)
         type = self.type and redaction.text(self.type)
-        form = self.form if self.type is None else normal(message)
+        form = self.form if self.type is None else normalized(message)
         return replace(
             self, type=type, message=message[:MESSAGE],
             form=redaction.text(form if message != self.message else self.form),
@@ -90,22 +90,22 @@ class ErrorGroup:
 
 
 @dataclass(slots=True)
-class Others:
-    """What is in none of the groups that are kept: the smallest went here."""
+class OtherGroups:
+    """Entries of the groups that were dropped as the smallest."""
 
     count: int = 0
     groups: int = 0
-    """how many groups that was, at least"""
+    """number of these groups, at least"""
 
 
 class ErrorGroups:
-    """Groups of entries as they are told of; the largest, where there are too many."""
+    """Groups entries by error; keeps the largest ``kept`` groups."""
 
-    def __init__(self, kept: int = KEPT, redaction: Redaction = NOTHING) -> None:
+    def __init__(self, kept: int = KEPT, redaction: Redaction = NO_REDACTION) -> None:
         self.kept = kept
         self.redaction = redaction
         self.total = 0
-        self.others = Others()
+        self.others = OtherGroups()
         self._groups: dict[str, ErrorGroup] = {}
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -115,31 +115,31 @@ class ErrorGroups:
             group = groups.get(name)
             if group is None:
                 if len(groups) >= 2 * self.kept:
-                    groups = self._without_the_smallest()
+                    groups = self._drop_smallest()
                 group = groups[name] = self._new(name, entry)
             group.add(entry)
             self.total += 1
 
     def _new(self, name: str, entry: Entry) -> ErrorGroup:
-        exact = not self.others.groups  # it may have been here before and gone to the others
+        exact = not self.others.groups  # it may be one that was dropped
         if entry.error is None:
             return ErrorGroup(name, None, entry.reason or "no error known", exact)
-        return ErrorGroup(name, entry.error.type, normal(entry.error), exact)
+        return ErrorGroup(name, entry.error.type, normalized(entry.error), exact)
 
-    def _without_the_smallest(self) -> dict[str, ErrorGroup]:
+    def _drop_smallest(self) -> dict[str, ErrorGroup]:
         ranked = _ranked(self._groups.values())
         for group in ranked[self.kept :]:
             self.others.count += group.count
-            # One that comes and goes again is the same: only those that never were here count.
+            # A group that was dropped before is not counted again.
             self.others.groups += group.exact
         self._groups = {group.fingerprint: group for group in ranked[: self.kept]}
         return self._groups
 
     def ranked(self) -> list[ErrorGroup]:
-        """The kept groups as they may be shown, largest first; among equals the latest first."""
+        """The groups, redacted, the largest first and of equal ones the latest first."""
         if len(self._groups) > self.kept:
-            self._without_the_smallest()
-        return [group.shown(self.redaction) for group in _ranked(self._groups.values())]
+            self._drop_smallest()
+        return [group.redacted(self.redaction) for group in _ranked(self._groups.values())]
 
 
 def _ranked(groups: Iterable[ErrorGroup]) -> list[ErrorGroup]:
@@ -147,7 +147,7 @@ def _ranked(groups: Iterable[ErrorGroup]) -> list[ErrorGroup]:
 
 
 class Grouping:
-    """Groups the entries of a state that a filter accepts. Drive `step` until `over`."""
+    """Groups the entries of a state that a filter accepts. Call `step` until `over` is True."""
 
     def __init__(
         self,
@@ -179,12 +179,12 @@ class Grouping:
 
     @property
     def complete(self) -> bool:
-        """Whether all of the state was looked at."""
-        windowed = self._filter.window is not None and not self.scan.through
+        """Whether the whole state was read."""
+        windowed = self._filter.window is not None and not self.scan.read_all
         return self.scan.over and self.scan.complete and not windowed
 
     async def step(self) -> None:
-        """One page."""
+        """Read one page."""
         self.groups.add([entry for entry in await self.scan.step() if not entry.problem])
 
 
@@ -194,7 +194,7 @@ async def groups(
     filter: Filter | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Grouping:
-    """All groups of a state; ``progress`` is told (scanned, total) after each page."""
+    """All groups of a state; ``progress`` is called with (scanned, total or None) per page."""
     grouping = Grouping(queue, state, filter or Filter(), await queue.now.op())
     while not grouping.over:
         await grouping.step()

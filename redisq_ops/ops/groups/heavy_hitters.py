@@ -1,4 +1,4 @@
-"""Counting names that may be too many to keep: bounded memory, and marks where it shows."""
+"""Counts of the most frequent values of any number of values, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Generic, TypeVar
 V = TypeVar("V", bound=Hashable)
 
 
-class Frequent(Generic[V]):
-    """How often each value came, for the frequent ones of any number of values.
+class HeavyHitters(Generic[V]):
+    """Counts of the most frequent values.
 
-    Exact until ``limit`` different values were there. From then on a value came at least
-    `at_least` and at most `at_most` times, ``slack`` apart; every value that came more often than
+    Exact up to ``limit`` different values. Beyond that the true count of a value is between
+    `at_least` and `at_most`, which differ by ``slack``, and every value with a count above
     ``slack`` is kept. (Purging by the median: Anderson and others, "A high-performance algorithm
     for identifying frequent items in data streams", 2017.)
     """
@@ -42,35 +42,35 @@ class Frequent(Generic[V]):
         return self.counts.get(value, 0) + self.slack
 
     def top(self, n: int) -> list[tuple[V, int]]:
-        """The ``n`` most frequent, with how often they came at least."""
+        """The ``n`` most frequent values with their least counts, the largest first."""
         return sorted(self.counts.items(), key=lambda item: -item[1])[:n]
 
 
-class Names:
-    """Who or what was in a group: how many different ones, and the frequent ones."""
+class DistinctNames:
+    """The number of different names, up to `KEPT`, and the most frequent ones."""
 
-    __slots__ = ("_seen", "frequent", "more")
+    __slots__ = ("_hashes", "frequent", "more")
 
     KEPT = 500
     FREQUENT = 64
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
-        self.frequent: Frequent[str] = Frequent(self.FREQUENT)
+        self._hashes: set[int] = set()
+        self.frequent: HeavyHitters[str] = HeavyHitters(self.FREQUENT)
         self.more = False
-        """there were more than are counted"""
+        """there are more than `KEPT`; ``len()`` is then a lower bound"""
 
     def add(self, name: str) -> None:
         self.frequent.add(name)
         if self.more:
             return
-        # Hashes only: names are up to 128 bytes, and there may be a thousand groups.
-        self._seen.add(hash(name))
-        if len(self._seen) > self.KEPT:
+        # Hashes, since names can have 128 bytes and there can be a thousand groups.
+        self._hashes.add(hash(name))
+        if len(self._hashes) > self.KEPT:
             self.more = True
 
     def __len__(self) -> int:
-        return min(len(self._seen), self.KEPT)
+        return min(len(self._hashes), self.KEPT)
 
     def top(self, n: int) -> list[tuple[str, int]]:
         return self.frequent.top(n)

@@ -1,8 +1,8 @@
-"""What the entries of one group have in common and the rest have not.
+"""Traits of an error group: values that its entries have more often than the other entries.
 
-Each field's values are counted among the group's entries and among all others of the state. What
-is told is sure: shares are compared by the lower bound of their difference (Newcombe's interval
-of Wilson scores), so a few entries, or a small sample of payloads, prove little.
+The values of each field are counted in the group and in the rest of the state. Shares are compared
+by the lower bound of their difference (Newcombe's interval of Wilson scores), so that a few entries
+or a small sample of payloads are not taken for a trait.
 """
 
 from __future__ import annotations
@@ -19,61 +19,64 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.redis.operation import together
 
-from ..filter.fields import Path, spelt
+from ..filter.fields import Path, path_text
 from ..filter.scan import Filter, Scan
-from ..redaction import MASK, NOTHING, Redaction
+from ..redaction import MASK, NO_REDACTION, Redaction
 from .error_groups import ErrorGroup, ErrorGroups
 from .fingerprint import fingerprint
-from .heavy_hitters import Frequent
+from .heavy_hitters import HeavyHitters
 
 PAYLOADS = 2000
-"""payloads looked at, of the group and of the rest each"""
+"""payloads examined in the group, and as many in the rest"""
 LARGEST = 64 * 1024
-"""bytes of a payload that is looked into"""
+"""bytes of the largest payload that is parsed"""
 PATHS = 100
+"""paths examined of a payload"""
 FIELDS = 200
+"""fields counted"""
 ITEMS = 10
-"""of a list in a payload"""
-DEPTH, ENVELOPE = 2, 4
-"""how deep payloads are looked into; another program's payloads are wrapped in what it keeps"""
+"""items examined of a list in a payload"""
+DEPTH, ENVELOPE_DEPTH = 2, 4
+"""levels examined of a payload, and of one in another program's envelope"""
 VALUES = 1000
-"""different values counted exactly of each field, of the group and of the rest each"""
+"""different values counted exactly per field, in the group and in the rest"""
 SUPPORT = 5
-"""entries of the group that must have a value before it is told"""
+"""least number of the group's entries with a value that is a trait"""
 SURE = 3.29
-"""standard deviations of the bounds: 1 in 1,000, as many values are compared"""
+"""standard deviations of the bounds (1 error in 1,000, since many values are compared)"""
 TEXT = 80
+"""characters kept of a value"""
 HOUR = 3_600_000
 SAMPLES = 5
-# In the envelope of another program these say again what the group already says.
-SAID = ("error", "exception", "backtrace", "failed_at", "retried_at", "retry_count")
+ENVELOPE_ERRORS = ("error", "exception", "backtrace", "failed_at", "retried_at", "retry_count")
+"""fields of another program's envelope that describe the error, which the group already shows"""
 
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """A value that is more frequent in the group than elsewhere. Shares from 0 to 1."""
+    """A value that is more frequent in the group than in the rest. Shares are from 0 to 1."""
 
     field: str
     value: Any
-    """None: the field isn't there"""
+    """None: the field is missing"""
     here: float
     rest: float
     surely: float
-    """by how much the share is higher, at least"""
+    """lower bound of ``here`` - ``rest``"""
 
 
-def has(field: str, value: Any, moment: Callable[[int], str]) -> str:
-    """A trait in words: ``have payload.region=eu``."""
+def trait_phrase(field: str, value: Any, when: Callable[[int], str]) -> str:
+    """A trait as a verb phrase: ``have payload.region=eu``."""
     if value is None:
         return f"lack {field}"
     if field == "hour":
-        return f"died in the hour from {moment(int(value))}"
+        return f"died in the hour from {when(int(value))}"
     if field == "payload":
         return f"have a payload that is {value}"
     return f"have {field} (redacted)" if value == MASK else f"have {field}={value}"
 
 
-def difference(a: int, of_a: int, b: int, of_b: int, z: float = SURE) -> float:
+def share_difference(a: int, of_a: int, b: int, of_b: int, z: float = SURE) -> float:
     """The lower bound of a/of_a - b/of_b."""
     p, q = a / of_a, b / of_b
     low, _ = _wilson(a, of_a, z)
@@ -88,43 +91,44 @@ def _wilson(k: int, n: int, z: float) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-class Side:
-    """The group's entries, or all others: their fields' values, and a fair sample of payloads."""
+class FieldCounts:
+    """Counts of the field values of the group's entries, or of all others, with a random sample of
+    payloads."""
 
     def __init__(self, seed: int, depth: int, skip: tuple[str, ...], redaction: Redaction) -> None:
         self.total = 0
         self.looked = 0
-        """payloads looked into; of those in the sample that are still there"""
-        self.fields: dict[str, Frequent[Any]] = {}
+        """payloads of the sample that still existed and were examined"""
+        self.fields: dict[str, HeavyHitters[Any]] = {}
         self.known: dict[str, int] = {}
-        """field -> entries that have it"""
+        """field -> number of entries that have it"""
         self.sample: list[str | dict[str, Any]] = []
-        """ids to be looked up, or what a page's payload said"""
+        """ids of entries to read, or the fields of payloads that pages brought along"""
         self._depth, self._skip, self._redaction = depth, skip, redaction
         self._random = random.Random(seed)
 
     def add(self, entry: Entry) -> None:
         self.total += 1
-        for name, value in _plain(entry):
+        for name, value in _record_fields(entry):
             self._count(name, value)
-        # Each entry is in the sample with the same chance (Vitter's algorithm R).
+        # Every entry is sampled with the same probability (Vitter's algorithm R).
         at = len(self.sample)
         if at == PAYLOADS:
             at = self._random.randrange(self.total)
         if at < PAYLOADS:
-            # Pages of layouts where nothing is found by its id bring payloads along.
-            known = entry.id if entry.payload is None else self._paths(entry.payload)
-            self.sample[at : at + 1] = [known]
+            # Pages of queues without reads by id bring payloads along.
+            sampled = entry.id if entry.payload is None else self._payload_values(entry.payload)
+            self.sample[at : at + 1] = [sampled]
 
-    def look(self, payload: bytes | dict[str, Any]) -> None:
-        """Count what a payload of the sample says."""
+    def add_payload(self, payload: bytes | dict[str, Any]) -> None:
+        """Count the fields of a payload of the sample."""
         self.looked += 1
-        found = self._paths(payload) if isinstance(payload, bytes) else payload
+        found = self._payload_values(payload) if isinstance(payload, bytes) else payload
         for name, value in found.items():
             self._count(name, value)
 
-    def of(self, field: str) -> int:
-        """Entries whose field could have been seen."""
+    def examined(self, field: str) -> int:
+        """The number of entries in which a field was looked for."""
         return self.looked if field.startswith("payload") else self.total
 
     def _count(self, name: str, value: Any) -> None:
@@ -132,21 +136,21 @@ class Side:
         if found is None:
             if len(self.fields) >= FIELDS:
                 return
-            found = self.fields[name] = Frequent(VALUES)
+            found = self.fields[name] = HeavyHitters(VALUES)
         found.add(value)
         self.known[name] = self.known.get(name, 0) + 1
 
-    def _paths(self, payload: bytes) -> dict[str, Any]:
-        return told(payload, self._redaction, self._depth, self._skip)
+    def _payload_values(self, payload: bytes) -> dict[str, Any]:
+        return payload_values(payload, self._redaction, self._depth, self._skip)
 
 
-def told(
+def payload_values(
     payload: bytes,
-    redaction: Redaction = NOTHING,
+    redaction: Redaction = NO_REDACTION,
     depth: int = DEPTH,
     skip: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """A payload's paths with their simple values, as they may be shown."""
+    """The paths of a payload with their simple values, redacted."""
     if len(payload) > LARGEST:
         return {"payload": "too large"}
     try:
@@ -155,13 +159,13 @@ def told(
         return {"payload": "not JSON"}
     leaves = islice(_leaves((), found, depth), PATHS)
     return {
-        f"payload{spelt(path)}": value
+        f"payload{path_text(path)}": value
         for path, value in leaves
         if not (path and str(path[0]).startswith(skip))
     }
 
 
-def _plain(entry: Entry) -> Iterator[tuple[str, Any]]:
+def _record_fields(entry: Entry) -> Iterator[tuple[str, Any]]:
     request = entry.id.rpartition("/")[0]
     if entry.client is not None:
         yield "client", entry.client
@@ -176,7 +180,7 @@ def _plain(entry: Entry) -> Iterator[tuple[str, Any]]:
 
 
 def _leaves(path: Path, value: Any, depth: int) -> Iterator[tuple[Path, Any]]:
-    """Paths of a JSON value down to a depth, with their simple values."""
+    """The paths of a JSON value down to ``depth`` levels, with their simple values."""
     if isinstance(value, dict) and depth:
         for name, item in value.items():
             yield from _leaves((*path, name[:TEXT]), item, depth - 1)
@@ -189,10 +193,10 @@ def _leaves(path: Path, value: Any, depth: int) -> Iterator[tuple[Path, Any]]:
         yield path, json.dumps(value)
 
 
-class Contrast:
-    """One group beside the rest of a state. Drive `step` until `over`, then ask `traits`.
+class GroupComparison:
+    """Compares one error group with the rest of a state. Call `step` until `over`, then `traits`.
 
-    The state is read once; after it up to 2,000 payloads of the group and of the rest.
+    It reads the state once, then up to 2,000 payloads of the group and as many of the rest.
     """
 
     def __init__(
@@ -202,20 +206,21 @@ class Contrast:
         filter: Filter,
         group: str,
         now_ms: int,
-        redaction: Redaction = NOTHING,
+        redaction: Redaction = NO_REDACTION,
     ) -> None:
         self.queue = queue
         self.state = state
         self.name = group
         self.now_ms = now_ms
-        depth = ENVELOPE if queue.enveloped else DEPTH
-        skip = SAID if queue.enveloped else ()
-        self.here, self.rest = (Side(seed, depth, skip, redaction) for seed in (1, 2))
+        depth = ENVELOPE_DEPTH if queue.enveloped else DEPTH
+        skip = ENVELOPE_ERRORS if queue.enveloped else ()
+        self.here, self.rest = (FieldCounts(seed, depth, skip, redaction) for seed in (1, 2))
         self.groups = ErrorGroups(redaction=redaction)
         self.samples: list[Entry] = []
-        """the latest entries of the group"""
+        """latest entries of the group"""
         self._scan = Scan(queue, state, filter, now_ms)
-        self._step = 20
+        self._batch = 20
+        """payloads read by one step"""
 
     @property
     def over(self) -> bool:
@@ -231,11 +236,11 @@ class Contrast:
 
     @property
     def group(self) -> ErrorGroup | None:
-        """The group itself; None: nothing of it was found."""
+        """The group; None: no entry of it was found."""
         return next(iter(self.groups.ranked()), None)
 
     async def step(self) -> None:
-        """One page, or some payloads."""
+        """Read one page, or some payloads."""
         if not self._scan.over:
             for entry in await self._scan.step():
                 here = fingerprint(entry) == self.name
@@ -249,34 +254,34 @@ class Contrast:
                 self.rest.sample = []
             return
         side = self.here if self.here.sample else self.rest
-        batch, side.sample = side.sample[: self._step], side.sample[self._step :]
-        ids = [known for known in batch if isinstance(known, str)]
+        batch, side.sample = side.sample[: self._batch], side.sample[self._batch :]
+        ids = [sampled for sampled in batch if isinstance(sampled, str)]
         found = await together(self.queue.get.op(id) for id in ids)
         payloads = [
             entry.payload
             for entry in found
             if entry is not None and entry.state == self.state and entry.payload is not None
         ]
-        for known in (*payloads, *(known for known in batch if isinstance(known, dict))):
-            side.look(known)
-        # About a megabyte a round, whatever payloads weigh.
-        weight = sum(map(len, payloads)) // max(1, len(payloads))
-        self._step = max(1, min(100, 2**20 // max(1, weight)))
+        for payload in (*payloads, *(sampled for sampled in batch if isinstance(sampled, dict))):
+            side.add_payload(payload)
+        # About a mebibyte per step, for payloads of any size.
+        mean = sum(map(len, payloads)) // max(1, len(payloads))
+        self._batch = max(1, min(100, 2**20 // max(1, mean)))
 
     def traits(self, most: int = 10) -> list[Trait]:
-        """Values that are surely more frequent in the group than in the rest, the surest first."""
+        """The values that are more frequent in the group for sure, the largest difference first."""
         found = list(self._traits())
         return sorted(found, key=lambda trait: (-trait.surely, -trait.here))[:most]
 
     def _traits(self) -> Iterator[Trait]:
         here, rest = self.here, self.rest
         for name in {**here.fields, **rest.fields}:
-            n, m = here.of(name), rest.of(name)
-            if not n or not m:  # nothing to compare with
+            n, m = here.examined(name), rest.examined(name)
+            if not n or not m:
                 continue
             values = here.fields.get(name)
             others = rest.fields.get(name)
-            # Bounds against the trait where values were too many to count them all.
+            # With too many values to count, bounds that make a trait less likely.
             pairs: list[tuple[Any, int, int]] = [
                 (value, k, others.at_most(value) if others is not None else 0)
                 for value, k in (values.top(VALUES) if values is not None else ())
@@ -286,6 +291,6 @@ class Contrast:
             for value, k, other in pairs:
                 if k < SUPPORT:
                     continue
-                surely = difference(k, n, min(other, m), m)
+                surely = share_difference(k, n, min(other, m), m)
                 if surely > 0:
                     yield Trait(name, value, k / n, min(other, m) / m, surely)

@@ -1,7 +1,7 @@
-"""Consumers: what each holds and since when, which are silent, and how to take it from them.
+"""Consumers: what each holds and for how long, which are silent, and giving their entries away.
 
-*Lag* is what a group was not given yet, *pending* what it was given and hasn't settled: the one
-asks for more workers, the other for a look at those there are.
+A group's *lag* is what has not been delivered to it, *pending* what has been delivered and is not
+settled. A growing lag needs more workers; growing pending means that workers are stuck.
 """
 
 from __future__ import annotations
@@ -27,83 +27,92 @@ from ..change.audit_log import Author, ChangeOutcome
 from ..filter.fields import quoted
 from ..filter.parser import parse
 from ..filter.scan import Filter
-from ..redaction import NOTHING, Redaction
+from ..redaction import NO_REDACTION, Redaction
 
 DELIVERIES = (1, 2, 3, 5, 10)
-"""rows of the heat map: so many deliveries, up to before the next"""
+"""rows of the heat map: entries with at least this many deliveries, below the next row's"""
 AGES_MS = (60_000, 600_000, 3_600_000, 86_400_000)
-"""columns: held for less than this, the last one for longer"""
+"""columns of the heat map: held for less than this; one more column for longer"""
 SILENT_MS = 300_000
+"""a consumer that holds entries is silent after this time without activity"""
 POISON = 10
-"""deliveries from which an entry is taken for one that kills its consumers"""
+"""deliveries from which on an entry is suspected to kill its consumers"""
 STEP = 50
-"""entries a call gives away: of a stream about half a millisecond"""
+"""entries reassigned by one call, about half a millisecond of server time for a stream"""
 PAGE_OF_GROUPS = 100
 PAGE = 500
-LOOKS = 20
-"""times a consumer that is to be removed is found to hold something new, before we give up"""
+RECHECKS = 20
+"""times that new entries of a consumer to be removed are moved, before the removal gives up"""
 UNDOABLE = 5_000
-"""entries whose old places are kept for an undo, where the stream itself can't say"""
+"""entries of a stream whose old consumer is recorded for an undo"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """One consumer of a group, as far as the window shows."""
+    """One consumer of a group, from the deliveries examined."""
 
     name: str
     pending: int
     idle_ms: int | None
-    """since it asked or acknowledged last; None: its leases are all that is known of it"""
+    """since it last took or acknowledged; None: only its leases are known"""
     oldest_ms: int | None
-    """how long it has held what it has held longest"""
+    """how long it has held its oldest entry"""
     late: int | None
-    """how many of its leases are over; None: there are none in this layout"""
+    """how many of its leases have expired; None: this kind of queue has no leases"""
     silent_ms: int | None
-    """how long it is silent; None: it isn't, or holds nothing"""
+    """how long it has been silent; None: it is not silent, or holds nothing"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerReport:
-    """Who holds what in a queue or one group of it, by the ``looked`` first of ``pending``."""
+    """Who holds what in a queue or one of its groups, from the first ``looked`` of ``pending``
+    deliveries."""
 
     queue: str
     group: str | None
     loads: tuple[GroupLoad, ...]
     consumers: tuple[ConsumerStatus, ...]
     heat: tuple[tuple[int, ...], ...]
-    """a row for each of `DELIVERIES`, a column for each age"""
+    """number of entries: a row for each of `DELIVERIES`, a column for each age"""
     poison: tuple[PendingDelivery, ...]
     looked: int
     pending: int
 
 
-async def reports(
+async def consumer_reports(
     queue: Queue[Any],
     group: str | None = None,
     *,
     silent_ms: int = SILENT_MS,
     poison: int = POISON,
 ) -> list[ConsumerReport]:
-    """Of a queue: one for each of its groups where these read for themselves, else one."""
+    """A report for each consumer group that reads the queue independently, otherwise one for all.
+
+    `NotFound` if the queue has no ``group``.
+    """
     loads = await queue.group_loads.op(group or "")
     if group is not None and not loads:
-        raise NotFound(f"nothing in queue {queue.name} is read by a group {group}")
-    apart = _apart(queue)
-    names = [load.group for load in loads] if apart or group is not None else [""]
-    found = await together(_report(queue, name, silent_ms, poison) for name in names)
-    return [_with(one, [x for x in loads if x.group == one.group or not apart]) for one in found]
+        raise NotFound(f"queue {queue.name} has no consumer group {group}")
+    independent = _independent_groups(queue)
+    names = [load.group for load in loads] if independent or group is not None else [""]
+    return await together(
+        _report(
+            queue, name, [load for load in loads if load.group == name or not independent],
+            silent_ms, poison,
+        )
+        for name in names
+    )  # fmt: skip
 
 
-def _apart(queue: Queue[Any]) -> bool:
-    """Whether its groups read for themselves, and their pending lists are all there is."""
+def _independent_groups(queue: Queue[Any]) -> bool:
+    """Whether every group reads all entries and has a pending list of its own, as in a stream."""
     return isinstance(queue, HasConsumerGroups)
 
 
-def _with(report: ConsumerReport, loads: Sequence[GroupLoad]) -> ConsumerReport:
-    return replace(report, loads=tuple(loads), group=report.group or None)
-
-
-async def _report(queue: Queue[Any], group: str, silent_ms: int, poison: int) -> ConsumerReport:
+async def _report(
+    queue: Queue[Any], group: str, loads: Sequence[GroupLoad], silent_ms: int, poison: int
+) -> ConsumerReport:
+    """``group``: '' for the whole queue."""
     known, held = await both(
         _members(queue, group), queue.pending_deliveries.op(group, PENDING_PAGE)
     )
@@ -111,76 +120,77 @@ async def _report(queue: Queue[Any], group: str, silent_ms: int, poison: int) ->
     heat = [[0] * (len(AGES_MS) + 1) for _ in DELIVERIES]
     for row in rows:
         if row.age_ms is not None:
-            heat[_row(row.deliveries)][sum(row.age_ms >= age for age in AGES_MS)] += 1
+            heat[_heat_row(row.deliveries)][sum(row.age_ms >= age for age in AGES_MS)] += 1
     return ConsumerReport(
-        queue.name, group, (), tuple(_seen(rows, known, silent_ms)), tuple(map(tuple, heat)),
+        queue.name, group or None, tuple(loads), tuple(_statuses(rows, known, silent_ms)),
+        tuple(map(tuple, heat)),
         tuple(row for row in rows if row.deliveries >= poison), len(rows), held.total,
     )  # fmt: skip
 
 
-def _row(deliveries: int) -> int:
+def _heat_row(deliveries: int) -> int:
     return max(0, sum(deliveries >= least for least in DELIVERIES) - 1)
 
 
 async def _members(queue: Queue[Any], group: str) -> list[Consumer]:
-    """A group's consumers by their own names; none where nobody but the leases knows them."""
+    """A group's consumers, without the group in their names; [] for a whole queue."""
     if not group or not isinstance(queue, HasConsumers):
         return []
     return [
-        replace(one, name=one.name.removeprefix(f"{group}:"))
-        for one in await queue.consumers.op(group)
+        replace(consumer, name=consumer.name.removeprefix(f"{group}:"))
+        for consumer in await queue.consumers.op(group)
     ]
 
 
-def _seen(
+def _statuses(
     rows: Sequence[PendingDelivery], known: Sequence[Consumer], silent_ms: int
 ) -> Iterator[ConsumerStatus]:
-    held: dict[str, list[PendingDelivery]] = {one.name: [] for one in known}
+    held: dict[str, list[PendingDelivery]] = {consumer.name: [] for consumer in known}
     for row in rows:
         held.setdefault(row.consumer or "-", []).append(row)
-    listed = {one.name: one for one in known}
-    for name, its in sorted(held.items()):
-        one = listed.get(name)
-        lates = [row.late_ms for row in its if row.late_ms is not None]
-        idle = one.idle_ms if one else None
-        # A lease that is renewed says more than a group's idle time: working isn't asking.
+    by_name = {consumer.name: consumer for consumer in known}
+    for name, pending_deliveries in sorted(held.items()):
+        consumer = by_name.get(name)
+        lates = [row.late_ms for row in pending_deliveries if row.late_ms is not None]
+        idle = consumer.idle_ms if consumer else None
+        # A consumer that works extends its leases and takes nothing: leases before idle time.
         silence = min(lates) if lates else idle
-        pending = one.pending if one else len(its)
+        pending = consumer.pending if consumer else len(pending_deliveries)
         yield ConsumerStatus(
             name, pending, idle,
-            max((row.age_ms for row in its if row.age_ms is not None), default=None),
+            max((row.age_ms for row in pending_deliveries if row.age_ms is not None), default=None),
             sum(late > 0 for late in lates) if lates else None,
             silence if pending and silence is not None and silence >= silent_ms else None,
         )  # fmt: skip
 
 
-# --- taking it from them ----------------------------------------------------------------------
+# --- giving their entries away ----------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class HeldEntries:
-    """What a consumer holds, and where it is known: identities, chosen before anything is done."""
+    """The ids that a consumer held when the change was planned, and the groups it is in."""
 
     queue: Queue[Any]
     consumer: str
     group: str
-    """'': in the whole queue"""
+    """'': the whole queue"""
     min_idle_ms: int
     high_water_ms: int
     ids: list[str] = field(default_factory=list)
     too_young: int = 0
-    """held for less than asked for, and so left out"""
+    """entries left out because they were held for less than ``min_idle_ms``"""
     groups: list[str] = field(default_factory=list)
-    """where it is a consumer, and can be removed"""
+    """the groups from which it can be removed"""
     idle_ms: int | None = None
-    """since it was heard of"""
+    """since its last activity"""
 
     @property
     def what(self) -> str:
         return f"consumer {self.consumer}" + (f" of group {self.group}" if self.group else "")
 
 
-async def held_by(
+async def held_entries(
     queue: Queue[Any],
     consumer: str,
     group: str | None = None,
@@ -188,37 +198,39 @@ async def held_by(
     min_idle_ms: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> HeldEntries:
-    """What a consumer holds, looked for by pages; nothing is changed.
+    """Find what a consumer holds, by pages; changes nothing.
 
-    ``progress`` is told (found, looked through) after each; raising from it ends the look.
-    `NotFound` if nobody knows a consumer of that name.
+    ``progress`` is called with (found, examined) after each page; an exception from it ends the
+    search. `NotFound` if there is no consumer of that name.
     """
-    checked = consumer if _apart(queue) else checked_consumer(consumer)
-    inside = await _the_group(queue, consumer, group)
-    held = HeldEntries(queue, checked, inside, min_idle_ms, await queue.now.op())
+    checked = consumer if _independent_groups(queue) else checked_consumer(consumer)
+    in_group = await _resolve_group(queue, consumer, group)
+    held = HeldEntries(queue, checked, in_group, min_idle_ms, await queue.now.op())
     after: str | None = None
-    looked = 0
+    examined = 0
     while True:
-        page = await queue.pending_deliveries.op(inside, PAGE, consumer, after)
+        page = await queue.pending_deliveries.op(in_group, PAGE, consumer, after)
         old = [row.id for row in page.rows if (row.age_ms or 0) >= min_idle_ms]
         held.ids += old
         held.too_young += len(page.rows) - len(old)
-        looked += PAGE
+        examined += PAGE
         if progress is not None:
-            progress(len(held.ids), min(looked, page.total))
+            progress(len(held.ids), min(examined, page.total))
         after = page.after
         if after is None:
             break
-    held.groups = await _groups_with(queue, consumer, inside)
-    members = await _members(queue, inside)
-    held.idle_ms = next((one.idle_ms for one in members if one.name == consumer), None)
+    held.groups = await _groups_with(queue, consumer, in_group)
+    members = await _members(queue, in_group)
+    held.idle_ms = next((member.idle_ms for member in members if member.name == consumer), None)
     if not (held.ids or held.too_young or held.groups):
-        raise NotFound(f"no {held.what} in queue {queue.name}: it holds nothing, and no group")
+        raise NotFound(
+            f"no {held.what} in queue {queue.name}: it holds no entry and no group lists it"
+        )
     return held
 
 
-def among(held: HeldEntries, redaction: Redaction = NOTHING) -> Filter:
-    """The filter that means what a consumer holds, where leases are all that knows of it."""
+def held_filter(held: HeldEntries, redaction: Redaction = NO_REDACTION) -> Filter:
+    """The filter for a consumer's entries, for queues where a claim is an ordinary bulk change."""
     return Filter(
         requests=(held.group,) if held.group else (), older_than_ms=held.min_idle_ms,
         where=parse(f"consumer={quoted(held.consumer)}"), redaction=redaction,
@@ -226,72 +238,75 @@ def among(held: HeldEntries, redaction: Redaction = NOTHING) -> Filter:
 
 
 def checked_receiver(held: HeldEntries, to: str) -> str:
-    """Whom it can be given to."""
+    """``to``, if it can receive the entries; otherwise `BadInput`."""
     checked_consumer(to)
     if to == held.consumer:
-        raise BadInput(f"{to} can't be given what it holds itself")
+        raise BadInput(f"consumer {to} holds these entries already: name another one with --to")
     return to
 
 
-def requeueable(held: HeldEntries) -> None:
-    """Refuse where what a consumer holds can't wait for a worker again."""
-    if _apart(held.queue):
+def check_requeueable(held: HeldEntries) -> None:
+    """`Refused` if the entries cannot go back to waiting."""
+    if _independent_groups(held.queue):
         raise Refused(
-            f"in a {held.queue.kind} queue what was given can't wait again: say whom it is for"
+            f"entries of a {held.queue.kind} queue cannot go back to waiting: name the consumer "
+            "that receives them"
         )
 
 
 def undoable(held: HeldEntries) -> bool:
-    """Whether the journal can take back that it is given to another."""
-    return not _apart(held.queue) or len(held.ids) <= UNDOABLE
+    """Whether giving these entries to another consumer can be undone."""
+    return not _independent_groups(held.queue) or len(held.ids) <= UNDOABLE
 
 
-async def _the_group(queue: Queue[Any], consumer: str, group: str | None) -> str:
-    """The group that is meant: the one named, or the only one with such a consumer."""
-    if group is not None or not _apart(queue):
+async def _resolve_group(queue: Queue[Any], consumer: str, group: str | None) -> str:
+    """The named group, or the only one with such a consumer; '' where the queue is one group."""
+    if group is not None or not _independent_groups(queue):
         if group is not None and not await queue.group_loads.op(group):
-            raise NotFound(f"nothing in queue {queue.name} is read by a group {group}")
+            raise NotFound(f"queue {queue.name} has no consumer group {group}")
         return group or ""
     loads = await queue.group_loads.op()
     members = await together(_members(queue, load.group) for load in loads)
-    having: list[str] = [
+    found: list[str] = [
         load.group
-        for load, there in zip(loads, members, strict=True)
-        if any(one.name == consumer for one in there)
+        for load, group_members in zip(loads, members, strict=True)
+        if any(member.name == consumer for member in group_members)
     ]
-    if not having:
-        raise NotFound(f"no group of {queue.name} has a consumer {consumer}")
-    if len(having) > 1:
-        raise BadInput(f"consumer {consumer} is in several groups: say --group {', '.join(having)}")
-    return having[0]
+    if not found:
+        raise NotFound(f"no group of queue {queue.name} has a consumer {consumer}")
+    if len(found) > 1:
+        raise BadInput(
+            f"consumer {consumer} is in several groups: choose one with --group: {', '.join(found)}"
+        )
+    return found[0]
 
 
 async def _groups_with(queue: Queue[Any], consumer: str, group: str) -> list[str]:
-    """The groups of which it is a consumer."""
+    """The groups that list it as a consumer."""
     if group:
-        there = await _members(queue, group)
-        return [group] if any(one.name == consumer for one in there) else []
+        members = await _members(queue, group)
+        return [group] if any(member.name == consumer for member in members) else []
     found: list[str] = []
     if isinstance(queue, HasRequests):
         for settled in (False, True):
             start = 0
             while page := await queue.requests.op(start, PAGE_OF_GROUPS, settled):
-                members = await together(queue.consumers.op(request.id) for request in page)
+                listed = await together(queue.consumers.op(request.id) for request in page)
                 found += [
                     request.id
-                    for request, there in zip(page, members, strict=True)
-                    if any(one.name == consumer for one in there)
+                    for request, members in zip(page, listed, strict=True)
+                    if any(member.name == consumer for member in members)
                 ]
                 start += len(page)
     return found
 
 
-class Change:
-    """Gives what a consumer holds to another, or lets it wait again; and removes it if asked.
+class ConsumerChange:
+    """Gives a consumer's entries to another or back to waiting, and can remove the consumer.
 
-    Drive `step` until it says False, as a `Bulk`. Every entry is looked at again when its turn
-    comes. To be removed, a consumer has to hold nothing in the very step that removes it; what it
-    was given meanwhile is looked for and moved too, `LOOKS` times.
+    Call `step` until it returns False, as with a `Bulk`. The server checks every entry again in the
+    step that moves it. A consumer is removed only in a step in which it holds nothing; what it took
+    in the meantime is moved too, up to `RECHECKS` times.
     """
 
     pause = 0.0
@@ -306,25 +321,25 @@ class Change:
         self.author = author
         self.remove = remove
         self.removed = 0
-        """groups it is no consumer of any more"""
-        self._apart = _apart(held.queue)
+        """groups from which it was removed"""
+        self._independent = _independent_groups(held.queue)
         verb = "remove" if remove else "claim"
         self.outcome = ChangeOutcome(audit_log.new_id(verb), len(held.ids))
         self._verb = verb
         self._left = list(reversed(held.ids))
         self._batch: list[str] = []
         self._steps = 0
-        self._looks = 0
+        self._rechecks = 0
         self._inverses: list[str] = []
-        """how what was heard to be moved is given back"""
-        self._kept = False
+        """commands that give the moved entries back"""
+        self._inverse_recorded = False
         self._counted = False
-        """whether steps count themselves in the journal, as all but those on a cluster do"""
+        """whether the steps count themselves in the audit log, as all but those on a cluster do"""
         if to is None:
-            requeueable(held)
+            check_requeueable(held)
 
     async def step(self) -> bool:
-        """Move some, or remove it; False when all is done."""
+        """Move up to `STEP` entries, or remove the consumer; False when all is done."""
         held, outcome = self.held, self.outcome
         assert outcome.op is not None
         if not self._steps:
@@ -336,10 +351,10 @@ class Change:
             return True
         if self.remove and await self._remove():
             return True
-        if self._apart:
-            self._counted = False  # what was the other's by itself counts as moved too
-            await self._note(outcome.op)
-        # Moves count themselves, each shard its own: a sum beside these would be counted twice.
+        if self._independent:
+            self._counted = False  # record the total: entries that were `to`'s already count too
+            await self._record(outcome.op)
+        # Bulk moves count themselves on each shard; a total written here would be added to that.
         await audit_log.note(held.queue, outcome.op, matched=outcome.matched, ended=1)
         return False
 
@@ -348,7 +363,7 @@ class Change:
         assert op is not None
         self._steps = 1
         where = self.to or "waiting"
-        moves: dict[str, Any] = {} if self._apart else {
+        moves: dict[str, Any] = {} if self._independent else {
             "source": "pending", "target": "pending" if self.to else "waiting"
         }  # fmt: skip
         await audit_log.begin(
@@ -360,47 +375,48 @@ class Change:
         held, batch = self.held, self._batch
         if isinstance(held.queue, HasConsumerGroups):
             assert self.to is not None
-            # Before the step: after a kill in between, an undo finds nothing to do, and no harm.
-            await self._note(op, batch)
+            # Recorded before the step: if it is never sent, its undo changes nothing.
+            await self._record(op, batch)
             done = await held.queue.reassign.op(
                 held.group, held.consumer, self.to, batch, min_idle_ms=held.min_idle_ms, op=op
             )
-            said, self._counted = list(done.words), done.counted
+            results, self._counted = list(done.words), done.counted
             self._inverses += self._inverse(
-                [id for id, word in zip(batch, said, strict=True) if word == "moved"]
+                [id for id, word in zip(batch, results, strict=True) if word == "moved"]
             )
         else:
             target = "pending" if self.to else "waiting"
-            said = await held.queue.move.op(
+            results = await held.queue.move.op(
                 op, self._steps, batch, source="pending", target=target,
                 high_water_ms=held.high_water_ms, consumer=self.to or "-", lease_ms=LEASE_MS,
             )  # fmt: skip
         self._steps += 1
         self._batch = []
-        words = Counter(said)
+        words = Counter(results)
         self.outcome.done += words.pop("moved", 0)
         for word, n in words.items():
             self.outcome.skip(word, n)
 
     def _inverse(self, ids: Sequence[str]) -> list[str]:
-        """How these are given back."""
+        """The command that gives these back."""
         names = (self.held.group, self.to or "", self.held.consumer)
         words = [quote(bytes_of(name), safe="") for name in names]
         return [" ".join(["reassign", *words, *ids])] if ids else []
 
-    async def _note(self, op: str, ahead: Sequence[str] = ()) -> None:
-        """How that far and the step ``ahead`` are taken back; how far, if steps don't say so."""
-        kept = "\n".join([*self._inverses, *self._inverse(ahead)]) if self.undoable else ""
+    async def _record(self, op: str, next_ids: Sequence[str] = ()) -> None:
+        """Write to the audit log how to undo what was moved and what the next step moves, and how
+        many were moved if the steps don't count themselves."""
+        inverse = "\n".join([*self._inverses, *self._inverse(next_ids)]) if self.undoable else ""
         fields: dict[str, str | int] = {"matched": self.outcome.matched}
-        if kept or self._kept:
-            fields["inverse"] = kept
+        if inverse or self._inverse_recorded:
+            fields["inverse"] = inverse
         if self.outcome.done and not self._counted:
             fields["done"] = self.outcome.done
         await audit_log.note(self.held.queue, op, **fields)
-        self._kept = bool(kept)
+        self._inverse_recorded = bool(inverse)
 
     async def _remove(self) -> bool:
-        """Remove it where it holds nothing; whether there is more to do."""
+        """Remove the consumer where it holds nothing; returns whether there is more to do."""
         held, queue = self.held, self.held.queue
         if isinstance(queue, HasConsumerGroups):
             assert self.to is not None
@@ -414,27 +430,27 @@ class Change:
                 self.outcome.matched += len(done.beside)
                 self.outcome.done += len(done.beside)
                 self._inverses += self._inverse(done.beside)
-                await self._note(self.outcome.op)
+                await self._record(self.outcome.op)
             if done.removed:
                 self.removed, held.groups = 1, []
                 return False
         else:
-            some, held.groups = held.groups[:PAGE_OF_GROUPS], held.groups[PAGE_OF_GROUPS:]
+            groups, held.groups = held.groups[:PAGE_OF_GROUPS], held.groups[PAGE_OF_GROUPS:]
             words: list[str] = []
             if isinstance(queue, HasRequests):  # others have no groups
-                words = await together(queue.remove_consumer.op(g, held.consumer) for g in some)
+                words = await together(queue.remove_consumer.op(g, held.consumer) for g in groups)
             self.removed += words.count("gone")
-            busy = [group for group, word in zip(some, words, strict=True) if word == "holds"]
+            busy = [group for group, word in zip(groups, words, strict=True) if word == "holds"]
             if not busy:
                 return bool(held.groups)
             held.groups = [*busy, *held.groups]
-        return await self._look_again()
+        return await self._find_new_entries()
 
-    async def _look_again(self) -> bool:
-        """It was given something meanwhile: that is to be moved too."""
+    async def _find_new_entries(self) -> bool:
+        """Find what the consumer took in the meantime, which has to be moved too."""
         held = self.held
-        self._looks += 1
-        if self._looks > LOOKS:
+        self._rechecks += 1
+        if self._rechecks > RECHECKS:
             self.outcome.skip("still taking", len(held.groups))
             self.outcome.matched += len(held.groups)
             return False
@@ -452,15 +468,15 @@ class Change:
 
     @property
     def undoable(self) -> bool:
-        """Whether the journal can take it back; a removed consumer comes back with its entries."""
-        return not self._apart or self.outcome.matched <= UNDOABLE
+        """Whether an undo is possible; it also restores a removed consumer."""
+        return not self._independent or self.outcome.matched <= UNDOABLE
 
     async def reached(self) -> int:
-        """How many were moved as the journal has it, also by a step whose reply was not heard."""
+        """How many were moved according to the audit log, with steps whose reply was lost."""
         assert self.outcome.op is not None
         operation = await audit_log.read(self.held.queue, self.outcome.op)
         done = operation.done if operation else 0
-        if self._apart and done < self.outcome.done:  # of a cluster: without the last step
+        if self._independent and done < self.outcome.done:  # on a cluster the last step is missing
             done = self.outcome.done
             await audit_log.note(self.held.queue, self.outcome.op, done=done)
         return done

@@ -1,4 +1,4 @@
-"""Looking: what all queues are doing now, in a fixed number of round trips."""
+"""The state of all queues now, in a fixed number of round trips."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..deployment import Deployment
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One queue in the overview. ``problem`` says why there are no counts."""
+    """One queue in the overview; ``problem`` says what could not be read and why."""
 
     name: str
     kind: str
@@ -28,48 +28,51 @@ class QueueRow:
     rates: Rates | None
     problem: str | None = None
     unfinished: tuple[str, ...] = ()
-    """moves out of it to other queues that are not finished"""
+    """operation ids of its unfinished moves to other queues"""
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Every queue at one moment of the server's clock."""
+    """Every queue, at one time of the server's clock."""
 
     now_ms: int
     rows: tuple[QueueRow, ...]
 
 
 async def overview(deployment: Deployment, minutes: int = 60, rates: bool = True) -> Overview:
-    """Two round trips: the registry and the clock, then everything else at once."""
+    """Read the registry and the clock, then every queue: two round trips.
+
+    ``minutes``: length of the rates, if ``rates`` are wanted.
+    """
     entries, now = await both(all_queues(deployment.prefix), server_ms())
-    looks = await together(
+    rows = await together(
         apart(_row(deployment, entry, now, minutes if rates else 0)) for entry in entries
     )
     return Overview(
         now,
         tuple(
-            QueueRow(entry.name, entry.kind, None, None, _problem(look))
-            if isinstance(look, Exception)
-            else look
-            for entry, look in zip(entries, looks, strict=True)
+            QueueRow(entry.name, entry.kind, None, None, _problem(row))
+            if isinstance(row, Exception)
+            else row
+            for entry, row in zip(entries, rows, strict=True)
         ),
     )
 
 
 def _problem(error: Exception) -> str:
-    """Why a queue can't be shown; the words of what nobody foresaw may quote a payload."""
+    """Why a queue can't be shown. Unexpected errors may quote payloads: only the type is shown."""
     known = isinstance(error, (RedisqError, RedisError))
     return str(error) if known else f"unexpected error: {type(error).__name__}"
 
 
 async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int) -> QueueRow:
     queue: Queue[Any] = deployment.open(entry)
-    looks = both(attempt(_unfinished(queue)), attempt(_rates(queue, now, minutes)))
-    counts, (left, rates) = await both(queue.counts.op(now), looks)
-    problem = next((_problem(each) for each in (left, rates) if isinstance(each, Exception)), None)
+    moves_and_rates = both(attempt(_unfinished(queue)), attempt(_rates(queue, now, minutes)))
+    counts, (moves, rates) = await both(queue.counts.op(now), moves_and_rates)
+    problem = next((_problem(each) for each in (moves, rates) if isinstance(each, Exception)), None)
     rates = None if isinstance(rates, Exception) else rates
-    left = () if isinstance(left, Exception) else left
-    return QueueRow(entry.name, entry.kind, counts, rates, problem, left)
+    moves = () if isinstance(moves, Exception) else moves
+    return QueueRow(entry.name, entry.kind, counts, rates, problem, moves)
 
 
 async def _rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:
@@ -81,18 +84,18 @@ async def _unfinished(queue: Queue[Any]) -> tuple[str, ...]:
     listed: dict[str, int] = await queue.unfinished_transfers.op()
     if not listed:
         return ()
-    return tuple(one.operation.id for one in await unfinished(queue))
+    return tuple(move.operation.id for move in await unfinished(queue))
 
 
 async def eviction_policy() -> str | None:
-    """The server's ``maxmemory-policy`` if it deletes keys; None too where that is not told."""
-    asked: Call[str | None] = Call(
-        ("INFO", "memory"), lambda info: info.get("maxmemory_policy"), key=registry_key()
+    """The server's ``maxmemory-policy`` if it evicts keys; None if not, or if it can't be read."""
+    info: Call[str | None] = Call(
+        ("INFO", "memory"), lambda reply: reply.get("maxmemory_policy"), key=registry_key()
     )
-    policy = await apart(asked)
+    policy = await apart(info)
     if isinstance(policy, InvalidResponse):
-        raise Unreachable("what answers there is no Redis or Valkey server") from policy
-    if isinstance(policy, RedisqError):  # no right to ask, or a node of several that is gone
+        raise Unreachable("the server at this address is not Redis or Valkey") from policy
+    if isinstance(policy, RedisqError):  # no permission for INFO, or one of several nodes is down
         return None
     if isinstance(policy, Exception):
         raise policy

@@ -1,4 +1,4 @@
-"""What came of a request, sub-request by sub-request, by pages in constant memory."""
+"""The outcomes of a request's sub-requests, read by pages in constant memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = 250
 
 
 class Results:
-    """The outcomes of a request in order. Drive `page` until it is empty."""
+    """The outcomes of a request in order of number. Call `page` until it returns an empty list."""
 
     def __init__(self, queue: RequestQueue[Any], id: str) -> None:
         self.queue = queue
@@ -21,11 +21,11 @@ class Results:
         self._next = 1
 
     async def request(self) -> Request:
-        """The request itself; `NotFound` if there is none."""
+        """The request's record; `NotFound` if there is none."""
         return found(await self.queue.request.op(self.id), self.id, self.queue.name)
 
     async def page(self) -> list[SubRequestOutcome]:
-        """The next outcomes."""
+        """The next outcomes, 250 at most."""
         page = await outcomes(self.queue, self.id, self._next, PAGE)
         self._next += len(page)
         return page

@@ -1,7 +1,7 @@
-"""What a dashboard draws: one picture of the server at one moment, as pure data.
+"""What the dashboard draws: the server at one moment, as pure data.
 
-Apart from `watch`, which fetches it, because this loads no Redis client: the dashboard draws its
-first frame before it has one.
+`snapshot_reader` fetches it. This module loads no Redis client, since the dashboard draws its first
+frame before it has one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..filter.fields import Need
     from ..groups.error_groups import ErrorGroup
     from .consumers import ConsumerReport
-    from .details import EntryDetails, RequestView
+    from .details import EntryDetails, RequestDetails
     from .overview import QueueRow
 
 View: TypeAlias = Literal[
@@ -30,12 +30,12 @@ VIEWS: tuple[View, ...] = (
     "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers",
 )  # fmt: skip
 GROUPED = 500
-"""the latest dead letters, which are grouped at every refresh"""
+"""latest dead letters that are grouped at every refresh"""
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What is to be explained: a queue, or an entry or request in it."""
+class ExplainSubject:
+    """What to explain: a queue, or an entry or request in it."""
 
     queue: str
     id: str | None = None
@@ -45,44 +45,43 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is on the screen, and therefore worth fetching: rows ``start`` to before ``end``."""
+class Viewport:
+    """What the screen shows and so is read: a view, and its rows ``start`` to before ``end``."""
 
     view: View = "overview"
     queue: str | None = None
     start: int = 0
     end: int = 100
     descending: bool = False
-    """count the rows from the end of the server's order"""
+    """rows are numbered from the end of the server's order"""
     buckets: int = 60
-    """of the histogram of what becomes due"""
+    """bars of the histogram of delayed entries"""
     detail: str | None = None
-    """the id of an entry or a request to fetch with all that is known of it"""
+    """id of an entry or request to read in full"""
     needs: frozenset[Need] = frozenset()
-    """what the filter of the view looks at, besides entries' own records"""
-    why: About | None = None
-    """what to explain"""
+    """what the view's filter needs besides the entries' records"""
+    explain: ExplainSubject | None = None
     zone: tzinfo | None = UTC
-    """in which times are told; None: the local one"""
+    """time zone of an explanation's dates; None: local"""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedQueue:
-    """A queue there is, what it can show, and what can be done with its entries."""
+    """An existing queue: the views it has and the verbs for its entries."""
 
     name: str
     kind: str
-    features: frozenset[type] = frozenset()
-    """its `optional_features`"""
+    features: frozenset[str] = frozenset()
+    """the names of its `optional_features`, such as HasRequests"""
     actions: Mapping[Verb, tuple[State, ...]] = field(default_factory=dict)
     editable_states: tuple[State, ...] = ()
     has_settings: bool = True
-    """whether it can be held: it has flags of ours"""
+    """whether it can be paused"""
 
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """How many entries become due in each ``step_ms`` from ``start_ms`` on, and after the last."""
+    """How many entries become ready in each ``step_ms`` from ``start_ms`` on, and ``later``."""
 
     start_ms: int
     step_ms: int
@@ -92,42 +91,42 @@ class Upcoming:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The answer to a `Wish`. Only what its view shows is filled in."""
+    """The data for a `Viewport`. Only what its view shows is filled in."""
 
-    wish: Wish
+    viewport: Viewport
     now_ms: int
     queues: tuple[ListedQueue, ...] = ()
     problem: str | None = None
-    """why the queue wished for can't be shown"""
+    """why the queue can't be shown"""
     overview: tuple[QueueRow, ...] = ()
     counts: Counts | None = None
     levels: tuple[Level, ...] = ()
     start: int = 0
-    """the rank of the first of these rows"""
+    """rank of the first row"""
     total: int = 0
-    """how many there are of them"""
+    """rows there are"""
     exact: bool = True
-    """False: there may be more, these were seen"""
+    """False: ``total`` is a lower bound"""
     requests: tuple[Request, ...] = ()
     open: int = 0
-    """how many of the requests are not settled"""
+    """how many requests are not settled"""
     entries: tuple[Entry, ...] = ()
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """of the entries' requests, where the filter asks"""
+    """request -> priority, if the filter needs them"""
     upcoming: Upcoming | None = None
     entry: EntryDetails | None = None
-    request: RequestView | None = None
-    """the detail wished for; with neither of them there is nothing of that id"""
+    request: RequestDetails | None = None
+    """one of them is the viewport's ``detail``; both None: nothing has that id"""
     groups: tuple[ErrorGroup, ...] = ()
-    """of the ``looked`` latest dead letters of ``total``"""
+    """error groups of the ``looked`` latest dead letters, of ``total``"""
     looked: int = 0
     reports: tuple[ConsumerReport, ...] = ()
-    """who holds what: one for each group that reads for itself, else one"""
+    """who holds what: a report for each independent consumer group, otherwise one"""
     explanation: Explanation | None = None
-    unexplained: str | None = None
-    """why there is no explanation of what was wished for"""
+    explain_error: str | None = None
+    """why there is no explanation"""
 
     @property
     def queue(self) -> ListedQueue | None:
-        """The queue wished for, if there is one of that name."""
-        return next((queue for queue in self.queues if queue.name == self.wish.queue), None)
+        """The viewport's queue, if it exists."""
+        return next((queue for queue in self.queues if queue.name == self.viewport.queue), None)

@@ -1,4 +1,4 @@
-"""Other programs' worker processes: who is registered, and striking those that are gone."""
+"""Worker processes that other programs (Sidekiq, Resque) register, and pruning of dead ones."""
 
 from __future__ import annotations
 
@@ -26,49 +26,51 @@ NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
-    """The processes of one register, seen through one of its queues. ``problem``: why they can't
-    be read."""
+class ProcessRegister:
+    """The processes of one deployment, read through one of its queues."""
 
     queue: HasWorkerProcesses[Any]
     processes: tuple[Process, ...] = ()
     problem: str | None = None
+    """why the processes can't be read"""
 
 
-async def crews(deployment: Deployment) -> list[Crew]:
-    """Every register that is known of here, once: of the queues in the registry, and of other
-    programs' deployments where they usually are."""
+async def process_registers(deployment: Deployment) -> list[ProcessRegister]:
+    """Every known register once: those of the queues in the registry, and those of other programs'
+    deployments at their usual place."""
     registered = await deployment.queues()
-    found = [queue for queue in registered if isinstance(queue, HasWorkerProcesses)]
+    queues = [queue for queue in registered if isinstance(queue, HasWorkerProcesses)]
     classes = {kind: foreign_class(kind) for kind in LAYOUTS}
     kinds = [kind for kind, cls in classes.items() if cls and issubclass(cls, HasWorkerProcesses)]
     usual: list[Any] = await together(attempt(deployment.foreign(kind)) for kind in kinds)
-    found += [one for one in usual if isinstance(one, HasWorkerProcesses)]
-    once: dict[tuple[str, str], HasWorkerProcesses[Any]] = {}
-    for queue in found:
-        once.setdefault((queue.kind, queue.process_registry), queue)
-    looks = await together(attempt(queue.worker_processes.op()) for queue in once.values())
+    queues += [queue for queue in usual if isinstance(queue, HasWorkerProcesses)]
+    distinct: dict[tuple[str, str], HasWorkerProcesses[Any]] = {}
+    for queue in queues:
+        distinct.setdefault((queue.kind, queue.process_registry), queue)
+    found = await together(attempt(queue.worker_processes.op()) for queue in distinct.values())
     return [
-        Crew(queue, problem=str(seen)) if isinstance(seen, Exception) else Crew(queue, tuple(seen))
-        for queue, seen in zip(once.values(), looks, strict=True)
+        ProcessRegister(queue, problem=str(processes))
+        if isinstance(processes, Exception)
+        else ProcessRegister(queue, tuple(processes))
+        for queue, processes in zip(distinct.values(), found, strict=True)
     ]
 
 
-def listing(queue: Queue[Any]) -> HasWorkerProcesses[Any]:
-    """The queue, if its owner lists worker processes; raises `Refused` otherwise."""
+def with_processes(queue: Queue[Any]) -> HasWorkerProcesses[Any]:
+    """The queue, if its program registers worker processes; raises `Refused` otherwise."""
     if not isinstance(queue, HasWorkerProcesses):
-        raise Refused(f"queue {queue.name} is a {queue.kind} queue: nobody lists its workers")
+        raise Refused(f"queue {queue.name} is a {queue.kind} queue: its workers are not registered")
     return queue
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSelection:
-    """Processes to strike: what was asked for, and what was seen then."""
+    """Processes to remove from the register, as they were when the plan was made."""
 
     queue: HasWorkerProcesses[Any]
     processes: tuple[Process, ...]
     silent_ms: int | None
-    """how long they have to be silent; None: as long as their owner waits"""
+    """how long they have been silent at least; None: as long as their own program waits"""
 
     @property
     def what(self) -> str:
@@ -76,130 +78,133 @@ class ProcessSelection:
 
     @property
     def jobs(self) -> int:
-        """What they had in hand at their last beat."""
+        """How many jobs they were running at their last heartbeat."""
         return sum(len(process.work) for process in self.processes)
 
 
-async def choose(
+async def select_processes(
     queue: Queue[Any], name: str | None = None, silent_ms: int | None = None
 ) -> ProcessSelection:
-    """The processes that were silent for so long, or the one of that name if it was."""
-    listed = listing(queue)
-    if not listed.prunes:
+    """The processes silent for ``silent_ms``, or the named one.
+
+    `NotFound` if there is none of that name; `Refused` if it is alive or can't be read.
+    """
+    registering = with_processes(queue)
+    if not queue.prunes:
         raise Refused(f"queue {queue.name}: {queue.owner} itself removes processes that are gone")
-    seen = await listed.worker_processes.op()
+    processes = await registering.worker_processes.op()
     if name is not None:
-        seen = [process for process in seen if process.name == name]
-        if not seen:
+        processes = [process for process in processes if process.name == name]
+        if not processes:
             raise NotFound(f"no process {name!r} is registered with {queue.name}")
-        if seen[0].problem:
-            raise Refused(f"process {name} can't be read: {seen[0].problem}")
-        if not seen[0].silent_for(silent_ms):
-            raise Refused(f"process {name} is alive: {_heard(seen[0])}")
-    gone = [process for process in seen if process.silent_for(silent_ms)]
-    return ProcessSelection(listed, tuple(gone), silent_ms)
+        if processes[0].problem:
+            raise Refused(f"process {name} can't be read: {processes[0].problem}")
+        if not processes[0].silent_for(silent_ms):
+            raise Refused(f"process {name} is alive: {_last_heartbeat(processes[0])}")
+    silent = [process for process in processes if process.silent_for(silent_ms)]
+    return ProcessSelection(registering, tuple(silent), silent_ms)
 
 
-def planned(chosen: ProcessSelection, rescue: bool) -> Plan:
-    """What striking them will do."""
-    queue, jobs, n = chosen.queue, chosen.jobs, len(chosen.processes)
-    noun = "process" if n == 1 else "processes"
-    lines = [f"{process.name}: {_told(process)}" for process in chosen.processes[:NAMED]]
+def prune_plan(selection: ProcessSelection, rescue: bool) -> Plan:
+    """What pruning the processes will do."""
+    queue, jobs, n = selection.queue, selection.jobs, len(selection.processes)
+    names = [process.name for process in selection.processes[:NAMED]]
+    lines = [f"{process.name}: {_status(process)}" for process in selection.processes[:NAMED]]
     if n > NAMED:
         lines.append(f"and {count(n - NAMED)} more")
     if jobs and rescue:
-        lines.append("what they had waits again, next in its queue; one that is only cut off and")
-        lines[-1] += " not dead runs it as well"
+        lines.append(
+            "their jobs go back to waiting, first in their queues; a process that is alive but cut "
+            "off runs its job as well"
+        )
     elif jobs:
         lines.append(queue.prune_note)
-    lines.append("there is no undo; one that is alive after all goes on working")
-    typed = typed_number(n)
+    lines.append("there is no undo; a process that is still alive goes on working")
     facts = {
-        "verb": "prune", "queue": queue.name, "filter": chosen.what, "matched": n, "jobs": jobs,
-        "rescue": rescue, "processes": [process.name for process in chosen.processes[:NAMED]],
+        "verb": "prune", "queue": queue.name, "filter": selection.what, "matched": n, "jobs": jobs,
+        "rescue": rescue, "processes": names,
     }  # fmt: skip
-    title = f"prune {count(n)} {noun} of {queue.name} ({chosen.what})"
-    title += f", with {_jobs(jobs)} in hand" if jobs else ""
-    return Plan(title, tuple(lines), typed, facts)
+    noun = "process" if n == 1 else "processes"
+    title = f"prune {count(n)} {noun} of {queue.name} ({selection.what})"
+    title += f", with {_jobs(jobs)} running" if jobs else ""
+    return Plan(title, tuple(lines), typed_number(n), facts)
 
 
 def _jobs(n: int) -> str:
     return "1 job" if n == 1 else f"{count(n)} jobs"
 
 
-def _told(process: Process) -> str:
+def _status(process: Process) -> str:
     jobs = len(process.work)
     if process.silent_ms is None and not jobs:
-        return "its record is gone, and with it what it had"
-    return f"{_heard(process)}, {_jobs(jobs)}"
+        return "its record is gone, and its jobs with it"
+    return f"{_last_heartbeat(process)}, {_jobs(jobs)}"
 
 
-def _heard(process: Process) -> str:
+def _last_heartbeat(process: Process) -> str:
     if process.silent_ms is not None:
-        return f"heard of {age(process.silent_ms)} ago"
-    return "it never beat" if process.alive else "its record is gone"
+        return f"last heartbeat {age(process.silent_ms)} ago"
+    return "it never sent a heartbeat" if process.alive else "its record is gone"
 
 
 class Prune:
-    """Strikes processes one by one, each looked at again by the server in the step that does it.
-    Drive `step` until it says False.
+    """Removes silent processes from their program's register, one per `step`.
 
-    Skipped are those that were heard of (``alive``), changed while they were looked at
-    (``changed``) or were struck by others (``unknown``).
+    Call `step` until it returns False. The server checks each process again in the step that
+    removes it. Skipped are those that sent a heartbeat (``alive``), changed during the check
+    (``changed``) or were removed by somebody else (``unknown``).
     """
 
     pause = 0.0
     """seconds between steps; as a `Bulk` has it"""
 
-    def __init__(self, chosen: ProcessSelection, author: Author, *, rescue: bool) -> None:
-        self.chosen = chosen
+    def __init__(self, selection: ProcessSelection, author: Author, *, rescue: bool) -> None:
+        self.selection = selection
         self.author = author
         self.rescue = rescue
-        self.outcome = ChangeOutcome(audit_log.new_id("prune"), len(chosen.processes))
+        self.outcome = ChangeOutcome(audit_log.new_id("prune"), len(selection.processes))
         self.jobs: Counter[str] = Counter(dict.fromkeys(("waiting", "dead", "lost"), 0))
-        """what became of the jobs they had"""
+        """what became of the jobs they were running"""
         self._at = 0
         self._begun = False
 
     async def step(self) -> bool:
-        """Strike the next one; False when all were dealt with."""
-        queue, outcome = self.chosen.queue, self.outcome
+        """Remove the next process; False when there is none left."""
+        queue, outcome = self.selection.queue, self.outcome
         assert outcome.op is not None
         if not self._begun:
-            what = f"processes {self.chosen.what}" + (", their jobs rescued" if self.rescue else "")
+            what = f"processes {self.selection.what}" + (
+                ", their jobs rescued" if self.rescue else ""
+            )
             await audit_log.begin(
                 queue, outcome.op, "prune", self.author, what,
                 now_ms=await queue.now.op(), matched=outcome.matched,
             )  # fmt: skip
             self._begun = True
         if self._at < outcome.matched:
-            process = self.chosen.processes[self._at]
-            said = await queue.prune_process.op(
-                process.name, silent_ms=self.chosen.silent_ms, rescue=self.rescue,
+            process = self.selection.processes[self._at]
+            result = await queue.prune_process.op(
+                process.name, silent_ms=self.selection.silent_ms, rescue=self.rescue,
                 op=outcome.op, step=self._at + 1,
             )  # fmt: skip
             self._at += 1
-            if said.word == "pruned":
+            if result.word == "pruned":
                 outcome.done += 1
-                self.jobs.update(waiting=said.waiting, dead=said.dead, lost=said.lost)
+                self.jobs.update(waiting=result.waiting, dead=result.dead, lost=result.lost)
             else:
-                outcome.skip(said.word)
+                outcome.skip(result.word)
             return True
         await audit_log.note(queue, outcome.op, ended=1)
         return False
 
     async def reached(self) -> int:
-        """How many were struck as the journal has it, also by a step that was not heard of."""
+        """How many were removed according to the audit log, with steps whose reply was lost."""
         assert self.outcome.op is not None
-        operation = await audit_log.read(self.chosen.queue, self.outcome.op)
+        operation = await audit_log.read(self.selection.queue, self.outcome.op)
         return operation.done if operation else 0
 
 
-def fates(jobs: Counter[str]) -> Sequence[str]:
-    """What became of jobs, in words."""
-    words = {
-        "waiting": ("waits again", "wait again"),
-        "dead": ("is a failure now", "are failures now"),
-        "lost": ("is lost", "are lost"),
-    }
-    return [f"{_jobs(n)} {words[fate][n > 1]}" for fate in words if (n := jobs[fate])]
+def job_outcomes(jobs: Counter[str]) -> Sequence[str]:
+    """A phrase for each outcome of the pruned processes' jobs."""
+    outcomes = {"waiting": "waiting again", "dead": "recorded as failed", "lost": "lost"}
+    return [f"{_jobs(n)} {text}" for outcome, text in outcomes.items() if (n := jobs[outcome])]

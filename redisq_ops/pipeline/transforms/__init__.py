@@ -1,19 +1,18 @@
-"""What the history and the dead letters say, as tables: each a function of DataFrames alone.
+"""Transforms of the history and the dead letters into report tables, as functions of DataFrames.
 
-Nothing here reads or writes, and nothing needs more than Spark Connect has. Hours and minutes are
-those of UTC whatever the session's zone is. ``accuracy``: percentiles are exact without one, and
-with one the rank is off by 1/accuracy of all values at most, in bounded memory.
+They read and write nothing and work with Spark Connect. Hours and minutes are in UTC, whatever the
+session's time zone. ``accuracy``: None computes exact percentiles; otherwise ranks are off by at
+most 1/accuracy of all values, in bounded memory.
 """
 
 from .anomalies import anomalies
-from .clients import demanded, fairness
-from .dead_letters import contrasts, dead_groups, fingerprinted, payload_fields
-from .events import attempts, occurrences
-from .paths import critical_paths, requests
-from .rates import latency, retries, throughput
+from .dead_letters import contrasts, dead_groups, payload_fields
+from .delivery_stats import latency, retries, throughput
+from .events import attempts, entry_events
+from .fairness import client_submissions, fairness
+from .requests import critical_paths, requests
 
 __all__ = [
-    "anomalies", "attempts", "contrasts", "critical_paths", "dead_groups", "demanded", "fairness",
-    "fingerprinted", "latency", "occurrences", "payload_fields", "requests", "retries",
-    "throughput",
+    "anomalies", "attempts", "client_submissions", "contrasts", "critical_paths", "dead_groups",
+    "entry_events", "fairness", "latency", "payload_fields", "requests", "retries", "throughput",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Spans of time that are far from a queue's usual."""
+"""Spans of time in which a metric of a queue is far from its median."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from .steps import MINUTE
+from .time_steps import MINUTE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,34 +17,33 @@ if TYPE_CHECKING:
 THRESHOLD = 3.5
 """robust standard deviations (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993)"""
 BASELINE = 30
-"""buckets there must be before any of them is called unusual"""
+"""minimum number of steps before any of them is called unusual"""
 FLOORS = {"submitted": 5.0, "done": 5.0, "failed": 5.0, "wait_ms": 10.0, "run_ms": 10.0}
-"""metric -> how far from the median something is before it is worth a word"""
-PART = 0.5
-"""of the median that it is away, at least"""
-JOINED = 5
-"""steps between two unusual ones that make them two spans"""
+"""metric -> minimum distance from the median"""
+MIN_SHARE = 0.5
+"""minimum distance from the median, as a share of it"""
+MAX_GAP_STEPS = 5
+"""unusual steps with at most this many steps between them form one span"""
 SAMPLES = 5
-"""entries of a bucket whose wait or run time tell something of it"""
+"""minimum number of entries in a step for its wait or run time to count"""
 
 
 def anomalies(
     throughput: DataFrame,
     latency: DataFrame,
     step_ms: int = MINUTE,
-    threshold: float = THRESHOLD,
 ) -> DataFrame:
-    """Spans of steps that are far from a queue's usual: one row per metric and span.
+    """Spans of steps that are far from a queue's median: one row per metric and span.
 
-    Far: the robust z = 0.6745 (value − median) / MAD is `threshold` or more, and the value is
-    `FLOORS` and `PART` of the median or more away; steps a little apart are one span. Where more
-    than half of the values are the same, and MAD is 0, z = (value − median) / (1.2533 mean absolute
-    deviation). Of failures, waits and runs only what is above, of completions only what is
-    below; steps without events count as 0. Nothing is said of fewer than `BASELINE` steps. Both
-    tables are of steps of ``step_ms``.
+    Far: the robust z = 0.6745 (value − median) / MAD is at least `THRESHOLD`, and the distance is
+    at least `FLOORS` and `MIN_SHARE` of the median. If more than half of the values are equal, so
+    that MAD is 0, z = (value − median) / (1.2533 mean absolute deviation). For failures, waits and
+    run times only high values count, for completions only low ones; a step without events counts as
+    0. Queues with fewer than `BASELINE` steps have no rows. Both tables must have steps of
+    ``step_ms``.
     """
     counts = throughput.withColumn("failed", F.col("bad"))
-    by_metric = _long(counts, ("submitted", "done", "failed"))
+    by_metric = _by_metric(counts, ("submitted", "done", "failed"))
     at = F.unix_millis("from_at")
     grid = throughput.groupBy("queue").agg(
         F.explode(F.sequence(F.min(at), F.max(at), F.lit(step_ms))).alias("step")
@@ -60,14 +59,14 @@ def anomalies(
         F.when(F.col("waits") >= SAMPLES, F.col("wait_p95_ms")).alias("wait_ms"),
         F.when(F.col("runs") >= SAMPLES, F.col("run_p95_ms")).alias("run_ms"),
     )  # fmt: skip
-    values = dense.unionByName(_long(times, ("wait_ms", "run_ms")))
-    usual = values.groupBy("queue", "metric").agg(
+    values = dense.unionByName(_by_metric(times, ("wait_ms", "run_ms")))
+    medians = values.groupBy("queue", "metric").agg(
         F.percentile("value", F.lit(0.5)).alias("median"), F.count("*").alias("steps")
     )
-    away = values.join(usual, ["queue", "metric"]).withColumn(
+    deviations = values.join(medians, ["queue", "metric"]).withColumn(
         "away", F.col("value") - F.col("median")
     )
-    spread = away.groupBy("queue", "metric").agg(
+    spread = deviations.groupBy("queue", "metric").agg(
         F.percentile(F.abs("away"), F.lit(0.5)).alias("mad"), F.avg(F.abs("away")).alias("mean")
     )
     floor = reduce(
@@ -78,25 +77,25 @@ def anomalies(
     z = F.when(F.col("mad") > 0, 0.6745 * F.col("away") / F.col("mad")).otherwise(
         F.col("away") / F.nullif(1.2533 * F.col("mean"), F.lit(0.0))
     )
-    right_way = (
+    relevant_side = (
         F.when(F.col("metric") == "submitted", True)
         .when(F.col("metric") == "done", F.col("z") < 0)
         .otherwise(F.col("z") > 0)
     )
-    far = (
-        away.join(spread, ["queue", "metric"])
+    unusual = (
+        deviations.join(spread, ["queue", "metric"])
         .withColumn("z", z)
         .where(
             (F.col("steps") >= BASELINE)
-            & (F.abs("z") >= threshold)
-            & (F.abs("away") >= F.greatest(floor, PART * F.col("median")))
-            & right_way
+            & (F.abs("z") >= THRESHOLD)
+            & (F.abs("away") >= F.greatest(floor, MIN_SHARE * F.col("median")))
+            & relevant_side
         )
         .withColumn("side", F.when(F.col("z") > 0, "above").otherwise("below"))
     )
     w = Window.partitionBy("queue", "metric", "side").orderBy("step")
-    apart = F.col("step") - F.lag("step").over(w) > JOINED * step_ms
-    spans = far.withColumn("apart", F.coalesce(apart, F.lit(False)).cast("int")).withColumn(
+    new_span = F.col("step") - F.lag("step").over(w) > MAX_GAP_STEPS * step_ms
+    spans = unusual.withColumn("apart", F.coalesce(new_span, F.lit(False)).cast("int")).withColumn(
         "span", F.sum("apart").over(w)
     )
     return (
@@ -116,8 +115,8 @@ def anomalies(
     )  # fmt: skip
 
 
-def _long(table: DataFrame, metrics: Sequence[str]) -> DataFrame:
-    """A row per metric: queue, step (ms), metric, value."""
+def _by_metric(table: DataFrame, metrics: Sequence[str]) -> DataFrame:
+    """One row per metric: queue, step (ms), metric, value."""
     pairs = F.explode(
         F.array(
             *(F.struct(F.lit(m).alias("metric"), F.col(m).cast("double").alias("value"))

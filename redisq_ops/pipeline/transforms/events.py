@@ -1,4 +1,4 @@
-"""What happened to entries, one by one, and the deliveries that it makes."""
+"""History events of entries, and the deliveries they describe."""
 
 from __future__ import annotations
 
@@ -14,41 +14,39 @@ if TYPE_CHECKING:
 
 ENDS = ("done", "failed", "lost", "dead")
 """events that end a delivery"""
-COUNTED = ("submitted", "taken", *ENDS)
-MOST_OF_A_CALL = 10_000
-"""sub-requests of one ``submitted`` event; the core sends 500 at most"""
+ENTRY_EVENTS = ("submitted", "taken", *ENDS)
+MAX_EXPANDED = 10_000
+"""limit on sub-requests of one ``submitted`` event; the core writes at most 500"""
 
 
-def occurrences(history: DataFrame) -> DataFrame:
-    """The history's events of entries, one row per entry: a request's submission is one for each
-    of its sub-requests. Adds ``id`` and ``number`` of those, and ``order`` to sort by."""
-    rows = history
-    if "_corrupt" in rows.columns:
-        rows = rows.where(F.col("_corrupt").isNull())
-    rows = rows.where(F.col("event").isin(*COUNTED))
-    ranged = (
-        (F.col("event") == "submitted")
-        & (F.col("kind") == "request")
-        & F.col("detail").rlike(r"^\d{1,18}\|\d{1,18}$")
-    )
+def entry_events(history: DataFrame) -> DataFrame:
+    """The history's events of entries, one row per entry.
+
+    The submission of a request becomes one row per sub-request, with ``id`` and ``number``. Adds
+    ``order``, the sort key of an entry's events.
+    """
+    rows = readable(history).where(F.col("event").isin(*ENTRY_EVENTS))
+    ranged = _submits_range()
     first = F.split("detail", r"\|")[0].cast("long")
-    last = F.least(F.split("detail", r"\|")[1].cast("long"), first + MOST_OF_A_CALL - 1)
+    last = F.least(F.split("detail", r"\|")[1].cast("long"), first + MAX_EXPANDED - 1)
     numbers = F.when(ranged & (last >= first), F.sequence(first, last)).otherwise(
         F.array(F.col("number").cast("long"))
     )
     rows = rows.withColumn("ranged", ranged).withColumn("number", F.explode(numbers))
-    of = F.coalesce("request", "id")
+    request_id = F.coalesce("request", "id")
     part = F.split("event_id", "-")
-    # Within a call entries are lost before they are dead, and that before they are taken again.
+    # Within one call, entries are lost before they are dead, and dead before they are taken again.
     rank = F.array_position(
         F.array(*map(F.lit, ("submitted", "done", "failed", "lost", "dead", "taken"))),
         F.col("event"),
     )
     return (
-        rows.withColumn("request", F.when(F.col("ranged"), of).otherwise(F.col("request")))
+        rows.withColumn("request", F.when(F.col("ranged"), request_id).otherwise(F.col("request")))
         .withColumn(
             "id",
-            F.when(F.col("ranged"), F.concat_ws("/", of, F.col("number"))).otherwise(F.col("id")),
+            F.when(F.col("ranged"), F.concat_ws("/", request_id, F.col("number"))).otherwise(
+                F.col("id")
+            ),
         )
         .withColumn("at_ms", F.unix_millis("at"))
         .withColumn("order", F.struct("at_ms", part[0].cast("long"), part[1].cast("long"), rank))
@@ -57,20 +55,20 @@ def occurrences(history: DataFrame) -> DataFrame:
 
 
 def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
-    """One row per delivery: since when the entry waited for it, how it ended, how long it took.
+    """One row per delivery: when the entry's wait for it began, how it ended, and how long it took.
 
-    ``since`` is the event the wait began with (submitted, failed, lost); null, and ``wait_ms``
-    too, where the history has it no more, or does not say it (after a replay or a release). A
-    delayed entry's wait begins at its ready time. ``run_ms`` of lost deliveries is unknown.
-    ``client`` is a regular expression whose first group finds the client in an entry's id; without
-    it clients are known of fair queues only.
+    ``since`` is the event with which the wait began (submitted, failed, lost). It is null, and
+    ``wait_ms`` too, if the history no longer has that event or has none (after a replay or a
+    release). A delayed entry's wait begins at its ready time. ``run_ms`` of lost deliveries is
+    unknown. ``client`` is a regular expression whose first group is the client in an entry's id;
+    without it clients are known for fair queues only.
     """
     w = Window.partitionBy("queue", "id").orderBy("order")
-    fresh = F.col("event").isin("submitted", "done", "dead")
-    # Of "lost" and "dead" in one call the second says how it ended.
-    next_, then = F.lead("event").over(w), F.lead("event", 2).over(w)
-    buried = (
-        (next_ == "lost") & (then == "dead")
+    resets_attempts = F.col("event").isin("submitted", "done", "dead")
+    # If "lost" and "dead" are in one call, the delivery ended dead.
+    next_, second_next = F.lead("event").over(w), F.lead("event", 2).over(w)
+    dead_after_lost = (
+        (next_ == "lost") & (second_next == "dead")
         & (F.lead("event_id").over(w) == F.lead("event_id", 2).over(w))
     )  # fmt: skip
     detail, previous = F.col("detail"), F.lag("event").over(w)
@@ -81,26 +79,26 @@ def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
     since_ms = F.greatest(F.lag("at_ms").over(w), ready)
     known = previous.isin("submitted", "failed", "lost")
     rows = (
-        occurrences(history)
+        entry_events(history)
         .withColumn("bad", F.sum(F.col("event").isin("failed", "lost").cast("int")).over(w))
-        .withColumn("before", F.max(F.when(fresh, F.col("bad"))).over(w))
+        .withColumn("before", F.max(F.when(resets_attempts, F.col("bad"))).over(w))
         .withColumn("since", F.when(known, previous))
         .withColumn("since_ms", F.when(known, since_ms))
-        .withColumn("ended", F.when(buried, "dead").when(next_.isin(*ENDS), next_))
+        .withColumn("ended", F.when(dead_after_lost, "dead").when(next_.isin(*ENDS), next_))
         .withColumn("ended_ms", F.when(F.col("ended").isNotNull(), F.lead("at_ms").over(w)))
         .withColumn("own_ms", F.when(next_ == "done", F.lead("run_ms").over(w)))
         .withColumn(
             "reason",
-            F.when(buried, "lost").when(next_ == "dead", F.lead("detail").over(w)),
+            F.when(dead_after_lost, "lost").when(next_ == "dead", F.lead("detail").over(w)),
         )
         .where(F.col("event") == "taken")
     )
     unknown = F.col("ended").eqNullSafe("lost") | F.col("reason").eqNullSafe("lost")
-    by_id = first_group("id", client) if client else F.lit("")
-    whose = F.when(F.col("kind") == "fair", detail) if client is None else by_id
+    by_id = client_from_id("id", client) if client else F.lit("")
+    client_column = F.when(F.col("kind") == "fair", detail) if client is None else by_id
     return rows.select(
         "queue", "kind", "id", "request", "number",
-        F.when(whose != "", whose).alias("client"),
+        F.when(client_column != "", client_column).alias("client"),
         (1 + F.col("bad") - F.coalesce("before", F.lit(0))).cast("int").alias("attempt"),
         F.col("by").alias("consumer"),
         "since", F.timestamp_millis("since_ms").alias("since_at"),
@@ -113,30 +111,24 @@ def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
     )  # fmt: skip
 
 
-def sized(history: DataFrame) -> DataFrame:
-    """Events with the number of ``entries`` each is about; no range is taken apart for that.
+def with_entry_counts(history: DataFrame) -> DataFrame:
+    """Events with the number of ``entries`` that each one concerns, without expanding ranges.
 
-    Of operators' changes (``op``) there are those after which more entries are open, as after a
-    replay, or fewer (``entries`` is negative), as after a purge. What an undo brings back isn't
-    known.
+    Includes operators' changes (``op``) after which more entries are open, such as a replay, or
+    fewer (``entries`` is negative), such as a purge. The effect of an undo is unknown.
     """
     detail, event = F.col("detail"), F.col("event")
-    ranged = (
-        (event == "submitted")
-        & (F.col("kind") == "request")
-        & detail.rlike(r"^\d{1,18}\|\d{1,18}$")
-    )
     part = F.split("detail", r"\|")
     before, after, number = (F.regexp_extract(detail, _MOVED, n) for n in (1, 2, 3))
     opens = before.isin(*_CLOSED) & after.isin(*_OPEN)
     closes = before.isin(*_OPEN) & after.isin(*_CLOSED)
-    moved = F.when(opens, number.cast("long")).when(closes, -number.cast("long"))
+    delta = F.when(opens, number.cast("long")).when(closes, -number.cast("long"))
     size = (
-        F.when(event == "op", moved)
-        .when(ranged, part[1].cast("long") - part[0].cast("long") + 1)
+        F.when(event == "op", delta)
+        .when(_submits_range(), part[1].cast("long") - part[0].cast("long") + 1)
         .otherwise(1)
     )
-    rows = readable(history).where(event.isin(*COUNTED, "op"))
+    rows = readable(history).where(event.isin(*ENTRY_EVENTS, "op"))
     return rows.withColumn("entries", size).where(F.col("entries").isNotNull())
 
 
@@ -144,15 +136,25 @@ _MOVED = r"^[^|]*\|(\w+)\|(\w+)\|(\d{1,15})$"
 _OPEN, _CLOSED = ("waiting", "pending", "delayed"), ("dead", "done", "trash")
 
 
-def first_group(column: str, pattern: str) -> Column:
-    """What a user's expression finds; RE2, as everywhere: Java's own engine may never end."""
-    found = regex(pattern)
+def _submits_range() -> Column:
+    """Whether an event is the submission of sub-requests FIRST|LAST of a request."""
+    return (
+        (F.col("event") == "submitted")
+        & (F.col("kind") == "request")
+        & F.col("detail").rlike(r"^\d{1,18}\|\d{1,18}$")
+    )
 
-    def group(text: str | None) -> str | None:
-        return None if text is None else found.group(text)
 
-    return F.udf(group, "string", useArrow=True)(column)
+def client_from_id(column: str, pattern: str) -> Column:
+    """The first group of a user's regular expression, by RE2: Java's engine may not terminate."""
+    compiled = regex(pattern)
+
+    def find(text: str | None) -> str | None:
+        return None if text is None else compiled.first_group(text)
+
+    return F.udf(find, "string", useArrow=True)(column)
 
 
 def readable(rows: DataFrame) -> DataFrame:
+    """Rows without those that could not be read."""
     return rows.where(F.col("_corrupt").isNull()) if "_corrupt" in rows.columns else rows

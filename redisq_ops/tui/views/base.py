@@ -17,7 +17,6 @@ from redisq_ops.ops.terminal import count
 from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
 
 if TYPE_CHECKING:
-    from redisq_ops.core.engine.queue import Queue
     from redisq_ops.ops.filter.ast import Query
     from redisq_ops.ops.filter.fields import Need
     from redisq_ops.ops.redaction import Redaction
@@ -72,7 +71,7 @@ class QueueView(Vertical):
     name_: ClassVar[View]
     title: ClassVar[str]
     about: ClassVar[str]
-    needs: ClassVar[type[Queue[Any]] | None] = None
+    needs: ClassVar[str | None] = None
     """the capability without which a queue can't offer this view"""
     state: ClassVar[State | None] = None
     """of the entries listed here"""
@@ -203,9 +202,9 @@ class QueueView(Vertical):
         self._chart.display = False
 
     def show(self, snapshot: Snapshot) -> None:
-        if snapshot.wish.descending != self.descending:
+        if snapshot.viewport.descending != self.descending:
             return  # asked for before the order was changed
-        if not self.fetched <= snapshot.wish.needs:
+        if not self.fetched <= snapshot.viewport.needs:
             return  # asked for before the filter was typed, without what it looks at
         self.snapshot = snapshot
         drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
@@ -241,7 +240,7 @@ class QueueView(Vertical):
 
     def accepts(self, item: Any, snapshot: Snapshot) -> bool:
         """Whether the filter means it."""
-        return self.filter is None or self.filter.speaks_of(self.words(item))
+        return self.filter is None or self.filter.accepts_text(self.words(item))
 
     @property
     def exact(self) -> bool:

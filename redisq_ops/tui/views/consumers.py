@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from redisq_ops.core.engine.optional_features import HasWorkerProcesses
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
@@ -121,7 +120,7 @@ class Consumers(QueueView):
     def removal(self) -> str | None:
         """The command that removes the consumer under the cursor and loses nothing of it."""
         under, queue = self.table.identity, self.snapshot.queue if self.snapshot else None
-        if under is None or queue is None or HasWorkerProcesses in queue.features:
+        if under is None or queue is None or "HasWorkerProcesses" in queue.features:
             return None
         group, name = parted(under)
         return hint("consumers", "remove", queue.name, name, **({"group": group} if group else {}))

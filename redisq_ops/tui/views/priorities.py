@@ -6,7 +6,6 @@ from typing import Any
 
 from rich.text import Text
 
-from redisq_ops.core.engine.optional_features import HasPriorityLevels
 from redisq_ops.core.model.entry import Request
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count, printable
@@ -26,7 +25,7 @@ class Levels(QueueView):
     name_ = "levels"
     title = "priorities"
     about = "Priority lists, and who holds tokens"
-    needs = HasPriorityLevels
+    needs = "HasPriorityLevels"
     holds = "requests"
     columns = (
         TableColumn("priority", "prio", 4, align="right"),

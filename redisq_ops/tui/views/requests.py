@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.model.entry import Request
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import short_count
@@ -22,7 +21,7 @@ class Requests(QueueView):
     name_ = "requests"
     title = "requests"
     about = "Requests, open ones first"
-    needs = HasRequests
+    needs = "HasRequests"
     holds = "requests"
     columns = (
         TableColumn("id", "request", 26, flex=1),

@@ -228,7 +228,7 @@ def test_explain_says_what_waits_where_no_rates_are_known(
 ) -> None:
     sidekiq(client)
     said = {row["rule"]: row for row in redisq.rows("explain", "sidekiq:mail")}["pending"]
-    assert "1 is handed out and not settled; 2 wait" in json.dumps(said)
+    assert "1 pending, 2 waiting; settled entries are not counted" in json.dumps(said)
     assert said["facts"] == {"pending": 1, "waiting": 2}
 
 

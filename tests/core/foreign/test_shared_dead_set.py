@@ -9,9 +9,9 @@ import redis
 from redisq_ops.core.foreign.resque import SidekiqQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, Scan, paced
-from redisq_ops.ops.inspect.poll import fetch
-from redisq_ops.ops.inspect.snapshot import Wish
+from redisq_ops.ops.filter.scan import Filter, Scan, rate_limited
+from redisq_ops.ops.inspect.snapshot import Viewport
+from redisq_ops.ops.inspect.snapshot_reader import fetch
 from redisq_ops.tui.views.dead_letters import Dead
 
 from ...command_line import Redisq
@@ -53,7 +53,7 @@ def test_no_face_takes_what_it_has_seen_for_all_there_is(redisq: Redisq) -> None
     redisq("dlq", "ls", name, "--max", "3")
     assert "3 dead entries of ≥250: --max shows more" in redisq.err
     redisq("dlq", "groups", name, "--window", "100")
-    assert "looked at 100 of ≥100" in redisq.err
+    assert "examined 100 of ≥100" in redisq.err
     rows = redisq.rows("dlq", "groups", name, "--window", "100")
     assert rows and not any(row["complete"] for row in rows)
     assert "≥100" in redisq("select", name, "--window", "100", "--count")
@@ -62,17 +62,17 @@ def test_no_face_takes_what_it_has_seen_for_all_there_is(redisq: Redisq) -> None
     }
     assert (by_state["dead"]["looked"], by_state["dead"]["total"]) == (100, None)
     redisq("select", name, "--window", "100")
-    assert "looked at 100 of ≥100 dead" in redisq.err
+    assert "examined 100 of ≥100 dead" in redisq.err
     because = redisq("explain", f"{name}/{0:024x}")
-    assert "among 200 looked at" in because and "all 200" not in because
+    assert "among the 200 dead entries examined" in because and "all 200" not in because
     # Read to its end it is known.
     redisq("dlq", "groups", name, "--window", str(OURS + 1))
-    assert f"looked at {OURS:,} of {OURS:,}" in redisq.err
+    assert f"examined {OURS:,} of {OURS:,}" in redisq.err
 
 
 def test_a_scan_is_kept_to_its_pace_there_too(redisq: Redisq, client: redis.Redis) -> None:
     queue, waited = SidekiqQueue(client, "sidekiq:default"), list[float]()
-    told: Callable[[int, int | None], None] = paced(
+    told: Callable[[int, int | None], None] = rate_limited(
         lambda *_: None, 100, lambda: 0.0, waited.append
     )
     scan = Scan(queue, "dead", Filter(), queue.now())
@@ -87,8 +87,8 @@ def test_the_dashboard_shows_what_it_has_seen_as_at_least_so_many(
 ) -> None:
     redisq("discover", "--register", "--yes")
     deployment = Deployment(client)
-    wish = Wish("dead", "sidekiq:default", 0, 60, descending=True)
-    seen = run(client, fetch(deployment, wish))
+    viewport = Viewport("dead", "sidekiq:default", 0, 60, descending=True)
+    seen = run(client, fetch(deployment, viewport))
     assert len(seen.entries) == 60 and 60 < seen.total < OURS and not seen.exact
     view = Dead()
     items = view.items(seen)

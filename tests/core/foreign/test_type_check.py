@@ -95,7 +95,7 @@ def test_an_entry_is_found_beside_it_and_none_is_said_to_be_gone(
 def test_a_wait_ends_with_no_number_it_doesnt_know(redisq: Redisq, client: redis.Redis) -> None:
     name, _ = spoilt(client, ResqueQueue, "workers")
     said = redisq.refusal("wait", "when", "pending==0", "--queue", name, code=1)
-    assert said == "how many are pending can't be known of this queue"
+    assert said == "this kind of queue does not show how many entries are pending"
 
 
 def test_of_a_deployment_one_list_spoils_no_other(redisq: Redisq, client: redis.Redis) -> None:

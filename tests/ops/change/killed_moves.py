@@ -42,7 +42,7 @@ from redisq_ops.ops.change.transfer_plan import way_to
 from redisq_ops.ops.change.transfer_undo import taking_back
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
-from redisq_ops.ops.fsck import Audit
+from redisq_ops.ops.fsck import QueueCheck
 
 ME = Author("ada", "laptop", "chaos")
 KINDS = ("request", "delay", "fair", "circular", "carmine")
@@ -289,9 +289,9 @@ class Story:
             run(self.client, control.resume(self.queue(name), ME))  # undo may have paused it
         self.work_off()
         for name in self.names:
-            audit = Audit(self.queue(name))
-            run(self.client, audit.look())
-            assert not audit.broken, audit.broken
+            check = QueueCheck(self.queue(name))
+            run(self.client, check.check())
+            assert not check.findings, check.findings
 
     def counted(self) -> None:
         """Each payload is in one place."""

@@ -165,7 +165,7 @@ def test_undo_leaves_what_was_touched(redisq: Redisq, client: redis.Redis) -> No
     }  # as they are called there
     left = min(entries(source, "trash"))
     (gone,) = redisq.rows("explain", f"a/{left}")
-    assert gone["rule"] == "moved" and "undo until" not in gone["sentence"]
+    assert gone["rule"] == "moved" and "undo works until" not in gone["sentence"]
     assert target.settle([Settlement(working, "ack")]) == ["done"]
     assert len(entries(source, "waiting")) == 3 and set(entries(target, "waiting")) == {
         given_back.id

@@ -31,8 +31,8 @@ from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.explain.explanation import explain, explain_text
-from redisq_ops.ops.explain.facts import PAGE
 from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.inspect.history import PAGE
 
 from ...command_line import Redisq, everywhere
 from ...foreign_keys import far_apart
@@ -68,8 +68,8 @@ class Answer:
         assert all(isinstance(word, (str, type(None))) for word in words)
 
 
-def settled(queue: Queue[redis.Redis], given: Delivery, outcome: Any, delay_ms: int = 0) -> None:
-    queue.settle([Settlement(given, outcome, TIMEOUT.encoded(), delay_ms)])
+def settled(queue: Queue[redis.Redis], delivery: Delivery, outcome: Any, delay_ms: int = 0) -> None:
+    queue.settle([Settlement(delivery, outcome, TIMEOUT.encoded(), delay_ms)])
 
 
 def moved(queue: Queue[redis.Redis], state: Any, verb: Any, **how: Any) -> str:
@@ -85,37 +85,39 @@ def moved(queue: Queue[redis.Redis], state: Any, verb: Any, **how: Any) -> str:
 # --- entries of requests ------------------------------------------------------
 
 
-def test_behind_higher_priorities(mail: RequestQueue[redis.Redis]) -> None:
+def test_entry_waits_behind_higher_priorities(mail: RequestQueue[redis.Redis]) -> None:
     mail.submit([b"x"] * 30, id="urgent", priority=1, limit=4)
     mail.submit([b"x"] * 10, id="same", limit=2)
     mail.submit([b"x"] * 10, id="r1", limit=2)
     mail.take(1, consumer="w1")
-    said = Answer(mail, "r1/3")
-    assert said.rule == "behind"
-    assert said.sentence == (
+    answer = Answer(mail, "r1/3")
+    assert answer.rule == "behind"
+    assert answer.sentence == (
         "it waits behind 3 tokens of higher priorities, 2 tokens of other requests of its "
         "priority, 2 entries of its request (≈ 33 entries in all)"
     )
-    assert [a["number"] for a in said.facts["ahead"]] == [3, 2, 2]
-    assert all(a["exact"] for a in said.facts["ahead"])
-    assert said.command == "redisq request priority mail/r1 0"
-    assert said.row["eta_ms"] is None and not said.row["estimate"]  # nobody settled anything yet
+    assert [a["number"] for a in answer.facts["ahead"]] == [3, 2, 2]
+    assert all(a["exact"] for a in answer.facts["ahead"])
+    assert answer.command == "redisq request priority mail/r1 0"
+    assert (
+        answer.row["eta_ms"] is None and not answer.row["estimate"]
+    )  # nobody settled anything yet
 
 
-def test_behind_a_token_is_behind_an_entry(mail: RequestQueue[redis.Redis]) -> None:
+def test_each_token_ahead_delivers_one_entry(mail: RequestQueue[redis.Redis]) -> None:
     """The second of two requests: its first entry comes when the other's token was taken once."""
     mail.submit([b"x"] * 4, id="first", limit=2)
     mail.submit([b"x"] * 3, id="second", limit=1)
     mail.take(1, consumer="w1")
     behind = "wait behind 1 token of other requests of its priority"
-    assert Answer(mail, "second").sentence == f"3 of 3 wait: they {behind}"
+    assert Answer(mail, "second").sentence == f"3 of 3 entries {behind}"
     assert Answer(mail, "second/1").sentence == behind.replace("wait", "it waits", 1)
-    said = Answer(mail, "second/3")
-    assert said.sentence.endswith("2 entries of its request (≈ 4 entries in all)")
-    assert said.facts["before"] == 4
+    answer = Answer(mail, "second/3")
+    assert answer.sentence.endswith("2 entries of its request (≈ 4 entries in all)")
+    assert answer.facts["before"] == 4
 
 
-def test_more_than_can_be_counted_is_about(
+def test_count_beyond_search_depth_is_approximate(
     mail: RequestQueue[redis.Redis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("redisq_ops.core.queues.request.position.DEPTH", 10)
@@ -130,7 +132,7 @@ def test_more_than_can_be_counted_is_about(
     assert "≈ 10 tokens" in Answer(mail, "r1/1").sentence
 
 
-def test_the_estimate_is_the_rate_of_the_last_minutes(
+def test_estimate_uses_rate_of_last_minutes(
     mail: RequestQueue[redis.Redis], clock: FakeClock
 ) -> None:
     clock.now_ms = 1_700_000_040_000  # a whole minute
@@ -139,130 +141,136 @@ def test_the_estimate_is_the_rate_of_the_last_minutes(
         settled(mail, delivery, "ack")
     clock.advance(MINUTE)
     mail.take(0 + 1, consumer="w1")
-    said = Answer(mail, "r1/21")
-    assert said.facts["before"] == 9  # 12 to 20
-    assert said.row["eta_ms"] == clock.now_ms + MINUTE  # ten a minute
-    assert said.row["estimate"] is True
-    assert said.row["basis"] == (
-        "10 to go, if ≈ 10.0 a minute go on leaving the queue, as in the last 5 minutes"
-    )
+    answer = Answer(mail, "r1/21")
+    assert answer.facts["before"] == 9  # 12 to 20
+    assert answer.row["eta_ms"] == clock.now_ms + MINUTE  # ten a minute
+    assert answer.row["estimate"] is True
+    assert answer.row["basis"] == ("10 left, at ≈ 10.0 settled per minute as in the last 5 minutes")
 
 
-def test_tokens_held_by_whom(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
+def test_limit_names_the_holders_of_the_tokens(
+    mail: RequestQueue[redis.Redis], clock: FakeClock
+) -> None:
     mail.submit([b"x"] * 5, id="r1", limit=2)
     mail.take(1, consumer="w1")
     clock.advance(12_000)
     mail.take(1, consumer="w2")
     clock.advance(3_000)
-    said = Answer(mail, "r1/4")
-    assert said.rule == "limit"
-    assert said.sentence == (
-        "all 2 tokens of request r1 are held: w1 has r1/1 since 15s (lease ends in 15s); "
-        "w2 has r1/2 since 3s (lease ends in 27s)"
+    answer = Answer(mail, "r1/4")
+    assert answer.rule == "limit"
+    assert answer.sentence == (
+        "all 2 tokens of request r1 are in use: w1 has r1/1 for 15s (lease ends in 15s); "
+        "w2 has r1/2 for 3s (lease ends in 27s)"
     )
-    first = said.facts["holders"][0]
+    first = answer.facts["holders"][0]
     assert (first["consumer"], first["id"]) == ("w1", "r1/1")
     assert first["until_ms"] - clock.now_ms == 15_000 and clock.now_ms - first["since_ms"] == 15_000
-    assert said.command == "redisq request limit mail/r1 4"
+    assert answer.command == "redisq request limit mail/r1 4"
 
 
-def test_request_and_queue_paused_by_whom_and_why(mail: RequestQueue[redis.Redis]) -> None:
+def test_pause_of_request_and_queue_names_user_and_reason(mail: RequestQueue[redis.Redis]) -> None:
     mail.submit([b"x"] * 2, id="r1")
     run(mail.client, control.change_request(mail, "r1", "pause", ADA))
-    said = Answer(mail, "r1/1")
-    assert said.rule == "request-paused"
-    assert said.sentence.startswith(
+    answer = Answer(mail, "r1/1")
+    assert answer.rule == "request-paused"
+    assert answer.sentence.startswith(
         "request r1 is paused by ada@desk 0s ago because 'smtp is down' (op pause-"
     )
-    assert said.facts["op"]["who"] == "ada" and said.facts["op"]["why"] == "smtp is down"
-    assert said.command == "redisq request resume mail/r1"
+    assert answer.facts["op"]["who"] == "ada" and answer.facts["op"]["why"] == "smtp is down"
+    assert answer.command == "redisq request resume mail/r1"
     run(mail.client, control.pause(mail, ADA))
-    said = Answer(mail, "r1/1")
-    assert (said.rule, said.command) == ("paused", "redisq queue resume mail")
-    assert said.sentence.startswith("queue mail is paused by ada@desk 0s ago because")
-    assert "request-paused" in said.also
-    assert said.facts["paused"] == "smtp is down"
+    answer = Answer(mail, "r1/1")
+    assert (answer.rule, answer.command) == ("paused", "redisq queue resume mail")
+    assert answer.sentence.startswith("queue mail is paused by ada@desk 0s ago because")
+    assert "request-paused" in answer.also
+    assert answer.facts["paused"] == "smtp is down"
 
 
-def test_paused_by_nobody_the_journal_knows(mail: RequestQueue[redis.Redis]) -> None:
+def test_pause_that_is_not_in_the_audit_log(mail: RequestQueue[redis.Redis]) -> None:
     mail.submit([b"x"], id="r1")
     mail.configure("by-hand", 1, {"paused": "deploy"})
-    said = Answer(mail, "r1/1")
-    assert said.sentence == "queue mail is paused: 'deploy', the journal doesn't say by whom"
-    assert said.facts["op"] is None
+    answer = Answer(mail, "r1/1")
+    assert answer.sentence == (
+        "queue mail is paused: 'deploy', by an unknown user (not in the audit log)"
+    )
+    assert answer.facts["op"] is None
 
 
 def test_no_worker_is_taking(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
     mail.submit([b"x"] * 2, id="r1")
-    said = Answer(mail, "r1/1")
-    assert said.rule == "no-worker" and said.facts["consumers_seen"] == 0
-    assert said.sentence == "no worker is taking: no consumer of mail was seen in the last day"
-    assert said.command == "redisq work MODULE:FUNCTION --queue mail"
-    (given,) = mail.take(1, consumer="w1").deliveries
-    settled(mail, given, "ack")
+    answer = Answer(mail, "r1/1")
+    assert answer.rule == "no-worker" and answer.facts["consumers_seen"] == 0
+    assert answer.sentence == "no worker is taking: no consumer of mail was seen in the last day"
+    assert answer.command == "redisq work MODULE:FUNCTION --queue mail"
+    (delivery,) = mail.take(1, consumer="w1").deliveries
+    settled(mail, delivery, "ack")
     assert Answer(mail, "r1/2").rule == "next"
     clock.advance(14 * MINUTE)
-    said = Answer(mail, "r1/2")
-    assert said.sentence == "no worker is taking: nobody has asked mail for work for 14m 00s"
-    assert said.facts["silent_ms"] == 14 * MINUTE
+    answer = Answer(mail, "r1/2")
+    assert answer.sentence == "no worker is taking: no consumer has asked mail for work for 14m 00s"
+    assert answer.facts["silent_ms"] == 14 * MINUTE
 
 
-def test_workers_that_are_busy_are_not_gone(
+def test_busy_workers_are_not_reported_as_missing(
     mail: RequestQueue[redis.Redis], clock: FakeClock
 ) -> None:
     mail.submit([b"x"] * 2, id="r1")
-    (given,) = mail.take(1, consumer="w1").deliveries
+    (delivery,) = mail.take(1, consumer="w1").deliveries
     for _ in range(6):
         clock.advance(20_000)
-        mail.extend([given])
-    said = Answer(mail, "r1/2")
-    assert said.rule == "busy"
-    assert said.sentence.startswith("all workers seem busy: they hold 1 pending")
-    assert "next" in said.also
+        mail.extend([delivery])
+    answer = Answer(mail, "r1/2")
+    assert answer.rule == "busy"
+    assert answer.sentence.startswith("all workers seem to be busy: 1 pending")
+    assert "next" in answer.also
 
 
-def test_retry_back_off_and_why(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
+def test_retry_names_time_and_error(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
     mail.submit([b"x"], id="r1")
-    (given,) = mail.take(1, consumer="w1").deliveries
-    settled(mail, given, "fail", 90_000)
-    said = Answer(mail, "r1/1")
-    assert said.rule == "retry"
-    assert said.sentence == (
-        "it is tried again at 2023-11-14 22:14:50+00:00, in 1m 30s, because failure 1 of 20 said "
+    (delivery,) = mail.take(1, consumer="w1").deliveries
+    settled(mail, delivery, "fail", 90_000)
+    answer = Answer(mail, "r1/1")
+    assert answer.rule == "retry"
+    assert answer.sentence == (
+        "it will be retried at 2023-11-14 22:14:50+00:00, in 1m 30s; failure 1 of 20: "
         "Timeout: smtp-3 did not answer in 30 s"
     )
-    assert said.row["eta_ms"] == clock.now_ms + 90_000 and said.row["estimate"] is False
-    assert said.command == "redisq requeue mail/r1/1"
+    assert answer.row["eta_ms"] == clock.now_ms + 90_000 and answer.row["estimate"] is False
+    assert answer.command == "redisq requeue mail/r1/1"
     clock.advance(91_000)
-    said = Answer(mail, "r1/1")
-    assert said.row["state"] == "delayed" and said.rule == "no-worker" and said.also == ["due"]
+    answer = Answer(mail, "r1/1")
+    assert (
+        answer.row["state"] == "delayed" and answer.rule == "no-worker" and answer.also == ["due"]
+    )
 
 
 def test_pending_with_its_lease(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
     mail.submit([b"x"], id="r1")
     mail.take(1, consumer="w1")
     clock.advance(5_000)
-    said = Answer(mail, "r1/1")
-    assert said.rule == "pending"
-    assert said.sentence == "w1 has it since 5s; its lease ends in 25s, unless it is renewed"
-    assert said.row["eta_ms"] == said.facts["deadline_ms"] == clock.now_ms + 25_000
+    answer = Answer(mail, "r1/1")
+    assert answer.rule == "pending"
+    assert answer.sentence == (
+        "consumer w1 has had it for 5s; its lease ends in 25s, unless it is extended"
+    )
+    assert answer.row["eta_ms"] == answer.facts["deadline_ms"] == clock.now_ms + 25_000
 
 
-def test_a_silent_consumer_and_who_would_bring_it_back(
+def test_silent_consumer_and_what_reclaims_its_entry(
     mail: RequestQueue[redis.Redis], clock: FakeClock
 ) -> None:
     mail.submit([b"x"], id="r1")
     mail.take(1, consumer="w1")
     clock.advance(14 * MINUTE + 30_000)
-    said = Answer(mail, "r1/1")
-    assert said.rule == "overdue"
-    assert said.sentence == (
-        "consumer w1 is silent for 14m 00s: it has the entry since 14m 30s, its lease ended "
-        "14m 00s ago; the next take, or a worker's upkeep every 30 s, makes it waiting again, but "
-        "no worker is taking: nobody has asked mail for work for 14m 30s"
+    answer = Answer(mail, "r1/1")
+    assert answer.rule == "overdue"
+    assert answer.sentence == (
+        "consumer w1 has been silent for 14m 00s: it has had the entry for 14m 30s, and its lease "
+        "ended 14m 00s ago; the next take, or a worker's maintenance every 30 s, makes it waiting "
+        "again, but no worker is taking: no consumer has asked mail for work for 14m 30s"
     )
-    assert said.facts["silent_ms"] == 14 * MINUTE and "no-worker" in said.also
-    assert said.command == "redisq requeue mail/r1/1"
+    assert answer.facts["silent_ms"] == 14 * MINUTE and "no-worker" in answer.also
+    assert answer.command == "redisq requeue mail/r1/1"
     run(mail.client, control.set_flags(mail, "retention", ADA, {"max_lost": "1"}))
     assert "makes it dead" in Answer(mail, "r1/1").sentence
 
@@ -271,12 +279,14 @@ def test_claimed_by_an_operator(mail: RequestQueue[redis.Redis]) -> None:
     mail.submit([b"x"], id="r1")
     mail.take(1, consumer="w1")
     op = moved(mail, "pending", "claim", consumer="operator")
-    said = Answer(mail, "r1/1")
-    assert said.rule == "pending" and said.facts["op"]["id"] == op
-    assert "operator has it since 0s, given to it by ada@desk" in said.sentence
+    answer = Answer(mail, "r1/1")
+    assert answer.rule == "pending" and answer.facts["op"]["id"] == op
+    assert "consumer operator has had it for 0s, claimed for it by ada@desk" in answer.sentence
 
 
-def test_dead_and_how_many_alike(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
+def test_dead_entry_and_how_many_have_the_same_error(
+    mail: RequestQueue[redis.Redis], clock: FakeClock
+) -> None:
     mail.submit([b"x"] * 4, id="r1")
     *alike, other = mail.take(4, consumer="w1").deliveries
     for n, delivery in enumerate(alike):
@@ -284,21 +294,21 @@ def test_dead_and_how_many_alike(mail: RequestQueue[redis.Redis], clock: FakeClo
         mail.settle([Settlement(delivery, "reject", error)])
     mail.settle([Settlement(other, "reject", Failure("Full", "mailbox").encoded())])
     clock.advance(MINUTE)
-    said = Answer(mail, "r1/2")
-    assert said.rule == "dead" and said.facts["reason"] == "rejected"
-    assert said.sentence.startswith(
+    answer = Answer(mail, "r1/2")
+    assert answer.rule == "dead" and answer.facts["reason"] == "rejected"
+    assert answer.sentence.startswith(
         "dead since 2023-11-14 22:13:20+00:00 (1m 00s ago) because its handler rejected it: "
-        "Timeout: smtp-1 did not answer in 10 s; 3 of this error (group "
+        "Timeout: smtp-1 did not answer in 10 s; 3 with this error (group "
     )
-    assert said.sentence.endswith("among all 4 dead")
-    assert (said.facts["alike"], said.facts["looked"], said.facts["dead"]) == (3, 4, 4)
-    assert said.command == "redisq replay mail/r1/2"
+    assert answer.sentence.endswith("among all 4 dead entries")
+    assert (answer.facts["alike"], answer.facts["looked"], answer.facts["dead"]) == (3, 4, 4)
+    assert answer.command == "redisq replay mail/r1/2"
     clock.advance(-3 * 60 * MINUTE)  # a failover to a server whose clock is hours behind
-    said = Answer(mail, "r1/2")
-    assert "(by a clock that was 2h 59m ahead) because its handler" in said.sentence
+    answer = Answer(mail, "r1/2")
+    assert "(by a clock that was 2h 59m ahead) because its handler" in answer.sentence
 
 
-def test_dead_because_it_failed_or_was_lost_too_often(
+def test_dead_after_too_many_failures_or_lost_leases(
     mail: RequestQueue[redis.Redis], clock: FakeClock
 ) -> None:
     mail.submit([b"x"] * 2, id="r1")
@@ -309,29 +319,29 @@ def test_dead_because_it_failed_or_was_lost_too_often(
     for _ in range(3):
         clock.advance(31_000)
         mail.take(1, consumer="w2")
-    said = Answer(mail, "r1/2")
-    assert said.rule == "dead" and "because its lease was lost 3 times" in said.sentence
-    assert said.facts["alike"] is None  # it has no error that others could be like
+    answer = Answer(mail, "r1/2")
+    assert answer.rule == "dead" and "because its lease expired 3 times" in answer.sentence
+    assert answer.facts["alike"] is None  # it has no error that others could be like
 
 
-def test_purged_by_whom_and_until_when_undo_works(
+def test_purge_names_user_and_end_of_undo(
     mail: RequestQueue[redis.Redis], clock: FakeClock
 ) -> None:
     mail.submit([b"x"] * 2, id="r1")
     op = moved(mail, "waiting", "purge")
     clock.advance(60 * MINUTE)
-    said = Answer(mail, "r1/1")
-    assert said.rule == "purged"
-    assert said.sentence == (
+    answer = Answer(mail, "r1/1")
+    assert answer.rule == "purged"
+    assert answer.sentence == (
         "purged at 2023-11-14 22:13:20+00:00 by ada@desk 1h 00m ago because 'smtp is down' (op "
-        f"{op}); undo until 2023-11-15 22:13:20+00:00 (in 23h 00m)"
+        f"{op}); undo works until 2023-11-15 22:13:20+00:00 (in 23h 00m)"
     )
-    assert said.command == f"redisq undo {op}"
-    assert said.facts["undo_until_ms"] - clock.now_ms == 23 * 60 * MINUTE
-    assert said.row["eta_ms"] is None  # it isn't when it runs
+    assert answer.command == f"redisq undo {op}"
+    assert answer.facts["undo_until_ms"] - clock.now_ms == 23 * 60 * MINUTE
+    assert answer.row["eta_ms"] is None  # it isn't when it runs
 
 
-def test_done_and_how_long_its_result_is_kept(
+def test_done_entry_and_how_long_its_result_is_kept(
     mail: RequestQueue[redis.Redis], clock: FakeClock
 ) -> None:
     mail.configure("level", 1, {"history": "all"})
@@ -339,66 +349,68 @@ def test_done_and_how_long_its_result_is_kept(
     first, second = mail.take(2, consumer="w1").deliveries
     mail.settle([Settlement(first, "result", b"fine")])
     clock.advance(MINUTE)
-    said = Answer(mail, "r1/1")
-    assert said.rule == "done" and said.command == "redisq results mail/r1"
-    assert said.sentence == (
-        "done at 2023-11-14 22:13:20+00:00 (1m 00s ago); its result is kept while request r1 goes "
-        "on, and 1d 0h longer"
+    answer = Answer(mail, "r1/1")
+    assert answer.rule == "done" and answer.command == "redisq results mail/r1"
+    assert answer.sentence == (
+        "done at 2023-11-14 22:13:20+00:00 (1m 00s ago); its result is kept until request r1 is "
+        "done, and for 1d 0h then"
     )
     settled(mail, second, "ack")
-    said = Answer(mail, "r1/1")
-    assert said.sentence.endswith("kept until 2023-11-15 22:14:20+00:00 (in 1d 0h)")
-    assert said.facts["kept_until_ms"] == clock.now_ms + 24 * 60 * MINUTE
-    assert said.row["eta_ms"] is None
+    answer = Answer(mail, "r1/1")
+    assert answer.sentence.endswith("kept until 2023-11-15 22:14:20+00:00 (in 1d 0h)")
+    assert answer.facts["kept_until_ms"] == clock.now_ms + 24 * 60 * MINUTE
+    assert answer.row["eta_ms"] is None
 
 
-def test_without_a_full_history_nobody_knows_when(mail: RequestQueue[redis.Redis]) -> None:
+def test_time_of_done_needs_full_history(mail: RequestQueue[redis.Redis]) -> None:
     mail.submit([b"x"] * 2, id="r1")
     (first,) = mail.take(1, consumer="w1").deliveries
     settled(mail, first, "ack")
-    said = Answer(mail, "r1/1")
-    assert said.sentence.startswith("done; when isn't kept; it is without a result")
-    assert said.facts["done_ms"] is None
+    answer = Answer(mail, "r1/1")
+    assert answer.sentence.startswith("done; the time is not recorded; it has no result")
+    assert answer.facts["done_ms"] is None
 
 
 def test_an_entry_of_a_cancelled_request(mail: RequestQueue[redis.Redis]) -> None:
     mail.submit([b"x"] * 2, id="r1")
     run(mail.client, control.change_request(mail, "r1", "cancel", ADA))
     for id in ("r1", "r1/2"):
-        said = Answer(mail, id)
-        assert said.rule == "cancelled" and said.command is not None
-        assert "was cancelled by ada@desk 0s ago because 'smtp is down'" in said.sentence
-        assert "undo until 2023-11-15 22:13:20+00:00 (in 1d 0h)" in said.sentence
-        assert said.row["eta_ms"] is None
-        assert said.command.startswith("redisq undo cancel-")
+        answer = Answer(mail, id)
+        assert answer.rule == "cancelled" and answer.command is not None
+        assert "was cancelled by ada@desk 0s ago because 'smtp is down'" in answer.sentence
+        assert "undo works until 2023-11-15 22:13:20+00:00 (in 1d 0h)" in answer.sentence
+        assert answer.row["eta_ms"] is None
+        assert answer.command.startswith("redisq undo cancel-")
 
 
-def test_unknown_ids_say_what_the_history_was_looked_through_for(
+def test_unknown_id_reports_searched_history(
     mail: RequestQueue[redis.Redis],
 ) -> None:
     mail.submit([b"x"] * 2, id="r1")
-    said = Answer(mail, "r1/3")
-    assert (said.rule, said.row["state"]) == ("unknown", None)
-    assert said.sentence == "request r1 has 2 entries, numbered from 1: there is no r1/3"
+    answer = Answer(mail, "r1/3")
+    assert (answer.rule, answer.row["state"]) == ("unknown", None)
+    assert answer.sentence == "there is no r1/3: request r1 has 2 entries, numbered from 1"
     first, second = mail.take(2, consumer="w1").deliveries
     settled(mail, first, "fail")
     settled(mail, second, "fail")
-    said = Answer(mail, "nobody")
-    assert said.row["what"] == "request" and not said.found.known
-    assert "in the latest 2 of 2 events there is nothing about it" in said.sentence
-    assert "history is 'ops'" in said.sentence
-    assert (said.facts["looked"], said.facts["events"]) == (2, 2)
+    answer = Answer(mail, "nobody")
+    assert answer.row["what"] == "request" and not answer.found.known
+    assert "the latest 2 of 2 history events do not mention it" in answer.sentence
+    assert "history is 'ops'" in answer.sentence
+    assert (answer.facts["looked"], answer.facts["events"]) == (2, 2)
     moved(mail, "waiting", "hard")
-    said = Answer(mail, "r9/1")
-    assert "1 of the latest changes removed entries for good, the last one by ada" in said.sentence
+    answer = Answer(mail, "r9/1")
+    assert (
+        "1 of the latest changes removed entries for good, the last one by ada" in answer.sentence
+    )
 
 
 def dying(client: redis.Redis, clock: FakeClock, *ids: str) -> DelaySet[redis.Redis]:
     """A delay set where these died, one after another."""
     later = DelaySet(client, "later", clock=clock)
     later.schedule([(id, b"x") for id in ids], after_ms=0)
-    for given in later.take(100, consumer="w1").deliveries:
-        settled(later, given, "reject")
+    for delivery in later.take(100, consumer="w1").deliveries:
+        settled(later, delivery, "reject")
     clock.advance(MINUTE)
     return later
 
@@ -411,37 +423,37 @@ def named(queue: Queue[redis.Redis], state: Any, verb: Any, *ids: str) -> str:
     return str(change.outcome.op)
 
 
-def test_who_removed_what_is_gone_for_good(client: redis.Redis, clock: FakeClock) -> None:
+def test_certain_removal_is_named(client: redis.Redis, clock: FakeClock) -> None:
     later = dying(client, clock, "s1", "s2", "s3", "s4", "1", "gone")
     hard = named(later, "dead", "hard", "s1")
-    said = Answer(later, "s1")
-    assert (said.rule, said.row["state"]) == ("removed", None)
-    assert said.sentence == (
+    answer = Answer(later, "s1")
+    assert (answer.rule, answer.row["state"]) == ("removed", None)
+    assert answer.sentence == (
         f"it was purged for good from dead by ada@desk 0s ago because 'smtp is down' (op {hard}); "
-        "before that the history says of it: dead at 2023-11-14 22:13:20+00:00 (1m 00s ago)"
+        "the last history event before: dead at 2023-11-14 22:13:20+00:00 (1m 00s ago)"
     )
-    assert [one["id"] for one in said.facts["removals"]] == [hard]
+    assert [one["id"] for one in answer.facts["removals"]] == [hard]
     purge = named(later, "dead", "purge", "s2")
     empty = named(later, "trash", "hard", "s2")
-    said = Answer(later, "s2")
-    assert said.sentence.startswith("it was purged from dead by ada@desk 0s ago because")
-    assert f"(op {purge}); removed from the trash by ada@desk" in said.sentence
-    assert [one["id"] for one in said.facts["removals"]] == [purge, empty]
+    answer = Answer(later, "s2")
+    assert answer.sentence.startswith("it was purged from dead by ada@desk 0s ago because")
+    assert f"(op {purge}); removed from the trash by ada@desk" in answer.sentence
+    assert [one["id"] for one in answer.facts["removals"]] == [purge, empty]
     later.schedule([("s9", b"x")], after_ms=MINUTE)  # of which the history has nothing
     hard = named(later, "delayed", "hard", "s9")
-    said = Answer(later, "s9")
-    assert said.rule == "removed"
-    assert said.sentence == (
+    answer = Answer(later, "s9")
+    assert answer.rule == "removed"
+    assert answer.sentence == (
         f"it was purged for good from delayed by ada@desk 0s ago because 'smtp is down' (op {hard})"
     )
     # One of all that was left, and no other change leads out of there: it needs no name.
     every = moved(later, "dead", "hard")
     for id in ("s3", "1", "gone"):  # numbers and states are no names of entries
-        said = Answer(later, id)
-        assert said.rule == "removed" and f"(op {every})" in said.sentence
+        answer = Answer(later, id)
+        assert answer.rule == "removed" and f"(op {every})" in answer.sentence
 
 
-def test_what_may_have_removed_it_is_listed(client: redis.Redis, clock: FakeClock) -> None:
+def test_possible_removals_are_listed(client: redis.Redis, clock: FakeClock) -> None:
     later = dying(client, clock, *(f"s{n}" for n in range(9)))
     for _ in range(7):
         chosen = run(client, select(later, "dead", Filter(max=1)))
@@ -449,55 +461,59 @@ def test_what_may_have_removed_it_is_listed(client: redis.Redis, clock: FakeCloc
         while run(client, change.step()):
             pass
         clock.advance(1000)
-    said = Answer(later, "s0")
-    assert said.rule == "gone"
-    assert "it is gone; the last thing the history says of it is: dead at" in said.sentence
-    assert "changed since then: 1 purged for good from dead by ada@desk 1s ago" in said.sentence
-    assert said.sentence.count("(op hard-") == 5 and "and 2 more changes" in said.sentence
-    assert len(said.facts["removals"]) == 5
+    answer = Answer(later, "s0")
+    assert answer.rule == "gone"
+    assert "it is gone; its last history event: dead at" in answer.sentence
+    assert (
+        "changes may have removed it: 1 purged for good from dead by ada@desk 1s ago"
+        in answer.sentence
+    )
+    assert answer.sentence.count("(op hard-") == 5 and "and 2 more changes" in answer.sentence
+    assert len(answer.facts["removals"]) == 5
     # A change of other entries by name isn't one of them, nor one from before it died.
     other = named(later, "dead", "hard", "s7")
     assert other not in Answer(later, "s0").sentence
     assert Answer(later, "s7").rule == "removed"
 
 
-def test_what_may_have_been_replayed_is_not_said_to_be_purged(
-    client: redis.Redis, clock: FakeClock
-) -> None:
+def test_replay_is_a_possible_cause_of_absence(client: redis.Redis, clock: FakeClock) -> None:
     later = dying(client, clock, "s1", "s2")
     op = moved(later, "dead", "replay")
     later.settle([Settlement(d, "ack") for d in later.take(9, consumer="w1").deliveries])
-    said = Answer(later, "s1")
-    assert said.rule == "gone" and "2 replayed from dead by ada@desk 0s ago" in said.sentence
-    assert f"(op {op})" in said.sentence and "trash" not in said.sentence
+    answer = Answer(later, "s1")
+    assert answer.rule == "gone" and "2 replayed from dead by ada@desk 0s ago" in answer.sentence
+    assert f"(op {op})" in answer.sentence and "trash" not in answer.sentence
 
 
-def test_the_history_window_is_stated(mail: RequestQueue[redis.Redis], client: redis.Redis) -> None:
+def test_searched_history_window_is_reported(
+    mail: RequestQueue[redis.Redis], client: redis.Redis
+) -> None:
     mail.submit([b"x"], id="r1")
     pipe = client.pipeline(transaction=False)
     for n in range(5 * PAGE + 1000):
         pipe.xadd(mail.keys["hist"], {"t": n, "by": "-", "lost": f"r0/{n}|w1"})
     pipe.execute()
-    said = Answer(mail, "r0/999")  # behind the window
-    assert said.rule == "unknown" and "the latest 5,000 of 6,000 events" in said.sentence
-    said = Answer(mail, "r0/1001")
-    assert said.rule == "gone"
-    assert said.sentence.startswith("it is gone; the last thing the history says of it is: lost at")
+    answer = Answer(mail, "r0/999")  # behind the window
+    assert (
+        answer.rule == "unknown" and "the latest 5,000 of 6,000 history events" in answer.sentence
+    )
+    answer = Answer(mail, "r0/1001")
+    assert answer.rule == "gone"
+    assert answer.sentence.startswith("it is gone; its last history event: lost at")
 
 
-def test_retention_that_passed(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
+def test_request_removed_after_retention(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
     mail.configure("level", 1, {"history": "all"})
     mail.submit([b"x"], id="r1")
-    (given,) = mail.take(1, consumer="w1").deliveries
-    settled(mail, given, "ack")
+    (delivery,) = mail.take(1, consumer="w1").deliveries
+    settled(mail, delivery, "ack")
     clock.advance(25 * 60 * MINUTE)
     while mail.sweep():
         pass
-    said = Answer(mail, "r1")
-    assert said.rule == "gone" and said.facts["at_ms"] == clock.now_ms - 25 * 60 * MINUTE
-    assert said.sentence == (
-        "it was done at 2023-11-14 22:13:20+00:00 (1d 1h ago), and finished requests are kept for "
-        "1d 0h"
+    answer = Answer(mail, "r1")
+    assert answer.rule == "gone" and answer.facts["at_ms"] == clock.now_ms - 25 * 60 * MINUTE
+    assert answer.sentence == (
+        "it was done at 2023-11-14 22:13:20+00:00 (1d 1h ago); finished requests are kept for 1d 0h"
     )
 
 
@@ -510,49 +526,49 @@ def test_why_a_request_does_not_finish(mail: RequestQueue[redis.Redis], clock: F
     settled(mail, late, "fail", 600_000)
     settled(mail, dead, "reject")
     clock.advance(20_000)
-    said = Answer(mail, "r1")
-    assert said.rule == "pending" and said.also == ["delayed", "dead"]
-    assert said.sentence == (
-        "2 of its entries are being worked on, the oldest: r1/3 by w1 since 20s (lease ends in 10s)"
+    answer = Answer(mail, "r1")
+    assert answer.rule == "pending" and answer.also == ["delayed", "dead"]
+    assert answer.sentence == (
+        "2 of its entries are pending; the oldest is r1/3, held by w1 for 20s (lease ends in 10s)"
     )
-    assert said.facts["oldest"]["consumer"] == "w1"
-    delayed = said.row["also"][0]
+    assert answer.facts["oldest"]["consumer"] == "w1"
+    delayed = answer.row["also"][0]
     assert delayed["facts"]["next_ms"] == clock.now_ms + 580_000
-    assert "the first one due in 9m 40s" in delayed["sentence"]
-    assert said.row["also"][1]["command"] == "redisq replay mail/r1"
+    assert "the first is ready in 9m 40s" in delayed["sentence"]
+    assert answer.row["also"][1]["command"] == "redisq replay mail/r1"
 
 
-def test_a_request_nobody_sealed(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
+def test_unsealed_request(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
     digest = Digest(50, 4)
     before = str(digest)
     digest.add(b"x")
     mail.append("r1", 1, [b"x"], before=before, after=str(digest))
-    (given,) = mail.take(1, consumer="w1").deliveries
-    settled(mail, given, "ack")
+    (delivery,) = mail.take(1, consumer="w1").deliveries
+    settled(mail, delivery, "ack")
     clock.advance(180 * MINUTE)
-    said = Answer(mail, "r1")
-    assert said.rule == "open"
-    assert said.sentence == (
-        "it is open, nobody has sealed it: its producer may still add to its 1; the last addition "
-        "was 3h 00m ago (who added isn't kept)"
+    answer = Answer(mail, "r1")
+    assert answer.rule == "open"
+    assert answer.sentence == (
+        "it is not sealed: its producer may still add to its 1 entry; the last addition was 3h 00m "
+        "ago"
     )
-    assert clock.now_ms - said.facts["added_ms"] == 180 * MINUTE
+    assert clock.now_ms - answer.facts["added_ms"] == 180 * MINUTE
 
 
-def test_requests_that_are_done(mail: RequestQueue[redis.Redis]) -> None:
+def test_done_requests(mail: RequestQueue[redis.Redis]) -> None:
     for id, outcome in (("good", "ack"), ("bad", "reject")):
         mail.submit([b"x"], id=id)
-        (given,) = mail.take(1, consumer="w1").deliveries
-        settled(mail, given, outcome)
-    said = Answer(mail, "good")
-    assert said.rule == "done" and "all 1 settled; results are kept until" in said.sentence
-    said = Answer(mail, "bad")
-    assert said.rule == "done-dead" and "with 1 of 1 dead" in said.sentence
-    assert said.command == "redisq replay mail/bad"
+        (delivery,) = mail.take(1, consumer="w1").deliveries
+        settled(mail, delivery, outcome)
+    answer = Answer(mail, "good")
+    assert answer.rule == "done" and "all 1 settled; results are kept until" in answer.sentence
+    answer = Answer(mail, "bad")
+    assert answer.rule == "done-dead" and "with 1 of 1 entries dead" in answer.sentence
+    assert answer.command == "redisq replay mail/bad"
 
 
 @pytest.mark.parametrize("level", ["ops", "all"])
-def test_an_undo_is_not_when_a_request_was_done(
+def test_undo_does_not_change_when_a_request_was_done(
     mail: RequestQueue[redis.Redis], clock: FakeClock, level: str
 ) -> None:
     mail.configure("level", 1, {"history": level})
@@ -567,15 +583,15 @@ def test_an_undo_is_not_when_a_request_was_done(
     change = Undo(mail, run(mail.client, read(mail, op)), ADA)  # type: ignore[arg-type]
     while run(mail.client, change.step()):
         pass
-    said = Answer(mail, "r1")
-    assert said.rule == "done-dead" and said.facts["closed_ms"] == clock.now_ms
-    assert f"2023-11-14 22:33:20+00:00 (0s ago), when {op} was taken back" in said.sentence
+    answer = Answer(mail, "r1")
+    assert answer.rule == "done-dead" and answer.facts["closed_ms"] == clock.now_ms
+    assert f"2023-11-14 22:33:20+00:00 (0s ago), when {op} was undone" in answer.sentence
     if level == "all":
-        assert said.sentence.startswith("done at 2023-11-14 22:13:20+00:00 (20m 00s ago), and")
-        assert said.facts["done_ms"] == done
+        assert answer.sentence.startswith("done at 2023-11-14 22:13:20+00:00 (20m 00s ago), and")
+        assert answer.facts["done_ms"] == done
     else:
-        assert "taken back (when the rest of it was done isn't kept), with 1 of" in said.sentence
-        assert said.facts["done_ms"] is None
+        assert "undone (when it was first done is not recorded), with 1 of" in answer.sentence
+        assert answer.facts["done_ms"] is None
 
 
 def test_waiting_requests(mail: RequestQueue[redis.Redis]) -> None:
@@ -583,66 +599,64 @@ def test_waiting_requests(mail: RequestQueue[redis.Redis]) -> None:
     mail.submit([b"x"] * 3, id="r1", limit=1)
     assert Answer(mail, "r1").rule == "no-worker"
     mail.take(1, consumer="w1")
-    said = Answer(mail, "r1")
-    assert said.rule == "behind"
-    assert said.sentence.startswith("3 of 3 wait: they wait behind 2 tokens of higher priorities")
+    answer = Answer(mail, "r1")
+    assert answer.rule == "behind"
+    assert answer.sentence.startswith("3 of 3 entries wait behind 2 tokens of higher priorities")
     mail.take(3, consumer="w1")
-    said = Answer(mail, "r1")
-    assert said.rule == "limit" and said.also == ["pending"]
+    answer = Answer(mail, "r1")
+    assert answer.rule == "limit" and answer.also == ["pending"]
 
 
 def test_why_a_queue_does_not_move(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
     mail.submit([b"x"] * 3, id="r1", limit=1)
     assert Answer(mail).rule == "no-worker"
-    (given,) = mail.take(1, consumer="w1").deliveries
-    said = Answer(mail)
-    assert said.rule == "held" and said.facts["waiting"] == 2
-    assert said.sentence == (
-        "2 wait, and nothing may be handed out: 1 of 1 requests with something waiting have "
-        "as many pending as their limit"
+    (delivery,) = mail.take(1, consumer="w1").deliveries
+    answer = Answer(mail)
+    assert answer.rule == "held" and answer.facts["waiting"] == 2
+    assert answer.sentence == (
+        "2 entries waiting, and none can be delivered: 1 of 1 requests with waiting entries have "
+        "reached their limit"
     )
-    settled(mail, given, "ack")
-    said = Answer(mail)
-    assert said.rule == "moving" and said.row["estimate"] is (said.row["eta_ms"] is not None)
+    settled(mail, delivery, "ack")
+    answer = Answer(mail)
+    assert answer.rule == "moving" and answer.row["estimate"] is (answer.row["eta_ms"] is not None)
     clock.advance(30 * MINUTE)
     run(mail.client, control.pause(mail, ADA))
     run(mail.client, control.drain(mail, ADA))
-    said = Answer(mail)
-    assert said.rule == "paused" and said.row["state"] == "paused"
-    assert {"no-worker", "closed"} <= set(said.also)
-    closed = next(one for one in said.row["also"] if one["rule"] == "closed")
-    assert (said.command, closed["command"]) == ("redisq queue resume mail", None)  # it ends both
-    assert "draining, it takes nothing new: by ada@desk" in closed["sentence"]
+    answer = Answer(mail)
+    assert answer.rule == "paused" and answer.row["state"] == "paused"
+    assert {"no-worker", "closed"} <= set(answer.also)
+    closed = next(one for one in answer.row["also"] if one["rule"] == "closed")
+    assert (answer.command, closed["command"]) == ("redisq queue resume mail", None)  # it ends both
+    assert "draining and accepts no new entries; drained by ada@desk" in closed["sentence"]
 
 
-def test_a_retry_whose_time_came_waits_for_somebody(client: redis.Redis, clock: FakeClock) -> None:
+def test_ready_retry_waits_for_a_take(client: redis.Redis, clock: FakeClock) -> None:
     queue = RequestQueue(client, "mail", clock=clock)
     queue.submit([b"a"], id="r1")
-    (given,) = queue.take(1, consumer="w1").deliveries
-    settled(queue, given, "fail", 1000)
+    (delivery,) = queue.take(1, consumer="w1").deliveries
+    settled(queue, delivery, "fail", 1000)
     clock.advance(31_000)
-    said = Answer(queue)
-    assert said.rule == "due" and said.row["eta_ms"] is None
-    assert said.sentence == (
-        "1 waits for a time, and the first one's came 30s ago: whoever takes next gets it"
+    answer = Answer(queue)
+    assert answer.rule == "due" and answer.row["eta_ms"] is None
+    assert answer.sentence == (
+        "1 entry delayed; the first became ready 30s ago: the next take delivers it"
     )
     clock.advance(30 * MINUTE)
     late = Answer(queue)
     assert late.rule == "no-worker" and "due" in late.also
 
 
-def test_queues_with_nothing_to_do(client: redis.Redis, clock: FakeClock) -> None:
+def test_queues_without_work(client: redis.Redis, clock: FakeClock) -> None:
     later = DelaySet(client, "later", clock=clock)
     later.schedule([("e1", b"x")], after_ms=90_000)
-    said = Answer(later)
-    assert said.rule == "delayed"
-    assert (
-        said.sentence == "nothing is due: 1 waits for a later time; the first one is due in 1m 30s"
-    )
-    assert said.row["eta_ms"] == clock.now_ms + 90_000
+    answer = Answer(later)
+    assert answer.rule == "delayed"
+    assert answer.sentence == "1 entry delayed, none ready; the first is ready in 1m 30s"
+    assert answer.row["eta_ms"] == clock.now_ms + 90_000
     clock.advance(90_000)
-    (given,) = later.take(1, consumer="w1").deliveries
-    settled(later, given, "ack")
+    (delivery,) = later.take(1, consumer="w1").deliveries
+    settled(later, delivery, "ack")
     clock.advance(60 * MINUTE)
     assert Answer(later).rule == "empty"
 
@@ -655,68 +669,68 @@ def test_fair_turns_blocks_and_caps(client: redis.Redis, clock: FakeClock) -> No
     for name in ("acme", "bolt", "core"):
         jobs.submit(name, [(f"{name}-{n}", b"x") for n in range(3)])
     jobs.take(1, consumer="w1")
-    said = Answer(jobs, "acme-2")
-    assert said.rule == "turn" and said.facts["client"] == "acme"
-    assert said.sentence == (
-        "client acme waits for its turn: it is behind 2 clients whose turn comes first, 1 entry of "
+    answer = Answer(jobs, "acme-2")
+    assert answer.rule == "turn" and answer.facts["client"] == "acme"
+    assert answer.sentence == (
+        "it waits for the turn of client acme, behind 2 clients whose turn comes first, 1 entry of "
         "its client (≈ 5 entries in all)"
     )
     jobs.weigh("acme", 10)  # so many of its own in a turn still come first
     assert Answer(jobs, "acme-2").facts["before"] == 3
     jobs.weigh("acme", 1)
     jobs.limit("acme", 1)
-    said = Answer(jobs, "acme-2")
-    assert said.rule == "cap"
-    assert said.sentence == "client acme has 1 pending, and its cap is 1"
-    assert said.command == "redisq client cap jobs acme 2" and "next" not in said.also
+    answer = Answer(jobs, "acme-2")
+    assert answer.rule == "cap"
+    assert answer.sentence == "client acme has reached its cap: 1 pending of at most 1"
+    assert answer.command == "redisq client cap jobs acme 2" and "next" not in answer.also
     jobs.block("acme")
-    said = Answer(jobs, "acme-2")
-    assert (said.rule, said.also[0]) == ("blocked", "cap")
-    assert said.sentence == "client acme is blocked: nothing more of it is handed out"
-    assert said.row["verb"] == "unblock"
-    assert said.command == "redisq client unblock jobs acme"
-    assert "next" not in said.also  # whoever takes next doesn't get it
+    answer = Answer(jobs, "acme-2")
+    assert (answer.rule, answer.also[0]) == ("blocked", "cap")
+    assert answer.sentence == "client acme is blocked: its entries are not delivered"
+    assert answer.row["verb"] == "unblock"
+    assert answer.command == "redisq client unblock jobs acme"
+    assert "next" not in answer.also  # whoever takes next doesn't get it
     for name in ("bolt", "core"):
         jobs.block(name)
-    said = Answer(jobs)
-    assert said.rule == "held" and "3 of 3 clients with something waiting are blocked" in (
-        said.sentence
+    answer = Answer(jobs)
+    assert answer.rule == "held" and "3 of 3 clients with waiting entries are blocked" in (
+        answer.sentence
     )
-    assert said.command == "redisq client ls jobs"
-    assert "waiting" not in said.also  # it was said how many wait
+    assert answer.command == "redisq client ls jobs"
+    assert "waiting" not in answer.also  # it was answer how many wait
 
 
-def test_circular_place_in_the_list(client: redis.Redis, clock: FakeClock) -> None:
+def test_circular_queue_position(client: redis.Redis, clock: FakeClock) -> None:
     ring = CircularQueue(client, "ring", clock=clock)
     ring.push(["a", "b", "c", "d"])
     ring.take(1, consumer="w1")
-    said = Answer(ring, "d")
-    assert said.rule == "behind" and said.sentence == "it waits behind 2 elements of the list"
-    assert said.facts["ahead"][0] == {"what": "elements of the list", "number": 2, "exact": True}
+    answer = Answer(ring, "d")
+    assert answer.rule == "behind" and answer.sentence == "it waits behind 2 elements of the list"
+    assert answer.facts["ahead"][0] == {"what": "elements of the list", "number": 2, "exact": True}
     assert Answer(ring, "b").rule == "next"
-    (given,) = ring.take(1, consumer="w1").deliveries
-    settled(ring, given, "fail", 5_000)
-    said = Answer(ring, "b")
-    assert said.rule == "retry" and said.row["eta_ms"] == clock.now_ms + 5_000
+    (delivery,) = ring.take(1, consumer="w1").deliveries
+    settled(ring, delivery, "fail", 5_000)
+    answer = Answer(ring, "b")
+    assert answer.rule == "retry" and answer.row["eta_ms"] == clock.now_ms + 5_000
 
 
 def test_delayed_entries_and_their_rank(client: redis.Redis, clock: FakeClock) -> None:
     later = DelaySet(client, "later", clock=clock)
     later.schedule([(f"e{n}", b"x") for n in range(3)], after_ms=1_000)
-    said = Answer(later, "e2")
-    assert said.rule == "delayed"
-    assert said.sentence == "it is delayed until 2023-11-14 22:13:21+00:00, in 1s"
-    assert said.command == "redisq requeue later/e2"
+    answer = Answer(later, "e2")
+    assert answer.rule == "delayed"
+    assert answer.sentence == "it is delayed until 2023-11-14 22:13:21+00:00, in 1s"
+    assert answer.command == "redisq requeue later/e2"
     clock.advance(1_000)
     later.take(1, consumer="w1")
-    said = Answer(later, "e2")
-    assert said.rule == "behind"
-    assert said.sentence == "it waits behind 1 entry with an earlier ready time"
-    assert said.facts["before"] == 1 and said.facts["before_exact"]
+    answer = Answer(later, "e2")
+    assert answer.rule == "behind"
+    assert answer.sentence == "it waits behind 1 entry with an earlier ready time"
+    assert answer.facts["before"] == 1 and answer.facts["before_exact"]
     assert Answer(later, "gone").rule == "unknown"
 
 
-def test_shards_answer_for_the_whole(client: redis.Redis, clock: FakeClock) -> None:
+def test_sharded_queue_is_explained_as_one(client: redis.Redis, clock: FakeClock) -> None:
     wide = ShardedRequestQueue(client, "wide", shards=3, clock=clock)
     for n in range(6):
         wide.submit([b"x"] * 3, id=f"r{n}", limit=1)
@@ -724,78 +738,74 @@ def test_shards_answer_for_the_whole(client: redis.Redis, clock: FakeClock) -> N
     while wide.take(6, consumer="w1").deliveries:
         pass
     for n in range(6):
-        said = Answer(wide, f"r{n}/2")
-        assert said.rule == "limit" and said.facts["holders"][0]["id"] == f"r{n}/1"
+        answer = Answer(wide, f"r{n}/2")
+        assert answer.rule == "limit" and answer.facts["holders"][0]["id"] == f"r{n}/1"
     assert Answer(wide).rule == "held"
 
 
-def test_streams_say_what_can_be_known(
-    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stream_entries(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [client.xadd("orders", {"n": n}).decode() for n in range(4)]  # type: ignore[union-attr]
     client.xgroup_create("orders", "mail", id="0")
     queue = StreamQueue(client, "stream:orders")
-    said = Answer(queue, f"mail:{ids[2]}")
-    assert said.rule == "no-worker" and said.command is None
-    assert said.sentence.startswith("no worker is taking: no consumer of group mail was seen")
+    answer = Answer(queue, f"mail:{ids[2]}")
+    assert answer.rule == "no-worker" and answer.command is None
+    assert answer.sentence.startswith("no worker is taking: no consumer of group mail was seen")
     client.xreadgroup("mail", "w1", {"orders": ">"}, count=1)
-    said = Answer(queue, f"mail:{ids[3]}")
-    assert said.rule == "behind" and said.sentence == "it waits behind 2 entries of the stream"
-    said = Answer(queue, f"mail:{ids[0]}")
-    assert said.rule == "pending" and said.facts["consumer"] == "w1"
-    assert said.command == "redisq consumers claim stream:orders w1 --group mail --to NAME"
-    assert said.sentence == (
-        "w1 of group mail has it since 0s and was heard of 0s ago; in this layout a delivery has "
-        "no deadline, it stays until it is acknowledged or claimed"
+    answer = Answer(queue, f"mail:{ids[3]}")
+    assert answer.rule == "behind" and answer.sentence == "it waits behind 2 entries of the stream"
+    answer = Answer(queue, f"mail:{ids[0]}")
+    assert answer.rule == "pending" and answer.facts["consumer"] == "w1"
+    assert answer.command == "redisq consumers claim stream:orders w1 --group mail --to NAME"
+    assert answer.sentence == (
+        "consumer w1 of group mail has had it for 0s and was last active 0s ago; deliveries here "
+        "have no deadline: it stays pending until it is acknowledged or claimed"
     )
     monkeypatch.setattr("redisq_ops.ops.explain.explanation.SILENT_MS", 0)
     assert Answer(queue, f"mail:{ids[0]}").rule == "silent"
     client.xack("orders", "mail", ids[0])
-    said = Answer(queue, f"mail:{ids[0]}")
-    assert said.rule == "done" and "as far as its layout tells" in said.sentence
-    said = Answer(queue, "mail:1-1")
-    assert said.rule == "unknown" and "keeps no history" in said.sentence
+    answer = Answer(queue, f"mail:{ids[0]}")
+    assert answer.rule == "done" and "as far as its keys show" in answer.sentence
+    answer = Answer(queue, "mail:1-1")
+    assert answer.rule == "unknown" and "keeps no history" in answer.sentence
 
 
-def test_an_entry_of_two_groups_is_told_of_one_and_the_other_is_named(client: redis.Redis) -> None:
+def test_stream_entry_of_two_groups(client: redis.Redis) -> None:
     id = client.xadd("orders", {"n": 1}).decode()  # type: ignore[union-attr]
     client.xgroup_create("orders", "billing", id="0")
     client.xgroup_create("orders", "we ird/grp", id="0")
     client.xreadgroup("billing", "web-1", {"orders": ">"})
     queue = StreamQueue(client, "stream:orders")
-    said = Answer(queue, id)
-    assert said.sentence.startswith("web-1 of group billing has it since")
-    (other,) = said.row["also"]
-    assert "group we%20ird%2Fgrp wasn't given it yet" in other["sentence"]
+    answer = Answer(queue, id)
+    assert answer.sentence.startswith("consumer web-1 of group billing has had it for")
+    (other,) = answer.row["also"]
+    assert "group we%20ird%2Fgrp has not received it yet" in other["sentence"]
     client.xreadgroup("we ird/grp", "wörker 1", {"orders": ">"})
-    said = Answer(queue, id)
-    assert said.command == "redisq consumers claim stream:orders web-1 --group billing --to NAME"
-    assert said.facts["group"] == "billing" and said.facts["heard_ms"] is not None
-    (other,) = said.row["also"]
+    answer = Answer(queue, id)
+    assert answer.command == "redisq consumers claim stream:orders web-1 --group billing --to NAME"
+    assert answer.facts["group"] == "billing" and answer.facts["heard_ms"] is not None
+    (other,) = answer.row["also"]
     assert other["rule"] == "group"
     assert other["command"] == f"redisq explain stream:orders/we%20ird%2Fgrp:{id}"
-    assert "wörker 1 of group we%20ird%2Fgrp has it too, since 0s" in other["sentence"]
-    said = Answer(queue, f"we%20ird%2Fgrp:{id}")
-    assert said.command == (
+    assert "in group we%20ird%2Fgrp, consumer wörker 1 has had it for 0s" in other["sentence"]
+    answer = Answer(queue, f"we%20ird%2Fgrp:{id}")
+    assert answer.command == (
         "redisq consumers claim stream:orders 'wörker 1' --group we%20ird%2Fgrp --to NAME"
     )
-    assert not said.also
+    assert not answer.also
     client.xack("orders", "billing", id)
     assert Answer(queue, id).facts["group"] == "we%20ird%2Fgrp"
 
 
-def test_a_pending_entry_that_was_trimmed_is_said_to_be_gone(
-    client: redis.Redis, redisq: Redisq
-) -> None:
+def test_trimmed_pending_entry(client: redis.Redis, redisq: Redisq) -> None:
     gone, there = (client.xadd("orders", {"n": n}).decode() for n in range(2))  # type: ignore[union-attr]
     client.xgroup_create("orders", "billing", id="0")
     client.xreadgroup("billing", "web-1", {"orders": ">"})
     client.xdel("orders", gone)
     queue = StreamQueue(client, "stream:orders")
-    said = Answer(queue, gone)
-    assert (said.rule, said.row["state"], said.command) == ("trimmed", "pending", None)
-    assert "its payload is gone" in said.sentence and "XACK" in said.sentence
-    assert "web-1 of group billing holds its id" in said.sentence
+    answer = Answer(queue, gone)
+    assert (answer.rule, answer.row["state"], answer.command) == ("trimmed", "pending", None)
+    assert "its payload was deleted or trimmed" in answer.sentence and "XACK" in answer.sentence
+    assert "consumer web-1 of group billing has held its id" in answer.sentence
     assert Answer(queue, there).rule == "pending"
     rows = redisq("pending", "ls", "stream:orders").splitlines()
     assert [" gone " in row for row in rows[1:3]] == [True, False]
@@ -807,34 +817,32 @@ def test_a_pending_entry_that_was_trimmed_is_said_to_be_gone(
     assert Answer(queue, there).facts["consumer"] == "operator"
 
 
-def test_sidekiq_says_what_can_be_known(client: redis.Redis) -> None:
+def test_sidekiq_jobs(client: redis.Redis) -> None:
     queue = SidekiqQueue(client, "sidekiq:default")
     jids = queue.push([Job("Mail", [n]) for n in range(3)])
-    said = Answer(queue, jids[2])
-    assert said.rule == "no-worker" and said.facts["consumers_seen"] == 0
-    assert said.command is None  # its own workers are started elsewhere
-    (given,) = queue.take(1, consumer="w1").deliveries
-    said = Answer(queue, jids[2])
-    assert said.rule == "behind" and said.sentence == "it waits behind 1 job of the list"
+    answer = Answer(queue, jids[2])
+    assert answer.rule == "no-worker" and answer.facts["consumers_seen"] == 0
+    assert answer.command is None  # its own workers are started elsewhere
+    (delivery,) = queue.take(1, consumer="w1").deliveries
+    answer = Answer(queue, jids[2])
+    assert answer.rule == "behind" and answer.sentence == "it waits behind 1 job of the list"
     assert Answer(queue, jids[0]).rule == "pending"
-    settled(queue, given, "fail")
-    said = Answer(queue, jids[0])
-    assert said.rule == "retry" and "because failure 1 said Timeout" in said.sentence
+    settled(queue, delivery, "fail")
+    answer = Answer(queue, jids[0])
+    assert answer.rule == "retry" and "failure 1: Timeout" in answer.sentence
     client.sadd("paused", "default")
-    said = Answer(queue, jids[2])
-    assert said.rule == "paused" and said.command is None
-    assert said.sentence == (
+    answer = Answer(queue, jids[2])
+    assert answer.rule == "paused" and answer.command is None
+    assert answer.sentence == (
         "queue sidekiq:default is paused by its own program: paused in Sidekiq"
     )
 
 
-def test_a_layout_that_says_nothing_of_its_workers(client: redis.Redis) -> None:
+def test_kind_without_worker_data(client: redis.Redis) -> None:
     client.zadd("timers", {"job-1": 1.0, "job-2": 2.0})
     found = run(client, explain_text(Deployment(client), "raw-delay:timers/job-2"))
     assert found.state == "waiting" and found.reason.rule == "waiting"
-    assert found.reason.sentence == (
-        "it waits; what comes before it, a raw-delay layout doesn't say"
-    )
+    assert found.reason.sentence == ("it waits; a raw-delay queue does not show what is before it")
 
 
 # --- as a command -------------------------------------------------------------
@@ -866,7 +874,7 @@ def counted(client: redis.Redis, description: Any) -> int:
     return rounds
 
 
-def test_the_round_trips_do_not_depend_on_how_much_there_is(
+def test_round_trips_do_not_depend_on_queue_size(
     mail: RequestQueue[redis.Redis], client: redis.Redis
 ) -> None:
     def fill(n: int) -> None:
@@ -887,7 +895,7 @@ def test_the_round_trips_do_not_depend_on_how_much_there_is(
 
 
 @pytest.mark.slow
-def test_looking_needs_only_read_rights_and_writes_nothing(
+def test_explain_needs_read_permission_only(
     client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue = everywhere(client)
@@ -910,12 +918,12 @@ def test_looking_needs_only_read_rights_and_writes_nothing(
         client.acl_deluser("viewer")
 
 
-def test_the_command_says_rule_time_and_verb(redisq: Redisq, client: redis.Redis) -> None:
+def test_command_prints_sentence_time_and_verb(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client)
     lines = redisq("explain", "r1/3").splitlines()
     assert lines[0] == "entry mail/r1/3: delayed"
-    assert lines[1].startswith("  it is tried again at ")
-    assert r"said SMTP: no such [red]mailbox\x1b]52;c;aGk=\x07" in lines[1]
+    assert lines[1].startswith("  it will be retried at ")
+    assert r"failure 1 of 20: SMTP: no such [red]mailbox\x1b]52;c;aGk=\x07" in lines[1]
     assert lines[2].startswith("  when: in 59s (") or lines[2].startswith("  when: in 1m 00s (")
     assert lines[3] == "  requeue: redisq requeue mail/r1/3"
     (row,) = redisq.rows("explain", "mail/r1/3")
@@ -926,14 +934,14 @@ def test_the_command_says_rule_time_and_verb(redisq: Redisq, client: redis.Redis
     assert row["state"] == "waiting" and "touched" in [one["rule"] for one in row["also"]]
 
 
-def test_what_was_purged_has_no_time_at_which_it_runs(redisq: Redisq, client: redis.Redis) -> None:
+def test_purged_entry_has_no_eta(redisq: Redisq, client: redis.Redis) -> None:
     queue = everywhere(client)
     moved(queue, "dead", "purge")
-    said = redisq("explain", "r1/2")
-    assert "purged at" in said and "undo until" in said and "when:" not in said
+    answer = redisq("explain", "r1/2")
+    assert "purged at" in answer and "undo works until" in answer and "when:" not in answer
 
 
-def test_sentences_are_broken_between_words_on_a_terminal(
+def test_terminal_wraps_sentences_between_words(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everywhere(client)
@@ -945,20 +953,20 @@ def test_sentences_are_broken_between_words_on_a_terminal(
     lines = redisq("explain", "r1/2").splitlines()
     assert max(map(len, lines)) <= 60 and lines[1].startswith("  dead since ")
     assert lines[2].startswith("    ") and lines[-1] == whole[-1]  # a command stays one line
-    said = " ".join(line.strip() for line in lines[1:-1])
-    assert re.sub(r"\d+s ago", "", said) == re.sub(r"\d+s ago", "", whole[1].strip())
+    answer = " ".join(line.strip() for line in lines[1:-1])
+    assert re.sub(r"\d+s ago", "", answer) == re.sub(r"\d+s ago", "", whole[1].strip())
     broken = redisq("consumers", "ls", "mail").splitlines()
     assert len(broken) > len(consumers) and broken[2].startswith("    ")
     assert " ".join(line.strip() for line in broken[1:3]) == consumers[1].strip()
 
 
-def test_the_command_and_what_is_not_there(redisq: Redisq, client: redis.Redis) -> None:
+def test_command_for_missing_ids(redisq: Redisq, client: redis.Redis) -> None:
     queue = everywhere(client)
     (row,) = redisq.rows("explain", "mail/r1/99", code=1)
     assert (row["rule"], row["state"]) == ("unknown", None)
     assert redisq("explain", "mail/r1/99", code=1).startswith("entry mail/r1/99: not there")
     line = redisq.refusal("explain", "nowhere", code=1)
-    assert "nothing here is called 'nowhere'" in line and "of 1 events" in line
+    assert "no queue, request or entry is named 'nowhere'" in line and "of 1 history events" in line
     queue.configure("level", 1, {"history": "all"})
     later = DelaySet(client, "later")
     later.configure("level", 1, {"history": "all"})
@@ -966,23 +974,23 @@ def test_the_command_and_what_is_not_there(redisq: Redisq, client: redis.Redis) 
     later.settle([Settlement(d, "ack") for d in later.take(1, consumer="w1").deliveries])
     (row,) = redisq.rows("explain", "e1", code=1)
     assert (row["queue"], row["rule"]) == ("later", "gone")
-    assert "by w1; such an entry leaves no other trace" in row["sentence"]
+    assert "by w1; a done entry leaves no other record" in row["sentence"]
 
 
-def test_an_address_is_quoted_in_what_is_to_be_typed(client: redis.Redis) -> None:
+def test_addresses_in_commands_are_quoted(client: redis.Redis) -> None:
     queue = RequestQueue(client, "it's")
     queue.submit([b"x"], id="$r")
-    (given,) = queue.take(1, consumer="w1").deliveries
-    settled(queue, given, "reject")
+    (delivery,) = queue.take(1, consumer="w1").deliveries
+    settled(queue, delivery, "reject")
     assert Answer(queue, "$r/1").command == "redisq replay 'it'\"'\"'s/$r/1'"
 
 
-def test_nowhere_is_an_error_of_its_own(client: redis.Redis) -> None:
-    with pytest.raises(NotFound, match="in the latest 0 of 0 events"):
+def test_unknown_bare_id_is_not_found(client: redis.Redis) -> None:
+    with pytest.raises(NotFound, match="latest 0 of 0 history events"):
         run(client, explain_text(Deployment(client), "nothing"))
 
 
-def test_awaited_it_says_the_same(client: redis.Redis, aclient: Any) -> None:
+def test_async_explanation_is_equal(client: redis.Redis, aclient: Any) -> None:
     queue = everywhere(client)
 
     async def asked() -> dict[str, Any]:
@@ -990,26 +998,22 @@ def test_awaited_it_says_the_same(client: redis.Redis, aclient: Any) -> None:
             found = await arun(there, explain(RequestQueue(there, "mail"), "r1/2"))
             return found.row()
 
-    said = asyncio.run(asked())
+    answer = asyncio.run(asked())
     now = Answer(queue, "r1/2").row
     same = ("rule", "state", "facts", "command", "also")
-    assert {name: said[name] for name in same} == {name: now[name] for name in same}
+    assert {name: answer[name] for name in same} == {name: now[name] for name in same}
 
 
-def test_what_was_removed_for_good_is_not_called_done(
-    mail: RequestQueue[redis.Redis], redisq: Redisq
-) -> None:
+def test_removed_entry_is_not_called_done(mail: RequestQueue[redis.Redis], redisq: Redisq) -> None:
     mail.submit([b"x"] * 3, id="r1")
     redisq("purge", "mail/r1/2", "--hard", "--yes", "--reason", "a bad one")
-    (said,) = redisq.rows("explain", "mail/r1/2", code=1)
-    assert said["rule"] == "removed" and "a bad one" in said["sentence"]
-    (said,) = redisq.rows("explain", "mail/r1/9", code=1)
-    assert "has 3 entries, numbered from 1" in said["sentence"]
+    (answer,) = redisq.rows("explain", "mail/r1/2", code=1)
+    assert answer["rule"] == "removed" and "a bad one" in answer["sentence"]
+    (answer,) = redisq.rows("explain", "mail/r1/9", code=1)
+    assert "has 3 entries, numbered from 1" in answer["sentence"]
 
 
-def test_a_time_no_calendar_reaches_is_said_by_its_year(
-    redisq: Redisq, client: redis.Redis
-) -> None:
+def test_time_beyond_the_calendar_is_shown_as_year(redisq: Redisq, client: redis.Redis) -> None:
     """Milliseconds where Sidekiq means seconds: legal there, and a well-known slip."""
     far_apart(client)
     shown = redisq("inspect", "entry", "sidekiq:low/far")
@@ -1017,7 +1021,7 @@ def test_a_time_no_calendar_reaches_is_said_by_its_year(
     assert "it is delayed until year 58865, in " in redisq("explain", "sidekiq:low/far")
 
 
-def test_the_last_moment_of_all_is_said_in_any_zone(
+def test_last_possible_time_in_any_zone(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=MINUTE)
@@ -1032,8 +1036,8 @@ def test_the_last_moment_of_all_is_said_in_any_zone(
         time.tzset()
 
 
-def test_a_number_no_stream_has_is_nothing(redisq: Redisq, client: redis.Redis) -> None:
+def test_impossible_entry_number_is_unknown(redisq: Redisq, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     for number in ("99999999999999999999999", "18446744073709551616"):
-        said = redisq("explain", f"mail/r1/{number}", code=1)
-        assert "request r1 has 1 entries, numbered from 1: there is no r1/" + number in said
+        answer = redisq("explain", f"mail/r1/{number}", code=1)
+        assert f"there is no r1/{number}: request r1 has 1 entries, numbered from 1" in answer

@@ -13,7 +13,7 @@ import pytest
 from redisq_ops.core.model.entry import STATES, Entry, Failure
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.filter.ast import Query
-from redisq_ops.ops.filter.fields import FIELDS, LOOKS, TAKES, EntryContext, FilterValue
+from redisq_ops.ops.filter.fields import FIELDS, OPERATORS, VALUE_FORMS, EntryContext, FilterValue
 from redisq_ops.ops.filter.parser import DEEPEST, LONGEST, FilterError, parse
 from redisq_ops.ops.filter.regex import SEARCHED, BadRegex, regex
 from redisq_ops.ops.groups.fingerprint import fingerprint
@@ -100,12 +100,12 @@ MEANS = [
 
 
 @pytest.mark.parametrize(("text", "names"), MEANS)
-def test_an_expression_means(text: str, names: str) -> None:
+def test_expression_selects_entries(text: str, names: str) -> None:
     assert meant(text) == names
 
 
 @pytest.mark.parametrize(("text", "names"), MEANS)
-def test_written_in_the_one_way_it_means_the_same(text: str, names: str) -> None:
+def test_canonical_form_selects_the_same(text: str, names: str) -> None:
     query = parse(text)
     again = parse(str(query))
     assert again == query
@@ -136,11 +136,11 @@ def test_a_time_of_day_is_local_or_utc(monkeypatch: pytest.MonkeyPatch) -> None:
         ("-(state:dead r1)", None), ("-(state:dead or r1)", set(STATES) - {"dead"}),
     ],
 )  # fmt: skip
-def test_it_says_which_states_it_is_about(text: str, states: set[str] | None) -> None:
+def test_states_that_can_match(text: str, states: set[str] | None) -> None:
     assert parse(text).states == states
 
 
-def test_it_says_what_it_needs() -> None:
+def test_data_that_an_expression_needs() -> None:
     for text, needs in (
         ("r1", set()),
         ("size>1k", {"payload"}),
@@ -152,7 +152,7 @@ def test_it_says_what_it_needs() -> None:
         assert parse(text).needs == needs
 
 
-def test_it_says_which_entries_alone_it_can_be_about() -> None:
+def test_ids_and_requests_that_can_match() -> None:
     for text, ids, requests in (
         ("id=a,b,a", ("a", "b"), None),
         ("id=a* x", None, None),
@@ -166,7 +166,7 @@ def test_it_says_which_entries_alone_it_can_be_about() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "said"),
+    ("text", "column", "problem"),
     [
         ("", 1, "an expression is missing"),
         ("   ", 4, "an expression is missing"),
@@ -174,61 +174,61 @@ def test_it_says_which_entries_alone_it_can_be_about() -> None:
         ("payloda.region=eu", 1, "did you mean payload"),
         ("http://x", 1, "put it in quotes"),
         ("state:daed", 7, "no state 'daed': did you mean dead?"),
-        ("state:xyzzy", 7, "there are waiting, pending"),
-        ("state>dead", 6, "= !=, not by >"),
+        ("state:xyzzy", 7, "use one of waiting, pending"),
+        ("state>dead", 6, "can't be compared by >: use one of = !="),
         ("age>2x", 5, "90s, 5m"),
-        ("age>2", 5, "not with '2'"),
-        ("age=2h", 4, "not by ="),
+        ("age>2", 5, "can't be compared with '2'"),
+        ("age=2h", 4, "can't be compared by ="),
         ("lost>many", 6, "whole number"),
         ("lost>-1", 6, "whole number"),
         ("size>1q", 6, "512, 10k"),
-        ("since>yesterday", 7, "the latest one"),
-        ("since>25:00", 7, "the latest one"),
-        ("since>2026-11-20T03:12:00", 7, "the latest one"),
-        ("client>a", 7, "not by >"),
+        ("since>yesterday", 7, "(the latest)"),
+        ("since>25:00", 7, "(the latest)"),
+        ("since>2026-11-20T03:12:00", 7, "(the latest)"),
+        ("client>a", 7, "can't be compared by >"),
         ("error~(", 7, "don't match"),
         ('error~""', 7, "leave it out"),
         ('mail ""', 6, "leave it out"),
-        ("error~a{2,1}", 8, "not a regular expression"),
-        ('error~"["', 7, "not a regular expression"),
-        ("x **", 3, "not a regular expression"),
-        ("(r1 or r2", 1, "never closed"),
-        ("r1 (r2", 4, "never closed"),
-        ("r1)", 3, "no ( before"),
-        ('client="ac', 8, "never closed"),
+        ("error~a{2,1}", 8, "invalid regular expression"),
+        ('error~"["', 7, "invalid regular expression"),
+        ("x **", 3, "invalid regular expression"),
+        ("(r1 or r2", 1, "is not closed"),
+        ("r1 (r2", 4, "is not closed"),
+        ("r1)", 3, "has no ( before"),
+        ('client="ac', 8, "is not closed"),
         ("client=", 8, "a value is missing"),
         ("client= acme", 8, "a value is missing"),
         ("client=a,", 10, "a value is missing"),
         ("client=>a", 8, "put quotes around"),
         ('client=a"b"', 9, "a space is missing"),
-        ("error-type=foo", 11, "put quotes around a text with ="),
-        ("12:30", 3, "put quotes around a text with :"),
-        ("r1 or", 6, "something is missing"),
-        ("or r1", 1, "something is missing"),
-        ("r1 and or r2", 8, "something is missing"),
-        ("r1 and", 7, "something is missing"),
-        ("()", 2, "something is missing"),
-        ("- r1", 2, "stands right before"),
-        ("not", 4, "something is missing"),
+        ("error-type=foo", 11, "put quotes around a text that contains ="),
+        ("12:30", 3, "put quotes around a text that contains :"),
+        ("r1 or", 6, "a word or a comparison is missing"),
+        ("or r1", 1, "a word or a comparison is missing"),
+        ("r1 and or r2", 8, "a word or a comparison is missing"),
+        ("r1 and", 7, "a word or a comparison is missing"),
+        ("()", 2, "a word or a comparison is missing"),
+        ("- r1", 2, "write - before what it excludes"),
+        ("not", 4, "a word or a comparison is missing"),
         ("has:nope", 5, "no field 'nope'"),
         ("has:", 5, "a field is missing"),
         ("has!=client", 4, "has:FIELD"),
-        ("payload.a[x]=1", 10, "a path is written"),
-        ("payload.=1", 8, "a path is written"),
+        ("payload.a[x]=1", 10, "write a path as"),
+        ("payload.=1", 8, "write a path as"),
         ("~x", 1, "put quotes around"),
-        ("(" * (DEEPEST + 1) + "x" + ")" * (DEEPEST + 1), DEEPEST + 1, "around one another"),
+        ("(" * (DEEPEST + 1) + "x" + ")" * (DEEPEST + 1), DEEPEST + 1, "nested parentheses"),
         ("-" * 5000 + "x", LONGEST + 1, "at most"),
-        ("-" * 3000 + "x", DEEPEST + 1, "around one another"),
-        (r"(a)\1+b+", None, "not a regular expression"),
+        ("-" * 3000 + "x", DEEPEST + 1, "nested parentheses"),
+        (r"(a)\1+b+", None, "invalid regular expression"),
         ("x" * 1001, 1, "at most 1,000"),
     ],
 )  # fmt: skip
-def test_what_can_not_be_read_says_where_and_why(text: str, column: int | None, said: str) -> None:
+def test_syntax_error_names_column_and_problem(text: str, column: int | None, problem: str) -> None:
     with pytest.raises(FilterError) as caught:
         parse(text)
     error = caught.value
     assert isinstance(error, BadInput) and error.exit_code == 2
-    assert said in str(error) and said in error.line
+    assert problem in str(error) and problem in error.line
     assert "\n" not in error.line
     if column is not None:
         assert error.column == column
@@ -241,7 +241,7 @@ def test_what_can_not_be_read_says_where_and_why(text: str, column: int | None, 
         assert len(shown) <= 122 and shown[caret : caret + 1] in (text[error.column - 1 :] or "…")
 
 
-def test_the_caret_stands_under_its_column_behind_what_is_wide_or_escaped() -> None:
+def test_caret_is_under_its_column_after_wide_and_escaped_text() -> None:
     with pytest.raises(FilterError) as caught:
         parse("日本 \x1b eror~x")
     shown, pointer = str(caught.value).split("\n")
@@ -257,18 +257,18 @@ def test_quotes_and_backslashes() -> None:
         assert parse(str(parse(text))) == parse(text)
 
 
-def test_a_glob_never_goes_back() -> None:
+def test_glob_does_not_backtrack() -> None:
     for pattern, text, fits in (
         ("*", "", True), ("a*", "a", True), ("a*a", "a", False), ("a*a", "aa", True),
         ("a*b*c", "aXbYc", True), ("a*b*c", "acb", False), ("*ab*", "xaabx", True),
         ("**", "x", True), ("a*bc*bc", "abc", False), ("a*bc*bc", "abcbc", True),
     ):  # fmt: skip
-        assert FilterValue(pattern).fits(text) is fits, (pattern, text)
+        assert FilterValue(pattern).matches(text) is fits, (pattern, text)
         assert bool(re.fullmatch(pattern.replace("*", ".*"), text)) is fits
-    assert not FilterValue("*a" * 500 + "b").fits("a" * 100_000)
+    assert not FilterValue("*a" * 500 + "b").matches("a" * 100_000)
 
 
-def test_payloads_that_are_no_json_and_worse() -> None:
+def test_payloads_that_are_not_json() -> None:
     deep, digits = b"[" * 100_000, b'{"n": ' + b"9" * 10_000 + b"}"
     for payload in (b"", b"\xff", b"{", b"NaN", deep, digits, b'"text"', b"[1]", None):
         entry = Entry("e", "dead", payload=payload)
@@ -287,7 +287,7 @@ TRAPS = (
 
 
 @pytest.mark.parametrize("pattern", TRAPS)
-def test_no_expression_takes_for_ever(pattern: str) -> None:
+def test_regex_time_is_linear(pattern: str) -> None:
     """Python's own engine would take years for most of these: this test would not end."""
     found = regex(pattern)
     for text in ("a" * SEARCHED, "ab" * SEARCHED, "x" * 100 + "\n", "aaaa!" * 900):
@@ -312,16 +312,16 @@ def test_no_expression_takes_for_ever(pattern: str) -> None:
         ("[(?=]", "=", True), ("x{2,}", "xx", True), ("(?U)x+?", "x", True),
     ],
 )  # fmt: skip
-def test_what_an_expression_finds(pattern: str, text: str, found: bool) -> None:
+def test_regex_matches(pattern: str, text: str, found: bool) -> None:
     assert regex(pattern).search(text) is found
 
 
 @pytest.mark.parametrize(
-    ("pattern", "at", "said"),
+    ("pattern", "at", "problem"),
     [
         ("a(?=b)", 1, "look-around"), ("(?!b)", 0, "look-around"), ("a(?<=b)", 1, "look-around"),
         ("(?<!b)", 0, "add a second condition"), (r"(a)\1", 3, "write the text out"),
-        ("(?P<n>a)(?P=n)", 8, "reference back"), ("(?>a)", 0, "leave it out"),
+        ("(?P<n>a)(?P=n)", 8, "back-reference"), ("(?>a)", 0, "leave it out"),
         ("xa++", 2, "leave it out"), ("a{2}+", 1, "leave it out"), (r"a\Z", 1, r"write \z"),
         (r"\u00e9", 0, r"write \x{00E9}"), (r"[\u00e9]", 1, r"write \x{00E9}"),
         ("(?x)a b", 0, "no flag 'x'"), ("a(?#b)", 1, "comment"), ("(?(1)a|b)", 0, "a|b"),
@@ -333,10 +333,8 @@ def test_what_an_expression_finds(pattern: str, text: str, found: bool) -> None:
         ("x+" * 501, None, "at most 1,000"),
     ],
 )  # fmt: skip
-def test_what_can_not_be_searched_for_says_where_and_what_to_write(
-    pattern: str, at: int | None, said: str
-) -> None:
-    with pytest.raises(BadRegex, match=re.escape(said)) as caught:
+def test_bad_regex_names_place_and_alternative(pattern: str, at: int | None, problem: str) -> None:
+    with pytest.raises(BadRegex, match=re.escape(problem)) as caught:
         regex(pattern)
     if at is not None:
         assert caught.value.at == at
@@ -363,7 +361,7 @@ def written(chance: random.Random, depth: int = 0) -> str:
     if kind < 0.5:
         return chance.choice(["r1", '"a b"', "^e", "-x", r'"\"q"', "(?i)T"])
     asked = chance.choice([*FIELDS.values()])
-    sign = chance.choice(TAKES[asked.kind])
+    sign = chance.choice(OPERATORS[asked.kind])
     written_as: dict[str, list[str]] = {
         "text": ["acme", "r1/*", '"a b"', '"*"', '"\\"\\\\"'],
         "state": [*STATES],
@@ -383,7 +381,7 @@ def written(chance: random.Random, depth: int = 0) -> str:
     return f"{asked.name}{sign}{chosen}"
 
 
-def test_whatever_is_written_reads_back_as_the_same() -> None:
+def test_canonical_form_parses_to_an_equal_query() -> None:
     chance = random.Random(5)
     for _ in range(2000):
         text = written(chance)
@@ -398,7 +396,7 @@ def test_whatever_is_written_reads_back_as_the_same() -> None:
 
 
 @pytest.mark.slow
-def test_garbage_is_bad_input_and_nothing_else() -> None:
+def test_random_text_is_bad_input() -> None:
     chance = random.Random(7)
     pieces = [
         *string.printable, *FIELDS, "payload.a[0]", "and ", "or ", "not ", "has:", "(?i)", "\\",
@@ -423,14 +421,14 @@ def test_garbage_is_bad_input_and_nothing_else() -> None:
     assert read > 500
 
 
-def test_every_field_can_be_asked() -> None:
+def test_every_field_can_be_compared() -> None:
     """And only what the table says, of entries about which nothing else is known."""
     value = {"text": "x", "state": "dead", "number": "1", "bytes": "1k", "span": "1s", "left": "1s",
              "moment": "03:12"}  # fmt: skip
     for asked in FIELDS.values():
         for sign in ("=", "!=", "~", "!~", ">", ">=", "<", "<="):
             text = f"{asked.name}{sign}{value[asked.kind]}"
-            if sign not in TAKES[asked.kind]:
+            if sign not in OPERATORS[asked.kind]:
                 with pytest.raises(FilterError):
                     parse(text)
                 continue
@@ -452,13 +450,14 @@ def table() -> str:
         ("payload.PATH", "json", "what is there in its payload, where that is JSON"),
     ]
     lines = [
-        f"| `{name}` | {what} | {' '.join(f'`{sign}`' for sign in TAKES[kind])} | {LOOKS[kind]} |"
+        f"| `{name}` | {what} | {' '.join(f'`{sign}`' for sign in OPERATORS[kind])} "
+        f"| {VALUE_FORMS[kind]} |"
         for name, kind, what in rows
     ]
     return "\n".join(["", "| field | what | compared by | with |", "|---|---|---|---|", *lines, ""])
 
 
-def test_the_page_has_every_field_as_the_code_has_it() -> None:
+def test_docs_table_of_fields_is_current() -> None:
     page = PAGE.read_text()
     made = MADE.sub(lambda found: f"{found[1]}{table()}\n{found[2]}", page)
     if os.environ.get("REDISQ_DOCS") == "redraw":
@@ -466,7 +465,7 @@ def test_the_page_has_every_field_as_the_code_has_it() -> None:
     assert PAGE.read_text() == made
 
 
-def test_every_expression_on_the_page_can_be_read() -> None:
+def test_expressions_in_the_docs_are_valid() -> None:
     page = PAGE.read_text()
     texts = "".join(re.findall(r"```where\n(.*?)```", page, re.S)).splitlines()
     texts += re.findall(r"--where '([^']*)'", page)

@@ -25,7 +25,7 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.impact import weigh
 from redisq_ops.ops.filter.parser import parse
-from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, paced, pattern, select
+from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, rate_limited, select
 
 from ...command_line import Redisq, dead_letters, everywhere
 from ...model.wire import picture
@@ -104,7 +104,7 @@ def test_expressions_over_payloads_priorities_and_errors(client: redis.Redis) ->
     assert len(timeouts) == 30
     assert chosen(client, queue, 'error~"^Disk"') == every - timeouts
     assert chosen(client, queue, "Timeout") == timeouts
-    assert chosen(client, queue, "Timeout", match=pattern("fast")) == timeouts & fast
+    assert chosen(client, queue, "Timeout", match=match_pattern("fast")) == timeouts & fast
     assert chosen(client, queue, "age<1h attempts=1 lost=0") == every
     assert chosen(client, queue, "reason=rejected age>1h") == set()
 
@@ -141,7 +141,7 @@ def test_leases(client: redis.Redis) -> None:
 # --- what it costs -------------------------------------------------------------------------------
 
 
-def test_payloads_are_fetched_only_where_the_expression_looks_at_them(client: redis.Redis) -> None:
+def test_payloads_are_read_only_if_the_expression_needs_them(client: redis.Redis) -> None:
     queue = orders(client)
     without = commands(client, select(queue, "dead", Filter(where=parse("error~Disk age<9d"))))
     assert "XRANGE" not in names(without)
@@ -149,7 +149,7 @@ def test_payloads_are_fetched_only_where_the_expression_looks_at_them(client: re
     assert sum(call.command[0] == "XRANGE" for call in with_) == 60
 
 
-def test_priorities_are_fetched_once_a_request_and_only_if_asked_for(client: redis.Redis) -> None:
+def test_priorities_are_read_once_per_request_and_only_if_needed(client: redis.Redis) -> None:
     queue = orders(client)
     without = commands(client, select(queue, "dead", Filter(where=parse("request~s"))))
     records = {queue.keys["r_"] + id for id in ("fast", "slow")}
@@ -158,7 +158,7 @@ def test_priorities_are_fetched_once_a_request_and_only_if_asked_for(client: red
     assert sorted(str(call.key) for call in with_ if call.key in records) == sorted(records)
 
 
-def test_ids_and_requests_are_looked_up_not_searched_for(client: redis.Redis) -> None:
+def test_ids_and_requests_are_read_directly(client: redis.Redis) -> None:
     queue = dead_letters(client, 1200)
     queue.submit([b"x"] * 3, id="r2")
     taken = queue.take(3, consumer="w1").deliveries
@@ -180,7 +180,7 @@ def test_ids_and_requests_are_looked_up_not_searched_for(client: redis.Redis) ->
     assert (whole.count, whole.scanned) == (1200, 1202)  # more than half of it: looked through
 
 
-def test_looking_up_and_looking_through_find_the_same(client: redis.Redis) -> None:
+def test_reads_by_id_and_scans_find_the_same(client: redis.Redis) -> None:
     queue = everywhere(client)
     queue.submit([b"x"] * 40, id="r2", limit=40)
     taken = queue.take(500, consumer="w9").deliveries
@@ -194,7 +194,7 @@ def test_looking_up_and_looking_through_find_the_same(client: redis.Redis) -> No
             assert chosen(client, queue, direct, state) == chosen(client, queue, through, state)
 
 
-def test_a_window_looks_at_the_first_or_the_latest_and_says_so(client: redis.Redis) -> None:
+def test_window_of_first_or_latest_entries(client: redis.Redis) -> None:
     queue = dead_letters(client, 1203)
     order = run(client, select(queue, "dead", Filter())).ids()
     for window, ids, complete in (
@@ -205,18 +205,18 @@ def test_a_window_looks_at_the_first_or_the_latest_and_says_so(client: redis.Red
         picked = run(client, select(queue, "dead", Filter(window=window)))
         assert picked.ids() == ids and picked.complete is complete, window
         assert (picked.scanned, picked.total) == (len(ids), 1203)
-        assert picked.remarks == (f"looked at {len(ids):,} of 1,203",)
+        assert picked.remarks == (f"examined {len(ids):,} of 1,203",)
         some = Filter(window=window, where=parse("id=*7 or id=r1/1"))
         some_ids = run(client, select(queue, "dead", some)).ids()
         assert some_ids == [id for id in ids if id.endswith("7") or id == "r1/1"]
-    # An id behind the window isn't looked up: the window is what was said.
+    # An id behind the window isn't looked up: the window is what was output.
     named = Filter(window=10, where=parse(f"id={order[-1]}"))
     assert run(client, select(queue, "dead", named)).ids() == []
-    with pytest.raises(BadInput, match="can't be told"):
+    with pytest.raises(BadInput, match="waiting entries have no latest ones"):
         run(client, select(queue, "waiting", Filter(window=-10)))
 
 
-def test_shards_are_one_state(client: redis.Redis) -> None:
+def test_sharded_state_is_scanned_as_one(client: redis.Redis) -> None:
     later = ShardedDelaySet(client, "later", shards=4)
     later.schedule([(f"e{n}", b'{"n": %d}' % n) for n in range(900)], after_ms=60_000)
     order = run(client, select(later, "delayed", Filter())).ids()
@@ -236,14 +236,14 @@ def test_shards_are_one_state(client: redis.Redis) -> None:
     assert chosen(client, mail, "request=r5 number<3", "dead") <= {"r5/1", "r5/2"}
 
 
-def test_another_state_is_nothing_with_a_reason_and_no_question_to_the_server(
+def test_state_mismatch_reads_nothing_and_gives_a_reason(
     client: redis.Redis,
 ) -> None:
     queue = everywhere(client)
     for text, why in (
-        ("state:delayed", "about delayed entries, not dead ones"),
-        ("state:delayed,pending r1", "about delayed or pending entries"),
-        ("state:dead state:pending", "no state at all"),
+        ("state:delayed", "matches only delayed entries, not dead ones"),
+        ("state:delayed,pending r1", "matches only delayed or pending entries"),
+        ("state:dead state:pending", "the expression never matches"),
     ):
         filter = Filter(where=parse(text))
         scan = Scan(queue, "dead", filter, 0)
@@ -253,7 +253,7 @@ def test_another_state_is_nothing_with_a_reason_and_no_question_to_the_server(
         assert why in "".join(picked.remarks)
 
 
-def test_what_arrives_during_the_scan_is_left_alone(client: redis.Redis) -> None:
+def test_entries_that_arrive_during_the_scan_are_not_selected(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = RequestQueue(client, "mail", clock=clock)
     queue.submit([b"x"] * (PAGE + 5), id="r1", limit=1000)
@@ -279,20 +279,20 @@ def test_what_arrives_during_the_scan_is_left_alone(client: redis.Redis) -> None
     assert [entry.id for entry in queue.page("dead").entries] == ["r2/1"]
 
 
-def test_a_scan_keeps_to_its_rate() -> None:
+def test_scan_rate_limit() -> None:
     now, slept, told = [50.0], [], []
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         now[0] += seconds
 
-    progress = paced(lambda *at: told.append(at), 1000, lambda: now[0], sleep)
+    progress = rate_limited(lambda *at: told.append(at), 1000, lambda: now[0], sleep)
     for scanned in (500, 1000, 1203):
         now[0] += 0.1
         progress(scanned, 1203)
     assert told == [(500, 1203), (1000, 1203), (1203, 1203)]
     assert slept == pytest.approx([0.4, 0.4])  # none after the last page
-    assert paced(print, None) is print
+    assert rate_limited(print, None) is print
 
 
 # --- the same set everywhere ---------------------------------------------------------------------
@@ -309,7 +309,7 @@ SAME = (
 
 
 @pytest.mark.parametrize("text", SAME)
-def test_counted_shown_and_acted_on_are_the_same_entries(
+def test_plan_list_and_change_select_the_same_entries(
     text: str, url: str, client: redis.Redis, redisq: Redisq
 ) -> None:
     queue = orders(client)
@@ -333,17 +333,17 @@ def test_counted_shown_and_acted_on_are_the_same_entries(
     assert run(client, queue.counts.op()).waiting == len(meant)
 
 
-def test_the_dashboard_means_the_same(url: str, client: redis.Redis) -> None:
+def test_dashboard_filter_selects_the_same(url: str, client: redis.Redis) -> None:
     from redisq_ops.ops.deployment import Deployment
-    from redisq_ops.ops.inspect.poll import fetch
-    from redisq_ops.ops.inspect.snapshot import Wish
+    from redisq_ops.ops.inspect.snapshot import Viewport
+    from redisq_ops.ops.inspect.snapshot_reader import fetch
     from redisq_ops.tui.views.dead_letters import Dead
 
     queue = orders(client)
     for text in SAME:
         query = parse(text)
-        wish = Wish("dead", "mail", 0, 500, needs=query.needs)
-        snapshot = run(client, fetch(Deployment(client), wish))
+        viewport = Viewport("dead", "mail", 0, 500, needs=query.needs)
+        snapshot = run(client, fetch(Deployment(client), viewport))
         view = Dead()
         view.filter = query
         shown = {entry.id for entry in snapshot.entries if view.accepts(entry, snapshot)}
@@ -365,25 +365,26 @@ def test_state_in_an_expression_chooses_among_several(client: redis.Redis, redis
     )
 
 
-def test_another_state_than_the_nouns_is_nothing_and_says_why(
+def test_state_that_contradicts_the_command_matches_nothing(
     client: redis.Redis, redisq: Redisq
 ) -> None:
     everywhere(client)
     before = picture(client)
     for words in (("dlq", "replay"), ("replay",)):
         out = redisq(*words, "mail", "--where", "state:delayed", "--yes")
-        assert out.startswith("0 matched") and "about delayed entries, not dead ones" in redisq.err
+        assert (
+            out.startswith("0 matched")
+            and "matches only delayed entries, not dead ones" in redisq.err
+        )
     assert redisq.rows("dlq", "ls", "mail", "--where", "state:delayed") == []
-    assert "about delayed entries, not dead ones" in redisq.err
+    assert "matches only delayed entries, not dead ones" in redisq.err
     assert redisq.rows("purge", "mail", "--where", "state:done", "--yes") == [
         {"op": None, "matched": 0, "done": 0, "skipped": {}}
     ]
     assert picture(client) == before
 
 
-def test_select_goes_through_all_states_of_a_queue_or_of_all(
-    client: redis.Redis, redisq: Redisq
-) -> None:
+def test_select_scans_all_states(client: redis.Redis, redisq: Redisq) -> None:
     everywhere(client)
     everywhere(client, "news")
     rows = redisq.rows("select", "mail", "--where", "r1")
@@ -420,44 +421,42 @@ def test_select_goes_through_all_states_of_a_queue_or_of_all(
     redisq.refusal("select", "mail", "--all-queues", code=2)
 
 
-def test_a_window_is_told_by_every_face(client: redis.Redis, redisq: Redisq) -> None:
+def test_every_command_reports_the_window(client: redis.Redis, redisq: Redisq) -> None:
     queue = dead_letters(client, 30)
     redisq("dlq", "ls", "mail", "--window", "10")
-    assert "looked at 10 of 30" in redisq.err
+    assert "examined 10 of 30" in redisq.err
     redisq("select", "mail", "--window", "-10", "--where", "state:dead")
-    assert "looked at 10 of 30" in redisq.err
+    assert "examined 10 of 30" in redisq.err
     redisq("dlq", "ls", "mail", "--window", "10", "--json")
-    assert "looked at 10 of 30" in redisq.err
+    assert "examined 10 of 30" in redisq.err
     (plan,) = redisq.rows("replay", "mail", "--window", "10", "--where", "-r2", "--dry-run")
-    assert plan["remarks"] == ["looked at 10 of 30"]
+    assert plan["remarks"] == ["examined 10 of 30"]
     out = redisq("replay", "mail", "--window", "10", "--where", "id=nope*", "--dry-run")
-    assert out.startswith("0 matched") and "looked at 10 of 30" in out
+    assert out.startswith("0 matched") and "examined 10 of 30" in out
     out = redisq("replay", "mail", "--window", "10", "--dry-run")
     assert "replay 10 dead entries" in out and "among the first 10" in out
-    assert "looked at 10 of 30" in out
+    assert "examined 10 of 30" in out
     (outcome,) = redisq.rows("replay", "mail", "--window=-10", "--yes")
     assert outcome["done"] == 10 and queue.counts().dead == 20
     redisq.refusal("dlq", "ls", "mail", "--window", "0", code=2)
 
 
-def test_what_can_not_be_read_is_one_line_or_an_object_with_the_column(
-    client: redis.Redis, redisq: Redisq
-) -> None:
+def test_syntax_error_as_line_and_as_json(client: redis.Redis, redisq: Redisq) -> None:
     everywhere(client)
     before = picture(client)
     text = "state:dead   eror~x"
     for words in (("dlq", "ls"), ("select",), ("replay", "--yes")):
-        said = redisq.refusal(*words, "mail", "--where", text, code=2)
-        assert said == f"{text} (column 14: there is no field 'eror': did you mean error?)"
+        output = redisq.refusal(*words, "mail", "--where", text, code=2)
+        assert output == f"{text} (column 14: there is no field 'eror': did you mean error?)"
         redisq(*words, "mail", "--where", text, "--json", code=2)
-        assert json.loads(redisq.err) == {"error": said, "exit": 2, "column": 14}
+        assert json.loads(redisq.err) == {"error": output, "exit": 2, "column": 14}
     redisq("select", "nope", "--json", code=1)
     assert json.loads(redisq.err).keys() == {"error", "exit"}
     redisq.refusal("dlq", "ls", "mail", "--scan-rate", "quick", code=2)
     assert picture(client) == before
 
 
-def test_on_a_terminal_the_caret_stands_under_the_column(url: str) -> None:
+def test_terminal_shows_caret_under_the_column(url: str) -> None:
     leader, follower = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", "--url", url, "select", "--where", "r1 日本 eror~x"],
@@ -465,25 +464,25 @@ def test_on_a_terminal_the_caret_stands_under_the_column(url: str) -> None:
         stdout=subprocess.DEVNULL,
     ) as process:
         os.close(follower)
-        said = b""
+        output = b""
         while polling.select([leader], [], [], 30)[0]:
             try:
                 piece = os.read(leader, 4096)
             except OSError:  # the other end is closed
                 break
-            said += piece
+            output += piece
             if not piece:
                 break
         assert process.wait(30) == 2
     os.close(leader)
-    first, second = said.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
+    first, second = output.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
     assert first == "redisq: r1 日本 eror~x"
     assert second.index("^") == first.index("eror") + 2  # two wide characters before it
     assert second.lstrip().startswith("^ column 7: there is no field 'eror'")
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_looking_changes_nothing(url: str, client: redis.Redis) -> None:
+def test_ctrl_c_during_the_scan_changes_nothing(url: str, client: redis.Redis) -> None:
     dead_letters(client, 2000)
     before = picture(client)
     client.config_resetstat()
@@ -504,7 +503,7 @@ def test_ctrl_c_while_looking_changes_nothing(url: str, client: redis.Redis) -> 
 
 
 @pytest.mark.parametrize("kind", [RequestQueue, DelaySet])
-def test_what_begins_to_wait_during_the_look_is_left_alone(
+def test_entries_that_begin_to_wait_during_the_scan_are_not_selected(
     client: redis.Redis, kind: type[RequestQueue[redis.Redis]] | type[DelaySet[redis.Redis]]
 ) -> None:
     clock = FakeClock()
@@ -535,7 +534,7 @@ def test_what_begins_to_wait_during_the_look_is_left_alone(
     assert (queue.counts().waiting, queue.counts().trash) == (1, PAGE + 50)
 
 
-def test_a_request_of_a_clock_that_was_ahead_is_meant(client: redis.Redis) -> None:
+def test_request_from_a_clock_that_was_ahead_is_selected(client: redis.Redis) -> None:
     clock = FakeClock()
     queue = RequestQueue(client, "q", clock=clock)
     clock.advance(60_000)

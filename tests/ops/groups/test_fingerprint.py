@@ -12,7 +12,7 @@ import pytest
 
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups import fingerprint as rules
-from redisq_ops.ops.groups.fingerprint import fingerprint, normal
+from redisq_ops.ops.groups.fingerprint import fingerprint, normalized
 
 FORMS = {
     # connections
@@ -109,17 +109,17 @@ FORMS = {
 
 
 @pytest.mark.parametrize(("message", "form"), FORMS.items())
-def test_what_differs_each_time_is_folded(message: str, form: str) -> None:
-    assert normal(message) == form
-    assert normal(Failure("E", message)) == form
+def test_variable_parts_are_replaced(message: str, form: str) -> None:
+    assert normalized(message) == form
+    assert normalized(Failure("E", message)) == form
 
 
-def test_traceback_is_known_by_its_last_line() -> None:
+def test_traceback_is_identified_by_its_last_line() -> None:
     text = (
         'Traceback (most recent call last):\n  File "/app/x.py", line 12, in f\n    g()\n'
         "ValueError: bad region 17\n"
     )
-    assert normal(text) == "ValueError: bad region <n>"
+    assert normalized(text) == "ValueError: bad region <n>"
 
 
 def test_stack_frames_are_left_out() -> None:
@@ -130,11 +130,11 @@ def test_stack_frames_are_left_out() -> None:
         "Caused by: java.io.IOException: broken pipe\n\t... 12 more"
     )
     said = "java.net.ConnectException: Connection refused: <addr> "
-    assert normal(java) == said + "Caused by: java.io.IOException: broken pipe"
+    assert normalized(java) == said + "Caused by: java.io.IOException: broken pipe"
     ruby = "boom\n/app/lib/job.rb:12:in `perform'\n/app/lib/run.rb:3:in `call'"
-    assert normal(ruby) == "boom"
+    assert normalized(ruby) == "boom"
     node = "Error: boom\n    at Job.run (/srv/job.js:3:9)\n    at process.tick (node:internal:95:5)"
-    assert normal(node) == "Error: boom"
+    assert normalized(node) == "Error: boom"
 
 
 def entry(error: Failure | None, reason: str | None = "failed") -> Entry:
@@ -157,7 +157,7 @@ def test_fingerprints_never_change(error: Failure | None, reason: str | None, gr
     assert fingerprint(entry(error, reason)) == group
 
 
-def test_same_error_same_group_whatever_differs_each_time() -> None:
+def test_same_error_has_the_same_fingerprint() -> None:
     one = Failure("TimeoutError", "order 17 of acme-3: no answer from 10.0.0.3:80 in 30s", "a")
     two = Failure("TimeoutError", "order 99 of acme-71: no answer from 10.9.9.9:80 in 800ms", "b")
     assert fingerprint(entry(one)) == fingerprint(entry(two, "lost"))
@@ -165,12 +165,12 @@ def test_same_error_same_group_whatever_differs_each_time() -> None:
     assert fingerprint(entry(None, "lost")) != fingerprint(entry(None, "rejected"))
 
 
-def test_types_made_at_run_time_are_one() -> None:
+def test_numbered_types_have_one_fingerprint() -> None:
     one, two = Failure("#<Class:0x00005581e0>", "x"), Failure("#<Class:0x0000aa99e1>", "x")
     assert fingerprint(entry(one)) == fingerprint(entry(two))
 
 
-def test_same_in_every_process() -> None:
+def test_fingerprint_is_the_same_in_every_process() -> None:
     code = (
         "from redisq_ops.core.model.entry import *;"
         "from redisq_ops.ops.groups.fingerprint import *;"
@@ -189,16 +189,16 @@ def test_same_in_every_process() -> None:
     assert said == {fingerprint(entry(Failure("T", "row 7"))) + "\n"}
 
 
-def test_hostile_messages_are_short_work_and_short_forms() -> None:
+def test_hostile_messages_take_little_time_and_space() -> None:
     """Nothing here backtracks for long: sre would take minutes on a quadratic form of these."""
     for hostile in ('"' * 4096, "'" * 4096, "a" * 100_000, "1:" * 4096, "a/" * 4096, "\\" * 4096,
                     "Mon " * 2000, "0x" * 4096, "-" * 4096, "(" * 4096, "<n>" * 2000,
                     "a.b-" * 2000, "aa " * 2000, "1h2m" * 1000, "x@" * 3000):  # fmt: skip
-        assert len(normal(hostile)) <= rules.LONGEST
-    assert normal("a\nb\r\n\tc") == "a b c"
+        assert len(normalized(hostile)) <= rules.LONGEST
+    assert normalized("a\nb\r\n\tc") == "a b c"
 
 
-def test_memory_of_what_was_seen_is_bounded() -> None:
+def test_cache_is_bounded() -> None:
     for i in range(20_000):
-        normal(f"x{'y' * (i % 50)}{i}")
+        normalized(f"x{'y' * (i % 50)}{i}")
     assert rules._normal.cache_info().currsize <= 8192

@@ -19,8 +19,8 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter
 from redisq_ops.ops.groups.error_groups import ErrorGroups, groups
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.ops.groups.heavy_hitters import Frequent, Names
-from redisq_ops.ops.groups.traits import PAYLOADS, Contrast, difference
+from redisq_ops.ops.groups.heavy_hitters import DistinctNames, HeavyHitters
+from redisq_ops.ops.groups.traits import PAYLOADS, GroupComparison, share_difference
 
 from ...command_line import Redisq
 
@@ -52,8 +52,8 @@ def orders(n: int) -> list[bytes]:
     ]  # fmt: skip
 
 
-def contrasted(client: redis.Redis, queue: Queue[Any], group: str) -> Contrast:
-    contrast = Contrast(queue, "dead", Filter(), group, 0)
+def contrasted(client: redis.Redis, queue: Queue[Any], group: str) -> GroupComparison:
+    contrast = GroupComparison(queue, "dead", Filter(), group, 0)
     while not contrast.over:
         run(client, contrast.step())
     return contrast
@@ -62,8 +62,8 @@ def contrasted(client: redis.Redis, queue: Queue[Any], group: str) -> Contrast:
 # --- counting ---------------------------------------------------------------------------------
 
 
-def test_frequent_values_are_within_their_bounds_however_many_there_are() -> None:
-    counted: Frequent[str] = Frequent(50)
+def test_heavy_hitter_counts_are_within_their_bounds() -> None:
+    counted: HeavyHitters[str] = HeavyHitters(50)
     truth = {"often": 0}
     for i in range(20_000):
         value = "often" if i % 3 == 0 else f"v{i % 997}"
@@ -76,19 +76,19 @@ def test_frequent_values_are_within_their_bounds_however_many_there_are() -> Non
 
 
 def test_few_values_are_counted_exactly() -> None:
-    counted: Frequent[str] = Frequent(3)
+    counted: HeavyHitters[str] = HeavyHitters(3)
     for value in "abcaab":
         counted.add(value)
     assert counted.top(9) == [("a", 3), ("b", 2), ("c", 1)] and counted.slack == 0
 
 
-def test_names_beyond_the_bound_are_at_least_so_many() -> None:
-    names = Names()
-    for i in range(Names.KEPT):
+def test_distinct_names_beyond_the_limit_are_a_lower_bound() -> None:
+    names = DistinctNames()
+    for i in range(DistinctNames.KEPT):
         names.add(f"c{i}")
-    assert len(names) == Names.KEPT and not names.more
+    assert len(names) == DistinctNames.KEPT and not names.more
     names.add("one more")
-    assert len(names) == Names.KEPT and names.more
+    assert len(names) == DistinctNames.KEPT and names.more
 
 
 def dead(i: int, message: str) -> Entry:
@@ -100,7 +100,7 @@ def word(i: int) -> str:
     return "".join(chr(ord("a") + int(digit)) for digit in str(i))
 
 
-def test_more_groups_than_are_kept_are_told_of_as_others() -> None:
+def test_smallest_groups_are_counted_as_others() -> None:
     found = ErrorGroups(kept=10)
     found.add(dead(i, f"kind {word(i % 100)}") for i in range(5000))
     found.add(dead(i, "the big one") for i in range(5000, 6000))
@@ -184,7 +184,7 @@ def sidekiq(client: redis.Redis, n: int) -> None:
         client.zadd("dead", {json.dumps(job): 1_700_000_000 + i})
 
 
-def test_another_program_s_dead_letters_are_grouped_and_contrasted(client: redis.Redis) -> None:
+def test_dead_letters_of_another_program_have_groups_and_traits(client: redis.Redis) -> None:
     sidekiq(client, 60)
     queue = run(client, Deployment(client).queue("sidekiq:default"))
     one, two = run(client, groups(queue)).groups.ranked()
@@ -213,7 +213,7 @@ def test_resque_failures_are_grouped(client: redis.Redis) -> None:
 # --- contrast ---------------------------------------------------------------------------------
 
 
-def test_what_a_group_has_and_the_rest_has_not(client: redis.Redis) -> None:
+def test_traits_of_a_group(client: redis.Redis) -> None:
     queue = dies(client, orders(400), of_region)
     refused = fingerprint(next(e for e in queue.page("dead").entries if e.error.type[0] == "C"))
     contrast = contrasted(client, queue, refused)
@@ -227,7 +227,7 @@ def test_what_a_group_has_and_the_rest_has_not(client: redis.Redis) -> None:
     assert lacking == {("payload.region", None), ("payload.to.tier", "free")}
 
 
-def test_chance_is_no_contrast(client: redis.Redis) -> None:
+def test_random_differences_are_no_traits(client: redis.Redis) -> None:
     """60 entries of one group: there are no others to compare them with."""
     payloads = [json.dumps({"a": i % 3, "b": i // 2 % 5}).encode() for i in range(60)]
     queue = dies(client, payloads, lambda _: Failure("E", "x"))
@@ -247,11 +247,11 @@ def test_chance_is_no_contrast(client: redis.Redis) -> None:
         ((5200, 10_000, 4800, 10_000), True),
     ],
 )
-def test_shares_differ_surely_or_not(counts: tuple[int, int, int, int], sure: bool) -> None:
-    assert (difference(*counts) > 0) is sure
+def test_lower_bound_of_share_difference(counts: tuple[int, int, int, int], sure: bool) -> None:
+    assert (share_difference(*counts) > 0) is sure
 
 
-def test_payloads_that_are_no_json_are_a_trait_and_no_trouble(client: redis.Redis) -> None:
+def test_payloads_that_are_not_json_can_be_a_trait(client: redis.Redis) -> None:
     odd = [b"\xff\x00", b'{"a":', b"[" * 100_000, b'{"a":NaN}', b'"text"', b"17", b"x" * 70_000]
     payloads = [*(odd * 6), *orders(60)]
 
@@ -266,7 +266,7 @@ def test_payloads_that_are_no_json_are_a_trait_and_no_trouble(client: redis.Redi
 
 
 @pytest.mark.slow
-def test_payloads_are_a_sample_where_there_are_many(client: redis.Redis) -> None:
+def test_many_payloads_are_sampled(client: redis.Redis) -> None:
     queue = dies(client, orders(2 * PAYLOADS + 1000), of_region)
     group = run(client, groups(queue)).groups.ranked()[0]
     contrast = contrasted(client, queue, group.fingerprint)
@@ -291,7 +291,7 @@ def test_groups_as_a_table_and_as_rows(redisq: Redisq, client: redis.Redis) -> N
     assert redisq.err == "mail: 0 dead entries\n"
 
 
-def test_one_group_with_its_contrast_and_commands(redisq: Redisq, client: redis.Redis) -> None:
+def test_one_group_with_its_traits_and_commands(redisq: Redisq, client: redis.Redis) -> None:
     dies(client, orders(30), of_region)
     rows = redisq.rows("dlq", "groups", "mail")
     name = next(row["group"] for row in rows if row["type"] == "ConnectionError")
@@ -310,7 +310,7 @@ def test_one_group_with_its_contrast_and_commands(redisq: Redisq, client: redis.
     assert "of this group: there is nothing to compare them with" in said and "common" not in said
 
 
-def test_a_group_s_name_selects_just_it(redisq: Redisq, client: redis.Redis) -> None:
+def test_group_name_in_a_filter_selects_its_entries(redisq: Redisq, client: redis.Redis) -> None:
     queue = dies(client, orders(30), of_region)
     queue.submit([b"y"], id="r2")
     queue.configure("op", 1, {"max_lost": "0"})
@@ -326,7 +326,7 @@ def test_a_group_s_name_selects_just_it(redisq: Redisq, client: redis.Redis) -> 
     assert done["done"] == 1 and queue.get("r2/1").state == "waiting"
 
 
-def test_what_is_shown_is_escaped_and_redacted(
+def test_groups_are_escaped_and_redacted(
     redisq: Redisq, client: redis.Redis, configuration: Path
 ) -> None:
     configuration.write_text(

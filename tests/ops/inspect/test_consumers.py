@@ -27,7 +27,13 @@ from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.undo import Undo
-from redisq_ops.ops.inspect.consumers import LOOKS, Change, ConsumerReport, held_by, reports
+from redisq_ops.ops.inspect.consumers import (
+    RECHECKS,
+    ConsumerChange,
+    ConsumerReport,
+    consumer_reports,
+    held_entries,
+)
 
 from ...command_line import Redisq
 from ...model.wire import picture
@@ -64,7 +70,7 @@ def aged(client: redis.Redis, id: str, consumer: str, idle_ms: int, deliveries: 
     )
 
 
-def finish(queue: Queue[redis.Redis], change: Change | Undo) -> Change | Undo:
+def finish(queue: Queue[redis.Redis], change: ConsumerChange | Undo) -> ConsumerChange | Undo:
     while run(queue.client, change.step()):
         pass
     return change
@@ -72,10 +78,10 @@ def finish(queue: Queue[redis.Redis], change: Change | Undo) -> Change | Undo:
 
 def taken_from(
     queue: Queue[redis.Redis], consumer: str, to: str | None, **how: Any
-) -> tuple[Change, str]:
+) -> tuple[ConsumerChange, str]:
     remove = how.pop("remove", False)
-    held = run(queue.client, held_by(queue, consumer, **how))
-    change = Change(held, to, ADA, remove=remove)
+    held = run(queue.client, held_entries(queue, consumer, **how))
+    change = ConsumerChange(held, to, ADA, remove=remove)
     finish(queue, change)
     assert change.outcome.op is not None
     return change, change.outcome.op
@@ -90,18 +96,18 @@ def undone(queue: Queue[redis.Redis], op: str) -> Undo:
 
 
 def report(queue: Queue[redis.Redis], group: str | None = None, **how: Any) -> ConsumerReport:
-    (only,) = run(queue.client, reports(queue, group, **how))
+    (only,) = run(queue.client, consumer_reports(queue, group, **how))
     return only
 
 
 # --- ls -----------------------------------------------------------------------
 
 
-def test_lag_and_pending_are_told_apart(
+def test_lag_and_pending_are_counted_separately(
     orders: StreamQueue[redis.Redis], client: redis.Redis
 ) -> None:
     client.xgroup_create("orders", "audit", id="$")
-    audit, bill = run(client, reports(orders))
+    audit, bill = run(client, consumer_reports(orders))
     assert [(load.group, load.lag, load.pending) for load in bill.loads] == [("bill", 10, 10)]
     assert (audit.loads[0].lag, audit.loads[0].pending, audit.consumers) == (0, 0, ())
     assert [(one.name, one.pending, one.late) for one in bill.consumers] == [
@@ -109,10 +115,10 @@ def test_lag_and_pending_are_told_apart(
     ]  # fmt: skip
     assert report(orders, "bill") == bill or report(orders, "bill").group == "bill"
     with pytest.raises(NotFound, match="group nobody"):
-        run(client, reports(orders, "nobody"))
+        run(client, consumer_reports(orders, "nobody"))
 
 
-def test_ages_by_deliveries_poison_and_silence(
+def test_heat_map_poison_and_silent_consumers(
     orders: StreamQueue[redis.Redis], client: redis.Redis
 ) -> None:
     ids = sorted(pel(client))
@@ -137,7 +143,7 @@ def test_ages_by_deliveries_poison_and_silence(
     assert [row.id for row in report(orders, poison=9).poison] == [ids[3], ids[4]]
 
 
-def test_our_queues_know_consumers_by_their_leases(client: redis.Redis) -> None:
+def test_queues_with_leases_list_consumers_by_lease(client: redis.Redis) -> None:
     clock = FakeClock()
     jobs = FairQueue(client, "jobs", clock=clock)
     jobs.submit("acme", [b"x"] * 6)
@@ -155,7 +161,7 @@ def test_our_queues_know_consumers_by_their_leases(client: redis.Redis) -> None:
     assert seen.heat[0] == (0, 0, 3, 0, 0)
 
 
-def test_a_request_queues_groups_are_its_requests(client: redis.Redis) -> None:
+def test_groups_of_a_request_queue_are_its_requests(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail", clock=FakeClock())
     queue.submit([b"x"] * 6, id="r1", limit=6)
     queue.submit([b"x"] * 3, id="r2", limit=1)
@@ -170,7 +176,7 @@ def test_a_request_queues_groups_are_its_requests(client: redis.Redis) -> None:
     assert one.name == "w1" and one.pending == 1 and one.idle_ms is not None
 
 
-def test_the_window_is_stated(
+def test_examined_window_is_reported(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -181,7 +187,7 @@ def test_the_window_is_stated(
     assert [one.pending for one in seen.consumers] == [7, 3]  # the group's own numbers are whole
 
 
-def test_ls_as_people_and_programs_read_it(
+def test_ls_as_text_and_json(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
 ) -> None:
     aged(client, sorted(pel(client))[0], "w1", 400_000, 11)
@@ -218,15 +224,15 @@ def test_claim_by_age_leaves_the_rest(
     assert "w1" in names(client)
 
 
-def test_each_entry_is_looked_at_again(
+def test_each_entry_is_checked_again_before_it_moves(
     orders: StreamQueue[redis.Redis], client: redis.Redis
 ) -> None:
-    held = run(client, held_by(orders, "w1"))
+    held = run(client, held_entries(orders, "w1"))
     settled, claimed, trimmed, *_ = held.ids
     client.xack("orders", "bill", settled)
     client.xclaim("orders", "bill", "w2", 0, [claimed])
     client.xdel("orders", trimmed)
-    change = Change(held, "w3", ADA)
+    change = ConsumerChange(held, "w3", ADA)
     finish(orders, change)
     assert (change.outcome.matched, change.outcome.done) == (7, 4)
     assert change.outcome.skipped == {"changed": 2, "gone": 1}
@@ -280,7 +286,7 @@ def test_claim_in_a_queue_of_ours_voids_the_old_receipts(client: redis.Redis) ->
 # --- remove -------------------------------------------------------------------
 
 
-def test_delconsumer_alone_loses_what_it_held(
+def test_plain_delconsumer_loses_pending_entries(
     orders: StreamQueue[redis.Redis], client: redis.Redis
 ) -> None:
     """The trap: this is what the server does when it is told."""
@@ -295,7 +301,9 @@ def _entries(given: Any) -> list[Any]:
     return list(rows[0]) if rows and isinstance(rows[0], list) else list(rows)
 
 
-def test_removal_keeps_what_it_held(orders: StreamQueue[redis.Redis], client: redis.Redis) -> None:
+def test_removal_keeps_pending_entries(
+    orders: StreamQueue[redis.Redis], client: redis.Redis
+) -> None:
     before = set(pel(client))
     change, op = taken_from(orders, "w1", "operator", remove=True)
     assert (change.outcome.done, change.removed) == (7, 1)
@@ -308,7 +316,7 @@ def test_removal_keeps_what_it_held(orders: StreamQueue[redis.Redis], client: re
     assert sorted(pel(client).values()).count("w1") == 7
 
 
-def test_more_than_one_step_and_no_more_than_can_be_undone(
+def test_several_steps_and_the_undo_limit(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.xgroup_create("orders", "bill", id="0", mkstream=True)
@@ -339,7 +347,7 @@ def many(client: redis.Redis) -> StreamQueue[redis.Redis]:
     return StreamQueue(client, "stream:orders")
 
 
-def test_an_undo_of_a_stream_counts_entries_and_names_what_stays(
+def test_stream_undo_counts_entries_and_names_skipped_ones(
     many: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq, tmp_path: Path
 ) -> None:
     """Two of the three steps were touched, one of them in part: that is no undo of a step."""
@@ -360,7 +368,7 @@ def test_an_undo_of_a_stream_counts_entries_and_names_what_stays(
     assert (row["done"], row["matched"]) == (50, 120)
 
 
-def test_an_undo_of_a_stream_that_gives_nothing_back_fails(
+def test_stream_undo_that_moves_nothing_fails(
     many: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
 ) -> None:
     _, op = taken_from(many, "w1", "w2")
@@ -369,7 +377,7 @@ def test_an_undo_of_a_stream_that_gives_nothing_back_fails(
     assert (back["matched"], back["done"], back["skipped"]) == (120, 0, {"changed": 120})
 
 
-def test_what_is_back_already_is_the_same(
+def test_undo_of_entries_that_are_back_already(
     many: StreamQueue[redis.Redis], client: redis.Redis
 ) -> None:
     """Two undos of one claim, and one by hand: nothing of it is missing."""
@@ -387,12 +395,12 @@ def test_what_is_back_already_is_the_same(
     assert set(pel(client).values()) == {"w1"}
 
 
-def test_only_what_was_taken_is_given_back(
+def test_undo_gives_back_only_claimed_entries(
     many: StreamQueue[redis.Redis], client: redis.Redis
 ) -> None:
-    held = run(client, held_by(many, "w1"))
+    held = run(client, held_entries(many, "w1"))
     client.xack("orders", "bill", *held.ids[:10])
-    change = Change(held, "w2", ADA)
+    change = ConsumerChange(held, "w2", ADA)
     finish(many, change)
     assert (change.outcome.done, change.outcome.skipped) == (110, {"changed": 10})
     assert change.outcome.op is not None
@@ -401,13 +409,13 @@ def test_only_what_was_taken_is_given_back(
 
 
 @pytest.mark.parametrize("undoable", [5_000, 100])
-def test_the_journal_knows_each_step_of_a_stream_that_was_killed(
+def test_killed_stream_claim_is_in_the_audit_log(
     many: StreamQueue[redis.Redis], client: redis.Redis, monkeypatch: pytest.MonkeyPatch,
     undoable: int,
 ) -> None:  # fmt: skip
     """Also the last one, whose reply nobody heard: it counts itself."""
     monkeypatch.setattr("redisq_ops.ops.inspect.consumers.UNDOABLE", undoable)
-    change = Change(run(client, held_by(many, "w1")), "w2", ADA, remove=True)
+    change = ConsumerChange(run(client, held_entries(many, "w1")), "w2", ADA, remove=True)
     op = change.outcome.op
     assert op is not None
 
@@ -456,7 +464,7 @@ def test_removal_from_the_groups_of_a_request_queue(client: redis.Redis) -> None
     assert queue.invariants() == []
 
 
-def test_a_group_is_not_struck_while_the_consumer_holds_something(client: redis.Redis) -> None:
+def test_consumer_is_not_removed_while_it_holds_entries(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 2, id="r1")
     (given,) = queue.take(1, consumer="w1").deliveries
@@ -470,7 +478,7 @@ def test_a_group_is_not_struck_while_the_consumer_holds_something(client: redis.
     with pytest.raises(BadInput, match="reserved"):
         queue.remove_consumer("r1", "~w")
     with pytest.raises(BadInput, match="reserved"):
-        run(client, held_by(queue, "~w"))
+        run(client, held_entries(queue, "~w"))
 
 
 def test_shards_and_kinds_without_groups(client: redis.Redis) -> None:
@@ -490,11 +498,11 @@ def test_shards_and_kinds_without_groups(client: redis.Redis) -> None:
     assert (change.outcome.done, change.removed) == (3, 0)
     assert later.counts().waiting == 3
     with pytest.raises(NotFound, match="no consumer w1 in queue later"):
-        run(client, held_by(later, "w1"))
+        run(client, held_entries(later, "w1"))
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_what_runs_again_is_told_apart_in_whichever_shard(client: redis.Redis, shards: int) -> None:
+def test_entries_to_retry_are_counted_in_every_shard(client: redis.Redis, shards: int) -> None:
     queue: Any = RequestQueue(client, "mail")
     if shards > 1:
         queue = ShardedRequestQueue(client, "wide", shards=shards)
@@ -514,7 +522,7 @@ def test_what_runs_again_is_told_apart_in_whichever_shard(client: redis.Redis, s
     assert queue.group_loads("r5") == [next(load for load in loads if load.group == "r5")]
 
 
-def test_what_was_taken_in_shards_is_counted_once_and_given_back(client: redis.Redis) -> None:
+def test_sharded_claim_is_counted_once_and_undone(client: redis.Redis) -> None:
     wide = ShardedRequestQueue(client, "wide", shards=3)
     for n in range(6):
         wide.submit([b"x"] * 2, id=f"r{n}", limit=2)
@@ -526,29 +534,29 @@ def test_what_was_taken_in_shards_is_counted_once_and_given_back(client: redis.R
         assert found is not None and (found.done, found.matched) == (12, 12)
         undo = undone(wide, op)
         assert (undo.outcome.done, undo.outcome.skipped) == (12, {})
-        (report,) = run(client, reports(wide))
+        (report,) = run(client, consumer_reports(wide))
         assert [(one.name, one.pending) for one in report.consumers] == [("w1", 12)]
     assert wide.invariants() == []
 
 
-def test_what_is_refused(orders: StreamQueue[redis.Redis], client: redis.Redis) -> None:
-    held = run(client, held_by(orders, "w1"))
-    with pytest.raises(Refused, match="can't wait again"):
-        Change(held, None, ADA, remove=True)
-    with pytest.raises(BadInput, match="holds itself"):
-        Change(held, "w1", ADA)
+def test_refused_claims(orders: StreamQueue[redis.Redis], client: redis.Redis) -> None:
+    held = run(client, held_entries(orders, "w1"))
+    with pytest.raises(Refused, match="cannot go back to waiting"):
+        ConsumerChange(held, None, ADA, remove=True)
+    with pytest.raises(BadInput, match="these entries already"):
+        ConsumerChange(held, "w1", ADA)
     with pytest.raises(BadInput, match="reserved"):
-        Change(held, "~waiting", ADA)
-    with pytest.raises(NotFound, match="no group of stream:orders has a consumer w7"):
-        run(client, held_by(orders, "w7"))
+        ConsumerChange(held, "~waiting", ADA)
+    with pytest.raises(NotFound, match="no group of queue stream:orders has a consumer w7"):
+        run(client, held_entries(orders, "w7"))
     client.xgroup_create("orders", "audit", id="0")
     client.xreadgroup("audit", "w1", {"orders": ">"}, count=1)
-    with pytest.raises(BadInput, match="say --group audit, bill"):
-        run(client, held_by(orders, "w1"))
-    assert len(run(client, held_by(orders, "w1", "audit")).ids) == 1
+    with pytest.raises(BadInput, match="choose one with --group: audit, bill"):
+        run(client, held_entries(orders, "w1"))
+    assert len(run(client, held_entries(orders, "w1", "audit")).ids) == 1
 
 
-def test_names_of_any_bytes(client: redis.Redis) -> None:
+def test_consumer_names_of_any_bytes(client: redis.Redis) -> None:
     client.xgroup_create("{odd} key", "my group", id="0", mkstream=True)
     client.xadd("{odd} key", {"n": 1})
     client.xreadgroup("my group", "w 1: é", {"{odd} key": ">"}, count=1)
@@ -675,24 +683,24 @@ def test_a_worker_that_is_removed_again_and_again_loses_nothing(
     assert queue.invariants() == []
 
 
-def test_who_never_stops_taking_is_given_up_on(client: redis.Redis) -> None:
+def test_removal_gives_up_on_a_consumer_that_keeps_taking(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 100, id="r1", limit=1000)
     queue.take(1, consumer="w1")
-    change = Change(run(client, held_by(queue, "w1")), "w2", ADA, remove=True)
+    change = ConsumerChange(run(client, held_entries(queue, "w1")), "w2", ADA, remove=True)
     while run(client, change.step()):
         queue.take(1, consumer="w1")
     assert change.removed == 0 and change.outcome.skipped == {"still taking": 1}
-    assert change.outcome.done == 2 * LOOKS and change.outcome.exit_code == 3
+    assert change.outcome.done == 2 * RECHECKS and change.outcome.exit_code == 3
     assert queue.invariants() == []
 
 
-def test_a_removal_that_was_killed_is_gone_on_with(
+def test_killed_removal_can_be_continued(
     orders: StreamQueue[redis.Redis], client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("redisq_ops.ops.inspect.consumers.STEP", 3)
     before = set(pel(client))
-    first = Change(run(client, held_by(orders, "w1")), "w3", ADA, remove=True)
+    first = ConsumerChange(run(client, held_entries(orders, "w1")), "w3", ADA, remove=True)
     run(client, first.step())
     run(client, first.step())  # and no further
     assert Counter(pel(client).values()) == {"w1": 1, "w2": 3, "w3": 6}
@@ -739,7 +747,7 @@ def test_claim_and_remove_as_commands(
         "op": None, "matched": 7, "done": 7, "skipped": {}, "removed": 1
     }  # fmt: skip
     line = redisq.refusal("consumers", "remove", "stream:orders", "w1", "--yes", code=1)
-    assert "no group of stream:orders has a consumer w1" in line
+    assert "no group of queue stream:orders has a consumer w1" in line
 
 
 def test_remove_in_a_request_queue_as_a_command(redisq: Redisq, client: redis.Redis) -> None:
@@ -759,7 +767,7 @@ def test_remove_in_a_request_queue_as_a_command(redisq: Redisq, client: redis.Re
     )
 
 
-def test_looking_needs_only_read_rights_and_shows_names_escaped(
+def test_reports_need_read_permission_only_and_escape_names(
     orders: StreamQueue[redis.Redis],
     client: redis.Redis,
     url: str,
@@ -859,7 +867,7 @@ def test_a_planned_claim_leaves_out_what_a_claim_leaves_out(
     assert [json.loads(line)["id"] for line in one.read_text().splitlines()[2:-1]] == ["r2/1"]
 
 
-def test_what_cant_be_planned_says_so_and_writes_no_file(
+def test_refused_plan_writes_no_file(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq, tmp_path: Path
 ) -> None:
     file = tmp_path / "p.ndjson"
@@ -874,7 +882,7 @@ def test_what_cant_be_planned_says_so_and_writes_no_file(
     line = said("stream:orders", "w1", "w2", 1)
     assert "a claim in a stream queue can't be planned" in line and "--dry-run" in line
     assert "no consumer w9 in queue later" in said("later", "w9", "w2", 1)
-    assert "can't be given what it holds itself" in said("later", "w1", "w1", 2)
+    assert "consumer w1 holds these entries already" in said("later", "w1", "w1", 2)
     assert "one of them" in said("later", "w1", "w2", 2, "--dry-run")
     assert not file.exists() and picture(client) == before
     file.write_text("mine")

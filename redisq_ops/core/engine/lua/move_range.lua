@@ -49,15 +49,15 @@ if moved > 0 then
     local lines, find, match = redis.call('HMGET', meta, unpack(ids)), string.find, string.match
     local fresh = table.concat({'- 0 0', RECORD_REPLAYED, at, '-', caller, '- 0'}, ' ')
     for k = 1, moved do
-      local line, now_so = lines[k], fresh
+      local line, changed = lines[k], fresh
       if not line or line == '' or find(line, '\n', 1, true) then -- removed, or corrupt
         line = '- 0 0 0 ' .. redis.call('ZSCORE', state_zsets[from], ids[k]) .. ' - - - 0'
       end
       if to ~= 'waiting' then
         local counts, who, why = match(line, '^%S+( %d+ %d+ %d+ )%d+( %S+ )%S+( %S+ %d+)$')
-        now_so = '-' .. (counts or ' 0 0 0 ') .. at .. (who or ' - ') .. caller .. (why or ' - 0')
+        changed = '-' .. (counts or ' 0 0 0 ') .. at .. (who or ' - ') .. caller .. (why or ' - 0')
       end
-      write_buffer_records[2 * k - 1], write_buffer_records[2 * k], lines[k] = ids[k], now_so, line
+      write_buffer_records[2 * k - 1], write_buffer_records[2 * k], lines[k] = ids[k], changed, line
       if enters then enters[2 * k - 1], enters[2 * k] = at, ids[k] end
     end
     if back then
@@ -74,11 +74,11 @@ if moved > 0 then
   end
 end
 local total = (journal[2] or 0) + moved
-local done, untold = string.format('%.0f', total), total - (tonumber(journal[3]) or 0)
+local done, unrecorded = string.format('%.0f', total), total - (tonumber(journal[3]) or 0)
 local quiet_ms = math.abs(now - (tonumber(journal[4]) or 0))
 redis.call('HSET', op_ .. caller, 'done', done, 'steps', seq)
-if untold > 0 and (last == '1' or moved + stuck == 0 or quiet_ms >= 1000) then
-  history_note('op', table.concat({caller, from, to, untold}, '|'))
+if unrecorded > 0 and (last == '1' or moved + stuck == 0 or quiet_ms >= 1000) then
+  history_note('op', table.concat({caller, from, to, unrecorded}, '|'))
   redis.call('HSET', op_ .. caller, 'told', done, 'told_ms', now)
 end
 if not journal[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- nobody wrote it down

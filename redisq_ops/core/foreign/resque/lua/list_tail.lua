@@ -1,5 +1,6 @@
 -- How long lists are, and what came last in each: as many as it is longer than `before`, and 50 that
 -- were there; `most` at most. At one moment, so that both agree. Reads only.
+-- KEYS: t_failed
 -- ARGV: most
 -- REST: key before
 -- FLAGS: no-writes

@@ -14,8 +14,8 @@ local function restore_elements(max)
     if not elements_rotate then apart = apart + held end
     if redis.call('HLEN', body) <= apart then return 0 end
   end
-  local cursor_now = counters_cursor('mending')
-  local page, lost = redis.call('HSCAN', body, cursor_now, 'COUNT', math.min(max, 50)), {}
+  local cursor_at = counters_cursor('mending')
+  local page, lost = redis.call('HSCAN', body, cursor_at, 'COUNT', math.min(max, 50)), {}
   for i = 1, #page[2], 2 do
     local id = page[2][i]
     if elements_reside(state_of(id, redis.call('HGET', meta, id))) then lost[#lost + 1] = id end

@@ -9,21 +9,21 @@ local sub, find = string.sub, string.find
 local function storage_move_range(ids, from, to)
   local moved, n, stuck, stays, come = {}, 0, 0, {failures = 0, lost = 0, first = 0}, nil
   for k = 1, #ids do
-    local id, so = ids[k], nil
+    local id, result = ids[k], nil
     if come and id and find(id, request_ahead, 1, true) == 1 then
       local entry, at = sub(id, #request_ahead + 1), come.n
       come[at + 1], come[at + 2], come.n = entry, entry, at + 2
       request_last.dead, request_last[to] = request_last.dead - 1, request_last[to] + 1
     else
-      so = id and storage_moved(id, from, to, stays)
-      come = so ~= false and from == 'dead' and request_last.come[to]
+      result = id and storage_moved(id, from, to, stays)
+      come = result ~= false and from == 'dead' and request_last.come[to]
     end
-    if so == false then
+    if result == false then
       stuck = stuck + 1
     else
       n = n + 1
       moved[n] = id
-      if so == 'full' then break end
+      if result == 'full' then break end
     end
   end
   return moved, stuck

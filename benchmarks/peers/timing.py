@@ -1,0 +1,43 @@
+"""Shared by the scripts of all peers; standard library only, because it runs in every environment.
+
+A script is started as ``SCRIPT work|submit MODE URL JOBS`` and prints one JSON line:
+``{"jobs": …, "seconds": …}``.
+
+*work*: the script fills the queue, then runs the worker in the same process. The time is from the
+first call of the handler to the last one, so starting, connecting, filling and stopping do not
+count; nor do the first delivery and the last acknowledgement.
+
+*submit*: from the call with all payloads to its return.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+
+WHAT, MODE, URL = sys.argv[1:4]
+JOBS = int(sys.argv[4])
+PAYLOAD = "x" * 100
+
+_counter = itertools.count(1)  # its next() is one step, so handlers in threads may share it
+_first = 0.0
+
+
+def handled(*_: object) -> None:
+    """The handler: count, and end the process after the last job."""
+    global _first
+    nth = next(_counter)
+    if nth == 1:
+        _first = time.perf_counter()
+    elif nth == JOBS:
+        report(JOBS - 1, time.perf_counter() - _first)
+
+
+def report(jobs: int, seconds: float) -> None:
+    """Print the figure and exit at once: stopping a worker is not measured."""
+    line = json.dumps({"jobs": jobs, "seconds": seconds}) + "\n"
+    os.write(1, line.encode())  # celery replaces sys.stdout
+    os._exit(0)

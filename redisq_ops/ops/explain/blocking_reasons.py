@@ -1,0 +1,359 @@
+"""The rules that keep work from running, each as a `Reason` with a sentence and a command.
+
+A rule that the queue's data cannot decide gives no reason, and no command is offered that the queue
+would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC
+from typing import Any
+
+from redisq_ops.core.engine.optional_features import HasClients
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.queue_position import Ahead
+from redisq_ops.core.model.settings import DEFAULTS
+from redisq_ops.core.model.states import Verb
+
+from ..change.audit_log import Operation
+from ..hint import hint
+from ..redaction import Redaction
+from ..terminal import age, count, date
+from .observation import RATE_MINUTES, Observation
+
+NO_TAKE_MS = 60_000
+"""without a take for this long a queue has no worker; an idle worker takes every few seconds"""
+
+FormatTime = Callable[[int], str]
+"""shows a time (ms since 1970)"""
+
+
+def utc(ms: int) -> str:
+    """A time as a date in UTC."""
+    return date(ms, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One rule that blocks something, or that ended it."""
+
+    rule: str
+    sentence: str
+    verb: str | None = None
+    """the command's verb: what helps"""
+    command: str | None = None
+    eta_ms: int | None = None
+    """when it is expected to be over; None: unknown"""
+    estimate: bool = False
+    """True: ``eta_ms`` is calculated from rates; False: it is a stored time"""
+    basis: str | None = None
+    """the assumption behind an estimate"""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class BlockingReasons:
+    """The reasons for what has not run yet, from one observation."""
+
+    def __init__(self, observed: Observation, when: FormatTime, redaction: Redaction) -> None:
+        self.observed = observed
+        self.redacted = redaction.failure
+        self.queue = observed.queue
+        self.now = observed.now_ms
+        self.when = when
+        self.request = observed.request or observed.position.request
+        self.address = (
+            observed.queue.name if observed.id is None else f"{observed.queue.name}/{observed.id}"
+        )
+
+    # --- parts of sentences --------------------------------------------------------------------
+
+    def _ago(self, ms: int) -> str:
+        if ms - self.now >= 1000:
+            return f"by a clock that was {age(ms - self.now)} ahead"
+        return f"{age(max(0, self.now - ms))} ago"
+
+    def _until(self, ms: int) -> str:
+        left = ms - self.now
+        return f"in {age(left)}" if left >= 1000 else "now"
+
+    def _setting(self, name: str) -> int:
+        return int(self.observed.settings.get(name, getattr(DEFAULTS, name)))
+
+    def _can(self, verb: Verb, state: State) -> bool:
+        return state in self.queue.actions.get(verb, ())
+
+    def _command(self, verb: Verb, state: State, address: str | None = None) -> dict[str, Any]:
+        """The verb and its command for an entry, by default the observed one; empty if the queue
+        does not have the verb."""
+        if not self._can(verb, state):
+            return {}
+        return {"verb": verb, "command": hint(verb, address or self.address)}
+
+    def _by(self, operation: Operation | None) -> str:
+        """Who made a change, when and why, from the audit log."""
+        if operation is None:
+            return "by an unknown user (not in the audit log)"
+        why = f" because {operation.why!r}" if operation.why else ", no reason given"
+        return f"by {operation.by} {self._ago(operation.started_ms)}{why} (op {operation.id})"
+
+    def _operation(self, id: str | None) -> Operation | None:
+        return next((o for o in self.observed.operations if o.id == id), None)
+
+    def _change(self, verb: str, what: str) -> Operation | None:
+        """The latest change with this verb and object."""
+        found = (o for o in self.observed.operations if o.verb == verb and o.what == what)
+        return next(found, None)
+
+    def _op_facts(self, operation: Operation | None) -> dict[str, Any]:
+        names = ("id", "verb", "who", "whence", "why", "started_ms")
+        if operation is None:
+            return {"op": None}
+        return {"op": {name: getattr(operation, name) for name in names}}
+
+    @property
+    def _rate(self) -> float | None:
+        """Entries settled per millisecond in the last minutes; None: none, or not counted."""
+        arrived, settled = self.observed.rates.arrived, self.observed.rates.settled
+        began = next((n for n, pair in enumerate(zip(arrived, settled, strict=True)) if any(pair)),
+                     0)  # fmt: skip
+        span = (len(settled) - 1 - began) * 60_000 + self.now % 60_000
+        return sum(settled) / span if sum(settled) and span > 0 else None
+
+    def _after(self, entries: int | None, share: float = 1.0) -> dict[str, Any]:
+        """When this many entries will have been settled at the current rate.
+
+        ``share`` is the part of all settled entries that counts, from 0 to 1.
+        """
+        if entries is None or self._rate is None or share <= 0:
+            return {}
+        part = "" if share >= 1 else f", {count(round(100 * share))} % of them of this request"
+        basis = (
+            f"{count(entries)} left, at ≈ {self._rate * 60_000:,.1f} settled per minute as in the "
+            f"last {RATE_MINUTES} minutes{part}"
+        )
+        at = self.now + int(entries / (self._rate * share))
+        return {"eta_ms": at, "estimate": True, "basis": basis}
+
+    # --- rules for any kind of queue -------------------------------------------------------------
+
+    def _unread(self) -> Iterator[Reason]:
+        """A part of the queue can't be read, and may hold the cause."""
+        if problem := self.observed.counts.problem:
+            yield Reason(
+                "unread", f"queue {self.queue.name} can only be read in part: {problem}", "fsck",
+                hint("fsck", self.queue.name), facts={"problem": problem},
+            )  # fmt: skip
+
+    def _paused(self) -> Iterator[Reason]:
+        why = self.observed.settings.get("paused", self.observed.counts.paused)
+        if why is None:
+            return
+        facts = {"paused": why}
+        if "paused" not in self.observed.settings:
+            yield Reason(
+                "paused", f"queue {self.queue.name} is paused by its own program: {why}",
+                facts=facts,
+            )  # fmt: skip
+            return
+        change = self._change("pause", f"paused = {why}")
+        by = f": {why!r}, {self._by(None)}" if change is None else f" {self._by(change)}"
+        yield Reason(
+            "paused", f"queue {self.queue.name} is paused{by}", "resume",
+            hint("queue", "resume", self.queue.name), facts=facts | self._op_facts(change),
+        )  # fmt: skip
+
+    def _closed(self) -> Iterator[Reason]:
+        why = self.observed.counts.closed
+        if why is None:
+            return
+        change = self._change("drain", f"closed = {why}")
+        yield Reason(
+            "closed",
+            f"queue {self.queue.name} is draining and accepts no new entries; drained "
+            f"{self._by(change)}",
+            "resume", hint("queue", "resume", self.queue.name),
+            facts={"closed": why} | self._op_facts(change),
+        )  # fmt: skip
+
+    @property
+    def _lease_live(self) -> bool:
+        """Whether some delivery's lease has not expired, or this kind of queue has no leases."""
+        first = self.observed.first["pending"]
+        return first is not None and (first.at_ms is None or first.at_ms > self.now - 30_000)
+
+    def _no_worker(self) -> Iterator[Reason]:
+        """No worker takes entries, or all of them are busy."""
+        position = self.observed.position
+        if position.askers is None:
+            return
+        last_take = position.asked_ms
+        silent = None if last_take is None else self.now - last_take
+        facts = {
+            "asked_ms": last_take, "silent_ms": silent, "consumers_seen": position.askers,
+            "all_looked_at": position.askers_all,
+        }  # fmt: skip
+        command = hint("work", "MODULE:FUNCTION", queue=self.queue.name)
+        work: dict[str, Any] = {"verb": "work", "command": command}
+        if position.group is not None or not self.queue.worked_on_here:
+            work = {}
+        if silent is not None and silent < NO_TAKE_MS:
+            return
+        if self._lease_live and position.group is None:
+            if silent is not None:
+                n = self.observed.counts.pending
+                yield Reason(
+                    "busy",
+                    f"all workers seem to be busy: {count(n)} pending, and no worker has asked for "
+                    f"more for {age(silent)}",
+                    facts=facts | {"pending": n}, **work,
+                )  # fmt: skip
+            return
+        source = f"group {position.group}" if position.group is not None else self.queue.name
+        examined = "" if position.askers_all else f" (among {position.askers} consumers examined)"
+        if silent is None:
+            evidence = f"no consumer of {source} was seen{examined or ' in the last day'}"
+        else:
+            evidence = f"no consumer has asked {source} for work for {age(silent)}{examined}"
+        yield Reason("no-worker", f"no worker is taking: {evidence}", facts=facts, **work)
+
+    def _request_paused(self) -> Iterator[Reason]:
+        request = self.request
+        if request is None or not request.paused:
+            return
+        change = self._change("pause", f"request {request.id}")
+        yield Reason(
+            "request-paused", f"request {request.id} is paused {self._by(change)}", "resume",
+            hint("request", "resume", f"{self.queue.name}/{request.id}"),
+            facts={"request": request.id} | self._op_facts(change),
+        )  # fmt: skip
+
+    def _client(self) -> Iterator[Reason]:
+        """The entry's client, in a fair queue, is blocked or has reached its cap."""
+        client = self.observed.position.client
+        if client is None:
+            return
+        facts = {
+            "client": client.client, "waiting": client.waiting, "pending": client.pending,
+            "weight": client.weight, "cap": client.cap,
+        }  # fmt: skip
+        if client.blocked:
+            yield Reason(
+                "blocked", f"client {client.client} is blocked: its entries are not delivered",
+                facts=facts, **self._client_command("unblock", client.client),
+            )  # fmt: skip
+        if client.cap is not None and client.pending >= client.cap:
+            yield Reason(
+                "cap", f"client {client.client} has reached its cap: {client.pending} pending of "
+                f"at most {client.cap}", facts=facts,
+                **self._client_command("cap", client.client, str(2 * client.cap)),
+                **self._after(1),
+            )  # fmt: skip
+
+    def _client_command(self, verb: str, client: str, *words: str) -> dict[str, Any]:
+        """The command that changes a client's rule; empty if the queue has no such rules."""
+        if not isinstance(self.queue, HasClients) or not self.queue.client_rules:
+            return {}
+        command = hint("client", verb, self.queue.name, client, *words)
+        return {"verb": verb, "command": command}
+
+    def _limit(self) -> Iterator[Reason]:
+        """All tokens of the request are in use."""
+        request, position = self.request, self.observed.position
+        if request is None or request.pending < request.limit or not request.waiting:
+            return
+        holders = position.holders
+        named = "; ".join(
+            f"{holder.consumer} has {holder.id}"
+            + (f" for {age(max(0, self.now - holder.since_ms))}" if holder.since_ms else "")
+            + (f" ({self._lease(holder.until_ms)})" if holder.until_ms else "")
+            for holder in holders[:3]
+        )
+        more = ", …" if len(holders) > 3 or not position.holders_all else ""
+        own = position.ahead[-1].number if position.ahead and "/" in (self.observed.id or "") else 0
+        share = request.pending / max(1, self.observed.counts.pending)
+        yield Reason(
+            "limit",
+            f"all {request.limit} tokens of request {request.id} are in use: {named}{more}",
+            "limit",
+            hint(
+                "request", "limit", f"{self.queue.name}/{request.id}",
+                str(min(1000, 2 * request.limit)),
+            ),
+            facts={
+                "request": request.id, "limit": request.limit, "pending": request.pending,
+                "holders": [asdict(holder) for holder in holders],
+            },
+            **self._after(own + 1, share),
+        )  # fmt: skip
+
+    def _lease(self, until_ms: int) -> str:
+        if until_ms > self.now:
+            return f"lease ends {self._until(until_ms)}"
+        return f"lease ended {self._ago(until_ms)}"
+
+    def _in_line(self, subject: str = "it", waits: str = "waits") -> Reason:
+        """What is delivered before it, or that it is next.
+
+        ``subject`` and ``waits`` say what waits: one entry, or the waiting entries of a request.
+        """
+        position = self.observed.position
+        facts: dict[str, Any] = {
+            "ahead": [asdict(ahead) for ahead in position.ahead],
+            "before": position.before, "before_exact": position.before_exact,
+        }  # fmt: skip
+        if not position.here and not self.queue.tells_position:
+            return Reason(
+                "waiting", f"{subject} {waits}; a {self.queue.kind} queue does not show what is "
+                "before it", facts=facts,
+            )  # fmt: skip
+        before = position.before
+        eta = {} if before is None else self._after(before + 1)
+        request = position.request
+        if not position.ahead:
+            is_next, pronoun = ("is", "it") if waits == "waits" else ("are", "them")
+            sentence = (
+                f"{subject} {waits} and {is_next} next: nothing is delivered before {pronoun}"
+            )
+            if request is not None and not request.tokens:
+                sentence = (
+                    f"{subject} {waits}, but request {request.id} has no token in the list: one of "
+                    "its entries is just being delivered, or run redisq fsck"
+                )
+            return Reason("next", sentence, facts=facts, **eta)
+        parts = ", ".join(
+            f"{'' if ahead.exact else '≈ '}{count(ahead.number)} {_singular(ahead)}"
+            for ahead in position.ahead
+        )
+        total = ""
+        if before is not None and [before] != [ahead.number for ahead in position.ahead]:
+            total = f" (≈ {count(before)} {'entry' if before == 1 else 'entries'} in all)"
+        verb: dict[str, Any] = {}
+        # Another priority of the request changes nothing about entries of the same request.
+        others = any(ahead.what != "entries of its request" for ahead in position.ahead)
+        if request is not None and request.priority and others:
+            address = f"{self.queue.name}/{request.id}"
+            verb = {
+                "verb": "priority", "command": hint("request", "priority", address, "0")
+            }  # fmt: skip
+        rule, sentence = "behind", f"{subject} {waits} behind {parts}{total}"
+        if position.client is not None:
+            name = position.client.client
+            rule = "turn"
+            sentence = f"it waits for the turn of client {name}, behind {parts}{total}"
+            facts |= {"client": name}
+        return Reason(rule, sentence, facts=facts, **verb, **eta)
+
+
+_SINGULAR = {"tokens ": "token ", "entries ": "entry ", "clients ": "client ", "jobs ": "job ",
+             "elements ": "element "}  # fmt: skip
+
+
+def _singular(ahead: Ahead) -> str:
+    """``token of …`` of one, ``tokens of …`` of several."""
+    if ahead.number == 1:
+        for many, single in _SINGULAR.items():
+            if ahead.what.startswith(many):
+                return single + ahead.what.removeprefix(many)
+    return ahead.what

@@ -1,0 +1,63 @@
+"""Search of a queue's history for one entry or request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import STATES, Event
+from redisq_ops.core.redis.operation import both
+
+PAGE = 1000
+"""history events read by one call"""
+_OF_MANY = (*STATES, "undo", "set", "prune", "move")
+"""words that an operator's change has in the place of an entry's id where it changed many"""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryHistory:
+    """The events about one id among the latest ``searched`` of ``total`` events, newest first."""
+
+    events: tuple[Event, ...] = ()
+    searched: int = 0
+    total: int = 0
+    undone: Mapping[int, str] = field(default_factory=dict)
+    """time of an undo's last step that was seen -> the operation it undid"""
+
+    def latest(self, name: str) -> Event | None:
+        """The latest event of a kind, such as ``done``."""
+        return next((event for event in self.events if name in event.what), None)
+
+
+async def history_of(queue: Queue[Any], id: str, window: int = PAGE) -> EntryHistory:
+    """Search the latest ``window`` events for an entry, or for a request and all its entries."""
+    if not id:
+        return EntryHistory()
+    named = rf"{re.escape(id)}(?:/\d+)?(?:\||$)"
+    subject = re.compile(named)
+    # An operator's change of one entry has its id behind the verb; a change of many has a state and
+    # a number there, which may look like an id.
+    changed = re.compile(rf"[^|]*\|(?!(?:{'|'.join(_OF_MANY)})\|)[^|]*\|{named}")
+    found: list[Event] = []
+    undone: dict[int, str] = {}
+    events, total = await both(queue.history.op(min(window, PAGE)), queue.history_length.op())
+    searched = 0
+    while events:
+        for event in events:
+            for words in (item.split("|") for item in event.what.get("op", ())):
+                if words[1:2] == ["undo"]:
+                    undone[event.at_ms] = words[2]
+            matching = {
+                name: tuple(filter((changed if name == "op" else subject).match, items))
+                for name, items in event.what.items()
+            }
+            if what := {name: items for name, items in matching.items() if items}:
+                found.append(Event(event.id, event.at_ms, event.by, what))
+        searched += len(events)
+        if searched >= window or len(events) < PAGE:
+            break
+        events = await queue.history.op(min(PAGE, window - searched), events[-1].id)
+    return EntryHistory(tuple(found), searched, max(total, searched), undone)

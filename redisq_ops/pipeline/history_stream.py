@@ -1,0 +1,221 @@
+"""The history as a stream of micro-batches.
+
+An offset has, for each shard, the id of the last event delivered and the number of events added up
+to it since the history began. So a batch knows how many events it must find; if there are fewer,
+the rest was trimmed. Nothing is stored on the server, no consumer group and no mark: any number of
+queries read independently, and a query restarted from its checkpoint reads the same batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from pyspark.sql import datasource as ds
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from redisq_ops.core.engine.state_scan import HistoryExtent
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.redis.operation import together
+
+from . import history_ranges
+from .call_size import MOST
+from .history_ranges import HistoryRange, id_before, id_key, split_range
+from .options import Options
+from .partitions import TablePart, open_queues
+from .table_reader import TableReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Offset(TypedDict):
+    """The position of a stream in one shard's history."""
+
+    id: str
+    seen: int
+
+
+Offsets = dict[str, Offset]
+"""by ``queue/shard``"""
+START_OFFSET: Offset = {"id": history_ranges.FIRST_ID, "seen": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryShard:
+    """A shard that has a history, and the extent of that history."""
+
+    part: TablePart
+    extent: HistoryExtent
+
+    @property
+    def name(self) -> str:
+        return f"{self.part.queue}/{self.part.shard}"
+
+    @property
+    def end(self) -> Offset:
+        return {"id": self.extent.last, "seen": self.extent.added}
+
+    def new_since(self, start: Offset) -> int:
+        """Events after an offset that are still there."""
+        return max(0, min(self.extent.length, self.extent.added - start["seen"]))
+
+
+class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming read of the history of the selected queues."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = _checked_stream_options(options)
+        self._target: Offsets | None = None
+        """end of a query with the trigger availableNow"""
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self.options.start == "earliest":
+            return {}
+        return {shard.name: shard.end for shard in self._history_shards()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self.options.max_events
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = {shard.name: shard.end for shard in self._history_shards()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch: all events after ``start``, or as many as the limit allows."""
+        shards = self._history_shards()
+        at: Offsets = {shard.name: start.get(shard.name, START_OFFSET) for shard in shards}
+        ends: Offsets = {**start, **{shard.name: self._end_offset(shard) for shard in shards}}
+        new = {s.name: _event_count(s, at[s.name], ends[s.name]) for s in shards}
+        budget = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(new.values())
+        # Shards with fewest events first: what they leave of the limit goes to the others.
+        for index, shard in enumerate(sorted(shards, key=lambda shard: new[shard.name])):
+            share = -(-budget // (len(shards) - index))
+            if new[shard.name] > share:
+                first = at[shard.name]
+                ends[shard.name] = self._offset_after(shard, first, share) if share else first
+            budget -= min(share, new[shard.name])
+        return {
+            name: dict(offset)
+            for name, offset in ends.items()
+            if name in start or offset != START_OFFSET
+        }
+
+    def _end_offset(self, shard: HistoryShard) -> Offset:
+        if self._target is None:
+            return shard.end
+        return self._target.get(shard.name, START_OFFSET)  # without later events
+
+    def _offset_after(self, shard: HistoryShard, start: Offset, n: int) -> Offset:
+        """The offset ``n`` events after ``start``, found by reading up to it."""
+        reader = TableReader(self.options)
+        shard_queue = reader.shard_queue(shard.part)
+        # Trimmed events count as seen; the read of the range reports them.
+        seen = max(start["seen"], shard.extent.added - shard.extent.length)
+        id = start["id"]
+        while n > 0:
+            size = min(n, MOST, reader.call_size.size)
+            rows, took = reader.read_events(shard_queue, id, shard.extent.last, size)
+            reader.call_size.learn(len(rows), took)
+            if not rows:
+                break
+            id, seen, n = rows[-1][0].decode(), seen + len(rows), n - len(rows)
+        return {"id": id, "seen": seen}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return {shard.name: dict(shard.end) for shard in self._history_shards()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
+        known = {shard.name: shard for shard in self._history_shards()}
+        parts: list[TablePart] = []
+        for name, last in end.items():
+            first = start.get(name, START_OFFSET)
+            if first == last:
+                continue
+            if name in known:
+                parts += self._shard_parts(known[name], first, last)
+            else:
+                parts.append(_missing_shard_part(name, first, last))
+        return [ds.InputPartition(part) for part in parts]
+
+    def _shard_parts(self, shard: HistoryShard, first: Offset, last: Offset) -> list[TablePart]:
+        """Parts from one offset to another: one with a known number of events, or several split by
+        time."""
+        part, extent, size = shard.part, shard.extent, self.options.rows
+        events = last["seen"] - first["seen"]
+        if events < 0:
+            restarted = "the history was started anew"
+            return [replace(part, range=HistoryRange(first["id"], last["id"], missing=restarted))]
+        if events <= size or extent.first is None:
+            return [replace(part, range=HistoryRange(first["id"], last["id"], events))]
+        trimmed = max(0, extent.added - extent.length - first["seen"])
+        after = max(first["id"], id_before(extent.first), key=id_key)
+        reader = TableReader(self.options)
+        shard_queue = reader.shard_queue(part)
+        parts_wanted = -(-(events - trimmed) // size)
+        found = (
+            reader.run(lambda: split_range(shard_queue, after, last["id"], parts_wanted))
+            if parts_wanted > 0
+            else []
+        )
+        if trimmed:
+            missing = f"{min(events, trimmed)} events were trimmed behind this one"
+            found = [HistoryRange(first["id"], first["id"], missing=missing), *found]
+        return [replace(part, range=history_range) for history_range in found]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is not None:
+            yield from TableReader(self.options).read(partition.value)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Does nothing: the stream keeps no state on the server, and each queue trims its own
+        history."""
+
+    def _history_shards(self) -> list[HistoryShard]:
+        async def read_extents() -> list[HistoryShard]:
+            shards = [
+                (TablePart(found.queue.name, found.entry, k), shard_queue)
+                for found in await open_queues(self.options)
+                for k, shard_queue in enumerate(found.queue.shard_queues)
+            ]
+            extents = await together(shard_queue.history_extent.op() for _, shard_queue in shards)
+            with_reach = zip(shards, extents, strict=True)
+            return [HistoryShard(part, extent) for (part, _), extent in with_reach if extent.added]
+
+        return TableReader(self.options).run(read_extents)
+
+
+def _checked_stream_options(options: Options) -> Options:
+    """Refuse a stream of any other table, and options that only a batch read has."""
+    if options.table != "history":
+        raise BadInput(f"only the table history can be read as a stream, not {options.table}")
+    for name, value in (("since", options.since_ms), ("until", options.until_ms)):
+        if value is not None:
+            raise BadInput(f"option {name} is not for a stream: use startingOffsets")
+    if options.marks is not None:
+        raise BadInput("option marks is not for a stream: a stream has a checkpoint")
+    return options
+
+
+def _event_count(shard: HistoryShard, start: Offset, end: Offset) -> int:
+    """Events to read from one offset to another; all events of a history that was started anew."""
+    if end["seen"] < start["seen"]:
+        return shard.extent.length
+    return min(shard.new_since(start), end["seen"] - start["seen"])
+
+
+def _missing_shard_part(name: str, first: Offset, last: Offset) -> TablePart:
+    """The part of a shard that is gone: all its events are missing."""
+    queue, _, shard = name.rpartition("/")
+    events = last["seen"] - first["seen"]
+    events_text = f"{events} events" if events > 0 else "events"
+    missing = f"{events_text} were deleted with the queue or its shard"
+    return TablePart(
+        queue, None, int(shard), range=HistoryRange(first["id"], first["id"], missing=missing)
+    )

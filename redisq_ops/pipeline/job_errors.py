@@ -1,0 +1,77 @@
+"""Spark's failures as errors of this program, each in one line without stack traces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from redisq_ops.core.model import errors
+from redisq_ops.core.model.errors import BadInput, RedisqError
+
+T = TypeVar("T")
+
+_OWN_ERROR = re.compile(rf"{re.escape(errors.__name__)}\.(\w+): (.*)")
+_TRACEBACK = "Traceback (most recent call last):"
+_HEADER = re.compile(r"CSV header does not conform to the schema.*?CSV file: (\S+)", re.DOTALL)
+_FILE = re.compile(r"\[FAILED_READ_FILE\S*\] .*? file (\S+?)\. ")
+
+
+def translating(job: Callable[[], T]) -> T:
+    """The result of a job; its failure is raised as `translate_job_error` returns it."""
+    try:
+        return job()
+    except RedisqError:
+        raise
+    except Exception as error:
+        raise translate_job_error(error) from error
+
+
+def translate_job_error(error: Exception) -> Exception:
+    """A failed job's error: the `RedisqError` that a task raised, else one with the cause.
+
+    An exception that is not Spark's is returned unchanged.
+    """
+    if isinstance(error, RedisqError):
+        return error
+    text = str(error)
+    own = _OWN_ERROR.findall(text)
+    if own:
+        name, message = own[-1]
+        kind = getattr(errors, name, RedisqError)
+        found: Exception = kind(message.strip())
+        return found
+    if "No space left on device" in text:
+        return RedisqError("the disk is full: what was written so far is not part of the result")
+    if "Python worker exited unexpectedly" in text:
+        return RedisqError(
+            "the job failed: a Python worker process died (run the same command again to continue)"
+        )
+    if header := _HEADER.search(text):
+        return BadInput(f"{header[1]}: its header differs from the other files' in names or order")
+    if type(error).__name__ in ("AnalysisException", "ParseException"):
+        return BadInput(short_message(error))
+    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        return error
+    if file := _FILE.search(text):
+        return BadInput(f"{file[1]}: {_cause(text)}")
+    return RedisqError(f"the job failed: {_cause(text)}")
+
+
+def _cause(text: str) -> str:
+    """The exception at the end of a Python worker's traceback, else the JVM's innermost one."""
+    if _TRACEBACK in text:
+        lines = text.rpartition(_TRACEBACK)[2].splitlines()
+        raised = next((line for line in lines if line and not line[0].isspace()), "")
+        if raised:
+            return raised.strip()
+    thrown = re.findall(r"^(?:Caused by)?: (.+)", text, re.MULTILINE)
+    line = thrown[-1] if thrown else text.strip().partition("\n")[0]
+    without_class = re.sub(r"^([\w$]+\.)+", "", line.strip())
+    return re.sub(r"\[[A-Z_.]+\] | ?SQLSTATE: \w+", "", without_class) or "Spark gives no reason"
+
+
+def short_message(error: Exception) -> str:
+    """The first line of Spark's message about a query or an input, without plan and codes."""
+    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return line.partition(" SQLSTATE")[0].removeprefix("[").replace("] ", ": ", 1)

@@ -1,0 +1,160 @@
+"""Arrow batches of values that the core has parsed one by one: entries, requests, results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+
+from redisq_ops.core.model.entry import Entry, Failure, Request
+from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
+from redisq_ops.ops.groups import fingerprint
+
+from .arrow_batch import (
+    Columns,
+    RowOrigin,
+    build_with_placeholders,
+    corrupt_row,
+    describe_error,
+    make_batch,
+    origin_columns,
+)
+
+INT_LIMIT = 2**31
+PAYLOAD_COLUMNS = {"payload", "payload_bytes"}
+_PLACE_TIMES = {"since_at", "deadline_at", "ready_at"}
+"""times from an entry's place, known even if its record can't be read"""
+
+DecodedEntry = tuple[Entry, str | None]
+"""an entry, and why it could not be read"""
+
+
+def _request_of(entry: Entry) -> str | None:
+    return entry.id.rpartition("/")[0] or None
+
+
+def _number_of(entry: Entry) -> int | None:
+    last = entry.id.rpartition("/")[2]
+    return int(last) if "/" in entry.id and last.isdecimal() and int(last) < INT_LIMIT else None
+
+
+def _fingerprint(error: Failure | None, reason: str | None) -> str | None:
+    if error is None:
+        return None if reason is None else fingerprint.error_fingerprint(None, "", reason)
+    return fingerprint.error_fingerprint(error.type, error.message, reason)
+
+
+ENTRY_COLUMNS: dict[str, Callable[[Entry], Any]] = {
+    "state": lambda e: e.state,
+    "called": lambda e: e.called,
+    "client": lambda e: e.client,
+    "failures": lambda e: e.failures,
+    "lost": lambda e: e.lost,
+    "attempts": lambda e: e.attempts,
+    "first_at": lambda e: e.first_ms,
+    "since_at": lambda e: e.since_ms,
+    "consumer": lambda e: e.consumer,
+    "op": lambda e: e.op,
+    "deadline_at": lambda e: e.at_ms,
+    "ready_at": lambda e: e.at_ms,
+    "deliveries": lambda e: e.deliveries,
+    "reason": lambda e: e.reason,
+    "error_type": lambda e: e.error.type if e.error else None,
+    "error": lambda e: e.error.message if e.error else None,
+    "traceback": lambda e: e.error.traceback if e.error else None,
+    "fingerprint": lambda e: _fingerprint(e.error, e.reason),
+    "payload": lambda e: e.payload,
+    "payload_bytes": lambda e: None if e.payload is None else len(e.payload),
+}
+
+
+def entry_batch(
+    decoded: Sequence[DecodedEntry], origin: RowOrigin, schema: pa.Schema, payloads: bool = True
+) -> pa.RecordBatch:
+    """Entries that the core has decoded one by one."""
+    return build_with_placeholders(
+        lambda rows: _entry_batch(rows, origin, schema, payloads),
+        decoded,
+        lambda row: (Entry(row[0].id, row[0].state), "it has a value out of range"),
+    )
+
+
+def _entry_batch(
+    decoded: Sequence[DecodedEntry], origin: RowOrigin, schema: pa.Schema, payloads: bool
+) -> pa.RecordBatch:
+    rows = [entry for entry, _ in decoded]
+    columns: Columns = {**origin_columns(origin, len(rows)), "id": [entry.id for entry in rows]}
+    if origin.requests:
+        columns["request"] = [_request_of(entry) for entry in rows]
+        columns["number"] = [_number_of(entry) for entry in rows]
+    for name in schema.names:
+        get = ENTRY_COLUMNS.get(name)
+        if get is None or (name in PAYLOAD_COLUMNS and not payloads):
+            continue
+        always = name in _PLACE_TIMES
+        columns[name] = [
+            None if problem and not always else get(entry) for entry, problem in decoded
+        ]
+    columns["_corrupt"] = [problem for _, problem in decoded]
+    return make_batch(columns, len(rows), schema)
+
+
+def unreadable_row(
+    request: str, number: int | None, reason: str, origin: RowOrigin, schema: pa.Schema
+) -> pa.RecordBatch:
+    """A row for a sub-request, or a whole request (``number`` None), that can't be read."""
+    id = request if number is None else f"{request}/{number}"
+    return corrupt_row(reason, origin, schema, id=id, request=request, number=number)
+
+
+_REQUEST_COLUMNS: dict[str, Callable[[Request], Any]] = {
+    "created_at": lambda r: r.created_ms or None,
+    "added_at": lambda r: r.added_ms,
+    "closed_at": lambda r: r.closed_ms,
+}
+
+
+def request_batch(
+    found: Sequence[tuple[str, Request | Exception | None]], origin: RowOrigin, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Requests; None, a request deleted meanwhile, is left out."""
+    rows = [(id, row) for id, row in found if row is not None]
+    return build_with_placeholders(
+        lambda rows: _request_batch(rows, origin, schema),
+        rows,
+        lambda row: (row[0], OverflowError()),
+    )
+
+
+def _request_batch(
+    rows: Sequence[tuple[str, Request | Exception]], origin: RowOrigin, schema: pa.Schema
+) -> pa.RecordBatch:
+    columns: Columns = {**origin_columns(origin, len(rows)), "request": [id for id, _ in rows]}
+    for name in schema.names:
+        if name in columns or name == "_corrupt":
+            continue
+        get = _REQUEST_COLUMNS.get(name) or attrgetter(name)
+        columns[name] = [get(row) if isinstance(row, Request) else None for _, row in rows]
+    columns["_corrupt"] = [
+        f"its record can't be read: {describe_error(row)}" if isinstance(row, Exception) else None
+        for _, row in rows
+    ]
+    return make_batch(columns, len(rows), schema)
+
+
+def result_batch(
+    request: str, found: Sequence[SubRequestOutcome], origin: RowOrigin, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Results of a request's sub-requests."""
+    columns: Columns = {
+        **origin_columns(origin, len(found)),
+        "request": [request] * len(found),
+        "number": [o.number for o in found],
+        "state": [o.state for o in found],
+        "result": [o.result for o in found],
+        "error_type": [o.error.type if o.error else None for o in found],
+        "error": [o.error.message if o.error else None for o in found],
+    }
+    return make_batch(columns, len(found), schema)

@@ -1,0 +1,54 @@
+"""HTML fragments of the report page: escaped text, tables, times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from html import escape
+
+from .svg_plot import duration, safe
+
+
+class EscapedText(str):
+    """Text that is already escaped."""
+
+
+def escaped_text(text: str) -> EscapedText:
+    return EscapedText(safe(text, 140))
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int) -> str:
+    """An HTML table; columns from index ``numbers_from`` on are right-aligned."""
+
+    def cell(tag: str, i: int, text: str) -> str:
+        shown = text if isinstance(text, EscapedText) else escape(text)
+        return f"<{tag}{' class=n' if i >= numbers_from else ''}>{shown}</{tag}>"
+
+    head = "".join(cell("th", i, text) for i, text in enumerate(headers))
+    body = "".join(
+        f"<tr>{''.join(cell('td', i, text) for i, text in enumerate(row))}</tr>" for row in rows
+    )
+    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def each_step(step_ms: int) -> str:
+    """The unit of a count per step: ``per min``, ``per 5 min``."""
+    return f"per {duration(step_ms)}".replace("per 1 ", "per ")
+
+
+def time(ms: float | None) -> str:
+    return "–" if ms is None else duration(ms)
+
+
+def moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def between(begin: int, end: int) -> str:
+    """A range of time: ``2026-03-01 10:00 – 14:00 UTC``, with seconds if it is short."""
+    first, last = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (begin, end))
+    clock = "%H:%M:%S" if begin % 60_000 or end % 60_000 else "%H:%M"
+    if end - begin >= 600_000:
+        clock = "%H:%M"
+    last_text = last.strftime(clock if first.date() == last.date() else f"%Y-%m-%d {clock}")
+    return f"{first.strftime(f'%Y-%m-%d {clock}')} – {last_text} UTC"

@@ -1,0 +1,139 @@
+"""Run Spark jobs with progress and cancellation, and pass results from tasks to the driver.
+
+A task of a writing job returns rows of `TaskReport`. A refusal (a full queue, an undone plan) is
+a report too: Spark would only repeat the task, and the other tasks can go on. An unreachable
+server is raised instead, so that Spark does repeat the task.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redisq_ops.core.model import errors
+from redisq_ops.core.model.errors import RedisqError, Unreachable
+
+from .job_errors import translating
+from .session import is_connect_session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+
+_POLL_S = 0.5
+TASK_REPORT_SCHEMA = "unit long, word string, n long, detail string"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """How many items of a unit of work had one outcome (``word``), or the error that ended it."""
+
+    unit: int
+    word: str
+    n: int = 0
+    detail: str = ""
+
+    @property
+    def error(self) -> RedisqError | None:
+        kind = getattr(errors, self.word, None)
+        return kind(self.detail) if isinstance(kind, type) else None
+
+
+def refusal_report(unit: int, error: RedisqError) -> TaskReport:
+    """The report of a refused unit; `Unreachable` is raised, so that Spark repeats the task."""
+    if isinstance(error, Unreachable):
+        raise error
+    return TaskReport(unit, type(error).__name__, 1, str(error))
+
+
+def report_batch(reports: list[TaskReport]) -> pa.RecordBatch:
+    """Reports as Arrow, for `TASK_REPORT_SCHEMA`."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([report.unit for report in reports], pa.int64()),
+            pa.array([report.word for report in reports], pa.string()),
+            pa.array([report.n for report in reports], pa.int64()),
+            pa.array([report.detail for report in reports], pa.string()),
+        ],
+        names=["unit", "word", "n", "detail"],
+    )
+
+
+def collect_reports(
+    spark: SparkSession, frame: DataFrame, on_poll: Callable[[], object] = lambda: None
+) -> list[TaskReport]:
+    """Run a job whose rows are task reports; see `run_job`."""
+    return [TaskReport(*row) for row in collect_rows(spark, frame, on_poll)]
+
+
+def raise_refusal(reports: list[TaskReport]) -> None:
+    """Raise the first error among the reports of a job."""
+    for report in reports:
+        if report.error is not None:
+            raise report.error
+
+
+def collect_rows(
+    spark: SparkSession, frame: DataFrame, on_poll: Callable[[], object] = lambda: None
+) -> list[Any]:
+    """The rows of a frame; see `run_job`."""
+    return run_job(spark, frame.collect, on_poll)
+
+
+def run_job(
+    spark: SparkSession, job: Callable[[], T], on_poll: Callable[[], object] = lambda: None
+) -> T:
+    """The result of a job, which runs in a thread; ``on_poll`` is called twice a second.
+
+    Ctrl+C, or an error raised by ``on_poll``, cancels the job's Spark stages and is raised again
+    when the job has ended. Errors of Spark are translated (see `job_errors`).
+    """
+    tag = f"redisq-{os.getpid()}-{id(job)}"
+    add, remove, cancel = _tag_functions(spark)
+
+    def tagged() -> T:
+        add(tag)
+        try:
+            return job()
+        finally:
+            remove(tag)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(tagged)
+        try:
+            while not wait([running], _POLL_S).done:
+                on_poll()
+        except BaseException:
+            cancel(tag)
+            while not wait([running], _POLL_S).done:  # the job may have begun another stage
+                cancel(tag)
+            raise
+        return translating(running.result)
+
+
+def _tag_functions(spark: SparkSession) -> tuple[Callable[[str], object], ...]:
+    """Functions that add a job tag, remove it, and cancel by it.
+
+    A session's own tags cancel jobs on Spark Connect only, which has no other tags.
+    """
+    if is_connect_session(spark):
+        return spark.addTag, spark.removeTag, spark.interruptTag
+    context = spark.sparkContext
+    return context.addJobTag, context.removeJobTag, context.cancelJobsWithTag
+
+
+def task_progress(spark: SparkSession) -> tuple[int, int | None]:
+    """Completed tasks and all tasks of the active stages; (0, None) on Spark Connect."""
+    if is_connect_session(spark):
+        return 0, None
+    tracker = spark.sparkContext.statusTracker()
+    infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    stages = [info for info in infos if info is not None]
+    return sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages) or None

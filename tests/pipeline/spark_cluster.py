@@ -1,0 +1,132 @@
+"""A standalone Spark cluster on this machine, from PySpark's jars, on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from redisq_ops.pipeline import java
+
+LOOPBACK = "127.0.0.1"
+SMALL = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+CONF = (
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.driver.memory=512m",
+    "spark.executor.memory=512m",
+    "spark.sql.shuffle.partitions=2",
+    "spark.sql.adaptive.enabled=false",
+    "spark.sql.codegen.wholeStage=false",
+    "spark.sql.codegen.factoryMode=NO_CODEGEN",
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+)
+"""settings of an application on the cluster"""
+
+
+class SparkCluster:
+    """A master, and workers of one core each; all processes end with the block."""
+
+    def __init__(self, folder: Path) -> None:
+        import pyspark
+
+        self.folder = folder
+        self._spark = Path(pyspark.__file__).parent
+        found = java.find_java()
+        self._java = str(found.home / "bin" / "java")
+        self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
+        self._home = str(found.home)
+
+    def __enter__(self) -> SparkCluster:
+        ports = ("--port", "0", "--webui-port", "0")
+        self._start("master", "master.Master", "--host", LOOPBACK, *ports)
+        self.url = self._wait_for_log(0, r"Starting Spark master at (spark://\S+)")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process, _log in reversed(self._running):
+            process.terminate()
+        for process, _log in self._running:
+            process.wait(20)
+
+    def workers(self, *names: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start workers, and wait until they are registered with the master."""
+        first = len(self._running)
+        for name in names:
+            self._start(
+                name, "worker.Worker", "--host", LOOPBACK, "--port", "0", "--webui-port", "0",
+                "--cores", "1", "--memory", "600m", "--work-dir", str(self.folder / name), self.url,
+                environment=environment,
+            )  # fmt: skip
+        for nth in range(first, len(self._running)):
+            self._wait_for_log(nth, r"(Successfully registered with master)")
+
+    def _start(
+        self, name: str, kind: str, *words: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        log = self.folder / f"{name}.log"
+        variables = os.environ | {
+            "SPARK_HOME": str(self._spark), "JAVA_HOME": self._home,
+            "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
+            "SPARK_SCALA_VERSION": "2.13",  # otherwise Spark looks for a build directory
+        }  # fmt: skip
+        variables.pop("SPARK_CONF_DIR", None)  # their log lines are waited for
+        command = [self._java, *SMALL, "-cp", f"{self._spark}/jars/*"]
+        with log.open("wb") as out:
+            started = subprocess.Popen(
+                [*command, f"org.apache.spark.deploy.{kind}", *words],
+                stdout=out, stderr=subprocess.STDOUT, env={**variables, **(environment or {})},
+            )  # fmt: skip
+        self._running.append((started, log))
+
+    def _wait_for_log(self, nth: int, pattern: str) -> str:
+        process, log = self._running[nth]
+        deadline = time.monotonic() + 60
+        while (found := re.search(pattern, log.read_text())) is None:
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        return found[1]
+
+
+@contextmanager
+def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """A Spark Connect server on this machine; its ``sc://`` address."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port = probe.getsockname()[1]
+    settings = ("spark.ui.enabled=false", f"spark.connect.grpc.binding.port={port}", *CONF)
+    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--class",
+               "org.apache.spark.sql.connect.service.SparkConnectServer"]  # fmt: skip
+    variables = os.environ | {
+        "SPARK_HOME": str(home), "JAVA_HOME": str(java.find_java().home),
+        "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable, **environment,
+    }  # fmt: skip
+    log = folder / "connect.log"
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [*command, *(word for setting in settings for word in ("--conf", setting))],
+            stdout=out, stderr=subprocess.STDOUT, env=variables,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection((LOOPBACK, port), 1).close()
+                break
+            except OSError:
+                assert server.poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.1)
+        yield f"sc://{LOOPBACK}:{port}"
+    finally:
+        server.terminate()
+        server.wait(20)
