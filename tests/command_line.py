@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 import redis
 
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.request import RequestQueue

@@ -58,14 +58,16 @@ def commands(folder: Path) -> Iterator[Path]:
 
 def serve(address: str) -> None:
     """Fork for each connection, until standard input ends."""
-    import redisq_ops.cli
+    from redisq_ops.cli.commands import COMMANDS, load
+    from redisq_ops.cli.main import root_command
 
     for package in ("core", "ops", "cli", "tui"):
         path = [str(ROOT / "redisq_ops" / package)]
         for module in pkgutil.walk_packages(path, f"redisq_ops.{package}."):
-            if module.name != "redisq_ops.cli.spark":
-                importlib.import_module(module.name)
-    redisq_ops.cli._commands()
+            importlib.import_module(module.name)
+    for name in COMMANDS:
+        load(name)
+    root_command()
     gc.freeze()  # a collection would copy the pages that the forks share
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
@@ -116,7 +118,7 @@ def command(
     words: list[str], folder: str, environment: dict[bytes, bytes], files: list[int]
 ) -> NoReturn:
     """Run it in place of an installed program."""
-    from redisq_ops.cli import main
+    from redisq_ops.cli.main import main
 
     for to, file in enumerate(files):
         os.dup2(file, to)

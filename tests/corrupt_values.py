@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 import redis
 
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Outcome, Settlement
 from redisq_ops.core.queues.carmine import CarmineQueue

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.core.model.errors import Unreadable
 from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.delay import DelaySet
@@ -150,10 +150,10 @@ def test_a_corrupt_operation_hides_no_other(redisq: Redisq, client: redis.Redis)
     first, second = (row["id"] for row in redisq.rows("log", "--queue", "mail"))
     client.hset(f"rq:{{mail}}:op:{first}", "done", "9" * 5000)
     assert [row["id"] for row in redisq.rows("log", "--queue", "mail", code=3)] == [second]
-    assert f"operation {first} of queue mail is corrupt in the journal" in redisq.err
+    assert f"operation {first} of queue mail is corrupt in the audit log" in redisq.err
     assert len(redisq.rows("log", code=3)) == 3
     (row,) = redisq.rows("fsck", "mail", code=1)
-    assert row["broken"] == [f"operation {first} of queue mail is corrupt in the journal"]
+    assert row["broken"] == [f"operation {first} of queue mail is corrupt in the audit log"]
 
 
 def test_what_nobody_foresaw_is_one_line(

@@ -1,7 +1,10 @@
 """What is imported when, seen from outside: only another process can tell."""
 
+import ast
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +31,7 @@ def test_importing_the_package_loads_nothing() -> None:
     "words", [["--help"], ["ls", "--help"], ["replay", "--help"], ["spark", "--help"]]
 )
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
-    found = loaded(f"from redisq_ops.cli import run; assert run({words}) == 0")
+    found = loaded(f"from redisq_ops.cli.main import run; assert run({words}) == 0")
     assert "typer" in found
     assert not found & HEAVY
 
@@ -40,7 +43,7 @@ def test_the_core_renders_nothing() -> None:
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    from redisq_ops.cli import run
+    from redisq_ops.cli.main import run
 
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
@@ -51,3 +54,20 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         "pending", "dlq", "delay", "trash", "replay", "requeue", "claim", "purge", "undo",
         "retention", "request", "queue", "top",
     }  # fmt: skip
+
+
+def test_every_command_has_a_function_that_performs_it() -> None:
+    """Commands name it in words, so that help needn't load it."""
+    from redisq_ops.cli.commands import COMMANDS, load
+
+    for name in COMMANDS:
+        assert load(name).name == name
+    named = set()
+    for path in (Path(__file__).parents[1] / "redisq_ops/cli/commands").glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("command", "perform"):
+                named.add(ast.literal_eval(call.args[1]))
+    assert len(named) > 40
+    for act in named:
+        module, _, function = act.partition(".")
+        assert callable(getattr(import_module(f"redisq_ops.cli.{module}"), function)), act

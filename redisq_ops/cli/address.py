@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from redisq_ops.core.engine.registry import all_queues
+from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.ops.change.control import requests_of
+from redisq_ops.ops.deployment import Address
 
 from .session import Session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.queues.request import RequestQueue
-    from redisq_ops.ops.deployment import Address
-
 
 SHOWN = 10
 """queues named where one has to be chosen"""
@@ -17,9 +18,6 @@ SHOWN = 10
 
 def queue_named(s: Session, name: str | None) -> str:
     """The queue that is meant: the one named, else the configuration's, else `default`."""
-    from redisq_ops.core.engine.registry import all_queues
-    from redisq_ops.core.model.errors import NotFound
-
     if name is not None:
         return name
     name, config = s.config["queue"] or "default", s.config.values["queue"]
@@ -33,8 +31,6 @@ def queue_named(s: Session, name: str | None) -> str:
 
 def place(s: Session, address: str, what: str) -> Address:
     """What an address names inside a queue; ``what`` says what is looked for."""
-    from redisq_ops.core.model.errors import BadInput
-
     found = s.run(s.deployment.resolve(address))
     if found.id is None:
         raise BadInput(f"{address} is a queue: name its {what} as {address}/…")
@@ -43,9 +39,6 @@ def place(s: Session, address: str, what: str) -> Address:
 
 def request_at(s: Session, text: str, queue: str | None) -> tuple[RequestQueue[Any], str]:
     """The request an address or bare id means, or the id in the queue named beside it."""
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.change.control import requests_of
-
     if queue is not None:
         return requests_of(s.run(s.deployment.queue(queue))), text
     address = s.run(s.deployment.resolve(text))

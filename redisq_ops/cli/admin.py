@@ -2,95 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
 
-import typer
+from redisq_ops.core.engine.registry import refuse_reserved_name
+from redisq_ops.core.model.errors import BadInput, NotFound, Refused, Unreachable
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.queues.request.queue import Control
+from redisq_ops.ops.change import audit_log, control
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.preview import Preview, typed_number
+from redisq_ops.ops.change.transfer_undo import taking_back
+from redisq_ops.ops.change.undo import Undo, why_not
+from redisq_ops.ops.change.undo_preview import undo_preview
+from redisq_ops.ops.files.submit import opened
+from redisq_ops.ops.hint import hint
 
 from .address import place
-from .app import app, examples
-from .completion import operations
 from .confirm_and_run import agreed, drive, ended, tell_recovered
-from .options import GO, Options, argument, command, flag
 from .outcome_report import UNDO, its_own, reporting
+from .output import count, emit, printable, say, table
 from .session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from redisq_ops.core.model.entry import State
-    from redisq_ops.core.queues.request.queue import Control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.undo import Undo
-
-REQUEST: dict[Control, tuple[str, Options, str]] = {
-    "cancel": (
-        "Hand out nothing more of it; what runs can't settle any more. undo reopens it.",
-        {},
-        "--reason duplicate",
-    ),
-    "pause": ("Hand out nothing more of it until it is resumed; what runs can settle.", {}, ""),
-    "resume": ("Go on with it.", {}, ""),
-    "limit": (
-        "Change how many of its entries may be worked on at once.",
-        {"value": argument("LIMIT", int, "1 to 1000.")},
-        "16",
-    ),
-    "priority": (
-        "Change its priority.",
-        {"value": argument("PRIORITY", int, "0 (first) to 99.")},
-        "0",
-    ),
-}
-QUEUE = {
-    "pause": "Hand out nothing more; what runs can settle.",
-    "resume": "Hand out again, and take new work again.",
-    "drain": "Take no new work, and finish what is there.",
-}
-
-_request = typer.Typer(help="Cancel, pause, resume a request; change its limit or priority.")
-_queue = typer.Typer(help="Pause, resume, drain or destroy a queue.")
-app.add_typer(_request, name="request")
-app.add_typer(_queue, name="queue")
 
 
 def undo(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.change import audit_log
-    from redisq_ops.ops.change.bulk import Plan, entries, typed_number
-    from redisq_ops.ops.change.transfer_undo import taking_back, undone
-    from redisq_ops.ops.change.undo_preview import untouched
-    from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.terminal import age
-
-    from .output import count, printable, say
-
     author = audit_log.Author.here(given["reason"])
     op = given["op"] or _latest(s, author, given)
     queue, operation = s.run(audit_log.find(s.deployment, op))
     change = s.run(taking_back(s.deployment, queue, operation, author))
     if not given["dry_run"]:
         its_own(given["report"], op, UNDO)
-    n = change.outcome.matched
-    ago = age(s.run(queue.now.op()) - operation.started_ms)
-    title = f"undo {op}: {operation.verb} in queue {queue.name} by {operation.by} {ago} ago"
-    what = operation.what
-    if operation.moved_back:
-        what = f"{entries(n, cast('State', operation.source))} (filter: {what})"
-    facts = {"verb": "undo", "op": op, "queue": queue.name, "matched": n}
-    lines = [what, undone(operation, change)]
-    if given["dry_run"] and operation.moved_back:
-        still, how = s.run(untouched(change))
-        facts |= {"untouched": still, "list": how}
-        known = f"{count(still)} of them are untouched still" if still is not None else ""
-        lines.append(f"{known or 'those that are untouched still'}: {how}" if how else known)
-    plan = Plan(title, tuple(filter(None, lines)), typed_number(n), facts)
-    if not agreed(s, [plan], given):
+    now = s.run(queue.now.op())
+    shows = s.run(undo_preview(change, now, count_unchanged=given["dry_run"]))
+    if not agreed(s, [shows], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:
         report.change, change.told = change, report.each
         finished = drive(s, change, f"undo {op}", s.again)
         told = {"sample": change.sample, "unnamed": change.unnamed}
         report.end(change.outcome, {"unnamed": change.unnamed})
-    ended(s, change.outcome, f"took back {op}", undo=False, more=told)
+    ended(s, change.outcome, f"undid {op}", undo=False, more=told)
     tell_recovered(s, change.recovered)
     if not s.json:
         _tell_left(change, operation.into or queue.name)
@@ -102,20 +54,15 @@ def undo(s: Session, given: dict[str, Any]) -> int:
             say(printable(f"{them} there; once that is undone, {back} back with: {how}"))
         left = change.outcome.matched - change.outcome.done - sum(change.outcome.skipped.values())
         if not finished and left > 0:
-            say(printable(f"interrupted, {count(left)} left; go on with: {s.again}"))
+            say(printable(f"interrupted, {count(left)} left; continue with: {s.again}"))
     return change.outcome.exit_code if finished else 130
 
 
 def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
-    """The newest change that can be taken back; unasked only the very latest, and the caller's own.
+    """The newest change that can be undone; with --yes only the very latest, and the caller's own.
 
     A script that runs twice, or beside another, doesn't go on to ever older changes.
     """
-    from redisq_ops.core.model.errors import NotFound, Refused, Unreachable
-    from redisq_ops.ops.change import audit_log
-    from redisq_ops.ops.change.undo import why_not
-    from redisq_ops.ops.hint import hint
-
     found = s.run(audit_log.log(s.deployment))
     changes = [o for o in found.operations if o.verb != "undo"]
     for name, why in found.unread.items():
@@ -126,7 +73,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
         raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")
     if not given["yes"] or given["dry_run"]:
         return latest.id
-    meant = f"if it is meant: {hint('undo', latest.id, yes=None)}"
+    meant = f"to undo that one: {hint('undo', latest.id, yes=None)}"
     if (last := changes[0]).id != latest.id:
         raise Refused(
             f"the latest change, {last.id}, can't be undone: {why_not(last)}; the one "
@@ -142,8 +89,6 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
 
 def _tell_left(change: Undo, queue: str) -> None:
     """Which entries were left alone, as far as that is known."""
-    from .output import count, printable, say
-
     if change.sample:
         more = change.outcome.left - len(change.sample)
         rest = f" and {count(more)} more" if more > 0 else ""
@@ -153,10 +98,6 @@ def _tell_left(change: Undo, queue: str) -> None:
 
 
 def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.change import control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import Plan, typed_number
-
     at = place(s, given["address"], "request")
     id, value = at.id or "", str(given.get("value", ""))
     now = s.run(control.changeable(at.queue, id, verb, value))
@@ -172,8 +113,8 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
     }  # fmt: skip
     if verb == "cancel":
         facts["entries"] = left
-    plan = Plan(title, lines, typed_number(left), facts | {"matched": 1})
-    if not agreed(s, [plan], given):
+    preview = Preview(title, lines, typed_number(left), facts | {"matched": 1})
+    if not agreed(s, [preview], given):
         return 0
     author = Author.here(given["reason"])
     outcome = s.run(control.change_request(at.queue, id, verb, author, value))
@@ -182,36 +123,30 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
 
 
 def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.change import control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import Plan
-
     queue = s.run(s.deployment.queue(given["name"]))
     control.settable(queue)
     left = control.contents(s.run(queue.counts.op())) or "nothing in it"
     lines = tuple(filter(None, (left, control.heeded_by(queue))))
-    plan = Plan(f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name})
-    if not agreed(s, [plan], given):
+    preview = Preview(
+        f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name}
+    )
+    if not agreed(s, [preview], given):
         return 0
     act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
     outcome = s.run(act(queue, Author.here(given["reason"])))
-    ended(s, outcome, plan.title)
+    ended(s, outcome, preview.title)
     return outcome.exit_code
 
 
 def destroy(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.change import control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import Plan
-
     queue, hard = s.run(s.deployment.queue(given["name"])), given["hard"]
     counts = s.run(control.destroyable(queue, hard))
     left = control.contents(counts)
-    lines = (left or "nothing in it", "its history, results and journal go too; there is no undo")
+    lines = (left or "nothing in it", "its history, results and audit log go too; there is no undo")
     held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
     facts = {"verb": "destroy", "queue": queue.name, "hard": hard, "entries": held}
     title = f"destroy queue {queue.name}"
-    if not agreed(s, [Plan(title, lines, queue.name if left else None, facts)], given):
+    if not agreed(s, [Preview(title, lines, queue.name if left else None, facts)], given):
         return 0
     outcome = s.run(control.destroy(queue, Author.here(given["reason"]), hard=hard))
     ended(s, outcome, f"{title}, keys", undo=False)
@@ -219,18 +154,6 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
 
 
 def retention(s: Session, given: dict[str, Any]) -> int:
-    from dataclasses import asdict
-
-    from redisq_ops.core.engine.registry import refuse_reserved_name
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.core.model.keys import checked_name
-    from redisq_ops.ops.change import control
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import Plan
-    from redisq_ops.ops.files.submit import opened
-
-    from .output import emit, printable, say, table
-
     queue = s.run(opened(s.deployment, checked_name(given["name"], "queue name")))
     new = not s.run(queue.exists.op())
     changes = {}
@@ -258,66 +181,9 @@ def retention(s: Session, given: dict[str, Any]) -> int:
     if new:
         lines.append(f"queue {queue.name} does not exist yet: it becomes a {queue.kind} queue")
     facts = {"verb": "retention", "queue": queue.name, "changes": changes}
-    if not agreed(s, [Plan(title, tuple(lines), facts=facts)], given):
+    if not agreed(s, [Preview(title, tuple(lines), facts=facts)], given):
         return 0
     author = Author.here(given["reason"])
     outcome = s.run(control.set_flags(queue, "retention", author, changes))
     ended(s, outcome, title)
     return outcome.exit_code
-
-
-def _add_request(verb: Control) -> None:
-    help, own, words = REQUEST[verb]
-    _request.command(verb, help=help, epilog=examples(f"redisq request {verb} mail/r1 {words}"))(
-        command(
-            {"address": argument("ADDRESS"), **own, **GO},
-            lambda s, given: change_request(s, verb, given),
-        )
-    )
-
-
-def _add_queue(verb: str) -> None:
-    _queue.command(verb, help=QUEUE[verb], epilog=examples(f"redisq queue {verb} mail --yes"))(
-        command({"name": argument("QUEUE"), **GO}, lambda s, given: change_queue(s, verb, given))
-    )
-
-
-for _verb in REQUEST:
-    _add_request(_verb)
-for _word in QUEUE:
-    _add_queue(_word)
-_queue.command(
-    "destroy",
-    help="Remove an empty queue, or with --hard one with all that is in it. There is no undo.",
-    epilog=examples("redisq queue destroy mail", "redisq queue destroy mail --hard --dry-run"),
-)(
-    command(
-        {"name": argument("QUEUE"), "hard": flag("--hard", "Also with entries in it."), **GO},
-        destroy,
-    )
-)
-_OP = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[OP]", help="Default: the latest that can be.", autocompletion=operations
-    ),
-]
-_REPORT = typer.Option("--report", metavar="FILE", help="Which were left alone, as NDJSON.")
-app.command(
-    "undo",
-    help="Take a change back. Entries that were touched since stay as they are.",
-    epilog=examples(
-        "redisq undo",
-        "redisq undo replay-5e8d3c91f0 --dry-run",
-        "redisq undo replay-5e8d3c91f0 --report left.ndjson --yes",
-    ),
-)(command({"op": (_OP, None), "report": (Annotated[str | None, _REPORT], None), **GO}, undo))
-_CHANGES = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...")]
-app.command(
-    "retention",
-    help="Show or change what a queue keeps, and when it gives up. An empty value is the default "
-    "again; time spans may be written 90s, 5m, 2h, 3d.",
-    epilog=examples(
-        "redisq retention mail", "redisq retention mail keep_ms=48h max_failures=5 history="
-    ),
-)(command({"name": argument("QUEUE"), "changes": (_CHANGES, None), **GO}, retention))

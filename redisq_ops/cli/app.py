@@ -1,4 +1,4 @@
-"""The tree of commands. Each module adds its own; heavy imports stay inside the commands."""
+"""The root of the command line: the options that every command takes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import Annotated
 
 import typer
 
+from .commands import Commands
 from .completion import contexts
 from .session import Session, begin, start_logging
 
 app = typer.Typer(
     name="redisq",
-    help="Redis queues: submit and work requests, look at what queues do, repair them.",
+    cls=Commands,
+    help="Redis queues: submit and work on requests, inspect queues, repair them.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Options above work anywhere on the line. Addresses: QUEUE, QUEUE/ENTRY, "
-    "QUEUE/REQUEST/N.",
+    epilog="The options above may stand anywhere on the line. Addresses: QUEUE, "
+    "QUEUE/ENTRY, QUEUE/REQUEST/N.",
 )
 
 
@@ -32,27 +34,36 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _start(
     context: typer.Context,
-    url: Annotated[str | None, typer.Option(help="Server, else REDIS_URL.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="Prefix of all keys.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Server to connect to; default: REDIS_URL.")
+    ] = None,
+    prefix: Annotated[str | None, typer.Option(help="Prefix of all keys in Redis.")] = None,
     context_name: Annotated[
         str | None,
         typer.Option(
-            "--context", help="Named settings, else REDISQ_CONTEXT.", autocompletion=contexts
+            "--context",
+            help="Context of the configuration file; default: REDISQ_CONTEXT.",
+            autocompletion=contexts,
         ),
     ] = None,
     confirm: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The context's name, where it wants that.")
+        str | None,
+        typer.Option(metavar="NAME", help="Confirm by the context's name, where it requires that."),
     ] = None,
     no_redact: Annotated[
-        bool, typer.Option("--no-redact", help="Show what the configuration redacts.")
+        bool, typer.Option("--no-redact", help="Show the values that the configuration redacts.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON Lines on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON Lines.")] = False,
     utc: Annotated[bool, typer.Option("--utc", help="Show times in UTC.")] = False,
-    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="More log.")] = 0,
-    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, help="Log more; twice: debug.")
+    ] = 0,
+    log_format: Annotated[str, typer.Option(help="Format of the log: text or json.")] = "text",
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Which one this is."),
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     log = (verbose, log_format)
@@ -64,14 +75,3 @@ def _start(
         )
     )
     start_logging(*log)
-
-
-def examples(*lines: str) -> str:
-    """A help text's last paragraph; the mark keeps its lines from being joined."""
-    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
-
-
-from . import submit, work, wait, results, overview, discover, inspect, explain  # noqa: E402, F401, I001  (each adds its commands)
-from . import consumers, entries, apply, select, edit, groups, admin, workers  # noqa: E402, F401
-from . import export_import, client, top, demo  # noqa: E402, F401
-from . import spark, spark_report, spark_submit, spark_replay, spark_lake  # noqa: E402, F401

@@ -5,78 +5,44 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.states import Verb
+from redisq_ops.ops.change.apply import Apply
+from redisq_ops.ops.change.audit_log import Author, ChangeOutcome, Operation, new_id
+from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile
+from redisq_ops.ops.change.prepare import PreparedChange, prepare_plan
+from redisq_ops.ops.change.preview import PAST
+from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.hint import hint
 
-from .app import app, examples
-from .canary import RAMPING, limits, ramped
-from .confirm_and_run import agreed, drive, ended, shown, tell_recovered, untouched
-from .options import GO, MOST, Options, argument, command
+from .canary import limits, ramped
+from .confirm_and_run import agreed, drive, ended, indented, tell_recovered, untouched
 from .outcome_report import its_own, reporting
+from .output import count, emit, printable, progress, say, when
 from .session import Session
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    from redisq_ops.core.engine.queue import Queue
-    from redisq_ops.core.model.states import Verb
-    from redisq_ops.ops.change.apply import Apply
-    from redisq_ops.ops.change.audit_log import Operation
-    from redisq_ops.ops.change.bulk import Bulk, Plan
-    from redisq_ops.ops.change.plan import Draft, PlanFile
-    from redisq_ops.ops.filter.target import Target
-
-_MAX = typer.Option("--max", min=1, max=MOST, help="Stop after so many; apply again goes on.")
-_REPORT = typer.Option("--report", metavar="FILE", help="What became of each entry, as NDJSON.")
-_RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
-APPLYING: Options = {
-    "file": argument("FILE", help="As --plan wrote it."),
-    "rate": (Annotated[str | None, _RATE], None),
-    "max": (Annotated[int | None, _MAX], None),
-    "report": (Annotated[str | None, _REPORT], None),
-    **RAMPING,
-    **GO,
-}
-
-
-def draft(verb: Verb, wanted: Sequence[Target], given: Mapping[str, Any]) -> Draft:
-    """A plan's file, begun."""
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.change.audit_log import new_id
-    from redisq_ops.ops.change.plan import Draft
-
+def draft(verb: Verb, queues: Sequence[Queue[Any]], given: Mapping[str, Any]) -> Draft:
+    """A plan file that was begun."""
     if given["dry_run"]:
-        raise BadInput("--plan writes a file, --dry-run writes nothing: one of them")
-    if len(wanted) > 1:
-        raise BadInput("a plan is for one queue: " + ", ".join(t.queue.name for t in wanted))
+        raise BadInput("--plan writes a file and --dry-run writes nothing: use one of them")
+    if len(queues) > 1:
+        raise BadInput("a plan is for one queue: " + ", ".join(queue.name for queue in queues))
     return Draft(given["plan"], new_id(verb))
 
 
-def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
-    """Finish a plan's file and say what is in it; exit code 0."""
-    from redisq_ops.core.model.settings import MAX_BATCH
-    from redisq_ops.ops.change.plan import PlanHeader, identity
-    from redisq_ops.ops.hint import hint
-
-    from .output import emit, printable, say
-
-    order, author = bulk.order, bulk.author
-    queue = order.queue
-    created_ms, server = s.run(identity(queue, s.deployment))
-    header = PlanHeader(
-        op=file.op, queue=queue.name, kind=queue.kind, prefix=s.deployment.prefix,
-        created_ms=created_ms, server=server, verb=order.verb, state=order.state,
-        consumer=order.consumer, argument=order.argument, high_water_ms=order.high_water_ms,
-        filter=str(bulk.selection.filter), who=author.who, whence=author.whence, why=author.why,
-        planned_ms=s.run(queue.now.op()), step=MAX_BATCH, rate=bulk.rate,
-        **bulk.destination,
-    )  # fmt: skip
-    file.finish(header, plan.facts)
+def written(s: Session, file: Draft, prepared: PreparedChange, author: Author) -> int:
+    """Finish a plan file and say what is in it; exit code 0."""
+    with untouched():
+        s.run(prepared.write_plan(file, author, s.deployment))
+    preview = prepared.preview
     if s.json and file.path != "-":
-        emit({"plan": plan.title, "file": file.path, "op": file.op, **plan.facts})
+        emit({"plan": preview.title, "file": file.path, "op": file.op, **preview.facts})
     elif not s.json:
-        say("\n".join(shown(plan)))
+        say("\n".join(indented(preview)))
         if file.path != "-":
             say(printable(f"nothing was changed; do it with: {hint('apply', str(file.path))}"))
     return 0
@@ -84,56 +50,44 @@ def written(s: Session, file: Draft, bulk: Bulk, plan: Plan) -> int:
 
 def apply(s: Session, given: dict[str, Any]) -> int:
     """Carry a plan out, or the rest of it."""
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.change.apply import Apply, progress
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import PAST
-    from redisq_ops.ops.change.canary import PacedApply
-    from redisq_ops.ops.change.plan import READ_AGAIN, PlanFile, home
-    from redisq_ops.ops.change.transfer import MoveApply
-    from redisq_ops.ops.change.transfer_plan import planned_way
-    from redisq_ops.ops.filter.time import per_second
-
-    from .output import count, printable, say
-    from .output import progress as metered
-
     path, report = given["file"], given["report"]
     if path == "-":
         raise BadInput(READ_AGAIN)
     if not given["dry_run"]:
         s.writable()
-    with suppress(OSError):  # what can't be read or isn't there yet is told of, or made, below
+    with suppress(OSError):  # a file that can't be read or doesn't exist is dealt with below
         if report is not None and os.path.samefile(report, path):
-            raise BadInput(f"--report {report} would write over the plan")
+            raise BadInput(f"--report {report} would overwrite the plan")
     with untouched():
-        with metered(f"checking {path}") as meter:
+        with progress(f"checking {path}") as meter:
             plan = PlanFile(path, meter)
         header = plan.header
         if not given["dry_run"]:
             its_own(report, header.op)
-        queue = s.run(home(s.deployment, header))
-        before = s.run(progress(queue, header))
-    rate = header.rate if given["rate"] is None else per_second(given["rate"])
+        rate = None if given["rate"] is None else per_second(given["rate"])
+        with progress("looking again", plan.count) as meter:
+            prepared = s.run(
+                prepare_plan(
+                    s.deployment, plan, rate=rate, most=given["max"], utc=s.utc,
+                    look_again=given["dry_run"], progress=meter,
+                )
+            )  # fmt: skip
+    before, request = prepared.before, prepared.request
+    ramp = limits(s, given, request.rate, header.verb)
     into = f" to {header.into}" if header.into else ""
-    what = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
-    ramp = limits(s, given, rate, header.verb)
+    done = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
     if before is not None and before.ended:
-        return _already(s, before, what)
-    way = s.run(planned_way(s.deployment, queue, header)) if header.into else None
-    if not agreed(s, [_proposal(s, plan, queue, before, given)], given):
+        return _already(s, before, done)
+    if not agreed(s, [prepared.preview], given):
         return 0
-    made: Callable[..., Apply] = Apply if ramp is None else PacedApply
-    more: dict[str, Any] = {}
-    if way is not None:
-        made, more = MoveApply, {"way": way}
-    done = before.done if before is not None else 0
-    with reporting(s, report, header.op, done) as told:
-        change = told.change = made(
-            plan, queue, Author.here(given["reason"]), rate=rate, most=given["max"],
-            told=told.each, known=told.last, hand=told.hand, **more,
-        )  # fmt: skip
+    author = Author.here(given["reason"])
+    with reporting(s, report, header.op, 0 if before is None else before.done) as told:
+        listening = {"most": given["max"], "told": told.each, "known": told.last, "hand": told.hand}
+        change = prepared.run(author, **listening)
+        assert isinstance(change, Apply)
+        told.change = change
         if ramp is not None:
-            code = ramped(s, change, ramp, what)
+            code = ramped(s, change, ramp, done)
             told.end(change.outcome, {"left": change.left})
             return code
         finished = drive(s, change, f"{header.verb} in {header.queue}", s.again)
@@ -141,11 +95,11 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         outcome, left = change.outcome, change.left
         told.end(outcome, {"left": left})
     halted = {"halted": change.halted} if change.halted else {}
-    ended(s, outcome, what, undo=header.verb != "hard", more={"left": left, **halted})
+    ended(s, outcome, done, undo=header.verb != "hard", more={"left": left, **halted})
     tell_recovered(s, change.recovered)
     if left and not s.json:
         why = f" ({header.into} is {change.halted})" if change.halted else ""
-        say(printable(f"{count(left)} left{why}; go on with: {s.again}"))
+        say(printable(f"{count(left)} left{why}; continue with: {s.again}"))
     if not finished:
         return 130
     if left and not change.halted and outcome.done == outcome.matched - left:
@@ -153,60 +107,8 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     return outcome.exit_code
 
 
-def _proposal(
-    s: Session,
-    plan: PlanFile,
-    queue: Queue[Any],
-    before: Operation | None,
-    given: Mapping[str, Any],
-) -> Plan:
-    """What applying it will do, now."""
-    from redisq_ops.ops.change import impact
-    from redisq_ops.ops.change.bulk import Plan, entries, meaning, typed
-    from redisq_ops.ops.change.plan_progress import whereabouts
-    from redisq_ops.ops.terminal import age
-
-    from .output import count, progress, when
-
-    header, done = plan.header, before.span[1] if before else 0
-    does = "remove for good" if header.verb == "hard" else header.verb
-    into = f" to {header.into}" if header.into else ""
-    title = f"apply {plan.path}: {does} {entries(plan.count, header.state)} of {header.queue}{into}"
-    ago = age(s.run(queue.now.op()) - header.planned_ms)
-    why = f": {header.why}" if header.why else ""
-    lines = [
-        f"planned {ago} ago by {header.who}@{header.whence}{why} (filter: {header.filter})",
-        meaning(header.verb, queue),
-        *impact.lines(plan.facts["consequences"]),
-    ]
-    if header.into:
-        lines[1] = f"they go on in {header.into}; the trash of {header.queue} keeps a copy for undo"
-    elif header.verb == "reschedule":
-        lines[1] = f"they become ready at {when(header.argument, s.utc)}"
-    elif header.verb == "claim":
-        lines[1] = f"{header.consumer} has them then; who held them can't settle any more"
-    if done:
-        lines.append(f"{count(done)} of them were dealt with before: goes on behind them")
-    facts: dict[str, Any] = {
-        **plan.facts, "op": header.op, "file": plan.path, "before": done,
-        "planned_ms": header.planned_ms, "planned_by": f"{header.who}@{header.whence}",
-    }  # fmt: skip
-    if given["dry_run"]:
-        with untouched(), progress("looking again", plan.count) as meter:
-            now = s.run(whereabouts(plan, queue, meter))
-        lines.append("now: " + ", ".join(f"{count(n)} {word}" for word, n in now.most_common()))
-        facts["now"] = dict(now)
-    left = min(plan.count - done, given["max"] or plan.count)
-    facts["matched"] = left
-    return Plan(title, tuple(lines), typed(header.verb, left, header.queue), facts)
-
-
 def _already(s: Session, before: Operation, what: str) -> int:
     """A plan that was applied to its end: nothing is done, and it says so."""
-    from redisq_ops.ops.change.audit_log import ChangeOutcome
-
-    from .output import count, printable, when
-
     outcome = ChangeOutcome(before.id, before.matched, before.done)
     if s.json:
         skipped = {"earlier": before.matched - before.done} if before.matched > before.done else {}
@@ -217,15 +119,3 @@ def _already(s: Session, before: Operation, what: str) -> int:
         done = f"{count(before.done)} of {count(before.matched)}"
         print(printable(f"already applied {at}: {what}: {done} (op {before.id})"))
     return 0
-
-
-app.command(
-    "apply",
-    help="Do what a plan says, to just its entries: each is looked at again, and left alone if it "
-    "changed or came later. Run again, it goes on where it stopped.",
-    epilog=examples(
-        "redisq apply p.ndjson --dry-run",
-        "redisq apply p.ndjson --max 100 --report r.ndjson",
-        "redisq apply p.ndjson --rate 200/s --reason 'smtp is back' --yes",
-    ),
-)(command(APPLYING, apply))

@@ -8,42 +8,20 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.states import Verb
+from redisq_ops.ops.change.apply import Apply
+from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.canary import Ramp
+from redisq_ops.ops.change.ramp_controller import Limits
+from redisq_ops.ops.filter.time import duration_ms
 
-from .options import MOST, Options, flag
+from .confirm_and_run import ended
+from .output import emit, printable, say
 from .session import Session
 
-if TYPE_CHECKING:
-    from redisq_ops.core.model.states import Verb
-    from redisq_ops.ops.change.bulk import Bulk
-    from redisq_ops.ops.change.canary import Ramp
-    from redisq_ops.ops.change.ramp_controller import Limits
-
-_CANARY = typer.Option(
-    "--canary",
-    metavar="N",
-    min=1,
-    max=MOST,
-    help="N first; all others only if those are well, by a ramp.",
-)
-_WATCH = typer.Option("--watch", metavar="SPAN", help="Ramp: how long to wait for an end. [1m]")
-_REENTRY = typer.Option("--max-reentry", metavar="SHARE", help="Ramp: may die again. [20%]")
-_LATENCY = typer.Option("--max-latency", metavar="SPAN", help="Ramp: slower than before. [5ms]")
-_WAITING = typer.Option(
-    "--max-waiting", metavar="N", min=0, max=MOST, help="Ramp: entries that may wait."
-)
-_PATIENCE = typer.Option("--patience", metavar="SPAN", help="Ramp: paused at most so long. [5m]")
-RAMPING: Options = {
-    "canary": (Annotated[int | None, _CANARY], None),
-    "ramp": flag("--ramp", "Begin slowly, double up to --rate while all is well."),
-    "max_reentry": (Annotated[str | None, _REENTRY], None),
-    "max_latency": (Annotated[str | None, _LATENCY], None),
-    "max_waiting": (Annotated[int | None, _WAITING], None),
-    "watch": (Annotated[str | None, _WATCH], None),
-    "patience": (Annotated[str | None, _PATIENCE], None),
-}
 _THRESHOLDS = ("max_reentry", "max_latency", "max_waiting", "watch", "patience")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 _FINE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
@@ -54,10 +32,6 @@ def limits(
     s: Session, given: Mapping[str, Any], rate: float | None, verb: Verb = "replay"
 ) -> Limits | None:
     """What `RAMPING` asks for, no faster than the context allows; None: no canary, no ramp."""
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.change.ramp_controller import Limits
-    from redisq_ops.ops.filter.time import duration_ms
-
     if not given["canary"] and not given["ramp"]:
         if said := [name for name in _THRESHOLDS if given[name] is not None]:
             option = "--" + said[0].replace("_", "-")
@@ -81,8 +55,6 @@ def limits(
 
 def _share(text: str) -> float:
     """``20%`` or ``0.2``."""
-    from redisq_ops.core.model.errors import BadInput
-
     found = _SHARE.fullmatch(text.strip())
     share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 <= share <= 1:
@@ -92,8 +64,6 @@ def _share(text: str) -> float:
 
 def _fine_ms(text: str) -> float:
     """``5ms``, ``0.5ms`` or ``1s`` in milliseconds."""
-    from redisq_ops.core.model.errors import BadInput
-
     found = _FINE.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"{text!r} is not a latency: write 5ms or 0.5ms")
@@ -102,13 +72,6 @@ def _fine_ms(text: str) -> float:
 
 def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
     """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code."""
-    from redisq_ops.core.model.errors import RedisqError
-    from redisq_ops.ops.change.canary import Paced, Ramp
-
-    from .confirm_and_run import ended
-    from .output import emit, printable, say
-
-    assert isinstance(steps, Paced)
     ramp, live, code = Ramp(steps, limits), _Live(), None
     outcome = ramp.outcome
     try:
@@ -116,7 +79,7 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
             live.show(ramp)
             time.sleep(ramp.pause)
     except KeyboardInterrupt:
-        # The step in flight may have been carried out; its count is in the journal.
+        # The step under way may have been carried out; its count is in the audit log.
         outcome.done, code = s.run(ramp.reached()), 130
     except RedisqError:
         live.end(ramp)
@@ -146,13 +109,9 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
 
 def _go_on(s: Session, steps: Bulk, left: str = "") -> None:
     """The same words again, so that the rest is as careful: without --ramp it would not be."""
-    from redisq_ops.ops.change.apply import Apply
-
-    from .output import printable, say
-
-    say(printable(f"{left}go on with: {s.again}"))
+    say(printable(f"{left}continue with: {s.again}"))
     if not isinstance(steps, Apply):
-        say("it takes what is dead then, also what died again")
+        say("it covers all entries that are dead by then, also those that died again")
 
 
 class _Live:
@@ -187,13 +146,9 @@ class _Live:
         sys.stderr.flush()
 
     def _line(self, text: str) -> None:
-        from .output import printable, say
-
         say(printable(text))
 
     def _draw(self, text: str) -> None:
-        from .output import printable
-
         room = max(20, shutil.get_terminal_size().columns - 1)
         sys.stderr.write("\r\x1b[K" + printable(text)[:room])
         sys.stderr.flush()

@@ -4,50 +4,41 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from redisq_ops.core.engine.optional_features import HasConsumerGroups
+from redisq_ops.core.model.errors import Refused
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.bulk import allowed
+from redisq_ops.ops.change.plan import free
+from redisq_ops.ops.change.prepare import ChangeRequest
+from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview, claimed_by, entries
+from redisq_ops.ops.filter.time import duration_ms
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.inspect.consumers import (
+    AGES_MS,
+    DELIVERIES,
+    SILENT_MS,
+    ConsumerChange,
+    ConsumerReport,
+    HeldEntries,
+    checked_receiver,
+    consumer_reports,
+    held_entries,
+    held_filter,
+)
 
-from .app import app, examples
-from .completion import queues
+from .apply import draft, written
+from .change_entries import prepared_for
 from .confirm_and_run import agreed, drive, untouched
-from .options import GO, MOST, PLANNING, Options, argument, command
+from .output import age, count, emit, printable, progress, say, table, tell
+from .rows import tell_sentence
 from .session import Session
 
-if TYPE_CHECKING:
-    from redisq_ops.ops.inspect.consumers import ConsumerReport, HeldEntries
-
-consumers = typer.Typer(help="Who holds what, since when, how often; claim it, remove them.")
-app.add_typer(consumers, name="consumers")
-
-_QUEUE = Annotated[
-    str | None, typer.Argument(metavar="[QUEUE]", show_default=False, autocompletion=queues)
-]
-_REQUEST = Annotated[
-    str | None, typer.Option("--request", "--group", metavar="ID", help="Of one request, or group.")
-]
-_SILENT = Annotated[str, typer.Option("--silent-for", metavar="SPAN", help="Silent from then on.")]
-_POISON = Annotated[
-    int,
-    typer.Option(
-        "--poison", min=2, max=MOST, metavar="N", help="Deliveries that make an entry one."
-    ),
-]
-_IDLE = Annotated[
-    str, typer.Option("--min-idle", metavar="SPAN", help="Only what it has held for so long.")
-]
-_TO = typer.Option("--to", metavar="NAME", help="Whose its entries are then.")
-INSIDE: Options = {"request": (_REQUEST, None)}
 AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 
 
 def listed(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.model.errors import Refused
-    from redisq_ops.ops.filter.time import duration_ms
-    from redisq_ops.ops.inspect.consumers import consumer_reports
-
-    from .output import emit, printable, say
-
     silent = duration_ms(given["silent_for"])
     named = given["name"]
     all_of_them = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
@@ -75,8 +66,6 @@ def listed(s: Session, given: dict[str, Any]) -> int:
 
 
 def _row(report: ConsumerReport) -> dict[str, Any]:
-    from redisq_ops.ops.inspect.consumers import AGES_MS, DELIVERIES
-
     lags = [load.lag for load in report.loads]
     return {
         "queue": report.queue, "group": report.group,
@@ -91,11 +80,6 @@ def _row(report: ConsumerReport) -> dict[str, Any]:
 
 
 def _tell(report: ConsumerReport, poison: int) -> None:
-    from redisq_ops.ops.inspect.consumers import DELIVERIES
-
-    from .output import age, count, table
-    from .rows import tell, tell_sentence
-
     inside = f", group {report.group}" if report.group else ""
     tell(f"queue {report.queue}{inside}")
     for load in report.loads[:20]:
@@ -104,7 +88,7 @@ def _tell(report: ConsumerReport, poison: int) -> None:
         held = "unknown" if load.pending is None else count(load.pending)
         again = f", and {count(load.again)} that run again" if load.again else ""
         tell_sentence(
-            f"{name}lag {lag} (given to nobody yet), pending {held} (given, not settled){again}"
+            f"{name}lag {lag} (not delivered yet), pending {held} (delivered, not settled){again}"
         )
     if len(report.loads) > 20:
         tell(f"  … {len(report.loads) - 20:,} more groups")
@@ -136,19 +120,15 @@ def _tell(report: ConsumerReport, poison: int) -> None:
 
 
 def _ages(*spans: int | None) -> list[str | None]:
-    from .output import age
-
     return [None if ms is None else age(ms) for ms in spans]
 
 
 def claimed(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.filter.time import duration_ms
-
     min_idle_ms = duration_ms(given["min_idle"])
     if given["plan"] is not None:
         return _planned(s, given, min_idle_ms)
     held = _held(s, given, min_idle_ms)
-    lines = [f"{given['to']} has them then", *_young(held, given)]
+    lines = [claimed_by(given["to"]), *_young(held, given)]
     return _changed(s, held, given, given["to"], lines, remove=False)
 
 
@@ -160,19 +140,6 @@ def _young(held: HeldEntries, given: dict[str, Any]) -> list[str]:
 
 def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     """The claim written down, as `redisq claim` writes one: the same entries by another name."""
-    from redisq_ops.core.engine.optional_features import HasConsumerGroups
-    from redisq_ops.core.model.errors import Refused
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import Bulk, allowed, planned
-    from redisq_ops.ops.change.impact import weigh
-    from redisq_ops.ops.change.plan import free
-    from redisq_ops.ops.filter.target import Target
-    from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.inspect.consumers import checked_receiver, held_filter
-
-    from .apply import draft, written
-    from .output import progress
-
     name, consumer, to = given["name"], given["consumer"], given["to"]
     free(given["plan"])
     queue = s.run(s.deployment.queue(name))
@@ -186,25 +153,17 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     allowed(queue, "claim", "pending")
     held = _held(s, given, min_idle_ms)
     checked_receiver(held, to)
-    target = Target(queue, "pending", held_filter(held, s.redaction))
-    with draft("claim", [target], given) as file:
-        with untouched(), progress(f"looking through {queue.name}") as meter:
-            chosen, weight = s.run(
-                weigh(queue, "pending", target.filter, meter, file.add, s.redaction.text)
-            )
-        claim = Bulk(chosen, "claim", Author.here(given["reason"]), consumer=to)
-        means = f"{to} has them then; who held them can't settle any more"
-        plan = planned(chosen, "claim", means=means, weight=weight)
-        with untouched():
-            return written(s, file, claim, replace(plan, lines=(*plan.lines, *_young(held, given))))
+    request = ChangeRequest(
+        "claim", queue, "pending", held_filter(held, s.redaction), consumer=to, by_ids=True
+    )
+    with draft("claim", [queue], given) as file:
+        prepared = prepared_for(s, request, given, file.add)
+        lines = (*prepared.preview.lines, *_young(held, given))
+        prepared = replace(prepared, preview=replace(prepared.preview, lines=lines))
+        return written(s, file, prepared, Author.here(given["reason"]))
 
 
 def removed(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.engine.optional_features import HasConsumerGroups
-    from redisq_ops.ops.inspect.consumers import SILENT_MS
-
-    from .output import age
-
     held = _held(s, given, 0)
     to = given["to"]
     if to is None and isinstance(held.queue, HasConsumerGroups):
@@ -219,10 +178,6 @@ def removed(s: Session, given: dict[str, Any]) -> int:
 
 
 def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
-    from redisq_ops.ops.inspect.consumers import held_entries
-
-    from .output import progress
-
     queue = s.run(s.deployment.queue(given["name"]))
     with untouched(), progress(f"looking through {queue.name}") as meter:
         return s.run(
@@ -241,13 +196,6 @@ def _changed(
     *,
     remove: bool,
 ) -> int:
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.bulk import TYPED_ABOVE, Plan, entries
-    from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.inspect.consumers import ConsumerChange
-
-    from .output import count, emit, printable, say
-
     change = ConsumerChange(held, to, Author.here(given["reason"]), remove=remove)
     n, queue, outcome = len(held.ids), held.queue.name, change.outcome
     verb = "remove" if remove else "claim"
@@ -267,7 +215,7 @@ def _changed(
             print(printable("; ".join([f"0 matched: {title}", *lines[1:]])))
         return 0
     typed = str(n) if n > TYPED_ABOVE else None
-    if not agreed(s, [Plan(title, tuple(lines), typed, facts)], given):
+    if not agreed(s, [Preview(title, tuple(lines), typed, facts)], given):
         return 0
     finished = drive(s, change, title, s.again)
     if s.json:
@@ -281,61 +229,3 @@ def _changed(
         if outcome.done and outcome.op and change.undoable:
             say(printable(f"undo with: {hint('undo', outcome.op)}"))
     return outcome.exit_code if finished else 130
-
-
-consumers.command(
-    "ls",
-    help="Lag and pending of each group; what each consumer holds, since when, how often it was "
-    "delivered; who is silent, and which entries come back again and again.",
-    epilog=examples(
-        "redisq consumers ls mail", "redisq consumers ls stream:orders --silent-for 15m --json"
-    ),
-)(
-    command(
-        {"name": (_QUEUE, None), **INSIDE, "silent_for": (_SILENT, "5m"), "poison": (_POISON, 10)},
-        listed,
-    )
-)
-consumers.command(
-    "claim",
-    help="Give what a consumer holds to another. Of a queue of ours the old receipts are void.",
-    epilog=examples(
-        "redisq consumers claim mail w1 --to w2 --min-idle 10m --dry-run",
-        "redisq consumers claim stream:orders w1 --group billing --to w2 --yes",
-        "redisq consumers claim mail w1 --to w2 --plan p.ndjson",
-    ),
-)(
-    command(
-        {
-            "name": argument("QUEUE"),
-            "consumer": argument("FROM"),
-            "to": (Annotated[str, _TO], ...),
-            **INSIDE,
-            "min_idle": (_IDLE, "5m"),
-            **GO,
-            **PLANNING,
-        },
-        claimed,
-    )
-)
-consumers.command(
-    "remove",
-    help="Remove a consumer without losing what it holds: that is claimed first (else it waits "
-    "again; in a plain stream `operator` has it then), and it goes in the step that finds it "
-    "holding nothing.",
-    epilog=examples(
-        "redisq consumers remove mail w1 --dry-run",
-        "redisq consumers remove stream:orders w1 --group billing --to w2 --yes",
-    ),
-)(
-    command(
-        {
-            "name": argument("QUEUE"),
-            "consumer": argument("NAME"),
-            "to": (Annotated[str | None, _TO], None),
-            **INSIDE,
-            **GO,
-        },
-        removed,
-    )
-)

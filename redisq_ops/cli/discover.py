@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.redis.key_scan import clock_ms
+from redisq_ops.ops.change.audit_log import ChangeOutcome
+from redisq_ops.ops.change.preview import Preview
+from redisq_ops.ops.discover import (
+    Discovered,
+    Discovery,
+    RegisteredFind,
+    described,
+    forgettable,
+    forgotten,
+    named,
+    register,
+)
+from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.inspect.overview import QueueRow
 
-from .app import app, examples
 from .confirm_and_run import agreed
-from .options import GO, MOST, argument, command, flag
+from .output import age, count, emit, printable, progress, say, table, tell
+from .rows import queue_row
 from .session import Session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.engine.registry import Registered
-    from redisq_ops.ops.change.audit_log import ChangeOutcome
-    from redisq_ops.ops.discover import Discovered, Discovery, RegisteredFind
 
 SHOWN = 5
 """faults of a queue a person gets to see"""
@@ -24,12 +35,6 @@ BATCH = 20
 
 
 def discover(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.change.bulk import Plan
-    from redisq_ops.ops.discover import Discovery, named, register
-    from redisq_ops.ops.filter.time import per_second
-
-    from .output import count, say
-
     if given["register"] and not given["dry_run"]:
         s.writable()
     rate = None if given["rate"] is None else per_second(given["rate"])
@@ -64,7 +69,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         facts = {"verb": "register", "matched": len(new), "queues": [e.name for e in new]}
         if not new:
             _ended(s, None, "nothing new to register")
-        elif agreed(s, [Plan(title, lines, facts=facts)], given):
+        elif agreed(s, [Preview(title, lines, facts=facts)], given):
             outcome = s.run(register(s.deployment, new))
             _ended(s, outcome, "registered")
             return outcome.exit_code or (3 if broken else 0)
@@ -73,8 +78,6 @@ def discover(s: Session, given: dict[str, Any]) -> int:
 
 def _looked(s: Session, search: Discovery) -> bool:
     """Take the steps; False after Ctrl+C."""
-    from .output import progress
-
     try:
         with progress("looking through the keys") as meter:
             while s.run(search.step()):
@@ -86,10 +89,6 @@ def _looked(s: Session, search: Discovery) -> bool:
 
 
 def _described(s: Session, entries: list[RegisteredFind]) -> list[Discovered]:
-    from redisq_ops.ops.discover import described
-
-    from .output import progress
-
     rows: list[Discovered] = []
     with progress("counting and checking", len(entries)) as meter:
         for i in range(0, len(entries), BATCH):
@@ -99,12 +98,6 @@ def _described(s: Session, entries: list[RegisteredFind]) -> list[Discovered]:
 
 
 def _shown(s: Session, rows: list[Discovered]) -> None:
-    from redisq_ops.core.redis.key_scan import clock_ms
-    from redisq_ops.ops.inspect.overview import QueueRow
-
-    from .output import age, emit, table
-    from .rows import queue_row, tell
-
     now = s.run(clock_ms(s.client))
     states = ("waiting", "pending", "delayed", "dead")
     cells: list[list[Any]] = []
@@ -133,15 +126,11 @@ def _shown(s: Session, rows: list[Discovered]) -> None:
 
 
 def forget(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.model.keys import checked_name
-    from redisq_ops.ops.change.bulk import Plan
-    from redisq_ops.ops.discover import forgettable, forgotten
-
     name = checked_name(given["name"], "queue name")
     entry: Registered = s.run(forgettable(s.deployment, name))
     facts = {"verb": "forget", "queue": name, "matched": 1}
     lines = ("redisq doesn't show it any more; its owner's keys stay as they are",)
-    if not agreed(s, [Plan(f"forget queue {name}", lines, facts=facts)], given):
+    if not agreed(s, [Preview(f"forget queue {name}", lines, facts=facts)], given):
         return 0
     outcome = s.run(forgotten(s.deployment, entry))
     _ended(s, outcome, f"forgot {name}")
@@ -149,10 +138,6 @@ def forget(s: Session, given: dict[str, Any]) -> int:
 
 
 def _ended(s: Session, outcome: ChangeOutcome | None, what: str) -> None:
-    from redisq_ops.ops.change.audit_log import ChangeOutcome
-
-    from .output import count, emit, printable, tell
-
     if s.json:
         emit(outcome or ChangeOutcome(None, 0))
     elif outcome is None:
@@ -161,40 +146,3 @@ def _ended(s: Session, outcome: ChangeOutcome | None, what: str) -> None:
         skipped = ", ".join(f"{count(n)} {why}" for why, n in outcome.skipped.items())
         done = f"{count(outcome.done)} of {count(outcome.matched)}"
         print(printable(f"{what}: {done}" + (f", skipped {skipped}" if skipped else "")))
-
-
-_MATCH = typer.Option("--match", metavar="PATTERN", help="Only keys of this pattern (? * [a-c]).")
-_RATE = typer.Option("--rate", metavar="N/s", help="Look at so many keys a second at most.")
-_MAX = typer.Option("--max", min=1, max=MOST, help="Look at about so many keys at most.")
-app.command(
-    "discover",
-    help="Find other programs' queues: RQ, Resque, Sidekiq, Carmine, streams with consumer groups, "
-    "turning lists, delay sets. Looks through all keys of every master and writes nothing; "
-    "--register notes what was found, so that all commands show it from then on.",
-    epilog=examples(
-        "redisq discover", "redisq discover --match 'jobs:*' --rate 50000/s --json",
-        "redisq discover --register --yes",
-    ),
-)(
-    command(
-        {
-            "match": (Annotated[str | None, _MATCH], None),
-            "rate": (Annotated[str | None, _RATE], None),
-            "max": (Annotated[int | None, _MAX], None),
-            "register": flag("--register", "Note what was found in the registry."),
-            "dry_run": GO["dry_run"],
-            "yes": GO["yes"],
-        },
-        discover,
-    )
-)  # fmt: skip
-app.command(
-    "forget",
-    help="Take another program's queue out of the registry. Its keys are left alone.",
-    epilog=examples("redisq forget stream:orders --yes"),
-)(
-    command(
-        {"name": argument("QUEUE"), "dry_run": GO["dry_run"], "yes": GO["yes"]},
-        forget,
-    )
-)

@@ -6,39 +6,33 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.edit import (
+    CHANGES,
+    Change,
+    Edit,
+    Patch,
+    Replaced,
+    editable,
+    samples,
+    survey,
+)
+from redisq_ops.ops.change.editor import chosen, edited, readable
+from redisq_ops.ops.change.preview import Preview, entries, typed_number
+from redisq_ops.ops.filter.scan import Selection, select
 
-from .app import examples
 from .confirm_and_run import agreed, drive, ended, untouched
-from .entries import GROUPS, NOUNS, meant
-from .options import GO, SELECTING, Options, command
+from .entries import meant
+from .output import count, emit, printable, progress, say
 from .session import Session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import State
-    from redisq_ops.ops.change.bulk import Plan
-    from redisq_ops.ops.change.edit import Change
-    from redisq_ops.ops.filter.scan import Selection
-
-_PATCH = typer.Option("--patch", metavar="JSON|@FILE", help="A JSON Patch for each of them.")
-_PAYLOAD = typer.Option("--payload", metavar="TEXT|@FILE|-", help="The new payload of one entry.")
-EDITING: Options = {
-    "patch": (Annotated[str | None, _PATCH], None),
-    "payload": (Annotated[str | None, _PAYLOAD], None),
-}
 
 
 def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     """Select, show what would become of some, ask, and change each that is as it was read."""
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-    from redisq_ops.ops.change.edit import Edit, Patch, editable
-    from redisq_ops.ops.filter.scan import select
-
-    from .output import emit, printable, progress, say
-
     if given["patch"] is not None and given["payload"] is not None:
         raise BadInput("either --patch or --payload")
     patch = None if given["patch"] is None else Patch.parse(_text(given["patch"], "--patch"))
@@ -64,13 +58,13 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
         if change is None:
             print("the payload is as it was: nothing was changed")
             return 0
-        plan, lines = _plan(s, selection, change)
-    if not plan.facts["changes"] and not given["dry_run"]:
-        return _nothing(s, plan)
+        preview, lines = _preview(s, selection, change)
+    if not preview.facts["changes"] and not given["dry_run"]:
+        return _nothing(s, preview)
     if not s.json:
-        for line in lines:  # part of the plan: data where nobody is asked
+        for line in lines:  # part of the preview: data where nobody is asked
             (print if given["dry_run"] else say)(printable(line))
-    if not agreed(s, [plan], given):
+    if not agreed(s, [preview], given):
         return 0
     work = Edit(selection, change, Author.here(given["reason"]))
     finished = drive(s, work, f"edit in {selection.queue.name}")
@@ -78,13 +72,8 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     return work.outcome.exit_code if finished else 130
 
 
-def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[str]]:
+def _preview(s: Session, selection: Selection, change: Change) -> tuple[Preview, list[str]]:
     """The plan, and what it does to some of the entries, line by line."""
-    from redisq_ops.ops.change.bulk import Plan, entries, typed_number
-    from redisq_ops.ops.change.edit import CHANGES, samples, survey
-
-    from .output import count, progress
-
     n, queue = selection.count, selection.queue.name
     lines = []
     with progress(f"looking at payloads of {queue}", n) as meter:
@@ -107,37 +96,27 @@ def _plan(s: Session, selection: Selection, change: Change) -> tuple[Plan, list[
         ],
     }  # fmt: skip
     typed = typed_number(changes)
-    return Plan(title, (rest,) if rest else (), typed, facts), lines
+    return Preview(title, (rest,) if rest else (), typed, facts), lines
 
 
 def _stay(found: Mapping[str, int]) -> str:
     """How many stay as they are, and why; empty: none."""
-    from .output import count
-
     why = ", ".join(f"{count(n)} {word}" for word, n in found.items())
     return f"as they are stay {count(sum(found.values()))}: {why}" if found else ""
 
 
-def _nothing(s: Session, plan: Plan) -> int:
+def _nothing(s: Session, preview: Preview) -> int:
     """All would stay as they are: nothing is asked, nothing is written."""
-    from redisq_ops.ops.change.audit_log import ChangeOutcome
-
-    from .output import emit, printable
-
-    outcome = ChangeOutcome(None, plan.facts["matched"], 0, plan.facts["stay"])
+    outcome = ChangeOutcome(None, preview.facts["matched"], 0, preview.facts["stay"])
     if s.json:
         emit(outcome)
     else:
-        print(printable(f"nothing would change: {plan}"))
+        print(printable(f"nothing would change: {preview}"))
     return 1 if outcome.exit_code else 0  # 3 is for what was done in part
 
 
 def _replacement(s: Session, selection: Selection, given: str | None) -> Change | None:
     """One entry's new payload: given, or what the editor leaves; None if that is the old one."""
-    from redisq_ops.core.model.errors import BadInput, NotFound
-    from redisq_ops.ops.change.edit import Replaced
-    from redisq_ops.ops.change.editor import chosen, edited, readable
-
     (id,) = selection.ids()
     entry = s.run(selection.queue.get.op(id))
     if entry is None or entry.payload is None:
@@ -155,8 +134,6 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
 
 
 def _text(given: str, option: str) -> str:
-    from redisq_ops.core.model.errors import BadInput
-
     try:
         return _bytes(given, option).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -165,31 +142,9 @@ def _text(given: str, option: str) -> str:
 
 def _bytes(given: str, option: str) -> bytes:
     """The option's own text, or of ``@FILE`` the file's bytes."""
-    from redisq_ops.core.model.errors import BadInput
-
     if not given.startswith("@"):
         return os.fsencode(given)
     try:
         return Path(given[1:]).read_bytes()
     except OSError as error:
         raise BadInput(f"{option} {given}: {error.strerror}") from error
-
-
-def _add(noun: str) -> None:
-    state = NOUNS[noun][0]
-    address, more = ("mail/r1/17", "mail") if noun == "dlq" else ("later/e1", "later")
-    patch = """'[{"op": "replace", "path": "/region", "value": "eu"}]'"""
-    GROUPS[noun].command(
-        "edit",
-        help="Give one entry another payload, in $EDITOR or with --payload; or with --patch each "
-        "of a selection. Only what still is as it was read is changed; undo gives it back.",
-        epilog=examples(
-            f"redisq {noun} edit {address}",
-            f"redisq {noun} edit {address} --payload @fixed.json --yes",
-            f"redisq {noun} edit --queue {more} --match Timeout --patch {patch} --dry-run",
-        ),
-    )(command({**SELECTING, **EDITING, **GO}, lambda s, given: edit(s, state, given)))
-
-
-for _noun in ("dlq", "delay"):
-    _add(_noun)

@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
 
-import typer
+from redisq_ops.ops.explain.explanation import explain_text
 
-from .app import app, examples
-from .completion import queues
-from .rows import tell, tell_sentence
-from .session import session
+from .output import age, emit, tell, when
+from .rows import tell_sentence
+from .session import Session
 
 
-@app.command(
-    epilog=examples(
-        "redisq explain mail/r1/17", "redisq explain mail/r1", "redisq explain mail --json"
-    )
-)
-def explain(
-    context: typer.Context,
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", show_default=False, autocompletion=queues)
-    ],
-) -> int:
-    """Why is it not running, not finishing, or where did it go?
-
-    Of an entry, a request or a queue: the rule that holds it, what helps, and when that will be
-    over, as far as anybody can tell. Exit 1 if it isn't there; what the history says is told.
-    """
-    from functools import partial
-
-    from redisq_ops.ops.explain.explanation import explain_text
-
-    from .output import age, emit, when
-
-    s = session(context)
+def explain(s: Session, address: str) -> int:
     found = s.run(explain_text(s.deployment, address, partial(when, utc=s.utc), s.redaction))
     if s.json:
         emit(found.row())

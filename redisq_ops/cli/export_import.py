@@ -5,48 +5,34 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
-import typer
+from redisq_ops.core.engine.queue_types import KINDS
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, file_error
+from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview
+from redisq_ops.ops.files.export import STATES, Export
+from redisq_ops.ops.files.import_ import Import, accepted, receiver, said, undoable
+from redisq_ops.ops.files.import_check import Survey
+from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.private_files import atomic_write
+from redisq_ops.ops.redaction import NO_REDACTION, Redaction
+from redisq_ops.ops.terminal import entries as some
 
-from .app import app, examples
-from .completion import queues, states
 from .confirm_and_run import agreed, drive, ended, untouched
 from .entries import meant
-from .options import GO, SELECTING, Options, argument, command, flag
+from .output import count, emit, printable, progress, say
+from .rows import tell_unread
 from .session import Session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import State
-    from redisq_ops.ops.files.export import Export
-    from redisq_ops.ops.files.import_check import Survey
-    from redisq_ops.ops.redaction import Redaction
 
 _SHOWN = 20
 """lines of an import that a person is told of"""
-_STATE = typer.Option(
-    "--state", metavar="STATE", help="Only this one; may be given repeatedly.",
-    autocompletion=states,
-)  # fmt: skip
-_FILE = typer.Option(
-    "--output", "-o", metavar="FILE", help="Instead of stdout; whole or not there."
-)
-_RATE = typer.Option("--rate", metavar="N/s", help="Not faster than this.")
-_QUEUE = typer.Option(
-    "--queue", metavar="NAME", help="Into this one, not the file's.", autocompletion=queues
-)
-
-
-# --- export ------------------------------------------------------------------------------------
 
 
 def export(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.files.export import Export
-
-    from .rows import tell_unread
-
     redaction = _redaction(s, given["raw_payloads"])
     states = _states(given.pop("state"))
     file = given.pop("output")
@@ -70,9 +56,6 @@ def export(s: Session, given: dict[str, Any]) -> int:
 
 def _redaction(s: Session, raw: bool) -> Redaction:
     """What to leave out of payloads; whether they may leave as they are, the configuration says."""
-    from redisq_ops.core.model.errors import Refused
-    from redisq_ops.ops.redaction import NO_REDACTION
-
     if not raw or not s.config.redaction:
         return s.redaction
     if why := _forced(s):
@@ -88,9 +71,6 @@ def _forced(s: Session) -> str:
 
 
 def _states(named: list[str] | None) -> list[State]:
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.files.export import STATES
-
     for state in named or ():
         if state not in STATES:
             raise BadInput(f"--state is {', '.join(STATES)}, not {state!r}")
@@ -98,8 +78,6 @@ def _states(named: list[str] | None) -> list[State]:
 
 
 def _written(s: Session, section: Export, out: BinaryIO, file: str | None) -> None:
-    from .output import progress
-
     with progress(f"exporting {section.state} of {section.queue.name}") as meter:
         more = True
         while more:
@@ -116,7 +94,6 @@ def _whole(file: str | None) -> Iterator[BinaryIO]:
     if file is None or file == "-":
         yield sys.stdout.buffer
         return
-    from redisq_ops.ops.private_files import atomic_write
 
     try:
         with atomic_write(file) as out:
@@ -126,9 +103,6 @@ def _whole(file: str | None) -> Iterator[BinaryIO]:
 
 
 def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
-    from redisq_ops.core.model.errors import RedisqError, file_error
-    from redisq_ops.ops.terminal import entries as some
-
     after = f" after {some(entries)}" if entries else ""
     if file is None or file == "-":
         return RedisqError(f"stdout: {error.strerror}{after}: what was written is no whole export")
@@ -140,9 +114,6 @@ def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
 
 
 def _interrupted(file: str | None, entries: int) -> Exception:
-    from redisq_ops.core.model.errors import RedisqError
-    from redisq_ops.ops.terminal import entries as some
-
     to_file = file not in (None, "-")
     left = f"{file} was not written" if to_file else "what was written is no whole export"
     said = RedisqError(f"interrupted after {some(entries)}, {left}")
@@ -151,10 +122,6 @@ def _interrupted(file: str | None, entries: int) -> Exception:
 
 
 def _told(s: Session, done: list[Export], file: str | None) -> None:
-    from redisq_ops.ops.terminal import entries as some
-
-    from .output import count, emit, printable, say
-
     to_file = file not in (None, "-")
     for line in _import_limits(done):
         say(printable(line))
@@ -180,11 +147,6 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
 
 def _import_limits(done: list[Export]) -> list[str]:
     """What an import of this file refuses, or does only with an option, a line each."""
-    from redisq_ops.core.engine.queue_types import KINDS
-    from redisq_ops.ops.files.import_ import accepted
-
-    from .output import count
-
     lines = []
     for one in done:
         queue, state = one.queue, one.state
@@ -202,19 +164,7 @@ def _import_limits(done: list[Export]) -> list[str]:
     return lines
 
 
-# --- import ------------------------------------------------------------------------------------
-
-
 def import_(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-    from redisq_ops.ops.change.bulk import TYPED_ABOVE, Plan
-    from redisq_ops.ops.files.import_ import Import, receiver, said
-    from redisq_ops.ops.filter.time import per_second
-    from redisq_ops.ops.terminal import entries as some
-
-    from .output import emit, say
-
     name, to, as_waiting = given["file"], given["queue"], given["as_waiting"]
     rate = None if given["rate"] is None else per_second(given["rate"])
     total = ChangeOutcome(None, 0)
@@ -227,7 +177,7 @@ def import_(s: Session, given: dict[str, Any]) -> int:
                 (content, s.run(receiver(s.deployment, content, to)))
                 for content in survey.contents.values()
             ]
-        plans = []
+        previews = []
         for content, queue in into:
             n = content.entries
             there = s.run(queue.exists.op())
@@ -235,12 +185,12 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             facts = {
                 "verb": "import", "queue": queue.name, "kind": queue.kind, "from": content.queue,
                 "matched": n, "states": content.states, "bytes": content.bytes,
-                "undoable": n <= _undoable(),
+                "undoable": undoable(content),
             }  # fmt: skip
             lines = said(content, queue, as_waiting, survey.whole)
             typed = str(n) if n > TYPED_ABOVE else None
-            plans.append(Plan(title, tuple(lines), typed, facts))
-        if not agreed(s, plans, given):
+            previews.append(Preview(title, tuple(lines), typed, facts))
+        if not agreed(s, previews, given):
             return 0
         for content, queue in into:
             told = _Report(s, queue.name)
@@ -251,7 +201,7 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             finished = drive(s, change, f"import into {queue.name}")
             told.end()
             outcome = change.outcome
-            undo = content.entries <= _undoable()
+            undo = undoable(content)
             ended(s, outcome, f"imported into {queue.name}", undo=undo)
             if not finished:
                 if not s.json:
@@ -260,15 +210,9 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             total.matched += outcome.matched
             total.done += outcome.done
             total.skip("same", outcome.skipped.get("same", 0))
-    if not plans and s.json:
+    if not previews and s.json:
         emit(total)
     return total.exit_code
-
-
-def _undoable() -> int:
-    from redisq_ops.ops.files.import_ import UNDOABLE
-
-    return UNDOABLE
 
 
 class _Report:
@@ -285,8 +229,6 @@ class _Report:
         self._heard = True
 
     def __call__(self, line: int, id: str, why: str) -> None:
-        from .output import emit, printable, say
-
         self._told += 1
         if not self._heard:
             return
@@ -299,17 +241,11 @@ class _Report:
             self._heard = False
 
     def end(self) -> None:
-        from .output import count, say
-
         if self._told > _SHOWN and self._heard and not self._s.json:
             say(f"and {count(self._told - _SHOWN)} more lines (all of them with --json)")
 
 
 def _survey(file: BinaryIO, name: str) -> Survey:
-    from redisq_ops.ops.files.import_check import Survey
-
-    from .output import progress
-
     with progress(f"reading {name}") as meter:
         return Survey.of(file, name, lambda lines: meter(lines))
 
@@ -317,8 +253,6 @@ def _survey(file: BinaryIO, name: str) -> Survey:
 @contextmanager
 def _read(name: str) -> Iterator[BinaryIO]:
     """The file; what comes from a pipe is kept in one, since it is read twice."""
-    from redisq_ops.core.model.errors import BadInput
-
     try:
         source = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
     except OSError as error:
@@ -332,36 +266,3 @@ def _read(name: str) -> Iterator[BinaryIO]:
             while block := source.read(1 << 20):
                 kept.write(block)
         yield cast(BinaryIO, kept)
-
-
-_EXPORT: Mapping[str, Any] = {
-    "state": (Annotated[list[str] | None, _STATE], None),
-    "output": (Annotated[str | None, _FILE], None),
-    "raw_payloads": flag("--raw-payloads", "Payloads as they are, whatever is redacted."),
-}
-_IMPORT: Options = {
-    "file": argument("FILE", help="What export wrote; - is stdin."),
-    "queue": (Annotated[str | None, _QUEUE], None),
-    "as_waiting": flag("--as-waiting", "All wait for a worker, whatever they were."),
-    "rate": (Annotated[str | None, _RATE], None),
-    **GO,
-}
-app.command(
-    "export",
-    help="Write entries as JSON Lines: all that wait, are pending, delayed or dead, or those "
-    "chosen. Nothing is changed.",
-    epilog=examples(
-        "redisq export mail -o mail.ndjson",
-        "redisq export mail --state dead --match Timeout --raw-payloads -o timeouts.ndjson",
-        "redisq export mail/r1 | gzip > r1.ndjson.gz",
-    ),
-)(command({**SELECTING, **_EXPORT}, export))
-app.command(
-    "import",
-    help="Put exported entries into a queue of the same kind. What is there already is left as "
-    "it is, so it can be run again.",
-    epilog=examples(
-        "redisq import mail.ndjson --dry-run",
-        "redisq import timeouts.ndjson --queue mail-test --as-waiting --yes",
-    ),
-)(command(_IMPORT, import_))

@@ -5,25 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.redis.operation import together
+from redisq_ops.ops.filter.parser import parse
+from redisq_ops.ops.filter.scan import Filter, Scan, match_pattern, rate_limited
+from redisq_ops.ops.filter.time import duration_ms, per_second
+
+from .confirm_and_run import untouched
+from .output import progress
 from .session import Session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.engine.queue import Queue
-    from redisq_ops.core.model.entry import Entry
-    from redisq_ops.ops.filter.scan import Filter, Scan
 
 Told = Callable[[int, int | None], None]
 
 
 def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
     """The options of `SELECTING` as a filter: all of them have to hold."""
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.filter.parser import parse
-    from redisq_ops.ops.filter.scan import Filter, match_pattern
-    from redisq_ops.ops.filter.time import duration_ms
-
     where, window = given.get("where"), given.get("window")
     if window == 0:
         raise BadInput("--window 0: look at one entry at least")
@@ -39,18 +39,12 @@ def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
 
 def pace(told: Told, given: Mapping[str, Any]) -> Told:
     """A scan's progress that keeps it to ``--scan-rate``."""
-    from redisq_ops.ops.filter.scan import rate_limited
-    from redisq_ops.ops.filter.time import per_second
-
     rate = given.get("scan_rate")
     return rate_limited(told, None if rate is None else per_second(rate))
 
 
 def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Entry]]:
     """What a scan finds, page by page, at the pace that was asked for; Ctrl+C ends it."""
-    from .confirm_and_run import untouched
-    from .output import progress
-
     # Where lines come as they are found, a line of progress would be among them.
     apart = not (s.json and sys.stdout.isatty())
     bar = progress(f"looking through {scan.queue.name}") if apart else nullcontext(_silent)
@@ -65,14 +59,12 @@ def _silent(done: int, total: int | None = None) -> None:
     """No progress."""
 
 
-def whole(s: Session, queue: Queue[Any], page: Sequence[Entry]) -> list[Entry]:
+def reads_payloads(s: Session, queue: Queue[Any], page: Sequence[Entry]) -> list[Entry]:
     """The same entries with their payloads, but for those that went elsewhere meanwhile.
 
     Only of what is shown: a filter that looks at payloads has fetched them, as have layouts where
     nothing is found by its id.
     """
-    from redisq_ops.core.redis.operation import together
-
     if all(entry.payload is not None for entry in page):
         return list(page)
     found = s.run(together(queue.get.op(entry.id) for entry in page))

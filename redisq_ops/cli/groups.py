@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
-from .app import examples
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.states import Verb
+from redisq_ops.ops.change.preview import entries
+from redisq_ops.ops.filter.scan import Filter
+from redisq_ops.ops.groups.error_groups import ErrorGroup, Grouping
+from redisq_ops.ops.groups.heavy_hitters import DistinctNames
+from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_phrase
+from redisq_ops.ops.hint import hint
+
 from .confirm_and_run import untouched
-from .entries import GROUPS, meant
+from .entries import meant
 from .filter_options import pages
-from .options import SELECTING, argument, command
+from .output import age, count, emit, progress, say, table, tell, when
+from .rows import entry_row, tell_unread
 from .session import Session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import State
-    from redisq_ops.core.model.states import Verb
-    from redisq_ops.ops.groups.error_groups import ErrorGroup, Grouping
-    from redisq_ops.ops.groups.heavy_hitters import DistinctNames
-    from redisq_ops.ops.groups.traits import GroupComparison, Trait
 
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")
@@ -27,11 +31,6 @@ SHOWN = 30
 
 def grouped(s: Session, given: Mapping[str, Any]) -> int:
     """The groups of the dead letters that are meant, largest first."""
-    from redisq_ops.ops.groups.error_groups import Grouping
-
-    from .output import emit
-    from .rows import tell_unread
-
     broken = False
     for target in meant(s, (STATE,), given):
         queue, now = target.queue, s.run(target.queue.now.op())
@@ -80,10 +79,6 @@ def _row(group: ErrorGroup) -> dict[str, Any]:
 
 
 def _tell(grouping: Grouping) -> None:
-    from redisq_ops.ops.change.bulk import entries
-
-    from .output import age, count, say, table
-
     groups, total = grouping.groups, grouping.groups.total
     ranked = groups.ranked()
     whose = "clients" if any(len(group.clients) for group in ranked) else "requests"
@@ -132,28 +127,8 @@ def _different(names: DistinctNames) -> str | None:
     return _many(len(names), not names.more) if len(names) else None
 
 
-GROUPS["dlq"].command(
-    "groups",
-    help="Dead letters by what went wrong: the same error but for numbers, ids, addresses and "
-    "paths is one group.",
-    epilog=examples(
-        "redisq dlq groups mail", "redisq dlq groups --queue mail --where 'age<1h' --json"
-    ),
-)(command(SELECTING, grouped))
-
-
-# --- one group --------------------------------------------------------------------------------
-
-
 def looked_into(s: Session, given: Mapping[str, Any]) -> int:
     """One group, what it has in common, and the commands that change just it."""
-    from redisq_ops.core.model.errors import NotFound
-    from redisq_ops.ops.filter.scan import Filter
-    from redisq_ops.ops.groups.traits import GroupComparison
-    from redisq_ops.ops.hint import hint
-
-    from .output import count, progress
-
     queue = s.run(s.deployment.queue(given["queue"]))
     name, redaction = given["group"].lower(), s.redaction
     now = s.run(queue.now.op())
@@ -172,9 +147,6 @@ def looked_into(s: Session, given: Mapping[str, Any]) -> int:
 
 
 def _emitted(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
-    from .output import emit
-    from .rows import entry_row
-
     queue = contrast.queue.name
     here, rest = contrast.here, contrast.rest
     emit(
@@ -193,11 +165,6 @@ def _emitted(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
 
 
 def _described(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
-    from redisq_ops.ops.hint import hint
-
-    from .output import age, count, when
-    from .rows import tell
-
     queue, redaction, now = contrast.queue, s.redaction, contrast.now_ms
     here, rest = contrast.here, contrast.rest
     total = here.total + rest.total
@@ -233,13 +200,6 @@ def _described(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None
 
 
 def _contrasted(s: Session, contrast: GroupComparison, traits: list[Trait]) -> None:
-    from functools import partial
-
-    from redisq_ops.ops.groups.traits import trait_phrase
-
-    from .output import count, when
-    from .rows import tell
-
     here, rest = contrast.here, contrast.rest
     moment = partial(when, utc=s.utc)
     if traits:
@@ -260,11 +220,3 @@ def _contrasted(s: Session, contrast: GroupComparison, traits: list[Trait]) -> N
 
 def _share(share: float) -> str:
     return part(round(share * 1_000_000), 1_000_000)
-
-
-GROUPS["dlq"].command(
-    "group",
-    help="One group of dead letters: what its entries have in common and others have not, the "
-    "latest of them, and the commands that replay or purge just these.",
-    epilog=examples("redisq dlq group mail 1f6c0a52", "redisq dlq group mail 1f6c0a52 --json"),
-)(command({"queue": argument("QUEUE"), "group": argument("GROUP")}, looked_into))

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from dataclasses import asdict
+from typing import Any, cast
 
-import typer
+from redisq_ops.core.model.entry import State
+from redisq_ops.ops.change.preview import entries
+from redisq_ops.ops.change.unfinished import unfinished
+from redisq_ops.ops.inspect.details import entry_details, queue_details, request_details
+from redisq_ops.ops.inspect.history import EntryHistory
+from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.terminal import size
 
 from .address import place
-from .app import app, examples
-from .completion import queues
-from .rows import entry_row, queue_row, tell, tell_events
-from .session import Session, session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import State
-    from redisq_ops.ops.inspect.history import EntryHistory
+from .output import age, emit, printable, table, tell, when
+from .rows import entry_row, queue_row, tell_events
+from .session import Session
 
 SHOWN = 20
 """history events a person gets to see"""
-inspect = typer.Typer(help="All that is known of one queue, request or entry.")
-app.add_typer(inspect, name="inspect")
-Where = Annotated[str, typer.Argument(metavar="ADDRESS", show_default=False, autocompletion=queues)]
 
 
-@inspect.command("queue", epilog=examples("redisq inspect queue mail"))
-def inspect_queue(context: typer.Context, address: Where) -> None:
-    """A queue: counts, rates, settings, requests and priorities."""
-    from dataclasses import asdict
-
-    from redisq_ops.ops.change.unfinished import unfinished
-    from redisq_ops.ops.inspect.details import queue_details
-    from redisq_ops.ops.inspect.overview import QueueRow
-
-    from .output import age, emit, table
-
-    s = session(context)
+def inspect_queue(s: Session, address: str) -> None:
     queue = s.run(s.deployment.queue(address))
     view = s.run(queue_details(queue))
     rates = view.rates if view.rates.arrived else None
@@ -92,19 +80,7 @@ def inspect_queue(context: typer.Context, address: Where) -> None:
             tell(f"    {line}")
 
 
-@inspect.command(
-    "request", epilog=examples("redisq inspect request mail/r1", "redisq inspect request r1 --json")
-)
-def inspect_request(context: typer.Context, address: Where) -> None:
-    """A request: state, counts, tokens, its stream and group, who has what, results, history."""
-    from dataclasses import asdict
-
-    from redisq_ops.ops.inspect.details import request_details
-    from redisq_ops.ops.terminal import size
-
-    from .output import age, emit, table
-
-    s = session(context)
+def inspect_request(s: Session, address: str) -> None:
     at = place(s, address, "request")
     view = s.run(request_details(at.queue, at.id or ""))
     request, now = view.request, view.now_ms
@@ -164,19 +140,7 @@ def inspect_request(context: typer.Context, address: Where) -> None:
     _tell_history(s, view.history)
 
 
-@inspect.command(
-    "entry", epilog=examples("redisq inspect entry mail/r1/17", "redisq inspect entry later/e1")
-)
-def inspect_entry(context: typer.Context, address: Where) -> None:
-    """An entry: its state, attempts, error, payload, and what happened to it."""
-    from dataclasses import asdict
-
-    from redisq_ops.ops.change.bulk import entries
-    from redisq_ops.ops.inspect.details import entry_details
-
-    from .output import emit, when
-
-    s = session(context)
+def inspect_entry(s: Session, address: str) -> None:
     at = place(s, address, "entry")
     view = s.run(entry_details(at.queue, at.id or ""))
     row = entry_row(view.queue.name, view.entry)
@@ -201,8 +165,6 @@ def inspect_entry(context: typer.Context, address: Where) -> None:
 
 def _facts(s: Session, facts: dict[str, Any]) -> None:
     """Names and values, aligned; what isn't known is left out, times are shown as such."""
-    from .output import age, printable, when
-
     for name, value in facts.items():
         if value is None:
             continue
@@ -218,8 +180,6 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
 
 def _history_row(history: EntryHistory) -> dict[str, Any]:
     """The same events as for people, the oldest first, as in `redisq history`."""
-    from dataclasses import asdict
-
     events = [asdict(event) for event in reversed(history.events)]
     return {"events": events, "looked": history.searched, "total": history.total}
 

@@ -1,4 +1,4 @@
-"""`--report FILE`: what became of each entry, as NDJSON that a later run goes on with."""
+"""`--report FILE`: the result of each entry, as NDJSON that a later run continues."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from redisq_ops.core.model.errors import BadInput, file_error
+from redisq_ops.ops.change.apply import Apply, Told
+from redisq_ops.ops.change.audit_log import ChangeOutcome
+from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.private_files import open_private, resolved_path
+
+from .output import count, emit, printable, say
 from .session import Session
-
-if TYPE_CHECKING:
-    from redisq_ops.ops.change.apply import Apply, Told
-    from redisq_ops.ops.change.audit_log import ChangeOutcome
-    from redisq_ops.ops.change.undo import Undo
 
 PLAN, UNDO = "plan", "undo"
 _TAIL = 1 << 16
@@ -42,7 +44,6 @@ class OutcomeReport:
         if path is None:
             return
         self.each = self._each
-        from redisq_ops.ops.private_files import open_private
 
         with self._named():
             apart = os.path.exists(path) and not os.path.isfile(path)  # a pipe, a device
@@ -109,9 +110,6 @@ def _head(op: str, of: str) -> dict[str, Any]:
 
 def its_own(path: str | None, op: str, of: str = PLAN) -> None:
     """Refuse to write into what isn't the report of this operation, or of its undo."""
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.private_files import resolved_path
-
     if path is not None:
         resolved_path(path)
     if path is None or not os.path.isfile(path) or not os.path.getsize(path):
@@ -139,10 +137,6 @@ def reporting(
         report = OutcomeReport(path, op, of)
         yield report
     except OSError as error:
-        from redisq_ops.core.model.errors import file_error
-
-        from .output import count, emit, printable, say
-
         change = None if report is None else report.change
         done = before if change is None else s.run(change.reached())
         said = file_error(error, f"--report {path}: {error.strerror or error}")
@@ -155,7 +149,7 @@ def reporting(
                 emit(asdict(outcome) | {"left": max(0, outcome.matched - done)})
             else:
                 far = f"{count(done)} of {count(outcome.matched)}"
-                say(printable(f"stopped: {far}; go on with: {s.again}"))
+                say(printable(f"stopped: {far}; continue with: {s.again}"))
         raise said from error
     finally:
         if report is not None:

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict, fields
+from typing import Any
 
-import typer
+from redisq_ops.core.engine.registry import all_queues
+from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unreadable
+from redisq_ops.core.redis.operation import apart, both
+from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.audit_log import Operation
+from redisq_ops.ops.config import NamedContext, contexts
+from redisq_ops.ops.fsck import QueueCheck
+from redisq_ops.ops.inspect.overview import overview
 
-from .app import app, examples
-from .completion import queues
-from .options import MOST
-from .rows import queue_row, tell, tell_events
-from .session import Session, session
-
-if TYPE_CHECKING:
-    from redisq_ops.ops.change.audit_log import Operation
+from .output import age, emit, printable, say, table, tell, when
+from .rows import queue_row, tell_events
+from .session import Session
 
 LOOKS = 5
 MOMENT_S = 0.2
 
 
-@app.command(epilog=examples("redisq ls", "redisq ls --json"))
-def ls(context: typer.Context) -> int:
-    """The queues: entries by state, rates, oldest age.
-
-    Rates (in, out) are of the last sixty seconds; the age is of what waits longest. Exit 3 if a
-    queue could not be read; the others are shown.
-    """
-    from redisq_ops.ops.inspect.overview import overview
-
-    from .output import age, emit, say, table
-
-    s = session(context)
+def ls(s: Session) -> int:
     seen = s.run(overview(s.deployment, minutes=2))
     rows = [queue_row(row, seen.now_ms) for row in seen.rows]
     if s.json:
@@ -61,26 +53,7 @@ def _flags(row: dict[str, Any]) -> str:
     return ", ".join(told)
 
 
-Most = Annotated[
-    int, typer.Option("--max", min=1, max=MOST, help="Show at most so many, the latest.")
-]
-OneQueue = Annotated[
-    str | None,
-    typer.Option("--queue", metavar="NAME", help="Of one queue.", autocompletion=queues),
-]
-AQueue = typer.Argument(metavar="QUEUE", show_default=False, autocompletion=queues)
-
-
-@app.command(epilog=examples("redisq log", "redisq log --queue mail --max 5 --json"))
-def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> int:
-    """What operators changed, newest first."""
-    from dataclasses import asdict
-
-    from redisq_ops.ops.change import audit_log
-
-    from .output import emit, printable, say, table, when
-
-    s = session(context)
+def log(s: Session, queue: str | None, max: int) -> int:
     found = s.run(audit_log.log(s.deployment, max, queue))
     operations = found.operations
     if s.json:
@@ -113,20 +86,7 @@ def _undo(operation: Operation) -> str:
     return "possible" if operation.undoable else "no"
 
 
-@app.command(epilog=examples("redisq history mail", "redisq history mail --max 1000 --json"))
-def history(
-    context: typer.Context,
-    queue: Annotated[str, AQueue],
-    max: Most = 100,
-) -> None:
-    """What happened in a queue, oldest of the latest first."""
-    from dataclasses import asdict
-
-    from redisq_ops.core.redis.operation import both
-
-    from .output import emit, say
-
-    s = session(context)
+def history(s: Session, queue: str, max: int) -> None:
     there = s.run(s.deployment.queue(queue))
     events, total = s.run(both(there.history.op(max), there.history_length.op()))
     if s.json:
@@ -137,26 +97,7 @@ def history(
         say(f"latest {len(events):,} of {total:,} events")
 
 
-@app.command(
-    epilog=examples(
-        "redisq config", "redisq config --context live --json", "redisq config --contexts"
-    )
-)
-def config(
-    context: typer.Context,
-    contexts: Annotated[
-        bool, typer.Option("--contexts", help="The contexts of the configuration file instead.")
-    ] = False,
-) -> None:
-    """Every setting and where it comes from.
-
-    Secrets are never shown.
-    """
-    from dataclasses import asdict
-
-    from .output import emit, table
-
-    s = session(context)
+def config(s: Session, contexts: bool) -> None:
     if contexts:
         return _contexts(s)
     values = s.config.display_values()
@@ -177,12 +118,6 @@ def config(
 
 
 def _contexts(s: Session) -> None:
-    from dataclasses import asdict, fields
-
-    from redisq_ops.ops.config import NamedContext, contexts
-
-    from .output import emit, say, table
-
     found = contexts()
     if s.json:
         for one in found:
@@ -195,24 +130,7 @@ def _contexts(s: Session) -> None:
         say("no contexts in the configuration")
 
 
-@app.command(epilog=examples("redisq fsck", "redisq fsck mail --json"))
-def fsck(
-    context: typer.Context,
-    queue: Annotated[str | None, AQueue] = None,
-) -> int:
-    """Check that everything in a queue, or in all, adds up.
-
-    Exit 1 if something doesn't, else 3 if some couldn't be read. A queue at work changes while it
-    is read, so a finding counts when every look sees it again.
-    """
-    from redisq_ops.core.engine.registry import all_queues
-    from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unreadable
-    from redisq_ops.core.redis.operation import apart
-    from redisq_ops.ops.fsck import QueueCheck
-
-    from .output import emit
-
-    s = session(context)
+def fsck(s: Session, queue: str | None) -> int:
     codes, corrupt = {0}, dict[str, str]()
     if queue is not None:
         names = [queue]

@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
+from redisq_ops.ops.inspect.results import Results
 
 from .address import request_at
-from .app import app, examples
-from .options import OneQueue
-from .session import redaction, session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
+from .output import count, emit, printable, say
+from .session import Session, redaction
 
 
-@app.command(epilog=examples("redisq results mail/r1", "redisq results r1 --raw"))
-def results(
-    context: typer.Context,
-    request: Annotated[str, typer.Argument(metavar="ID", help="An id, or QUEUE/REQUEST.")],
-    queue: OneQueue = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="The bytes of each result and a line feed, no JSON.")
-    ] = False,
-) -> None:
-    """The results of a request in order, a JSON object per sub-request.
-
-    It has n and state, then result (text), result_b64 (other bytes) or, where dead, error; result
-    is null where there is none. --raw leaves those out; a terminal gets them escaped, as it would
-    act on their bytes.
-    """
-    from redisq_ops.ops.inspect.results import Results
-
-    from .output import count, emit, printable, say
-
-    s = session(context)
+def results(s: Session, request: str, queue: str | None, raw: bool) -> None:
     look = Results(*request_at(s, request, queue))
     record = s.run(look.request())
     while page := s.run(look.page()):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from shutil import get_terminal_size
+from typing import Any
 
+from redisq_ops.core.model.entry import STATES, Entry, Event
+from redisq_ops.ops.filter.scan import Scan
+from redisq_ops.ops.inspect.overview import QueueRow
+
+from .output import printable, say, tell, when
 from .session import Session, redaction
-
-if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import Entry, Event
-    from redisq_ops.ops.filter.scan import Scan
-    from redisq_ops.ops.inspect.overview import QueueRow
 
 NAMED = 8
 """entries of one event that a line names"""
@@ -19,8 +22,6 @@ NAMED = 8
 
 def queue_row(row: QueueRow, now_ms: int) -> dict[str, Any]:
     """A queue in the overview as stable JSON names."""
-    from redisq_ops.core.model.entry import STATES
-
     counts = row.counts
     come, gone, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)
     oldest = counts.oldest_ms if counts else None
@@ -36,8 +37,6 @@ def queue_row(row: QueueRow, now_ms: int) -> dict[str, Any]:
 
 def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
     """An entry as stable JSON names, redacted."""
-    from dataclasses import asdict
-
     entry = redaction().entry(entry)
     at, done = entry.at_ms, entry.state == "done"
     return {
@@ -54,8 +53,6 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
 
 def tell_unread(scans: Iterable[Scan]) -> bool:
     """Say on stderr what of these couldn't be read; whether there was anything."""
-    from .output import printable, say
-
     told = dict.fromkeys((scan.queue.name, scan.unread) for scan in scans if scan.unread)
     for name, unread in told:
         say(printable(f"{name}: {unread}"))
@@ -64,8 +61,6 @@ def tell_unread(scans: Iterable[Scan]) -> bool:
 
 def tell_events(s: Session, events: Iterable[Event]) -> None:
     """History events, a line each."""
-    from .output import when
-
     for event in events:
         what = "; ".join(f"{name} {_some(items)}" for name, items in event.what.items())
         by = f"  by {event.by}" if event.by != "-" else ""
@@ -78,23 +73,11 @@ def _some(items: Sequence[str]) -> str:
     return " ".join(items[:NAMED]) + more
 
 
-def tell(text: str) -> None:
-    """A line on stdout, escaped."""
-    from . import output
-
-    output.tell(text)
-
-
 def tell_sentence(text: str, before: str = "  ") -> None:
     """A sentence on stdout, escaped, behind its mark; on a terminal it is broken between words.
 
     In a pipe and in a file it stays one line, so that it can be searched for.
     """
-    import textwrap
-    from shutil import get_terminal_size
-
-    from .output import printable
-
     line = printable(text)
     if not sys.stdout.isatty():
         print(before + line)

@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import Any
 
-import typer
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import STATES, Entry
+from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
+from redisq_ops.core.redis.operation import apart, together
+from redisq_ops.ops.filter.scan import Filter, Scan
+from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 
 from .address import queue_named
-from .app import app, examples
-from .completion import queues
-from .filter_options import filtered, pages, whole
-from .options import SELECTING, Options, command, flag
+from .filter_options import filtered, pages, reads_payloads
+from .output import age, count, emit, printable, say, table
+from .rows import entry_row, tell_unread
 from .session import Session, redaction
 
-if TYPE_CHECKING:
-    from redisq_ops.core.engine.queue import Queue
-    from redisq_ops.core.model.entry import Entry
-    from redisq_ops.ops.filter.scan import Filter, Scan
-
 SHOWN = 100
-_QUEUE = typer.Argument(metavar="[QUEUE]", show_default=False, autocompletion=queues)
-OPTIONS: Options = {
-    "name": (Annotated[str | None, _QUEUE], None),
-    "all_queues": flag("--all-queues", "Of every queue."),
-    "count": flag("--count", "Only how many, by state."),
-    **{name: SELECTING[name] for name in SELECTING if name not in ("addresses", "queue")},
-}
 
 
 def selected(s: Session, given: Mapping[str, Any]) -> int:
     """Look through every state an entry can be in that the expression allows."""
-    from dataclasses import replace
-
-    from redisq_ops.core.model.errors import Refused, Unreachable
-    from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
-
-    from .output import printable, say
-    from .rows import tell_unread
-
     counting = given["count"]
     most = given["max"] or (None if s.json or counting else SHOWN)
     filter = replace(filtered(s, given), max=most)
@@ -95,8 +80,6 @@ def _why_not(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
 
 def _queues(s: Session, given: Mapping[str, Any]) -> tuple[list[Queue[Any]], dict[str, str]]:
     """The queues meant, and why others can't be opened."""
-    from redisq_ops.core.model.errors import BadInput
-
     if given["all_queues"]:
         if given["name"] is not None:
             raise BadInput("either a queue or --all-queues")
@@ -108,9 +91,6 @@ def _queues(s: Session, given: Mapping[str, Any]) -> tuple[list[Queue[Any]], dic
 def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
     """Queues of a Cluster whose node doesn't answer, and what is said of that."""
     from redis import RedisCluster
-
-    from redisq_ops.core.model.errors import Unreachable
-    from redisq_ops.core.redis.operation import apart, together
 
     if not isinstance(s.client, RedisCluster):  # one server answers, or it doesn't
         return {}
@@ -130,15 +110,6 @@ def _through(
     rows: list[list[Any]],
 ) -> list[Scan]:
     """All states of a queue, one after the other; what is found is printed or put among rows."""
-    from dataclasses import replace
-
-    from redisq_ops.core.model.entry import STATES
-    from redisq_ops.core.model.errors import Unreadable, WrongKind
-    from redisq_ops.ops.filter.scan import Scan
-
-    from .output import emit
-    from .rows import entry_row
-
     looks: list[Scan] = []
     now = s.run(queue.now.op())
     left = filter.max
@@ -152,7 +123,7 @@ def _through(
                 if given["count"]:
                     continue
                 if s.json:
-                    for entry in whole(s, queue, page):
+                    for entry in reads_payloads(s, queue, page):
                         emit(entry_row(queue.name, entry))
                 else:
                     rows += [_row(queue.name, entry, now) for entry in page]
@@ -164,8 +135,6 @@ def _through(
 
 
 def _row(queue: str, entry: Entry, now: int) -> list[Any]:
-    from .output import age
-
     entry = redaction().entry(entry)
     error = entry.error
     return [
@@ -176,8 +145,6 @@ def _row(queue: str, entry: Entry, now: int) -> list[Any]:
 
 
 def _tell_rows(rows: list[list[Any]], looks: list[Scan], most: int | None) -> None:
-    from .output import count, printable, say, table
-
     if rows:
         table(["entry", "state", "since", "failures", "lost", "consumer", "reason", "error"], rows)
     by_queue: dict[str, list[Scan]] = {}
@@ -195,8 +162,6 @@ def _tell_rows(rows: list[list[Any]], looks: list[Scan], most: int | None) -> No
 
 
 def _tell_counts(s: Session, looks: list[Scan]) -> None:
-    from .output import count, emit, say, table
-
     rows = [
         {"queue": scan.queue.name, "state": scan.state, "matched": scan.found,
          "looked": scan.scanned, "total": scan.total if scan.exact else None,
@@ -217,15 +182,3 @@ def _tell_counts(s: Session, looks: list[Scan]) -> None:
             table((*shown[:3], "looked at", "of"), lines)
         found = sum(scan.found for scan in looks)
         say(f"{count(found)} {'entry' if found == 1 else 'entries'}")
-
-
-app.command(
-    "select",
-    help="What an expression means: entries in every state of a queue, or how many. Nothing is "
-    "changed. The expressions are those of --where everywhere.",
-    epilog=examples(
-        "redisq select mail --where 'error~timeout age>2h'",
-        "redisq select mail --where 'state:dead,delayed payload.region=eu' --json",
-        "redisq select --all-queues --where 'client=acme' --count",
-    ),
-)(command(OPTIONS, selected))

@@ -8,67 +8,26 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.ops.filter.time import duration_ms, moment_ms
+from redisq_ops.ops.redaction import Redaction
+from redisq_ops.pipeline.doctor import DoctorCheck
 
-from .app import app, examples
-from .options import Options, argument, command
+from .output import count, emit, printable, progress, say, table
 from .session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.ops.redaction import Redaction
     from redisq_ops.pipeline.doctor import DoctorCheck
 
-spark = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Queues' tables on Spark: read, report, more."
-)
-app.add_typer(spark, name="spark")
-
-RUNNING: Options = {
-    "master": (
-        Annotated[
-            str | None,
-            typer.Option("--master", metavar="URL", help="Spark's master; this machine, else."),
-        ],
-        None,
-    ),
-    "remote": (
-        Annotated[
-            str | None,
-            typer.Option("--remote", metavar="sc://HOST", help="A Spark Connect server instead."),
-        ],
-        None,
-    ),
-    "conf": (
-        Annotated[
-            list[str] | None,
-            typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable."),
-        ],
-        None,
-    ),
-    "print_submit": (
-        Annotated[
-            bool,
-            typer.Option("--print-submit", help="Only show the spark-submit line for this."),
-        ],
-        False,
-    ),
-}
-"""what every command that runs Spark takes; see `printed` and `started`"""
 
 T = TypeVar("T")
-
-_SINCE = typer.Option("--since", metavar="AGE|TIME", help="6h, 03:12 or ISO 8601.")
-_UNTIL = typer.Option("--until", metavar="AGE|TIME", help="Up to then.")
-BETWEEN: Options = {
-    "since": (Annotated[str | None, _SINCE], None),
-    "until": (Annotated[str | None, _UNTIL], None),
-}
-"""the range of time a table is read of; see `bounds`"""
-
 SHOWN = 100
 """rows a person is shown; programs get all"""
 
@@ -77,7 +36,6 @@ def printed(given: Mapping[str, Any]) -> bool:
     """Whether only the spark-submit line was wanted; then it was printed."""
     if not given["print_submit"]:
         return False
-    from redisq_ops.core.model.errors import BadInput
     from redisq_ops.pipeline.session import spark_submit_line
 
     if given["remote"]:
@@ -178,8 +136,6 @@ def on_spark(
 
 def interrupted(so: str) -> Exception:
     """What Ctrl+C ends a command with."""
-    from redisq_ops.core.model.errors import RedisqError
-
     said = RedisqError(f"interrupted: {so}")
     said.exit_code = 130
     return said
@@ -188,8 +144,6 @@ def interrupted(so: str) -> Exception:
 def awaited(spark: SparkSession, what: str, job: Callable[[], T]) -> T:
     """What a job comes to; meanwhile a person sees how many of its tasks have ended."""
     from redisq_ops.pipeline.spark_jobs import run_job, task_progress
-
-    from .output import progress
 
     with progress(what) as meter:
         return run_job(spark, job, lambda: meter(*task_progress(spark)))
@@ -218,9 +172,6 @@ def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFr
 
 def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
     """``--since`` and ``--until`` as the reader's options, ages by the server's clock."""
-    from redisq_ops.core.engine.registry import server_ms
-    from redisq_ops.core.model.errors import BadInput
-
     asked = {name: given[name] for name in ("since", "until") if given[name] is not None}
     if not asked:
         return {}
@@ -233,8 +184,6 @@ def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
 
 def moment(text: str, now: int, *, utc: bool) -> int:
     """An age, or a moment, in ms."""
-    from redisq_ops.ops.filter.time import duration_ms, moment_ms
-
     if re.fullmatch(r"(\s*\d+\s*(ms|s|m|h|d))+\s*", text):
         return now - duration_ms(text)
     return moment_ms(text, now, utc=utc)
@@ -246,13 +195,8 @@ def there(s: Session, names: Iterable[str]) -> None:
         s.run(s.deployment.queue(name))
 
 
-# --- the commands ------------------------------------------------------------------------------
-
-
 def doctored(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.doctor import check_driver, check_executors
-
-    from .output import emit
 
     if printed(given):
         return 0
@@ -274,38 +218,13 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
 
 
 def _say_finding(finding: DoctorCheck) -> None:
-    from .output import printable
-
     mark = "ok   " if finding.ok else "WRONG"
     print(f"{mark}  {finding.name:<10}  {printable(finding.says)}")
-
-
-spark.command(
-    "doctor",
-    help="Whether everything is there: Java, Python, packages, and that each executor runs the "
-    "same and reaches the server.",
-    epilog=examples("redisq spark doctor", "redisq spark doctor --master spark://head:7077 --json"),
-)(
-    command(
-        {
-            **RUNNING,
-            "tasks": (
-                Annotated[
-                    int, typer.Option("--tasks", min=1, help="Tasks to look from; executors × 2.")
-                ],
-                8,
-            ),
-        },
-        doctored,
-    )
-)
 
 
 def described(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import table as named
     from redisq_ops.pipeline.tables import TABLES
-
-    from .output import emit, table
 
     name = given["table"]
     if name is None:
@@ -323,13 +242,6 @@ def described(s: Session, given: dict[str, Any]) -> int:
     else:
         table(["column", "type", "what"], [(c.name, c.type, c.says) for c in columns])
     return 0
-
-
-spark.command(
-    "schema",
-    help="The columns of a table; without one, the tables. Starts no Spark.",
-    epilog=examples("redisq spark schema", "redisq spark schema dead --json"),
-)(command({"table": (Annotated[str | None, typer.Argument(metavar="[TABLE]")], None)}, described))
 
 
 def queried(s: Session, given: dict[str, Any]) -> int:
@@ -357,8 +269,6 @@ def queried(s: Session, given: dict[str, Any]) -> int:
 
 
 def _tell(s: Session, spark: SparkSession, found: DataFrame) -> None:
-    from .output import count, emit, say, table
-
     if s.json:
         rows = found.toLocalIterator()
         row = awaited(spark, "reading", lambda: next(rows, None))
@@ -383,8 +293,6 @@ def _has(name: str) -> bool:
 def _plain(row: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
     """A row as the contract's JSON has it: moments in ISO 8601, bytes as bytes. A query may put
     together what is redacted only as a whole, so all text and bytes are redacted again."""
-    from datetime import date
-    from decimal import Decimal
 
     def value(item: Any) -> Any:
         if isinstance(item, (bytes, bytearray)):
@@ -400,35 +308,3 @@ def _plain(row: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
         return float(item) if isinstance(item, Decimal) else item
 
     return {name: value(item) for name, item in row.items()}
-
-
-spark.command(
-    "sql",
-    help="A query over the tables dead, pending, delayed, waiting, requests, subrequests, results "
-    "and history (redisq spark schema).",
-    epilog=examples(
-        'redisq spark sql "select queue, error_type, count(*) n from dead group by all"',
-        'redisq spark sql "select * from history where at > now() - interval 1 hour" --json',
-        'redisq spark sql "select event, count(*) n from history group by all" --since 2h',
-    ),
-)(
-    command(
-        {
-            "query": argument("QUERY"),
-            "queue": (
-                Annotated[
-                    str | None,
-                    typer.Option("--queue", metavar="NAME", help="Only of this queue."),
-                ],
-                None,
-            ),
-            **BETWEEN,
-            "payloads": (
-                Annotated[bool, typer.Option("--payloads", help="Read payloads too.")],
-                False,
-            ),
-            **RUNNING,
-        },
-        queried,
-    )
-)

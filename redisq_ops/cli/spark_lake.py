@@ -6,27 +6,28 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.redis.operation import together
+from redisq_ops.ops.change.control import requests_of
+from redisq_ops.ops.terminal import size
+from redisq_ops.pipeline.redaction import redact_table
+from redisq_ops.pipeline.results import check_output, select_requests
 
-from .app import examples
-from .options import argument, command, flag
+from .output import count, emit, say, tell
 from .session import Session
-from .spark import RUNNING, awaited, frame, on_spark, printed, spark, there
-from .spark_write import QUEUE, server_of
+from .spark import awaited, frame, on_spark, printed, there
+from .spark_write import server_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def exported(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.terminal import size
     from redisq_ops.pipeline.lake import export
     from redisq_ops.pipeline.options import parse_options, table
     from redisq_ops.pipeline.redaction import redact_table
-
-    from .output import count, emit, say, tell
 
     if printed(given):
         return 0
@@ -66,39 +67,8 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     return 3 if corrupt else 0
 
 
-_TABLE = typer.Option("--table", metavar="TABLE", help="Which; repeatable (redisq spark schema).")
-_LAKE = typer.Option("--lake", metavar="DIR", help="The folder of Parquet files.")
-_TRIM = typer.Option("--on-trim", metavar="fail|report", help="History that was cut meanwhile.")
-
-spark.command(
-    "export",
-    help="Take tables into a lake of Parquet files. history and dead go on where the last run "
-    "ended; of all others there is one state a day.",
-    epilog=examples(
-        "redisq spark export --table history --lake /lake",
-        "redisq spark export --table dead --table requests --lake /lake --queue mail --json",
-    ),
-)(
-    command(
-        {
-            "table": (Annotated[list[str], _TABLE], ...),
-            "lake": (Annotated[str, _LAKE], ...),
-            **QUEUE,
-            "payloads": flag("--payloads", "Payloads too."),
-            "on_trim": (Annotated[str, _TRIM], "fail"),
-            **RUNNING,
-        },
-        exported,
-    )
-)
-
-
 def collected(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.pipeline.redaction import redact_table
-    from redisq_ops.pipeline.results import FORMATS, check_output, select_requests, write
-
-    from .output import count, emit, say, tell
+    from redisq_ops.pipeline.results import FORMATS, write
 
     if printed(given):
         return 0
@@ -132,10 +102,6 @@ def collected(s: Session, given: dict[str, Any]) -> int:
 
 def _known(s: Session, queue: str, requests: Sequence[str]) -> None:
     """Refuse a request that isn't there: its results would take the earlier ones' place."""
-    from redisq_ops.core.model.errors import NotFound
-    from redisq_ops.core.redis.operation import together
-    from redisq_ops.ops.change.control import requests_of
-
     of = requests_of(s.run(s.deployment.queue(queue)))
     for start in range(0, len(requests), 100):
         some = requests[start : start + 100]
@@ -143,32 +109,3 @@ def _known(s: Session, queue: str, requests: Sequence[str]) -> None:
         for id, request in zip(some, found, strict=True):
             if request is None:
                 raise NotFound(f"no request {id} in queue {queue}")
-
-
-_STARTING = typer.Option("--starting", metavar="TEXT", help="Requests whose id begins so.")
-_OUT_FORMAT = typer.Option("--format", metavar="FORMAT", help="parquet, json, csv, text.")
-
-spark.command(
-    "results",
-    help="Write requests' results to a folder, or with --single-file to one file, in order: by "
-    "request (ID-1, ID-2 … ID-10), then by number. text has the results alone.",
-    epilog=examples(
-        "redisq spark results out.parquet r1 r2 --queue mail",
-        "redisq spark results out.txt --single-file --queue mail --starting today- --overwrite",
-    ),
-)(
-    command(
-        {
-            "out": argument("OUT", help="The folder, or the file, to write."),
-            "requests": (Annotated[list[str] | None, typer.Argument(metavar="[REQUEST]...")], None),
-            **QUEUE,
-            "starting": (Annotated[str | None, _STARTING], None),
-            "format": (Annotated[str | None, _OUT_FORMAT], None),
-            "single_file": flag("--single-file", "Write one file, by one task; not a folder."),
-            "no_final_newline": flag("--no-final-newline", "End the last line without a newline."),
-            "overwrite": flag("--overwrite", "Take the place of what is there."),
-            **RUNNING,
-        },
-        collected,
-    )
-)

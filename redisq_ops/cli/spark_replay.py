@@ -7,41 +7,37 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.preview import PAST
+from redisq_ops.pipeline.replay import check_plan, create_plan, plan_headers
+from redisq_ops.pipeline.session import is_local
 
-from .app import examples
 from .confirm_and_run import agreed, ended, untouched
-from .options import GO, Options, command, flag
+from .output import emit, printable, progress, say
 from .session import Session
 from .spark import (
-    BETWEEN,
-    RUNNING,
     awaited,
     bounds,
     frame,
     interrupted,
     on_spark,
     printed,
-    spark,
     there,
 )
-from .spark_write import PACE, QUEUE, rate_of, server_of
+from .spark_write import rate_of, server_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.core.model.states import Verb
     from redisq_ops.pipeline.replay import ReplayPlan, ReplayRequest
 
 
 def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.core.model.states import VERBS
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.pipeline.replay import ReplayPlan, ReplayRequest, check_plan
-    from redisq_ops.pipeline.session import is_local
+    from redisq_ops.pipeline.replay import ReplayPlan, ReplayRequest
 
     if printed(given):
         return 0
@@ -82,8 +78,6 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
 
 def _what(given: Mapping[str, Any]) -> str:
     """The choice in words."""
-    from redisq_ops.core.model.errors import BadInput
-
     said = [f"group {group}" for group in given["group"] or ()]
     said += [f"where {given['where']}"] if given["where"] is not None else []
     if not said and not given["all"]:
@@ -102,9 +96,7 @@ def _chosen(
 ) -> ReplayPlan:
     from pyspark.errors import AnalysisException, ParseException
 
-    from redisq_ops.core.model.errors import BadInput
     from redisq_ops.pipeline.job_errors import short_message
-    from redisq_ops.pipeline.replay import create_plan, plan_headers
 
     made = plan_headers(server_of(s), asked, asked.queues)
     options = dict(between)
@@ -126,12 +118,7 @@ def _chosen(
 def _carried_out(
     s: Session, session: SparkSession, orders: ReplayPlan, given: Mapping[str, Any]
 ) -> int:
-    from redisq_ops.core.model.errors import RedisqError
-    from redisq_ops.ops.change.audit_log import ChangeOutcome
-    from redisq_ops.ops.change.bulk import PAST
     from redisq_ops.pipeline.replay import apply, outcomes
-
-    from .output import emit, printable, progress, say
 
     plans = orders.descriptions()
     if not plans:
@@ -166,46 +153,3 @@ def _carried_out(
         ended(s, outcome, f"{PAST[header.verb]} {header.state} entries of {header.queue}")
         codes.add(outcome.exit_code)
     return 3 if len(codes) > 1 else codes.pop()
-
-
-_GROUP = typer.Option("--group", metavar="FINGERPRINT", help="An error group; repeatable.")
-_WHERE = typer.Option("--where", metavar="SQL", help="\"attempts > 3 and error like '%timeout%'\".")
-_FOLDER = typer.Option("--plan", metavar="DIR", help="Keep the plan there; again, it goes on.")
-_STATE = typer.Option("--state", metavar="STATE", help="pending or delayed.")
-CHOOSING: Options = {
-    **QUEUE,
-    "group": (Annotated[list[str] | None, _GROUP], None),
-    "where": (Annotated[str | None, _WHERE], None),
-    "all": flag("--all", "All of them."),
-    **BETWEEN,
-    "payloads": flag("--payloads", "Read payloads too, for --where."),
-    **PACE,
-    "plan": (Annotated[str | None, _FOLDER], None),
-    **GO,
-    **RUNNING,
-}
-
-spark.command(
-    "replay",
-    help="Make dead entries wait for a worker again, chosen by SQL or by their error, carried out "
-    "by many tasks as one operation a queue. redisq undo takes it back.",
-    epilog=examples(
-        "redisq spark replay --group 3f2a91c0 --rate 500/s --dry-run",
-        "redisq spark replay --queue mail --where \"error_type = 'TimeoutError'\" --yes",
-        "redisq spark replay --all --since 6h --plan /shared/replay --rate 2000/s --yes",
-    ),
-)(command(CHOOSING, lambda s, given: replayed(s, "replay", given)))
-
-spark.command(
-    "requeue",
-    help="Make pending or delayed entries wait for a worker now, as replay does with dead ones.",
-    epilog=examples(
-        "redisq spark requeue --queue mail --where 'lost > 1' --dry-run",
-        "redisq spark requeue --state delayed --where \"error like '%429%'\" --rate 100/s --yes",
-    ),
-)(
-    command(
-        {**CHOOSING, "state": (Annotated[str | None, _STATE], None)},
-        lambda s, given: replayed(s, "requeue", given),
-    )
-)

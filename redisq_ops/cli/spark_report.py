@@ -5,43 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from time import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-import typer
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.ops.filter.regex import BadRegex, regex
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.private_files import atomic_write
 
 from . import spark_tables
-from .app import examples
-from .completion import queues
-from .options import Options, argument, command, flag
+from .output import count, emit, progress, say
 from .session import Session
-from .spark import RUNNING, announced, frame, moment, on_spark, printed, spark, there
+from .spark import announced, frame, moment, on_spark, printed, there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.pipeline.report import Figures, Progress, QueueReport
 
+
 DAY = 86_400_000
-
-_LAKE = typer.Option("--lake", metavar="DIR", help="Read this lake, not the server.")
-_SINCE = typer.Option("--since", metavar="AGE|TIME", help="6h, 03:12 or ISO 8601; else 24 h.")
-_UNTIL = typer.Option("--until", metavar="AGE|TIME", help="Up to then; else now.")
-_QUEUES = typer.Argument(metavar="[QUEUE]...", show_default=False, autocompletion=queues)
-_CLIENT = typer.Option("--client", metavar="REGEX", help="Finds the client in an id: '^(\\w+)-'.")
-FROM: Options = {
-    "lake": (Annotated[Path | None, _LAKE], None),
-    "since": (Annotated[str | None, _SINCE], None),
-    "until": (Annotated[str | None, _UNTIL], None),
-}
-WHOSE: Options = {"queues": (Annotated[list[str] | None, _QUEUES], None)}
-
-
-# --- report --------------------------------------------------------------------------------------
 
 
 def reported(s: Session, given: dict[str, Any]) -> int:
-    from .output import say
-
     html, parquet = given["html"], given["parquet"]
     _writable(html, parquet)
     if printed(given):
@@ -72,56 +60,12 @@ def _page(s: Session, figures: Figures, given: Mapping[str, Any]) -> str:
 
 def _server(s: Session) -> str:
     """Where, without who: no user name, no password."""
-    from urllib.parse import urlsplit
-
     parts = urlsplit(s.config.server_address().url)
     host = parts.hostname or parts.path
     return f"{host}:{parts.port}" if parts.port else host
 
 
-spark.command(
-    "report",
-    help="Latency, throughput, retries, what is unusual, dead-letter groups, fairness and the "
-    "slowest requests, from the history and the dead letters of the server or a lake: as tables, "
-    "as one HTML page, as Parquet. How much the history knows is the queue's setting `history`.",
-    epilog=examples(
-        "redisq spark report mail --html report.html",
-        "redisq spark report --since 6h --until 2h --parquet tables/",
-        "redisq spark report --lake /data/queues --since 30d --html month.html --json",
-    ),
-)(
-    command(
-        {
-            **WHOSE,
-            **FROM,
-            "html": (
-                Annotated[
-                    Path | None, typer.Option("--html", metavar="FILE", help="The page, for all.")
-                ],
-                None,
-            ),
-            "parquet": (
-                Annotated[
-                    Path | None,
-                    typer.Option("--parquet", metavar="DIR", help="Each table below this folder."),
-                ],
-                None,
-            ),
-            "client": (Annotated[str | None, _CLIENT], None),
-            "payloads": flag("--payloads", "Look into dead letters' payloads too."),
-            **RUNNING,
-        },
-        reported,
-    )
-)
-
-
-# --- groups --------------------------------------------------------------------------------------
-
-
 def grouped(s: Session, given: dict[str, Any]) -> int:
-    from .output import count, emit, say
-
     if printed(given):
         return 0
     with _report(s, given, history=False) as (report, meter):
@@ -142,32 +86,7 @@ def grouped(s: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-spark.command(
-    "groups",
-    help="Dead letters by what went wrong, however many they are, and what each group has in "
-    "common that others have not; groups are named as redisq dlq groups names them.",
-    epilog=examples(
-        "redisq spark groups mail", "redisq spark groups --lake /data/queues --payloads --json"
-    ),
-)(
-    command(
-        {
-            **WHOSE,
-            **FROM,
-            "payloads": flag("--payloads", "Look into payloads, all of them."),
-            **RUNNING,
-        },
-        grouped,
-    )
-)
-
-
-# --- critical path -------------------------------------------------------------------------------
-
-
 def held_back(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.model.errors import BadInput, NotFound
-
     queue, slash, request = given["request"].rpartition("/")
     if slash and given["queue"] not in (None, queue):
         raise NotFound(f"{given['request']} isn't in queue {given['queue']}")
@@ -188,9 +107,6 @@ def held_back(s: Session, given: dict[str, Any]) -> int:
 
 
 def _nothing(request: str, queue: str | None, silent: Sequence[str]) -> None:
-    from redisq_ops.core.model.errors import NotFound
-    from redisq_ops.ops.hint import hint
-
     why = ""
     if silent and (queue is None or queue in silent):
         named = queue or silent[0]
@@ -199,38 +115,6 @@ def _nothing(request: str, queue: str | None, silent: Sequence[str]) -> None:
             f"({hint('retention', named, 'history=all')} keeps all)"
         )
     raise NotFound(f"the history has no delivery of request {request} that has ended{why}")
-
-
-spark.command(
-    "critical-path",
-    help="Which sub-requests held a request back: from its last end the one way back to its "
-    "submission, what each delivery on it waited for, and how long.",
-    epilog=examples(
-        "redisq spark critical-path mail/today",
-        "redisq spark critical-path today --queue mail --lake /data/queues --json",
-    ),
-)(
-    command(
-        {
-            "request": argument("REQUEST", help="QUEUE/REQUEST, or its id."),
-            "queue": (
-                Annotated[
-                    str | None,
-                    typer.Option(
-                        "--queue", metavar="NAME", help="The queue.", autocompletion=queues
-                    ),
-                ],
-                None,
-            ),
-            **FROM,
-            **RUNNING,
-        },
-        held_back,
-    )
-)
-
-
-# --- where from, and how it is told --------------------------------------------------------------
 
 
 @contextmanager
@@ -243,10 +127,6 @@ def _report(
     request: str | None = None,
 ) -> Iterator[tuple[QueueReport, Progress]]:
     """The report's two tables, of the server or of a lake, and a meter for its parts."""
-    from redisq_ops.core.model.errors import BadInput
-
-    from .output import progress
-
     redaction = s.redaction
     names = tuple(given["queues"] or ())
     lake: Path | None = given["lake"]
@@ -346,11 +226,6 @@ def _range(
     s: Session, given: Mapping[str, Any], default: int | None
 ) -> tuple[int | None, int | None]:
     """Since and until in ms, by the server's clock; a lake is read whole unless told."""
-    from time import time
-
-    from redisq_ops.core.engine.registry import server_ms
-    from redisq_ops.core.model.errors import BadInput
-
     now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
     until = None if given["until"] is None else moment(given["until"], now, utc=s.utc)
     if given["since"] is not None:
@@ -363,9 +238,6 @@ def _range(
 
 
 def _pattern(text: str | None) -> str | None:
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.filter.regex import BadRegex, regex
-
     if text is None:
         return None
     try:
@@ -380,8 +252,6 @@ def _pattern(text: str | None) -> str | None:
 
 def _writable(html: Path | None, parquet: Path | None) -> None:
     """Refuse before minutes of work what can't be kept after them."""
-    from redisq_ops.core.model.errors import BadInput
-
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         raise BadInput(f"--html {html}: a file in a folder that is there")
     if parquet is not None and parquet.exists() and not parquet.is_dir():
@@ -390,7 +260,5 @@ def _writable(html: Path | None, parquet: Path | None) -> None:
 
 def _put(path: Path, text: str) -> None:
     """The whole page or none: a full disk leaves what was there."""
-    from redisq_ops.ops.private_files import atomic_write
-
     with atomic_write(path) as file:
         file.write(text.encode())

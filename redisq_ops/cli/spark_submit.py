@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from redisq_ops.core.model.errors import BadInput, Refused
+from redisq_ops.ops.files.rejects import RejectFile
+from redisq_ops.ops.files.submit import memory, ulid
+from redisq_ops.ops.terminal import size as shown
+from redisq_ops.pipeline.submit import SubmitResult
 
-from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
-
-from .app import examples
 from .confirm_and_run import untouched
-from .options import SkipInvalid, argument, command, flag
+from .output import count, emit, printable, progress, say, tell
 from .session import Session
-from .spark import RUNNING, awaited, on_spark, printed, spark
-from .spark_write import PACE, QUEUE, rate_of, server_of
+from .spark import awaited, on_spark, printed
+from .spark_write import rate_of, server_of
 
 if TYPE_CHECKING:
     from redisq_ops.pipeline.dataset_validation import ValidationResult
-    from redisq_ops.pipeline.submit import SubmitResult
+
 
 _MANY = 100_000
 _SAMPLES = 5
@@ -27,9 +28,6 @@ _SAMPLES = 5
 
 
 def submitted(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.core.model.errors import BadInput, Refused
-    from redisq_ops.ops.files.rejects import RejectFile
-    from redisq_ops.ops.files.submit import ulid
     from redisq_ops.pipeline.dataset import DatasetOptions
 
     if printed(given):
@@ -51,8 +49,6 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
         session = stack.enter_context(on_spark(s, given, stopped=so))
         from redisq_ops.pipeline import dataset, dataset_validation, submit
         from redisq_ops.pipeline.spark_jobs import task_progress
-
-        from .output import progress
 
         def rejected(found: ValidationResult) -> None:
             assert listed is not None
@@ -86,11 +82,6 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
 
 def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) -> int:
     """Print what would be sent and what would be refused; the exit code that submit ends with."""
-    from redisq_ops.ops.files.submit import memory
-    from redisq_ops.ops.terminal import size as shown
-
-    from .output import count, emit, printable, say, tell
-
     rejects = [str(reject) for reject in found.rejects[:_SAMPLES]]
     refused = len(found.rejects)
     if s.json:
@@ -118,8 +109,6 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
 
 
 def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None) -> int:
-    from .output import count, emit, printable, say, tell
-
     if s.json:
         emit({"queue": queue, "requests": done.requests, "entries": done.entries,
               "refused": done.rejects, "corrupt": done.corrupt,
@@ -137,51 +126,3 @@ def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None)
         for line in why:
             say(f"  {printable(line)}")
     return done.exit_code
-
-
-def _column(name: str, help: str) -> tuple[Any, Any]:
-    return Annotated[str | None, typer.Option(name, metavar="COLUMN", help=help)], None
-
-
-def _number(name: str, help: str, default: int) -> tuple[Any, Any]:
-    return Annotated[int, typer.Option(name, metavar="N", help=help)], default
-
-
-_NAME = typer.Option("--name", metavar="NAME", help="Without --id: requests NAME-1, NAME-2, …")
-_FORMAT = typer.Option("--format", metavar="FORMAT", help="text, csv, json, parquet; by its name.")
-_ORDER = typer.Option("--order", metavar="COLUMN", help="Orders a request's rows; repeatable.")
-_PRIORITY = typer.Option("--priority", metavar="N|COLUMN", help="0 (first) to 99, or a column.")
-
-spark.command(
-    "submit",
-    help="Submit a dataset: requests by a column, or of so many rows each, and rows as their "
-    "sub-requests. Run again, it adds what is missing and nothing twice.",
-    epilog=examples(
-        "redisq spark submit orders.parquet --queue mail --id order --split 20 --priority level",
-        "redisq spark submit lines/ --format text --name today --rows 100000 --limit 8",
-        "redisq spark submit orders.csv --id order --dry-run",
-    ),
-)(
-    command(
-        {
-            "input": argument("IN", help="A file or folder of text, CSV, JSON lines or Parquet."),
-            **QUEUE,
-            "id": _column("--id", "The column with the request's id."),
-            "name": (Annotated[str | None, _NAME], None),
-            "rows": _number("--rows", "Rows of a request, with --name.", 100_000),
-            "payload": _column("--payload", "The column to send, else the row as JSON."),
-            "order": (Annotated[list[str] | None, _ORDER], None),
-            "split": _number("--split", "Rows per sub-request.", 1),
-            "priority": (Annotated[str, _PRIORITY], str(PRIORITY)),
-            "limit": _number("--limit", "Sub-requests worked on at once.", LIMIT),
-            "max_payload": _number("--max-payload", "Bytes a sub-request may have.", MAX_PAYLOAD),
-            "format": (Annotated[str | None, _FORMAT], None),
-            "multiline": flag("--multiline", "Quoted values of CSV may have line breaks."),
-            **PACE,
-            "skip_invalid": (SkipInvalid, None),
-            "dry_run": flag("--dry-run", "Count, also what would be refused; send nothing."),
-            **RUNNING,
-        },
-        submitted,
-    )
-)  # fmt: skip

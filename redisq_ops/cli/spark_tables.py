@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .output import emit, printable, say, table, when
 from .session import Session
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ SHOWN = 30
 
 def emitted(figures: Figures) -> None:
     from redisq_ops.pipeline.report import empty_table_reasons, notes
-
-    from .output import emit
 
     emit(
         {"table": "report", "begin_ms": figures.begin_ms, "end_ms": figures.end_ms,
@@ -33,8 +32,6 @@ def described(s: Session, figures: Figures) -> None:
     from redisq_ops.pipeline.report import empty_table_reasons, notes, percent, totals
     from redisq_ops.pipeline.report_page import METRICS
     from redisq_ops.pipeline.svg_plot import duration, number
-
-    from .output import say, when
 
     def moment(ms: int | None) -> str:
         return when(ms, s.utc)[:16]
@@ -141,8 +138,6 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
     """Groups, and what is more frequent in each; ``traits`` None: that isn't asked."""
     from redisq_ops.pipeline.report import percent, single_group_reason, trait_sentences
 
-    from .output import when
-
     by_group: dict[tuple[str, str], list[Row]] = {}
     for trait in traits or ():
         by_group.setdefault((trait["queue"], trait["fingerprint"]), []).append(trait)
@@ -178,8 +173,6 @@ def walked(s: Session, rows: Sequence[Row], named: str) -> None:
     from redisq_ops.pipeline.report import percent
     from redisq_ops.pipeline.svg_plot import duration
 
-    from .output import emit, say, when
-
     if s.json:
         for row in rows:
             emit(row)
@@ -214,8 +207,6 @@ def _told(
     most: int = SHOWN,
 ) -> None:
     """A table with its title; where it has no rows, ``why``."""
-    from .output import say, table
-
     found = [list(row) for row in rows]
     if not found:
         _line(f"\n{title}: none, {why}")
@@ -227,7 +218,5 @@ def _told(
 
 
 def _line(text: str) -> None:
-    from .output import printable
-
     blank = text.startswith("\n")
     print(("\n" if blank else "") + printable(text.lstrip("\n")))

@@ -8,24 +8,32 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import BinaryIO
 
-import typer
-
+from redisq_ops.core.engine.registry import refuse_reserved_name
+from redisq_ops.core.model.errors import BadInput, Exists, RedisqError, Refused
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.ops.change.control import requests_of
+from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, refusal
+from redisq_ops.ops.files.submit import (
+    EachLine,
+    LineCounts,
+    Submission,
+    lines,
+    memory,
+    opened,
+    ulid,
+)
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.terminal import size as shown
 
-from .app import app, examples
 from .confirm_and_run import untouched
-from .options import MOST, OneQueue, SkipInvalid
-from .session import Session, session
+from .output import count, emit, printable, progress, say
+from .session import Session
 from .wait import waited
 
-if TYPE_CHECKING:
-    from redisq_ops.ops.files.rejects import Reject, RejectFile
-    from redisq_ops.ops.files.submit import EachLine, LineCounts, Submission
-
 _MANY = 100_000
-_MOST_BYTES = 512 * 1024 * 1024
 _UNSENT = "nothing was sent"
 
 
@@ -46,8 +54,6 @@ class _Plan:
     @property
     def again(self) -> str:
         """The command that goes on with it."""
-        from redisq_ops.ops.hint import hint
-
         numbers = {
             "limit": (self.limit, LIMIT),
             "priority": (self.priority, PRIORITY),
@@ -62,43 +68,20 @@ class _Plan:
         return ("… | " if self.file == "-" else "") + hint("submit", self.file, **options)
 
 
-@app.command(
-    epilog=examples(
-        "redisq submit in.txt --queue mail",
-        "redisq submit - --id today --split 100 --wait",
-        "redisq submit in.txt --dry-run",
-    )
-)
 def submit(
-    context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Lines of any bytes; - is stdin.")],
-    queue: OneQueue = None,
-    id: Annotated[str | None, typer.Option(help="The request's id, else a new ULID.")] = None,
-    limit: Annotated[int, typer.Option(help="Sub-requests worked on at once, 1 to 1000.")] = LIMIT,
-    priority: Annotated[int, typer.Option(help="0 (first) to 99.")] = PRIORITY,
-    split: Annotated[int, typer.Option(max=MOST, help="Lines per sub-request.")] = 1,
-    per_line: Annotated[
-        bool, typer.Option("--per-line", help="A request per line: ID-1, ID-2, …")
-    ] = False,
-    max_payload: Annotated[
-        int, typer.Option(min=0, max=_MOST_BYTES, help="Bytes a sub-request may have.")
-    ] = MAX_PAYLOAD,
-    skip_invalid: SkipInvalid = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Then wait for it, as redisq wait.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count; send nothing.")] = False,
+    s: Session,
+    file: str,
+    queue: str | None,
+    id: str | None,
+    limit: int,
+    priority: int,
+    split: int,
+    per_line: bool,
+    max_payload: int,
+    skip_invalid: Path | None,
+    wait: bool,
+    dry_run: bool,
 ) -> int:
-    """Submit a file: one request, a sub-request per line. Prints the request's id.
-
-    Interrupted anywhere, the same command with the same --id goes on where it stopped, from stdin
-    too. Of a line its end (a line feed) is removed; empty lines are sub-requests as well.
-
-    A line over --max-payload is refused before anything is sent (on stdin: when it comes).
-    """
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.ops.files.rejects import RejectFile
-    from redisq_ops.ops.files.submit import ulid
-
-    s = session(context)
     if split < 1 or (per_line and (split > 1 or wait)):
         raise BadInput("--split is for 1 or more lines, and not for --per-line, nor is --wait")
     plan = _Plan(
@@ -126,8 +109,6 @@ def _looked_through(plan: _Plan, source: BinaryIO, dry_run: bool) -> int | None:
     """How many payloads there will be if the source can be read twice.
 
     `TooLarge` for lines that can't be submitted, unless they are to be skipped or counted."""
-    from redisq_ops.ops.files.rejects import refusal
-
     if dry_run or not source.seekable():
         return None
     start = source.tell()
@@ -141,24 +122,17 @@ def _looked_through(plan: _Plan, source: BinaryIO, dry_run: bool) -> int | None:
 
 
 def _counts(plan: _Plan, source: BinaryIO) -> LineCounts:
-    from redisq_ops.ops.files.submit import LineCounts, lines
-
     found = LineCounts()
     return found.of(lines(source, plan.max_payload, plan.split, found.reject))
 
 
-def _reject(plan: _Plan, number: int, reason: str) -> Reject:
-    from redisq_ops.ops.files.rejects import Reject
-
+def _reject(plan: _Plan, number: int, reason: str) -> RejectedLine:
     whose = f"{plan.id}-{number}" if plan.per_line else plan.id
-    return Reject(plan.file, number, whose, reason)
+    return RejectedLine(plan.file, number, whose, reason)
 
 
 def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iterator[bytes | None]:
     """The payloads; None where one is left out."""
-    from redisq_ops.core.model.errors import BadInput, Refused
-    from redisq_ops.ops.files.submit import lines
-
     skip = None
     if rejects is not None:
 
@@ -177,11 +151,6 @@ def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iter
 
 
 def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None]) -> Submission | EachLine:
-    from redisq_ops.core.engine.registry import refuse_reserved_name
-    from redisq_ops.core.queues.request import RequestQueue
-    from redisq_ops.ops.change.control import requests_of
-    from redisq_ops.ops.files.submit import EachLine, Submission, opened
-
     queue = requests_of(s.run(opened(s.deployment, plan.queue)))
     refuse_reserved_name(queue.name, RequestQueue.kind)
     if plan.per_line:
@@ -197,10 +166,6 @@ def _submit(
     total: int | None,
     rejects: RejectFile | None,
 ) -> None:
-    from redisq_ops.core.model.errors import RedisqError
-
-    from .output import count, emit, progress, say
-
     warned = total is not None
     try:
         with progress(f"submitting {plan.id}", total) as meter:
@@ -230,11 +195,6 @@ def _submit(
 
 def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list[str]:
     """What an interrupted submission leaves behind, and what can be done about it."""
-    from redisq_ops.core.model.errors import Exists, Refused
-    from redisq_ops.ops.hint import hint
-
-    from .output import count
-
     under_way = job.read > job.sent
     if not job.sent and not (under_way and not isinstance(error, Refused)):
         return []
@@ -252,10 +212,6 @@ def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list
 
 def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseException:
     """For a person the lines go before the error; for a program into it."""
-    from redisq_ops.core.model.errors import RedisqError
-
-    from .output import say
-
     if not s.json:
         for line in left:
             say(line)
@@ -268,10 +224,6 @@ def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseExcep
 
 def _counted(s: Session, plan: _Plan, source: BinaryIO) -> int:
     """Print what would be sent and what would be refused; the exit code that submit ends with."""
-    from redisq_ops.core.model.errors import BadInput
-
-    from .output import count, emit, printable, say
-
     found = _counts(plan, source)
     if not found.lines:
         raise BadInput(f"{plan.file} is empty: nothing to submit")
@@ -294,11 +246,6 @@ def _counted(s: Session, plan: _Plan, source: BinaryIO) -> int:
 
 
 def _warn(requests: int, size: int) -> None:
-    from redisq_ops.ops.files.submit import memory
-    from redisq_ops.ops.terminal import size as shown
-
-    from .output import count, say
-
     say(
         f"{count(requests)} requests take about {shown(memory(requests, size))} of the server's "
         "memory; without --per-line they would be one request, and small"
@@ -306,8 +253,6 @@ def _warn(requests: int, size: int) -> None:
 
 
 def _opened(file: str) -> BinaryIO:
-    from redisq_ops.core.model.errors import BadInput
-
     if file == "-":
         return sys.stdin.buffer
     try:

@@ -4,50 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from redisq_ops.core.model.entry import STATES, Request
+from redisq_ops.core.model.errors import RedisqError, Unreachable
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.wait import wait
+from redisq_ops.ops.filter.count_condition import parse_condition
+from redisq_ops.ops.filter.time import duration_ms
 
 from .address import queue_named, request_at
-from .app import app, examples
-from .options import OneQueue
-from .session import Session, session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import Request
-    from redisq_ops.core.model.errors import RedisqError, Unreachable
-    from redisq_ops.core.queues.request import RequestQueue
+from .output import count, emit, printable, progress, say, tell
+from .session import Session
 
 POLL_S = 0.2
 _LONGEST_PAUSE_S = 2.0
 
-Timeout = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Give up after this time (90s, 5m): exit 124.")
-]
 
-waiting = typer.Typer(help="Wait for requests to end, or for counts.", no_args_is_help=True)
-app.add_typer(waiting, name="wait")
-
-
-@waiting.command(
-    "request",
-    epilog=examples(
-        "redisq wait request mail/r1 --timeout 5m", "redisq wait request r1 r2 r3 --json"
-    ),
-)
-def wait_request(
-    context: typer.Context,
-    requests: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids, or QUEUE/REQUEST.")],
-    queue: OneQueue = None,
-    timeout: Timeout = None,
-) -> int:
-    """Wait for requests to end, also through a restart of the server.
-
-    Exit 0: all are done. 3: some have dead entries. 1: one was cancelled. 124: timed out.
-    """
-    from redisq_ops.ops.filter.time import duration_ms
-
-    s = session(context)
+def wait_request(s: Session, requests: list[str], queue: str | None, timeout: str | None) -> int:
     limit = None if timeout is None else duration_ms(timeout) / 1000
     return waited(s, [request_at(s, text, queue) for text in requests], limit)
 
@@ -56,11 +30,6 @@ def waited(
     s: Session, requests: list[tuple[RequestQueue[Any], str]], timeout_s: float | None
 ) -> int:
     """Wait for requests and tell how each ended; the exit code of them all."""
-    from redisq_ops.core.model.errors import Unreachable
-    from redisq_ops.core.queues.request.wait import wait
-
-    from .output import count, emit, progress, tell
-
     by_queue: dict[str, tuple[RequestQueue[Any], list[str]]] = {}
     for queue, id in requests:
         by_queue.setdefault(queue.name, (queue, []))[1].append(id)
@@ -101,8 +70,6 @@ def waited(
 
 
 def _timed_out(what: str) -> RedisqError:
-    from redisq_ops.core.model.errors import RedisqError
-
     late = RedisqError(f"timed out; {what}")
     late.exit_code = 124
     return late
@@ -122,8 +89,6 @@ class _Outage:
 
     def pause(self, error: Unreachable) -> None:
         """Wait a moment before the next try; exit 124 when the time is over."""
-        from .output import printable, say
-
         left = self.left()
         if left == 0.0:
             raise _timed_out(str(error)) from error
@@ -135,40 +100,11 @@ class _Outage:
     def over(self) -> None:
         """The server answered."""
         if self._pause_s:
-            from .output import say
-
             say("the server answers again")
             self._pause_s = 0.0
 
 
-@waiting.command(
-    "when",
-    epilog=examples(
-        "redisq wait when 'waiting==0 and pending==0' --queue mail",
-        "redisq wait when 'dead>0' --timeout 1h",
-    ),
-)
-def wait_when(
-    context: typer.Context,
-    expression: Annotated[
-        str, typer.Argument(metavar="EXPR", help="'waiting==0', 'dead>0 or waiting>=1000'")
-    ],
-    queue: OneQueue = None,
-    timeout: Timeout = None,
-) -> int:
-    """Wait until a queue's counts meet a condition, also through a restart of the server.
-
-    Looks five times a second. Counts are waiting, pending, delayed, dead, trash and done;
-    < <= == != >= > compare; and, or and parentheses combine.
-    """
-    from redisq_ops.core.model.entry import STATES
-    from redisq_ops.core.model.errors import Unreachable
-    from redisq_ops.ops.filter.count_condition import parse_condition
-    from redisq_ops.ops.filter.time import duration_ms
-
-    from .output import emit, progress, tell
-
-    s = session(context)
+def wait_when(s: Session, expression: str, queue: str | None, timeout: str | None) -> int:
     holds = parse_condition(expression)
     outage = _Outage(None if timeout is None else duration_ms(timeout) / 1000)
     name = queue_named(s, queue)

@@ -9,19 +9,23 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from difflib import get_close_matches
+from typing import Any
 
-import typer
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import all_queues
+from redisq_ops.core.model.entry import Counts
+from redisq_ops.core.model.errors import BadInput, RedisqError, WrongKind
+from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.worker import Worker, run_processes
+from redisq_ops.core.worker.handler import exec_handler, load_handler
+from redisq_ops.ops.files.submit import opened
+from redisq_ops.ops.filter.time import duration_ms
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.terminal import entries
 
-from .app import app, examples
-from .completion import queues
-from .session import Session, session, start_logging
-
-if TYPE_CHECKING:
-    from redisq_ops.core.engine.queue import Queue
-    from redisq_ops.core.model.entry import Counts
-    from redisq_ops.core.worker import Worker
-
+from .output import printable, say, when
+from .session import Session, start_logging
 
 _MOST_PROCESSES = 1000
 
@@ -49,56 +53,21 @@ class _Job:
         )
 
 
-@app.command(
-    epilog=examples(
-        "redisq work jobs:handle --queue mail --concurrency 8",
-        "redisq work --exec './convert --to pdf' --timeout 60s --processes 2",
-        "redisq work jobs:handle --once",
-    )
-)
 def work(
-    context: typer.Context,
-    handler: Annotated[
-        str | None, typer.Argument(metavar="MODULE:FUNCTION", help="Called with each delivery.")
-    ] = None,
-    program: Annotated[
-        str | None,
-        typer.Option("--exec", metavar="CMD", help="A program to run instead, without a shell."),
-    ] = None,
-    queue: Annotated[
-        list[str] | None,
-        typer.Option("--queue", metavar="NAME", help="Several: in turn.", autocompletion=queues),
-    ] = None,
-    concurrency: Annotated[int, typer.Option(help="Handlers at a time.")] = 1,
-    processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
-    batch: Annotated[int, typer.Option(help="Entries taken at once, per handler.")] = 1,
-    lease: Annotated[str, typer.Option(metavar="TIME", help="Renewed while working.")] = "30s",
-    grace: Annotated[
-        str, typer.Option(metavar="TIME", help="For what is running when asked to stop.")
-    ] = "25s",
-    timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="An entry that takes longer has failed.")
-    ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", "--burst", help="End when nothing is left to take.")
-    ] = False,
-    consumer: Annotated[str | None, typer.Option(help="Its name, else host and process.")] = None,
-    ping: Annotated[int | None, typer.Option(help="Port for a monitor and /healthz.")] = None,
+    s: Session,
+    handler: str | None,
+    program: str | None,
+    queue: list[str] | None,
+    concurrency: int,
+    processes: int,
+    batch: int,
+    lease: str,
+    grace: str,
+    timeout: str | None,
+    once: bool,
+    consumer: str | None,
+    ping: int | None,
 ) -> int:
-    """Run a handler for every entry of a queue, until stopped (Ctrl+C or SIGTERM).
-
-    A program gets the payload on stdin; what it writes is the result. Exit 0 is done, 100 dead at
-    once, anything else a failure with the end of its stderr. A queue that doesn't exist yet is
-    waited for; working on it doesn't create it.
-
-    --once ends when all queues are empty, or have only what is delayed, paused, or with other
-    workers; it says how much of that there is.
-    """
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.core.worker import run_processes
-    from redisq_ops.ops.filter.time import duration_ms
-
-    s = session(context)
     s.writable()
     if not 1 <= processes <= _MOST_PROCESSES:
         raise BadInput(f"processes {processes}: 1 to {_MOST_PROCESSES}")
@@ -132,12 +101,6 @@ def work(
 
 def _tell_absent(s: Session, job: _Job) -> None:
     """A queue that isn't there may come, or be a slip of the pen: say so, with names like it."""
-    from difflib import get_close_matches
-
-    from redisq_ops.core.engine.registry import all_queues
-
-    from .output import printable, say
-
     for name in _absent(s, job):
         there = [entry.name for entry in s.run(all_queues(s.deployment.prefix))]
         alike = ", ".join(get_close_matches(name, there))
@@ -148,10 +111,6 @@ def _tell_absent(s: Session, job: _Job) -> None:
 
 def _tell_left(s: Session, job: _Job) -> None:
     """Say what a burst that has ended left in its queues, and why."""
-    from redisq_ops.core.model.errors import RedisqError
-    from redisq_ops.core.redis.operation import both, together
-
-    from .output import printable, say, when
 
     async def left(queue: Queue[Any]) -> tuple[Counts, int | None]:
         counts, delayed = await both(queue.counts.op(), queue.page.op("delayed", None, 1))
@@ -171,8 +130,6 @@ def _tell_left(s: Session, job: _Job) -> None:
 
 def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
     """What is in a queue that a burst doesn't wait for, a sentence for each state."""
-    from redisq_ops.ops.hint import hint
-    from redisq_ops.ops.terminal import entries
 
     def number(n: int) -> str:
         return f"{entries(n)} {'is' if n == 1 else 'are'}"
@@ -192,11 +149,6 @@ def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
 
 def _tell_paused(s: Session, job: _Job) -> None:
     """Say which queues are paused: their entries are not handed out, and a worker looks idle."""
-    from redisq_ops.core.redis.operation import together
-    from redisq_ops.ops.hint import hint
-
-    from .output import printable, say
-
     queues = _queues(s, job)
     found = s.run(together(queue.settings.op() for queue in queues))
     for name, settings in ((queue.name, said) for queue, said in zip(queues, found, strict=True)):
@@ -206,24 +158,17 @@ def _tell_paused(s: Session, job: _Job) -> None:
 
 
 def _absent(s: Session, job: _Job) -> list[str]:
-    from redisq_ops.core.redis.operation import together
-
     queues = _queues(s, job)
     there = s.run(together(queue.exists.op() for queue in queues))
     return [queue.name for queue, known in zip(queues, there, strict=True) if not known]
 
 
 def _queues(s: Session, job: _Job) -> list[Queue[Any]]:
-    from redisq_ops.core.redis.operation import together
-    from redisq_ops.ops.files.submit import opened
-
     return s.run(together(opened(s.deployment, name) for name in job.queues))
 
 
 def _run(s: Session, job: _Job) -> None:
     """Work until stopped; begin anew when a queue that was waited for is of an unexpected kind."""
-    from redisq_ops.core.model.errors import WrongKind
-
     absent = _absent(s, job)
     while True:
         try:
@@ -235,10 +180,6 @@ def _run(s: Session, job: _Job) -> None:
 
 
 def _worker(s: Session, job: _Job) -> Worker:
-    from redisq_ops.core.model.errors import BadInput
-    from redisq_ops.core.worker import Worker
-    from redisq_ops.core.worker.handler import exec_handler, load_handler
-
     if job.handler and not job.program:
         handler = load_handler(job.handler)
     elif job.program and not job.handler:
@@ -258,10 +199,6 @@ def _worker(s: Session, job: _Job) -> Worker:
 
 
 def _work_in_process(index: int, job: _Job) -> None:
-    from redisq_ops.core.model.errors import RedisqError
-
-    from .output import say
-
     start_logging(*job.log)
     try:
         _run(Session(job.flags, job.context), job.nth(index))

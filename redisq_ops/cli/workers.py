@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.model.worker_process import Process
+from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.filter.time import duration_ms
+from redisq_ops.ops.inspect.worker_processes import (
+    ProcessRegister,
+    Prune,
+    job_outcomes,
+    process_registers,
+    prune_preview,
+    select_processes,
+    with_processes,
+)
 
-from .app import app, examples
 from .confirm_and_run import agreed, drive, ended, untouched
-from .options import GO, argument, command
+from .output import age, emit, printable, say, table, when
 from .session import Session
-
-if TYPE_CHECKING:
-    from redisq_ops.core.model.worker_process import Process
-    from redisq_ops.ops.inspect.worker_processes import ProcessRegister
-
-_workers = typer.Typer(help="Worker processes of other programs: list them, prune dead ones.")
-app.add_typer(_workers, name="workers")
 
 
 def listed(s: Session, given: dict[str, Any]) -> int:
     """The processes of a queue's owner, or of all that are known of."""
-    from redisq_ops.core.model.errors import Refused
-    from redisq_ops.ops.inspect.worker_processes import (
-        ProcessRegister,
-        process_registers,
-        with_processes,
-    )
-
-    from .output import age, emit, printable, say, table
-
     name = given["queue"]
     if name is None:
         seen = s.run(process_registers(s.deployment))
@@ -89,37 +84,28 @@ def _age(ms: int | None, age: Any) -> str | None:
 
 
 def _when(s: Session, ms: int | None) -> str | None:
-    from .output import when
-
     return None if ms is None else when(ms, s.utc)
 
 
 def pruned(s: Session, given: dict[str, Any]) -> int:
     """Strike the dead ones of a register."""
-    from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-    from redisq_ops.ops.filter.time import duration_ms
-    from redisq_ops.ops.inspect.worker_processes import (
-        Prune,
-        job_outcomes,
-        prune_plan,
-        select_processes,
-    )
-
-    from .output import emit, printable, say
-
     older = given["older_than"]
     silent_ms = None if older is None else duration_ms(older)
     with untouched():
         queue = s.run(s.deployment.queue(given["name"]))
         chosen = s.run(select_processes(queue, given["process"], silent_ms))
-    plan = prune_plan(chosen, given["rescue"])
+    preview = prune_preview(chosen, given["rescue"])
     if not chosen.processes:
         if not s.json:
-            print(printable(f"0 matched: {plan.title}"))
+            print(printable(f"0 matched: {preview.title}"))
         else:
-            emit({"plan": plan.title, **plan.facts} if given["dry_run"] else ChangeOutcome(None, 0))
+            emit(
+                {"plan": preview.title, **preview.facts}
+                if given["dry_run"]
+                else ChangeOutcome(None, 0)
+            )
         return 0
-    if not agreed(s, [plan], given):
+    if not agreed(s, [preview], given):
         return 0
     change = Prune(chosen, Author.here(given["reason"]), rescue=given["rescue"])
     what = f"prune processes of {queue.name}"
@@ -129,69 +115,3 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
         for line in job_outcomes(change.jobs):
             say(line)
     return change.outcome.exit_code if finished else 130
-
-
-_workers.command(
-    "ls",
-    help="The processes that work on a queue's deployment, as its owner registers them: alive or "
-    "silent, when heard of last, what they have in hand. Queues of our own have no such list.",
-    epilog=examples("redisq workers ls", "redisq workers ls sidekiq", "redisq workers ls --json"),
-)(
-    command(
-        {
-            "queue": (
-                Annotated[
-                    str | None, typer.Argument(metavar="[QUEUE]", help="Default: all there are.")
-                ],
-                None,
-            )
-        },
-        listed,
-    )
-)
-_workers.command(
-    "prune",
-    help="Strike processes that are gone from their owner's register, and rescue what they had. "
-    "Each is looked at again in the step that strikes it. There is no undo.",
-    epilog=examples(
-        "redisq workers prune sidekiq --dry-run",
-        "redisq workers prune sidekiq --older-than 30s --yes",
-        "redisq workers prune resque box:78:mail --reason rebooted --yes",
-    ),
-)(
-    command(
-        {
-            "name": argument("QUEUE"),
-            "process": (
-                Annotated[
-                    str | None,
-                    typer.Argument(metavar="[NAME]", help="Default: all that are silent."),
-                ],
-                None,
-            ),
-            "older_than": (
-                Annotated[
-                    str | None,
-                    typer.Option(
-                        "--older-than", metavar="AGE",
-                        help="Silent for so long: 30s, 5m. Default: as long as their owner waits.",
-                    ),
-                ],
-                None,
-            ),
-            "rescue": (
-                Annotated[
-                    bool,
-                    typer.Option(
-                        "--rescue/--no-rescue",
-                        help="Whether what they had waits again, first in its queue; else Sidekiq's"
-                        " is lost and Resque's becomes failures.",
-                    ),
-                ],
-                True,
-            ),
-            **GO,
-        },
-        pruned,
-    )
-)  # fmt: skip

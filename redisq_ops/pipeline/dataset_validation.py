@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from redisq_ops.core.model import errors
 from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
-from redisq_ops.ops.files.rejects import Reject, refusal, too_large
+from redisq_ops.ops.files.rejects import RejectedLine, refusal, too_large
 
 from .dataset import DatasetOptions, FileBlock, file_blocks, partition_by_request
 from .spark_jobs import collect_rows
@@ -44,7 +44,7 @@ class ValidationResult:
     """payload bytes that would be sent"""
     corrupt: int
     """rejected rows that can't be read at all"""
-    rejects: tuple[Reject, ...]
+    rejects: tuple[RejectedLine, ...]
     """in the order of the input, where it is known"""
     error: type[RedisqError] = BadInput
     """error class of the first reject"""
@@ -77,7 +77,7 @@ def validate_dataset(
     blocks = sorted(file_blocks(frame), key=lambda block: block.first) if positions_known else []
     firsts = [block.first for block in blocks]
     rejects = [
-        Reject(*_file_position(row, blocks, firsts), request, str(reason))
+        RejectedLine(*_file_position(row, blocks, firsts), request, str(reason))
         for _, _, row, request, reason in rows
     ]
     return ValidationResult(

@@ -26,8 +26,9 @@ from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import BlockingClient, run
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome, Operation
-from redisq_ops.ops.change.bulk import MEANS, Plan, allowed, entries, typed
+from redisq_ops.ops.change.bulk import allowed
 from redisq_ops.ops.change.plan import PlanHeader, checked_age, home, identity
+from redisq_ops.ops.change.preview import MEANS, Preview, entries, typed
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import age, count
 
@@ -134,12 +135,12 @@ class ReplayPlan:
         """Units of work that have rows."""
         return sorted(int(each.name.partition("=")[2]) for each in self.rows.glob("part=*"))
 
-    def descriptions(self) -> list[Plan]:
+    def descriptions(self) -> list[Preview]:
         """What will be done, one plan per queue, in the form that all front ends show."""
         return [_description(each) for each in self.queues if each.count]
 
 
-def _description(replay: QueueReplay) -> Plan:
+def _description(replay: QueueReplay) -> Preview:
     header = replay.header
     title = f"{header.verb} {entries(replay.count, header.state)} of {header.queue}"
     lines = [", ".join(replay.sample[:3]) + (", …" if replay.count > 3 else ""), MEANS[header.verb]]
@@ -153,7 +154,7 @@ def _description(replay: QueueReplay) -> Plan:
         "filter": header.filter, "matched": replay.count, "groups": dict(replay.groups),
         "sample": list(replay.sample), "op": header.op,
     }  # fmt: skip
-    return Plan(
+    return Preview(
         f"{title} (filter: {header.filter})", tuple(lines),
         typed(header.verb, replay.count, header.queue), facts,
     )  # fmt: skip

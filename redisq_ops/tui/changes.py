@@ -191,13 +191,6 @@ class Changes:
         finally:
             self._app.refresh(layout=True)
 
-    def pause(self, handled: int, began: float) -> float:
-        """Seconds to rest after so many entries, to keep to what the context allows."""
-        return self.guard.rest(handled, self._app.clock() - began)
-
-    def now(self) -> float:
-        return self._app.clock()
-
     def say(self, progress: str) -> None:
         """How far it is. It takes thousands of steps a second: drawing each would be the work."""
         now = self._app.clock()

@@ -24,7 +24,7 @@ class Question:
     danger: bool = False
     typed: str | None = None
     why: bool = False
-    """whether a reason may be given; it goes into the journal"""
+    """whether a reason may be given; it goes into the audit log"""
     consumer: bool = False
     """whether the name of the consumer that receives the entries is asked for"""
 
@@ -47,7 +47,7 @@ class _Reason(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
 
     def __init__(self) -> None:
-        super().__init__(id="why", compact=True, placeholder="why? (w; kept in the journal)")
+        super().__init__(id="why", compact=True, placeholder="why? (w; kept in the audit log)")
         self.cursor_blink = False
 
 

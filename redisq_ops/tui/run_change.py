@@ -7,10 +7,10 @@ Each function returns whether anything was changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.entry import Entry, State
@@ -18,20 +18,22 @@ from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import arun
-from redisq_ops.ops.change import audit_log, control, impact
+from redisq_ops.ops.change import audit_log, control
+from redisq_ops.ops.change.apply import PlannedScope
 from redisq_ops.ops.change.audit_log import OTHERS, Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import PAST, Bulk, allowed, entries, meaning, typed_number
 from redisq_ops.ops.change.edit import Edit, Replaced, editable, samples
 from redisq_ops.ops.change.editor import readable
-from redisq_ops.ops.change.impact import Consequences, weigh
+from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
+from redisq_ops.ops.change.preview import PAST, entries, typed_number
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_undo import taking_back
-from redisq_ops.ops.change.undo import Undo
-from redisq_ops.ops.change.whole_state import Whole, WholeBulk, movable, whole
+from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.filter.ast import Query
-from redisq_ops.ops.filter.scan import Filter, Selection, select
+from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect import consumers
+from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.tui.confirm_dialog import Question
 from redisq_ops.tui.views.groups import Scanned
@@ -39,7 +41,6 @@ from redisq_ops.tui.views.groups import Scanned
 if TYPE_CHECKING:
     from .changes import Changes
 
-Driven: TypeAlias = Bulk | consumers.ConsumerChange | Edit | Undo
 
 _SAMPLE = 3
 _LISTED = 50
@@ -74,45 +75,33 @@ class Scope:
     ids: tuple[str, ...] = ()
     where: Query | None = None
 
-    @property
-    def words(self) -> str:
-        if len(self.ids) == 1:
-            return self.ids[0]
-        if self.ids:
-            return f"The {count(len(self.ids))} marked"
-        return f"All that match /{self.where.text}/" if self.where else "All in this state"
-
 
 # --- moving entries ----------------------------------------------------------------------------
 
 
 async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
     """Requeue, claim, replay or purge."""
-    deployment = changes.deployment
-    client = deployment.client
+    deployment, client = changes.deployment, changes.deployment.client
     changes.guard.checked([{"matched": len(scope.ids)}])  # before anything is looked through
     queue = await arun(client, deployment.queue(scope.queue))
-    allowed(queue, verb, scope.state)
     filter = Filter(ids=scope.ids, where=scope.where, redaction=changes.redaction)
-    look = (queue, scope.state, filter, _looking(changes))
-    selection: Selection | Whole
-    if await arun(client, movable(queue, scope.state, verb, filter)):
-        selection, weight = await arun(client, whole(*look, shown=changes.redaction.text))
-    else:
-        selection, weight = await arun(client, weigh(*look, shown=changes.redaction.text))
+    request = ChangeRequest(verb, queue, scope.state, filter, changes.guard.rate(None))
+    preparing = prepare(
+        deployment, request, progress=_looking(changes), shown=changes.redaction.text
+    )
+    prepared = await arun(client, preparing)
     trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
-    if not selection.count:
-        changes.tell("0 matched: " + (", ".join(selection.remarks) or "nothing to do"))
+    if not prepared.count:
+        changes.tell(
+            "0 matched: "
+            + (", ".join(prepared.preview.facts.get("remarks", ())) or "nothing to do")
+        )
         return False
-    sample = [changes.redaction.entry(entry) for entry in selection.sample[:_SAMPLE]]
-    asked = question(verb, scope, selection, trash_ms, sample, weight)
-    if not await changes.ask(asked, selection.count):
+    asked = question(prepared, trash_ms, changes.redaction)
+    if not await changes.ask(asked, prepared.count):
         return False
-    rate = changes.guard.rate(None)
-    made = WholeBulk if isinstance(selection, Whole) else Bulk
-    own: dict[str, Any] = {"consumer": changes.consumer} if verb == "claim" else {}
-    bulk = made(selection, verb, Author.here(changes.why), rate=rate, **own)
-    await _drive(changes, bulk, verb, PAST[verb])
+    change = prepared.run(Author.here(changes.why), consumer=changes.consumer)
+    await _drive(changes, change, verb, PAST[verb])
     return True
 
 
@@ -127,33 +116,22 @@ def _looking(changes: Changes) -> Callable[[int, int | None], None]:
 
 
 def question(
-    verb: Verb,
-    scope: Scope,
-    selection: Selection | Whole,
-    trash_ms: int,
-    sample: Sequence[Entry] | None = None,
-    weight: Consequences | None = None,
+    prepared: PreparedChange, trash_ms: int, redaction: Redaction = NO_REDACTION
 ) -> Question:
-    """What will happen to how many, what they are like, by reason, with a sample."""
-    number = selection.count
-    lines = [f"{scope.words}: {meaning(verb, selection.queue)}."]
+    """The preview of a change, with its first entries and what they failed with."""
+    preview, verb = prepared.preview, prepared.request.verb
+    assert not isinstance(prepared.scope, PlannedScope)
+    lines = [f"filter: {preview.filter}", *preview.lines]
+    if preview.reasons and prepared.count > 1:
+        lines.insert(1, f"reasons: {preview.reasons}")
     if verb == "purge":
-        lines.append(f"U brings them back within {age(trash_ms)}.")
-    if missing := len(scope.ids) - number if scope.ids else 0:
-        lines.append(f"{count(missing)} of them are in another state by now: left out.")
-    if selection.reasons and number > 1:
-        ranked = sorted(selection.reasons.items(), key=lambda item: -item[1])
-        reasons = " · ".join(f"{word} {count(n)}" for word, n in ranked[:4])
-        lines += ["", f"By reason: {reasons}"]
-    if weight is not None:
-        lines += [*([] if number > 1 and selection.reasons else [""]),
-                  *impact.lines(weight.facts(verb))]  # fmt: skip
-    lines += ["", *map(_sampled, selection.sample[:_SAMPLE] if sample is None else sample)]
-    if number > _SAMPLE:
-        lines.append(f"  … and {count(number - _SAMPLE)} more")
-    title = f"{verb.capitalize()} {entries(number, scope.state)} of {scope.queue}?"
-    typed = typed_number(number)
-    return Question(title, tuple(lines), verb == "purge", typed, consumer=verb == "claim")
+        lines.append(f"U undoes it within {age(trash_ms)}")
+    lines += ["", *(_sampled(redaction.entry(e)) for e in prepared.scope.sample[:_SAMPLE])]
+    if prepared.count > _SAMPLE:
+        lines.append(f"  … and {count(prepared.count - _SAMPLE)} more")
+    return Question(
+        preview.question, tuple(lines), verb == "purge", preview.typed, consumer=verb == "claim"
+    )
 
 
 def _sampled(entry: Entry) -> str:
@@ -282,19 +260,10 @@ async def undo(changes: Changes, name: str | None) -> bool:
     queue = await arun(client, deployment.queue(operation.queue))
     # Refuses what can't be undone, and says why.
     change = await arun(client, taking_back(deployment, queue, operation, Author.here()))
-    why = f": {operation.why}" if operation.why else ""
-    n = operation.done - operation.undone
-    asked = Question(
-        f"Undo {operation.verb} of {count(n)} in {queue.name}?",
-        (
-            f"{operation.id} ({operation.what})",
-            f"{age(now - operation.started_ms)} ago by {operation.by}{why}",
-            "",
-            "What was touched since is left alone, and said.",
-        ),
-        typed=typed_number(n),
-    )
-    if not await changes.ask(asked, n):
+    preview = await arun(client, undo_preview(change, now))
+    lines = (*preview.lines, "", "Entries that changed since then stay as they are.")
+    n = change.outcome.matched
+    if not await changes.ask(Question(preview.question, lines, typed=preview.typed), n):
         return False
     change.author = Author.here(changes.why)
     await _drive(changes, change, "undo", "put back", False)
@@ -305,16 +274,19 @@ async def undo(changes: Changes, name: str | None) -> bool:
     return True
 
 
-async def _drive(changes: Changes, change: Driven, what: str, past: str, undo: bool = True) -> None:
+async def _drive(
+    changes: Changes, change: ChangeRun, what: str, past: str, undo: bool = True
+) -> None:
     """Take all steps, or those until Esc or an error, and say what came of them."""
-    outcome, stopped, began = change.outcome, "", changes.now()
+    outcome, stopped = change.outcome, ""
+    change.rate = changes.guard.stricter(change.rate)
     if undo:
         changes.last_op = outcome.op
     try:
         while await arun(changes.deployment.client, change.step()):
             handled = outcome.done + sum(outcome.skipped.values())
             changes.say(f"{what}: {count(handled)} of {count(outcome.matched)}")
-            await asyncio.sleep(max(change.pause, changes.pause(handled, began)))
+            await asyncio.sleep(change.pause)
             if changes.stopping:
                 stopped = "stopped before the rest"
                 break

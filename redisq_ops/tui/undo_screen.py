@@ -1,4 +1,4 @@
-"""`U`: the latest changes, who made them, when and why; one is chosen to be taken back."""
+"""`U`: the latest changes, who made them, when and why; one is chosen to be undone."""
 
 from __future__ import annotations
 

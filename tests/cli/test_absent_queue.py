@@ -13,7 +13,7 @@ import pytest
 import redis
 
 import redisq_ops
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.sharding.sharded_queue import home

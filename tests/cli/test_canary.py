@@ -83,8 +83,8 @@ def test_canary_that_dies_again(redisq: Redisq, client: redis.Redis, url: str) -
     assert "replayed dead entries of mail: 4 of 40" in out
     assert "stopped by itself: " in redisq.err and "replayed entries died again" in redisq.err
     again = shlex.join(["redisq", *words])
-    assert f"36 left; go on with: {again}\n" in redisq.err
-    assert "it takes what is dead then, also what died again" in redisq.err
+    assert f"36 left; continue with: {again}\n" in redisq.err
+    assert "it covers all entries that are dead by then, also those that died again" in redisq.err
     assert queue.counts().dead == 40
     with worker(url, fails):
         (row,) = redisq.rows(*words, code=3)
@@ -178,7 +178,7 @@ def test_plan_s_ramp_is_interrupted_and_goes_on(
         done = 60 - queue.counts().dead
         assert 5 <= done < 60 and f": {done} of 60 (op replay-" in out
         again = shlex.join(["redisq", "--url", url, *words])  # without --ramp it would be blind
-        assert f"{60 - done} left; go on with: {again}\n" in err
+        assert f"{60 - done} left; continue with: {again}\n" in err
         (row,) = redisq.rows(*words)
     assert (row["done"], row["left"], row["phase"]) == (60, 0, "over")
     assert (queue.counts().dead, queue.counts().done) == (0, 60)

@@ -127,7 +127,7 @@ def test_restore_and_empty(redisq: Redisq, client: redis.Redis) -> None:
     assert len(redisq.rows("trash", "ls", "mail")) == 2
     redisq("trash", "restore", "mail", "--yes")
     assert states(queue)["counts"] == before["counts"]
-    assert "took back" in redisq("undo", "--yes")  # of the restore: both are in the trash again
+    assert "undid" in redisq("undo", "--yes")  # of the restore: both are in the trash again
     assert redisq.rows("trash", "empty", "mail/r1/3", "--yes")[0]["done"] == 1
     assert [row["id"] for row in redisq.rows("trash", "ls", "mail")] == ["r1/2"]
     assert queue.invariants() == []
@@ -271,7 +271,7 @@ def test_some_done_some_not(
         queue.move("other", 1, ["r1/2"], source="dead", target="waiting", high_water_ms=2**52)
         return original(*args)
 
-    monkeypatch.setattr("redisq_ops.cli.entries.agreed", meanwhile)
+    monkeypatch.setattr("redisq_ops.cli.change_entries.agreed", meanwhile)
     (outcome,) = redisq.rows("replay", "mail", "--yes", code=3)
     assert (outcome["matched"], outcome["done"], outcome["skipped"]) == (3, 2, {"changed": 1})
 
@@ -381,7 +381,7 @@ def test_a_server_lost_half_way_is_told_with_how_far_it_came(
     monkeypatch.setattr(Bulk, "step", cut)
     redisq("replay", "mail", "--yes", code=4)
     assert "stopped after" in redisq.err and "of 700 (op replay-" in redisq.err
-    assert "go on with: redisq replay mail --yes" in redisq.err
+    assert "continue with: redisq replay mail --yes" in redisq.err
 
 
 # --- requests, queues, settings -----------------------------------------------
@@ -538,7 +538,7 @@ def test_schedule_and_reschedule(
         ("pending claim mail --consumer a|b", 2, "can't be used"),
         ("pending claim mail", 2, "Missing option '--consumer'"),
         ("claim mail", 2, "Missing option '--consumer'"),
-        ("purge mail --state trash --hard", 2, "removed for good by: redisq trash empty mail"),
+        ("purge mail --state trash --hard", 2, "use redisq trash empty mail"),
         ("delay reschedule mail --in 5m", 1, "can't reschedule"),
         ("delay reschedule later", 2, "--at or --in"),
         ("delay reschedule later --in 5m --at 03:12", 2, "--at or --in"),
@@ -604,7 +604,7 @@ def test_a_journal_has_any_bytes_escaped_and_stays_readable(
     assert row["who"] == "M\\udcfcller" and "Ger\\udce4t" in row["what"]
     client.hset(queue.keys["op_"] + row["id"], "whence", b"caf\xe9")  # by another hand
     assert redisq.rows("log")[0]["whence"] == "caf\\xe9"
-    assert "took back" in redisq("undo", row["id"], "--yes")
+    assert "undid" in redisq("undo", row["id"], "--yes")
 
 
 def test_a_read_only_configuration_refuses_before_any_plan(

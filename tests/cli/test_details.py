@@ -262,7 +262,7 @@ def test_a_report_where_spark_is_not_installed_says_what_to_install(
 ) -> None:
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=0)
     missing = "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'pyarrow', 'pandas']))"
-    line = f"{missing}; from redisq_ops.cli import main; main()"
+    line = f"{missing}; from redisq_ops.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", line, "--url", url, "spark", *words],
         capture_output=True, text=True, timeout=60, check=False,

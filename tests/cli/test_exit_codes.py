@@ -13,7 +13,7 @@ import pytest
 import redis
 from typer.main import get_command
 
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.cli.app import app
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
@@ -218,11 +218,13 @@ CODES = {0, 1, 2, 3, 5, 124}
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    if not hasattr(command, "commands"):
+    if not hasattr(command, "list_commands"):
         yield " ".join(path), command
-    for name, inner in getattr(command, "commands", {}).items():
+        return
+    within = command.context_class(command)
+    for name in command.list_commands(within):
         if (*path, name) not in {("spark",), ("demo",)}:  # they start a JVM, a dashboard
-            yield from commands(inner, (*path, name))
+            yield from commands(command.get_command(within, name), (*path, name))
 
 
 @pytest.mark.alike

@@ -622,7 +622,7 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 def test_every_command_shows_examples_that_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     from typer.main import get_command
 
-    from redisq_ops import cli
+    from redisq_ops.cli import main as cli
     from redisq_ops.cli.app import app
 
     root: Any = get_command(app)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from redisq_ops.cli import run
+from redisq_ops.cli.main import run
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 
@@ -33,7 +33,7 @@ def completed(line: str, shell: str = "bash", code: str = "", **environment: str
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
-    run = f"{code}\nfrom redisq_ops.cli import main; main([])"
+    run = f"{code}\nfrom redisq_ops.cli.main import main; main([])"
     done = subprocess.run(
         [sys.executable, "-c", run], capture_output=True, text=True, timeout=30, check=False,
         env={**os.environ, **asked, "_REDISQ_COMPLETE": f"complete_{shell}", **environment},

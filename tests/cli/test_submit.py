@@ -17,7 +17,8 @@ import pytest
 import redis
 
 import redisq_ops
-from redisq_ops import RequestQueue, cli
+from redisq_ops import RequestQueue
+from redisq_ops.cli import main as cli
 
 from ..command_line import Redisq
 

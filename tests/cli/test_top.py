@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from redisq_ops.cli import run
+from redisq_ops.cli.main import run
 from redisq_ops.core.foreign.resque import Job, SidekiqQueue
 from redisq_ops.core.queues.request import RequestQueue
 

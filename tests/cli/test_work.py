@@ -26,7 +26,7 @@ import pytest
 import redis
 
 import redisq_ops
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue, stream
@@ -147,7 +147,8 @@ def test_submit_and_wait_in_one(started: Callable[..., subprocess.Popen[bytes]])
 
 def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from redisq_ops.cli import run; run(['--help']); run(['submit', '--help']);"
+        "import sys; from redisq_ops.cli.main import run; "
+        "run(['--help']); run(['submit', '--help']);"
         "print({m for m in ('redis', 'rich', 'textual', 'asyncio') if m in sys.modules})"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer.main
 
-from redisq_ops.cli import _GLOBAL as TAKES
-from redisq_ops.cli import hoisted
 from redisq_ops.cli.app import app
+from redisq_ops.cli.main import _GLOBAL as TAKES
+from redisq_ops.cli.main import hoisted
 from redisq_ops.core.model import settings
 from redisq_ops.ops.config import SETTINGS
 

@@ -1,4 +1,4 @@
-"""Plan, apply and undo against the book, among workers that crash and tools that are killed."""
+"""Preview, apply and undo against the book, among workers that crash and tools that are killed."""
 
 from collections.abc import Iterator
 from pathlib import Path

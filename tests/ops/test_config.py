@@ -82,7 +82,7 @@ def test_context_uses_environment_variables(file: Path) -> None:
 def test_unset_variable_is_an_error_before_connecting(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from redisq_ops import cli
+    from redisq_ops.cli import main as cli
 
     prod(file, 'url = "${PROD_URL}"')
     assert cli.run(["ls", "--context", "prod"]) == 2
@@ -368,7 +368,7 @@ def test_guard_asks_for_the_context_name() -> None:
     assert guard.typed(None, "1234") == "1234 prod"
     assert guard.typed("prod", "1234") == "1234"
     assert FREE.typed(None, None) is None
-    assert FREE.rate(None) is None and FREE.rate(7) == 7 and FREE.rest(100, 0) == 0
+    assert FREE.rate(None) is None and FREE.rate(7) == 7 and FREE.stricter(None) is None
     assert Guard(max_rate=5).rate(None) == 5
     with pytest.raises(Refused):
         Guard(max_rate=5).rate(6)

@@ -447,7 +447,7 @@ def test_a_real_ctrl_c_ends_a_slow_look(client: Client, url: str) -> None:
     client.mset({f"session:{n}": "x" for n in range(20_000)})
     deploy(client)
     words = ["--url", url, "discover", "--rate", "4000/s", "--json"]
-    code = "import sys; from redisq_ops.cli import main; main(sys.argv[1:])"
+    code = "import sys; from redisq_ops.cli.main import main; main(sys.argv[1:])"
     client.config_resetstat()
     with subprocess.Popen(
         [sys.executable, "-c", code, *words],

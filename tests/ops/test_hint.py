@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.cli.session import Session
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.delay import DelaySet

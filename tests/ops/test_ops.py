@@ -22,8 +22,9 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import Round, arun, run
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import PAST, Bulk, Stride, allowed, planned
+from redisq_ops.ops.change.bulk import Bulk, Stride, allowed
 from redisq_ops.ops.change.impact import weigh
+from redisq_ops.ops.change.preview import PAST, preview
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
@@ -233,14 +234,14 @@ def test_batch_size_follows_the_measured_call_time() -> None:
 
 def test_network_latency_does_not_shrink_batches() -> None:
     stride = Stride(50)
-    stride.way = 0.08
+    stride.round_trip_s = 0.08
     for _ in range(20):
-        stride.learn(stride.size, stride.way + stride.size * 0.000_01)
+        stride.learn(stride.size, stride.round_trip_s + stride.size * 0.000_01)
     assert 45 <= stride.size <= 55
     stride.learn(stride.size, 0.07)  # faster than a call that does nothing: no measure of anything
     assert 45 <= stride.size <= 55
     for _ in range(20):
-        stride.learn(stride.size, stride.way + 0.000_001)  # and that was a slow one
+        stride.learn(stride.size, stride.round_trip_s + 0.000_001)  # and that was a slow one
     assert stride.size * 0.000_015 < 0.001  # at 15 µs an entry no call is above a millisecond
 
 
@@ -313,11 +314,11 @@ def test_larger_changes_need_a_typed_confirmation(client: redis.Redis) -> None:
     queue = dead_letters(client, 1001)
     some = run(client, select(queue, "dead", Filter(max=1000)))
     every = run(client, select(queue, "dead", Filter()))
-    assert planned(some, "replay").typed is None
-    assert planned(every, "replay").typed == "1001"
-    assert planned(some, "hard").typed == "mail"
+    assert preview(some, "replay").typed is None
+    assert preview(every, "replay").typed == "1001"
+    assert preview(some, "hard").typed == "mail"
     nothing = run(client, select(queue, "dead", Filter(match=match_pattern("nope"))))
-    assert planned(nothing, "hard").typed is None
+    assert preview(nothing, "hard").typed is None
     assert set(PAST) >= {"replay", "hard"}
 
 

@@ -304,9 +304,8 @@ NO_LOOKS = {
 
 def every_command() -> set[str]:
     from typer import Context
-    from typer.main import get_command
 
-    import redisq_ops.cli.app
+    from redisq_ops.cli.main import root_command
 
     def walk(found: Any, path: tuple[str, ...]) -> Iterator[str]:
         if not hasattr(found, "list_commands"):
@@ -316,7 +315,7 @@ def every_command() -> set[str]:
         for name in found.list_commands(context):
             yield from walk(found.get_command(context, name), (*path, name))
 
-    root: Any = get_command(redisq_ops.cli.app.app)
+    root = root_command()
     return {name for name in walk(root, ()) if not name.startswith("spark ")}
 
 

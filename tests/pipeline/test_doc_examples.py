@@ -3,14 +3,13 @@ session."""
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redisq_ops import cli
-from redisq_ops.cli import app
+from redisq_ops.cli import main as cli
+from redisq_ops.cli import spark as spark_commands
 from redisq_ops.demo.server import EmbeddedServer
 from tests.conftest import BINARIES
 from tests.docs.reader import PAGES, SHELL, Reader, blocks, ending
@@ -28,7 +27,6 @@ def test_the_docs_page_runs_as_printed(
 ) -> None:  # fmt: skip
     from redisq_ops.pipeline import session
 
-    assert app.app is not None
     kept = SharedSession(spark)
     # The JVM has another working directory: relative paths would be there.
     jvm: Any = spark._jvm
@@ -37,12 +35,8 @@ def test_the_docs_page_runs_as_printed(
     files.setWorkingDirectory(jvm.org.apache.hadoop.fs.Path(str(tmp_path)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(
-        sys.modules["redisq_ops.cli.spark"], "started", lambda s, given, *, waits: kept
-    )
-    monkeypatch.setattr(
-        sys.modules["redisq_ops.cli.spark"], "handed_on", lambda s, spark: os.environ["REDIS_URL"]
-    )
+    monkeypatch.setattr(spark_commands, "started", lambda s, given, *, waits: kept)
+    monkeypatch.setattr(spark_commands, "handed_on", lambda s, spark: os.environ["REDIS_URL"])
     monkeypatch.setattr(session, "session", lambda *given, **named: kept)
     try:
         with EmbeddedServer(BINARIES["valkey"]) as server:

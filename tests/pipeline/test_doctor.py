@@ -136,9 +136,10 @@ def test_sql_over_the_tables(
     everywhere(client)
     # The tests' session stays; its workers get the server's URL as an option.
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    import redisq_ops.cli.app  # noqa: F401  (the commands register themselves with it)
+    from redisq_ops.cli import spark as module
+    from redisq_ops.cli import spark_lake
 
-    commands: Any = sys.modules["redisq_ops.cli.spark"]
+    commands: Any = module
     frame = commands.frame
     monkeypatch.setattr(
         commands, "frame", lambda s, spark, table, **o: frame(s, spark, table, url=redisq.url, **o)
@@ -159,8 +160,7 @@ def test_sql_over_the_tables(
     # A secret is neither assembled from parts of redacted values, nor read from a file.
     (turned,) = redisq.rows("spark", "sql", "select reverse(error) e, map(error, 1) m from dead")
     assert "xobliam" not in str(turned) and "mailbox" not in str(turned)
-    lake: Any = sys.modules["redisq_ops.cli.spark_lake"]
-    monkeypatch.setattr(lake, "frame", commands.frame)
+    monkeypatch.setattr(spark_lake, "frame", commands.frame)
     out = tmp_path / "results.json"
     redisq("spark", "results", str(out), "--queue", "mail", "--format", "json", code=3)
     export = ("spark", "export", "--table", "dead", "--lake", str(tmp_path / "lake"), "--payloads")

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -483,10 +482,10 @@ def test_the_commands_on_a_real_history(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from redisq_ops.cli import run, spark_report
+    from redisq_ops.cli import spark as running
+    from redisq_ops.cli import spark_report
+    from redisq_ops.cli.main import run
     from redisq_ops.cli.spark import frame
-
-    running = sys.modules["redisq_ops.cli.spark"]
 
     url, client = valkey_url, redis.Redis.from_url(valkey_url, protocol=3)
     client.flushall()
@@ -575,7 +574,7 @@ def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture
 def test_bad_arguments_are_refused_before_spark_starts(
     words: list[str], code: int, message: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from redisq_ops.cli import run
+    from redisq_ops.cli.main import run
 
     assert run(["--url", url, "spark", *words]) == code
     err = capsys.readouterr().err

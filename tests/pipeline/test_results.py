@@ -191,12 +191,9 @@ def redisq(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Redisq:
-    from redisq_ops.cli import app, spark_lake, spark_replay
+    from redisq_ops.cli import spark as running
+    from redisq_ops.cli import spark_lake, spark_replay
     from redisq_ops.cli.spark import frame as read
-
-    running = sys.modules["redisq_ops.cli.spark"]
-
-    assert app.app is not None
 
     def frame(s: Any, session: Any, name: str, **options: str) -> Any:
         return read(s, session, name, url=valkey_url, **options)
@@ -334,8 +331,8 @@ def test_a_missing_queue_is_refused_before_a_jvm_starts(
     valkey: redis.Redis, valkey_url: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, words: list[str],
 ) -> None:  # fmt: skip
-    import redisq_ops.cli.app  # noqa: F401  (the commands register themselves with it)
+    from redisq_ops.cli import spark as running
 
-    monkeypatch.setattr(sys.modules["redisq_ops.cli.spark"], "started", None)
+    monkeypatch.setattr(running, "started", None)
     message = Redisq(valkey_url, capsys).refusal("spark", *words, "--queue", "typo", code=1)
     assert "no queue 'typo'" in message

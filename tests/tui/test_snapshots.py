@@ -29,11 +29,14 @@ from redisq_ops.core.model.entry import (
     Rates,
     Request,
 )
+from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.edit import diff
 from redisq_ops.ops.change.impact import Consequences
+from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
+from redisq_ops.ops.change.preview import preview
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.explain.blocking_reasons import Reason
 from redisq_ops.ops.explain.explanation import Explanation
@@ -48,7 +51,7 @@ from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, Vie
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm, Question
 from redisq_ops.tui.poller import Connected
-from redisq_ops.tui.run_change import Scope, question
+from redisq_ops.tui.run_change import question
 from redisq_ops.tui.undo_screen import PastScreen
 
 pytestmark = pytest.mark.slow
@@ -483,12 +486,19 @@ def compare(name: str, svg: str) -> None:
     assert same, f"{path.name} looks different now: make pictures, and look at what changed"
 
 
+def prepared(
+    verb: Verb, where: str, entries: list[Entry], weight: Consequences | None = None
+) -> PreparedChange:
+    request = ChangeRequest(verb, RequestQueue(None, "mail"), "dead", Filter(where=parse(where)))
+    chosen = Selection(request.queue, "dead", request.filter, NOW)
+    chosen.add(entries)
+    return PreparedChange(request, chosen, preview(chosen, verb, weight=weight))
+
+
 async def confirm(app: Top, source: Seeded) -> None:
     entries = list(dead(0, 1_240))
-    chosen = Selection(RequestQueue(None, "mail"), "dead", Filter(), NOW)
-    chosen.add(entries)
-    scope = Scope("mail", "dead", where=parse("smtp"))
-    app.push_screen(Confirm(question("purge", scope, chosen, DAY)))  # type: ignore[unused-awaitable]
+    asked = question(prepared("purge", "smtp", entries), DAY)
+    app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
 
 
 async def weighed(app: Top, source: Seeded) -> None:
@@ -496,13 +506,11 @@ async def weighed(app: Top, source: Seeded) -> None:
     entries = list(dead(0, 1_240))
     entries[:50] = [replace(entry, payload=b"x" * 212) for entry in entries[:50]]
     queue = RequestQueue(None, "mail")
-    chosen, weight = Selection(queue, "dead", Filter(), NOW), Consequences(queue, NOW)
-    chosen.add(entries)
+    weight = Consequences(queue, NOW)
     weight._priorities = {f"newsletter-{n}": "50" if n % 3 else "10" for n in range(3000, 3200)}
     await weight.add(entries)
     weight.waiting, weight.settled_a_minute = 1_204, 900.0
-    scope = Scope("mail", "dead", where=parse("age<1d"))
-    asked = question("replay", scope, chosen, DAY, weight=weight)
+    asked = question(prepared("replay", "age<1d", entries, weight), DAY)
     asked = replace(asked, typed="1240 prod", why=True)
     app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
 

@@ -182,7 +182,7 @@ def test_a_group_is_opened_and_replayed_while_others_die(url: str, client: redis
         assert app._views["dead"].filter is None
         await asked(pilot, "P")
         assert "Replay 30 dead entries of mail?" in text(app)
-        assert f"All that match /group={group}/" in text(app)
+        assert f"filter: where group={group}" in text(app)
         await asyncio.to_thread(bury, client, "late", 3, SLOW)  # while the dialog is open
         await press(pilot, "y")
         await told(pilot, "30 replayed")

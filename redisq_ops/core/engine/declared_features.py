@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from ..model.states import Verb
-
 
 class DeclaredFeatures:
     """Class attributes, with the values that hold for queues of our own."""
@@ -41,7 +39,7 @@ class DeclaredFeatures:
     looks at the same fault"""
     prunes: ClassVar[bool] = True
     """a process can be struck from its `register`"""
-    verbs: ClassVar[Mapping[Verb, str]] = {}
+    verbs: ClassVar[Mapping[str, str]] = {}
     """what a verb does here, in words, where that isn't what it does everywhere"""
     found: frozenset[bytes] | None = None
     """keys that a scan found of it, for a layout that keeps no index"""

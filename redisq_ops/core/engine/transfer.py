@@ -111,11 +111,11 @@ async def accept_entries(
                 )  # fmt: skip
                 if "elsewhere" in replies:
                     raise Refused(f"the shards of queue {queue.name} are changing; try again")
-                told = dict(zip((one.id for one in batch), replies, strict=True))
-                copies = {id: word for id, word in told.items() if word not in _WORDS}
+                words_of = dict(zip((one.id for one in batch), replies, strict=True))
+                copies = {id: word for id, word in words_of.items() if word not in _WORDS}
                 over |= await _ended(queue, set(copies.values()) - over)
                 held_elsewhere |= {id for id, word in copies.items() if word not in over}
-                results |= {id: word for id, word in told.items() if id not in copies}
+                results |= {id: word for id, word in words_of.items() if id not in copies}
                 batch = [one for one in batch if one.id in copies]
     return results
 

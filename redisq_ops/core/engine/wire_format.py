@@ -86,18 +86,18 @@ def ends(
             pairs.append(f"{delivery.id} {delivery.receipt}|{len(rows)}")
         else:
             pairs.append(f"{delivery.id} {delivery.receipt}")
-    told = " ".join(pairs)
-    blanks, bars = told.count(" "), told.count("|")
+    pairs_word = " ".join(pairs)
+    blanks, bars = pairs_word.count(" "), pairs_word.count("|")
     if (
-        not told.isascii()
+        not pairs_word.isascii()
         or blanks != 2 * len(settlements) - 1
         or bars != len(rows)
-        or "  " in f" {told} "
+        or "  " in f" {pairs_word} "
     ):
         return " " + " ".join(
             map(_quoted, settlements, pairs)
         ), rows  # some id or receipt is not one that a take returned
-    return told, rows
+    return pairs_word, rows
 
 
 def _quoted(settlement: Settlement, pair: str) -> str:

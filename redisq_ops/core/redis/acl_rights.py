@@ -85,8 +85,8 @@ async def to_work(queue: ScriptedQueue) -> str | None:
         return None
     rule = setuser(user(queue.client), f"+publish &{queue.prefix}:*")
     return (
-        f"the server's ACL lets this user publish to no channels {queue.prefix}:*: who waits for a "
-        f"request hears of its end up to 2 s later; to allow it: {rule}"
+        f"the server's ACL lets this user publish to no channels {queue.prefix}:*: a wait for a "
+        f"request ends up to 2 s later; to allow it: {rule}"
     )
 
 

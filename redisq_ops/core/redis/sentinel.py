@@ -54,10 +54,10 @@ class Sentinels:
                 raise BadInput("a Sentinel URL names hosts: redis+sentinel://host:26379/mymaster")
             nodes.append((one.hostname, PORT if one.port is None else one.port))
         check_database(f"/{db}")
-        told = parse_qs(parts.query, keep_blank_values=True)
-        own = {option: told.pop(option)[-1] for option in OWN if option in told}
+        query = parse_qs(parts.query, keep_blank_values=True)
+        own = {option: query.pop(option)[-1] for option in OWN if option in query}
         # The rest is read like a server's URL.
-        one_server = f"{parts.scheme}://{credentials}{at}-/{int(db or 0)}?{urlencode(told, True)}"
+        one_server = f"{parts.scheme}://{credentials}{at}-/{int(db or 0)}?{urlencode(query, True)}"
         read: Any = parse_url  # untyped in redis-py
         options = {k: v for k, v in read(one_server).items() if k != "host"}
         options["ssl"] = options.pop("connection_class", None) is not None
@@ -90,9 +90,9 @@ class Sentinels:
 def asked_with_tls(url: str) -> bool:
     """Whether the Sentinels use TLS: as the servers do, unless the URL says otherwise."""
     parts = urlsplit(url)
-    told = parse_qs(parts.query, keep_blank_values=True).get("sentinel_tls")
-    if told is None:
+    wanted = parse_qs(parts.query, keep_blank_values=True).get("sentinel_tls")
+    if wanted is None:
         return parts.scheme.startswith(("rediss", "valkeys"))
-    if told[-1] not in ("yes", "no"):
-        raise BadInput(f"sentinel_tls={told[-1]}: yes or no")
-    return told[-1] == "yes"
+    if wanted[-1] not in ("yes", "no"):
+        raise BadInput(f"sentinel_tls={wanted[-1]}: yes or no")
+    return wanted[-1] == "yes"

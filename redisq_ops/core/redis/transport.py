@@ -32,8 +32,8 @@ def exchange(client: BlockingClient, calls: Round) -> list[Any]:
     replies = _send(client, calls, [call.outgoing for call in calls])
     if again := _missing(calls, replies):
         subset = tuple(calls[i] for i in again)
-        told = _send(client, subset, [call.spelled_out() for call in subset])
-        for i, reply in zip(again, told, strict=True):
+        sent = _send(client, subset, [call.spelled_out() for call in subset])
+        for i, reply in zip(again, sent, strict=True):
             replies[i] = reply
     return replies
 
@@ -124,11 +124,11 @@ def _heard(replies: Iterable[Any]) -> list[Any]:
 
     The cluster pipelines put it among the replies instead, where half a round would be kept.
     """
-    heard = list(replies)
-    for reply in heard:
+    received = list(replies)
+    for reply in received:
         if isinstance(reply, (rx.ConnectionError, rx.TimeoutError, *CHANGING)):
             raise reply
-    return heard
+    return received
 
 
 def _apart(calls: Round, commands: list[tuple[Arg, ...]]) -> list[NodeCommand] | None:
@@ -165,8 +165,8 @@ async def aexchange(client: AsyncClient, calls: Round) -> list[Any]:
     replies = await _asend(client, calls, [call.outgoing for call in calls])
     if again := _missing(calls, replies):
         subset = tuple(calls[i] for i in again)
-        told = await _asend(client, subset, [call.spelled_out() for call in subset])
-        for i, reply in zip(again, told, strict=True):
+        sent = await _asend(client, subset, [call.spelled_out() for call in subset])
+        for i, reply in zip(again, sent, strict=True):
             replies[i] = reply
     task = asyncio.current_task()
     if task is not None and task.cancelling():

@@ -268,10 +268,10 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
                 asked.setdefault(k, []).append(i)
         replies = await together(ask(self._shard(k), some) for k, some in asked.items())
         best = [len(_WORDS)] * len(ids)
-        for heard, (k, some) in zip(replies, asked.items(), strict=True):
-            if len(heard) != len(some):
+        for found, (k, some) in zip(replies, asked.items(), strict=True):
+            if len(found) != len(some):
                 raise Superseded(f"shard {k}: that step was carried out with other entries")
-            for i, word in zip(some, heard, strict=True):
+            for i, word in zip(some, found, strict=True):
                 best[i] = min(best[i], _WORDS.index(word))
         return [_WORDS[word] for word in best]
 

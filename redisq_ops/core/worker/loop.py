@@ -362,9 +362,9 @@ class Worker:
         now = monotonic()
         settling = [(s, works) for s in self._sources if (works := s.to_settle())]
         asks: list[Description[Any]] = [s.queue.settle.op(settlements(w)) for s, w in settling]
-        if told := [work for _, works in settling for work in works]:
-            whole = len(told) >= self._batch > 1
-            self._quick = whole and now - (told[0].started or 0.0) < LINGER_S
+        if finished := [work for _, works in settling for work in works]:
+            whole = len(finished) >= self._batch > 1
+            self._quick = whole and now - (finished[0].started or 0.0) < LINGER_S
         free = min(self._free(), MAX_BATCH, self._concurrency * self._batch)
         source = self._sources.next([s for s, _ in settling]) if free > 0 else None
         alone = not self._sources.held() and not self._exchanges.busy
@@ -488,7 +488,7 @@ class Worker:
                     source.settled(works, source.queue.settle(settlements(works)))
             except (RedisqError, RedisError) as error:
                 n = len(source.finished)
-                log.warning("%d results couldn't be told, their leases will run out: %s", n, error)
+                log.warning("%d results could not be sent; their leases will expire: %s", n, error)
                 if isinstance(error, Forbidden):
                     self._refused = error
 

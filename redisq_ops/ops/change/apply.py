@@ -1,8 +1,8 @@
-"""Carrying out a plan: just its entries, each looked at again, and going on where it stopped.
+"""Carry out a plan: exactly its entries, each checked again, from where an earlier run stopped.
 
-All steps of a plan belong to one operation, whose journal entry says how far it came: a step's
-number and the entries it was about are written by the step itself. So an apply that was killed is
-continued by another, two at once share the work, and one that comes late is told.
+All steps of a plan belong to one operation. Its entry in the audit log says how far it came: each
+step writes its number and its span of entries. So a killed apply is continued by another, two at
+once share the work, and one that starts after the end learns that it is done.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .bulk import Bulk, EntryAction, ListedSteps
 from .plan import PlanFile, PlanHeader, checked_age
 
 Told = Callable[[str, str], None]
-"""is told of each entry: its id, and moved or why not"""
+"""gets the id of each entry, and moved or why it was not"""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedScope:
-    """A plan as a bulk change takes it: what was chosen."""
+    """What a plan is about, as a bulk change takes it."""
 
     queue: Queue[Any]
     state: State
@@ -40,7 +40,7 @@ class PlannedScope:
 
 
 class PlannedSteps(ListedSteps):
-    """Steps over a plan's entries, from wherever the journal says."""
+    """Steps over the entries of a plan, from where the audit log says."""
 
     def __init__(
         self, order: EntryAction, plan: PlanFile, told: Told | None, known: str | None = None
@@ -60,8 +60,8 @@ class PlannedSteps(ListedSteps):
         return ["moved" if word == "theirs" else word for word in said]
 
     def go_to(self, steps: int, at: int) -> None:
-        """Go on behind step ``steps``, at the ``at``-th entry; what lies between was dealt with
-        by somebody else."""
+        """Continue after step ``steps``, at the ``at``-th entry; another run dealt with the entries
+        in between."""
         passed = at - self.at
         if passed < 0:
             self._batch, self._picks = [], self._plan.picks(at)
@@ -82,14 +82,15 @@ class PlannedSteps(ListedSteps):
 
 
 class Apply(Bulk):
-    """A plan being carried out. Drive `step` until it says False.
+    """A plan that is carried out.
 
-    ``outcome`` is the whole plan's, whoever did it: ``done`` as the journal has it, and under
-    ``earlier`` what others or an earlier run had to leave out. ``most``: stop after so many.
-    ``told`` is told of each entry, of those an earlier run dealt with only behind ``known``, the
-    last it told of: else what is told would grow with the square of the runs. ``hand``: whose
-    runs these are, in hex; what another hand moved, even in the very step that both sent, is told
-    as ``earlier``. '': that isn't told apart, as it isn't for moves to another queue.
+    ``outcome`` is of the whole plan, whichever runs carried it out: ``done`` by the audit log, and
+    ``earlier`` the entries that other or earlier runs skipped. ``most``: stop after this many
+    entries. ``told`` gets the result of each entry; for entries of an earlier run only of those
+    after ``known``, the last one reported, so that reports don't grow with the square of the runs.
+    ``hand``: identifies whose runs these are, in hex; entries that another hand moved, even in a
+    step that both sent, are reported as ``earlier``. Empty: not distinguished, as for moves to
+    another queue.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Apply(Bulk):
 
     @property
     def left(self) -> int:
-        """How many of the plan's entries weren't looked at yet, as far as is known here."""
+        """Entries of the plan not looked at yet, as far as this run knows."""
         return self.plan.count - self._listed.at
 
     def _size(self) -> int:
@@ -138,7 +139,7 @@ class Apply(Bulk):
 
     async def _begin(self) -> None:
         self.recovered += await recover(self.order.queue, but=[self.op])
-        operation = await progress(self.order.queue, self.plan.header)
+        operation = await recorded(self.order.queue, self.plan.header)
         if operation is None:
             await super()._begin()
         elif operation.ended:
@@ -153,7 +154,7 @@ class Apply(Bulk):
             await self._reread()
 
     async def step(self) -> bool:
-        """Move some; False when all were dealt with, or as many as were asked for."""
+        """Take one step; False when all entries are dealt with, or ``most`` of them."""
         await self._open()
         if self._over or (self._most is not None and self.handled >= self._most):
             return False
@@ -164,14 +165,14 @@ class Apply(Bulk):
             return not self._over
 
     async def _reread(self) -> None:
-        operation = await progress(self.order.queue, self.plan.header)
+        operation = await recorded(self.order.queue, self.plan.header)
         if operation is None:
             gone = f"was queue {self.order.queue.name} destroyed?"
-            raise NotFound(f"{self.op} is no longer in the journal: {gone}")
+            raise NotFound(f"{self.op} is no longer in the audit log: {gone}")
         self._catch_up(operation)
 
     def _catch_up(self, operation: Operation) -> None:
-        """What is so by now, whoever did it."""
+        """Take over how far the operation came, by this run and others."""
         end = operation.span[1]
         self._listed.go_to(operation.steps, end)
         self._over = operation.ended
@@ -186,14 +187,14 @@ class Apply(Bulk):
         outcome.skip("earlier", left_out - known)
 
     async def finish(self) -> None:
-        """Have the journal's word for what was done; it has none where nothing was begun."""
+        """Read from the audit log what was done, if anything was begun."""
         if self.handled or await audit_log.read(self.order.queue, self.plan.header.op) is not None:
             await self._reread()
 
 
-async def progress(queue: Queue[Any], header: PlanHeader) -> Operation | None:
-    """How far a plan was carried out; None: not at all. Refuses one that was taken back, or that
-    is so old that nobody can tell."""
+async def recorded(queue: Queue[Any], header: PlanHeader) -> Operation | None:
+    """How far a plan was carried out; None: not at all. Refuses a plan that was undone, or that is
+    older than the audit log."""
     operation = await audit_log.read(queue, header.op)
     if operation is not None and operation.taken_back:
         raise Superseded(f"this plan was applied and undone ({header.op}): plan again")

@@ -1,7 +1,7 @@
-"""What operators changed, and how to take it back.
+"""The audit log: what operators changed, and how to undo it.
 
-Each change is written down in its queue before it begins: who, what, why, from where, and what
-undoes it. A bulk move keeps what every entry was before, step by step, as long as trash is kept.
+Each change is recorded in its queue before it begins: who, what, why, from where, and what undoes
+it. A bulk change keeps what every entry was before, step by step, as long as trash is kept.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..hint import hint
 T = TypeVar("T")
 
 OTHERS = "by another undo"
-"""what an undo says of those that another one took back, earlier or at the same time"""
+"""how an undo counts entries that another undo restored, earlier or at the same time"""
 UNLINKED = 1000
 """keys removed at once"""
 MOST = 1_000_000
-"""steps an operation is believed to have"""
+"""steps an operation has at most; a larger number is corrupt"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Author:
 
     @classmethod
     def here(cls, why: str = "") -> Author:
-        """The person at this machine; the tool's own word, not a proof."""
+        """The user of this process; claimed, not proven."""
         try:
             who = os.environ.get("REDISQ_USER") or getpass.getuser()
         except (KeyError, OSError):
@@ -55,7 +55,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One journal entry."""
+    """One entry of the audit log."""
 
     id: str
     queue: str
@@ -73,10 +73,10 @@ class Operation:
     steps: int
     undone: int
     inverse: str
-    """how a change that is not a move of entries is taken back; empty: not at all"""
+    """what undoes a change of anything but entries; empty: nothing does"""
     ended: bool
     tried: int
-    """1 once an undo went through all of it: what it skipped had changed, and stays"""
+    """1 once an undo went through all of it: entries it skipped had changed, and stay"""
     rest: int = 0
     """of a move: how many of those may come back by another undo, once it is taken back what an
     operator did with them over there"""
@@ -128,7 +128,7 @@ class Operation:
 
 @dataclass(slots=True)
 class ChangeOutcome:
-    """What a change did; `redisq` ends with it and the exit code follows from it."""
+    """What a change did: the last output of `redisq`, which decides the exit code."""
 
     op: str | None
     matched: int
@@ -141,12 +141,12 @@ class ChangeOutcome:
 
     @property
     def left(self) -> int:
-        """How many of those it dealt with aren't as they were to be."""
+        """Entries that were handled and are not in the intended state."""
         return sum(n for word, n in self.skipped.items() if word not in ("same", OTHERS))
 
     @property
     def exit_code(self) -> int:
-        """0 all is as it was to be, or nothing matched; 3 some; 1 none of those that matched."""
+        """0 if all entries are as intended or none matched, 3 if some are, 1 if none is."""
         right = self.done + sum(self.skipped.values()) - self.left
         if right >= self.matched:
             return 0
@@ -168,7 +168,7 @@ _OWN = {"ended", "span"}
 
 
 def new_id(verb: str) -> str:
-    """An operation's name: its verb and enough chance to be unique."""
+    """A new operation id: the verb and random digits."""
     return f"{verb}-{secrets.token_hex(5)}"
 
 
@@ -186,7 +186,7 @@ async def begin(
     parts: int = 0,
     **more: str | int,
 ) -> None:
-    """Write an operation down before its first step; ``parts``: see `part`.
+    """Record an operation before its first step; ``parts``: see `part`.
 
     Raises `Forbidden` where the server's ACL wouldn't let the user take the steps.
     """
@@ -229,8 +229,8 @@ def fence(id: str) -> str:
 
 
 async def forget(queue: Queue[Any]) -> int:
-    """Remove a queue's journal, and what its operations could be undone with, from every shard it
-    ever had; how many keys. A kill leaves in the journal what wasn't gone through yet."""
+    """Remove a queue's audit log and the undo lists of its operations, from every shard it ever
+    had; returns the number of keys. After a kill the rest is still in the audit log."""
     gone, key = 0, queue.keys["ops"]
     places = [*queue.shard_keys, *queue.former_shard_keys]
     page = max(1, UNLINKED // len(places))
@@ -293,7 +293,7 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
     try:
         numbers = {name: [int(row[name] or 0) for row in rows] for name in _NUMBERS}
     except ValueError as corrupt:
-        said = f"operation {id} of queue {queue.name} is corrupt in the journal"
+        said = f"operation {id} of queue {queue.name} is corrupt in the audit log"
         raise Unreadable(said) from corrupt
     counted = {
         name: max(values) if name in _HIGHEST else sum(values) for name, values in numbers.items()
@@ -313,7 +313,7 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
 
 
 def _row(reply: list[bytes | None]) -> dict[str, str]:
-    # What cannot be read, by whoever's hand it came there, makes nobody's journal unreadable.
+    # Bytes that are no UTF-8 must not make the audit log unreadable.
     words = [(value or b"").decode(errors="backslashreplace") for value in reply]
     return dict(zip(_FIELDS, words, strict=True))
 
@@ -414,4 +414,4 @@ async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
             return queue, operation
     for operation in found:
         _heard(operation)  # it may be in one that can't be read
-    raise NotFound(f"no operation {id!r} in the journal ({hint('log')} shows them)")
+    raise NotFound(f"no operation {id!r} in the audit log ({hint('log')} shows them)")

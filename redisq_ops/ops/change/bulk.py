@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, starmap
 from typing import Any, NamedTuple, Protocol
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.transfer_recovery import Recovered
-from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, Refused, Superseded
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.core.model.settings import LEASE_MS, MAX_BATCH
@@ -21,32 +20,8 @@ from redisq_ops.core.redis.operation import Description
 
 from ..filter.scan import Selection
 from ..hint import hint
-from ..terminal import a_second, age, count
-from . import audit_log, impact
-from .audit_log import Author, ChangeOutcome
-
-PAST = {
-    "requeue": "requeued",
-    "claim": "claimed",
-    "replay": "replayed",
-    "purge": "purged",
-    "hard": "removed for good",
-    "restore": "restored",
-    "reschedule": "rescheduled",
-    "move": "moved",
-}
-MEANS = {
-    "requeue": "they wait for the next worker; whoever holds one can't settle it any more",
-    "claim": "their leases go to another consumer; who held them can't settle any more",
-    "replay": "they wait for a worker again",
-    "purge": "they go to the trash",
-    "hard": "they are removed for good: there is no undo",
-    "restore": "they go back to where they were purged from",
-    "reschedule": "they become ready at another time",
-    "move": "they go on in the other queue; here the trash keeps them for undo",
-}
-TYPED_ABOVE = 1000
-"""more entries than this and a person types the number to confirm"""
+from .audit_log import Author
+from .runner import ChangeRun
 
 
 class ChangeScope(Protocol):
@@ -62,104 +37,6 @@ class ChangeScope(Protocol):
     def high_water_ms(self) -> int: ...
     @property
     def count(self) -> int: ...
-
-
-class Looked(ChangeScope, Protocol):
-    """What was chosen by looking at it, and can be told of."""
-
-    @property
-    def sample(self) -> list[Entry]: ...
-    @property
-    def reasons(self) -> dict[str, int]: ...
-    @property
-    def elsewhere(self) -> list[Entry]: ...
-    @property
-    def remarks(self) -> tuple[str, ...]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a change will do, in words, before it is done; the same words on every face."""
-
-    title: str
-    lines: tuple[str, ...] = ()
-    typed: str | None = None
-    """what a person types to confirm; None: a plain yes will do"""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """the same for programs"""
-
-    def __str__(self) -> str:
-        return "; ".join([self.title, *self.lines])
-
-
-def planned(
-    selection: Looked,
-    verb: Verb,
-    rate: float | None = None,
-    means: str = "",
-    weight: impact.Consequences | None = None,
-    into: str = "",
-) -> Plan:
-    """What a bulk change of a selection will do: to how many, which, and what that means."""
-    n, queue, state = selection.count, selection.queue.name, selection.state
-    ids = [entry.id for entry in selection.sample]
-    does = "remove for good" if verb == "hard" else verb
-    to = f" to {into}" if into else ""
-    title = f"{does} {entries(n, state)} of {queue}{to} (filter: {selection.filter})"
-    lines = []
-    # What redacts to the same is one reason.
-    reasons: dict[str, int] = {}
-    for reason, k in selection.reasons.items():
-        said = reason if weight is None else weight.shown(reason)
-        reasons[said] = reasons.get(said, 0) + k
-    if n:
-        told = ", ".join(f"{count(k)} {reason}" for reason, k in reasons.items())
-        title += f": {told}" if told else ""
-        lines = [
-            ", ".join(ids[:3]) + (", …" if n > 3 else ""),
-            means or meaning(verb, selection.queue),
-        ]
-        if rate:
-            lines.append(f"about {age(int(1000 * n / rate))} at {a_second(rate)}")
-        if weight is not None:
-            lines += impact.lines(weight.facts(verb))
-    lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
-    lines += selection.remarks
-    facts = {
-        "verb": verb, "queue": queue, "state": state, "filter": str(selection.filter),
-        "matched": n, "reasons": reasons, "sample": ids,
-    }  # fmt: skip
-    if into:
-        facts["into"] = into
-    if selection.remarks:
-        facts["remarks"] = selection.remarks
-    if weight is not None:
-        facts["consequences"] = weight.facts(verb)
-    return Plan(title, tuple(lines), typed(verb, n, queue), facts)
-
-
-def meaning(verb: Verb, queue: Queue[Any]) -> str:
-    """What a verb does, in words that are true of this kind of queue."""
-    means = queue.verbs.get(verb, MEANS[verb])
-    return f"{means}, {queue.replay_note}" if verb == "replay" else means
-
-
-def typed(verb: Verb, n: int, queue: str) -> str | None:
-    """What a person types before so much is done; None: a plain yes will do."""
-    if n and verb == "hard":
-        return queue
-    return typed_number(n)
-
-
-def typed_number(n: int) -> str | None:
-    """What a person types before so many entries are changed; None: a plain yes will do."""
-    return str(n) if n > TYPED_ABOVE else None
-
-
-def entries(n: int, state: State) -> str:
-    """``1 dead entry``, ``1,234 waiting entries``, ``2 entries in the trash``."""
-    noun = "entry" if n == 1 else "entries"
-    return f"{count(n)} {noun} in the trash" if state == "trash" else f"{count(n)} {state} {noun}"
 
 
 def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
@@ -191,15 +68,15 @@ class Stride:
 
     def __init__(self, size: int = 50) -> None:
         self.size = size
-        self.way = 0.0
-        """seconds a call takes that does nothing: a far server is not a slow one"""
+        self.round_trip_s = 0.0
+        """seconds of a call that does nothing: a distant server is not a slow one"""
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
         """A step handled ``done`` of ``asked``; of `size`, if not said: a rate may want fewer."""
-        if done < (asked or self.size) // 2 or seconds <= self.way:  # nothing to be learnt from
-            return
-        # The way was longer than usual when it was measured, and a step seems to take nothing.
-        busy = max(seconds - self.way, done * LEAST_S)
+        if done < (asked or self.size) // 2 or seconds <= self.round_trip_s:
+            return  # that tells nothing of how long such a step takes
+        # The round trip took longer than usual when it was measured: a step seems to take nothing.
+        busy = max(seconds - self.round_trip_s, done * LEAST_S)
         aim = int(0.0005 * done / busy)
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = max(10, min(MAX_BATCH, (self.size + aim) // 2))
@@ -241,26 +118,32 @@ class EntryAction:
 
 
 class StepSource(Protocol):
-    """Where a bulk change's steps come from."""
+    """The steps of a bulk change."""
+
+    steps: int
+    """the number of the latest step"""
 
     async def step(self, op: str, size: int) -> Counter[str]:
-        """Carry out one step of at most ``size`` entries: how many got which word; none: all were
-        dealt with. A step whose reply was not heard is sent again as it was."""
+        """Carry out one step of at most ``size`` entries. Returns how many entries had which
+        result; empty when none are left. A step whose reply was lost is sent again unchanged."""
 
 
 class ListedSteps:
-    """Steps over entries chosen beforehand, in their order."""
+    """Steps over entries that were chosen by id, in their order."""
 
     def __init__(self, order: EntryAction, picks: Iterator[Pick]) -> None:
         self.order = order
         self.at = 0
-        """how many were dealt with"""
+        """entries dealt with so far"""
         self.steps = 0
+        self.moved: list[str] = []
+        """the ids that the latest step moved"""
         self._picks = picks
         self._batch: list[Pick] = []
 
     async def step(self, op: str, size: int) -> Counter[str]:
-        # Kept until its reply is heard: a step tried again is the same step with the same entries.
+        self.moved = []
+        # Kept until its reply comes: a step that is tried again has the same entries.
         self._batch = self._batch or list(islice(self._picks, size))
         if not self._batch:
             return Counter()
@@ -268,22 +151,21 @@ class ListedSteps:
 
     async def _sent(self, op: str) -> list[str]:
         batch, end = self._batch, self.at + len(self._batch)
-        said = await self.order.move(op, self.steps + 1, batch, (self.at, end))
-        if len(said) != len(batch):  # of another step, that was sent under this number before
-            raise Superseded(f"{op} was taken back, or goes on elsewhere")
+        words = await self.order.move(op, self.steps + 1, batch, (self.at, end))
+        if len(words) != len(batch):  # the reply of another step that had this number before
+            raise Superseded(f"{op} was undone, or another process continues it")
         self._batch, self.at, self.steps = [], end, self.steps + 1
-        return said
+        self.moved = [pick.id for pick, word in zip(batch, words, strict=True) if word == "moved"]
+        return words
 
 
-class Bulk:
-    """One bulk change. Drive `step` until it says False; sleep `pause` between steps.
-
-    The journal is written before the first step and holds how far it came; every step is one
-    script, so a kill between any two leaves whole entries, each on one side.
-    """
+class Bulk(ChangeRun):
+    """A change of many entries, by their ids. Each is looked at again in the step that moves it."""
 
     first = 50
     """how many entries the first step handles at most"""
+    held: int | None = None
+    """the next step handles no more entries than this; None: as many as the server can take"""
 
     def __init__(
         self,
@@ -301,15 +183,12 @@ class Bulk:
         checked_consumer(consumer)
         if verb == "reschedule" and at_ms is None:
             raise BadInput("reschedule needs a time (--at or --in)")
+        corrupt = len(selection.corrupt) if isinstance(selection, Selection) else 0
+        super().__init__(
+            selection.queue, verb, author, selection.count + corrupt, rate=rate, clock=clock
+        )
+        self.outcome.skip("corrupt", corrupt)
         self.selection = selection
-        self.verb = verb
-        self.author = author
-        self.rate = rate
-        left_out = len(selection.corrupt) if isinstance(selection, Selection) else 0
-        self.outcome = ChangeOutcome(audit_log.new_id(verb), selection.count + left_out)
-        self.outcome.skip("corrupt", left_out)
-        self.handled = 0
-        """entries this object dealt with"""
         self.halted = ""
         """why it stopped before its end, if it did"""
         argument = lease_ms if at_ms is None else at_ms
@@ -318,16 +197,27 @@ class Bulk:
                 selection.queue, verb, selection.state, selection.high_water_ms, consumer, argument
             )
         )
-        self.recovered: list[Recovered] = []
-        """moves of others that it found unfinished"""
+        self._handled = 0
         self._source: StepSource = self._steps()
-        self._clock = clock
         self._stride = Stride(min(self.first, int(rate) or 1) if rate else self.first)
-        self._began: float | None = None
+
+    @property
+    def handled(self) -> int:
+        return self._handled
+
+    @property
+    def moved(self) -> Sequence[str]:
+        """The ids that the latest step moved, where it was about listed entries."""
+        return self._source.moved if isinstance(self._source, ListedSteps) else ()
+
+    @property
+    def number(self) -> int:
+        """The number of the latest step."""
+        return self._source.steps
 
     def _allowed(self, selection: ChangeScope, verb: Verb) -> None:
         if verb == "move":
-            raise BadInput("a move is between two queues (see relocation)")
+            raise BadInput("move needs a queue to move to (--to OTHER)")
         allowed(selection.queue, verb, selection.state)
 
     def _ordered(self, order: EntryAction) -> EntryAction:
@@ -335,73 +225,49 @@ class Bulk:
 
     @property
     def destination(self) -> dict[str, Any]:
-        """Of a move: the queue they go to, as the journal and plans have it."""
+        """Of a move: the queue they go to, as the audit log and plan files have it."""
         return {}
-
-    async def _end(self) -> None:
-        await audit_log.note(self.order.queue, self.op, ended=1)
 
     def _steps(self) -> StepSource:
         assert isinstance(self.selection, Selection)
         return ListedSteps(self.order, starmap(Pick, self.selection.identities()))
 
-    @property
-    def op(self) -> str:
-        assert self.outcome.op is not None
-        return self.outcome.op
-
     def _size(self) -> int:
-        size = self._stride.size
-        return min(size, max(1, int(self.rate))) if self.rate else size
+        limits = [self._stride.size, *([] if self.held is None else [self.held])]
+        return min(*limits, max(1, int(self.rate))) if self.rate else min(limits)
 
-    async def _begin(self) -> None:
-        """Write down what is about to be done."""
-        order = self.order
-        await audit_log.begin(
-            order.queue, self.op, self.verb, self.author, str(self.selection.filter),
-            now_ms=await order.queue.now.op(), source=order.state, target=VERBS[self.verb][1],
-            matched=self.outcome.matched, **self.destination,
-        )  # fmt: skip
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        target = VERBS[self.order.verb][1]
+        more = {"source": self.order.state, "target": target, **self.destination}
+        return str(self.selection.filter), more
+
+    async def open(self) -> None:
+        """Write down what is about to be done, or read how far it was done before."""
+        await self._open()
 
     async def _open(self) -> None:
-        if self._began is None:
-            began = self._clock()
-            await self._begin()
+        new = self._began is None
+        await super()._open()
+        if new:
             asked = self._clock()
-            await self.order.queue.now.op()
-            self._stride.way = self._clock() - asked
-            self._began = began
+            await self.queue.now.op()
+            self._stride.round_trip_s = self._clock() - asked
 
-    async def step(self) -> bool:
-        """Move some; False when all were dealt with."""
-        await self._open()
+    async def _advance(self) -> bool:
         started = self._clock()
         asked = self._size()
-        said = await self._source.step(self.op, asked)
-        if not said:
-            await self._end()
+        words = await self._source.step(self.op, asked)
+        if not words:
             return False
-        handled = said.total()
+        handled = words.total()
         self._stride.learn(handled, self._clock() - started, asked)
-        self.handled += handled
-        self._count(said)
+        self._handled += handled
+        self._count(words)
         return True
 
-    def _count(self, said: Counter[str]) -> None:
-        for word, n in said.items():
+    def _count(self, words: Counter[str]) -> None:
+        for word, n in words.items():
             if word == "moved":
                 self.outcome.done += n
             else:
                 self.outcome.skip(word, n)
-
-    @property
-    def pause(self) -> float:
-        """Seconds to wait before the next step, so that the rate is kept."""
-        if not self.rate or self._began is None:
-            return 0.0
-        return max(0.0, self._began + self.handled / self.rate - self._clock())
-
-    async def reached(self) -> int:
-        """How many were moved as the journal has it, also by a step whose reply was not heard."""
-        operation = await audit_log.read(self.order.queue, self.op)
-        return operation.done if operation else 0

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import starmap
+from collections.abc import Callable
 from math import inf
 from statistics import median
 from typing import Any
@@ -22,91 +21,14 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.redis.operation import Call, both, together
 
-from ..filter.scan import Selection
 from ..terminal import a_second, age, count
 from . import audit_log
-from .apply import Apply, Told
-from .audit_log import Author
-from .bulk import Bulk, ListedSteps, Pick, StepSource
-from .plan import PlanFile
+from .bulk import Bulk
 from .ramp_controller import Course, Limits, Observed, advance, begin, late
 
 LATEST = 200
 """verdicts that are judged: of more, a thousand good ones would hide the first hundred bad ones"""
 PINGS = 5
-
-
-class Paced(Bulk):
-    """A bulk change that is held to a number of entries a step, and tells which ones it moved."""
-
-    held: int | None = None
-    """the next step is about no more"""
-    moved: Sequence[str] = ()
-    """by the latest step"""
-    number: int = 0
-    """of that step"""
-
-    def _size(self) -> int:
-        size = super()._size()
-        return size if self.held is None else min(size, self.held)
-
-    async def open(self) -> None:
-        """Write down what is about to be done, or see how far it was done before."""
-        await self._open()
-
-    async def step(self) -> bool:
-        self._heard: list[str] = []
-        more = await super().step()
-        assert isinstance(self._source, ListedSteps)
-        self.moved, self.number = self._heard, self._source.steps
-        return more
-
-    def _hear(self, id: str, word: str) -> None:
-        if word == "moved":
-            self._heard.append(id)
-
-
-class PacedBulk(Paced):
-    """Of a selection."""
-
-    def _steps(self) -> StepSource:
-        return _Heard(self)
-
-
-class _Heard(ListedSteps):
-    def __init__(self, bulk: PacedBulk) -> None:
-        assert isinstance(bulk.selection, Selection)
-        super().__init__(bulk.order, starmap(Pick, bulk.selection.identities()))
-        self._hear = bulk._hear
-
-    async def _sent(self, op: str) -> list[str]:
-        batch = self._batch
-        said = await super()._sent(op)
-        for pick, word in zip(batch, said, strict=True):
-            self._hear(pick.id, word)
-        return said
-
-
-class PacedApply(Paced, Apply):
-    """Of a plan: a ramp that was killed goes on where it was."""
-
-    def __init__(
-        self,
-        plan: PlanFile,
-        queue: Queue[Any],
-        author: Author,
-        *,
-        told: Told | None = None,
-        **options: Any,
-    ) -> None:
-        self._heard = []
-        self._also = told
-        super().__init__(plan, queue, author, told=self._hear, **options)
-
-    def _hear(self, id: str, word: str) -> None:
-        super()._hear(id, word)
-        if self._also is not None:
-            self._also(id, word)
 
 
 class Watch:
@@ -138,15 +60,15 @@ class Watch:
 
 
 class Ramp:
-    """Replays by a canary and a ramp. Drive `step` until it says False; sleep `pause` between.
+    """Replays by a canary and a ramp. Call `step` until it returns False; sleep `pause` between.
 
-    What was decided is kept in the journal beside the operation, so that a ramp that was killed
-    goes on where it was; entries are never replayed twice by one operation.
+    Decisions are kept with the operation in the audit log, so that a killed ramp continues where it
+    was; one operation never replays an entry twice.
     """
 
     def __init__(
         self,
-        steps: Paced,
+        steps: Bulk,
         limits: Limits,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -312,7 +234,7 @@ class Ramp:
         return look
 
     async def reached(self) -> int:
-        """How many were replayed as the journal has it, also by a step that was not heard of."""
+        """Entries replayed by the audit log, with a step that got no reply."""
         return await self.steps.reached()
 
     @property
@@ -334,7 +256,7 @@ class Ramp:
         if seen.seen or seen.unsettled:
             again = f"{count(seen.died)} of {count(seen.judged)} died again"
             again += f", {count(seen.failing)} failing" if seen.failing else ""
-            again += f", {count(seen.untold)} nobody can tell of" if seen.untold else ""
+            again += f", {count(seen.untold)} unknown" if seen.untold else ""
             words.append(again)
         growth = seen.waiting - self.waiting_before
         words.append(f"{count(seen.waiting)} waiting" + (f" ({growth:+,})" if growth else ""))

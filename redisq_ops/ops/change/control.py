@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from redisq_ops.core.redis import acl_rights
 from ..filter.time import duration_ms
 from . import audit_log
 from .audit_log import Author, ChangeOutcome
+from .runner import SettingsChange
 
 _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
 
@@ -58,29 +60,21 @@ async def change_request(
     if _already(request, verb, value):
         return ChangeOutcome(None, 0)
     requests = requests_of(queue)
-    op, now = audit_log.new_id(verb), await queue.now.op()
-    outcome = ChangeOutcome(op, 1)
-    what = f"request {id}" + (f" to {value}" if value else "")
     before = str(getattr(request, "state" if verb == "cancel" else verb, ""))
-    # Before the step, here and below: after a kill in between, an undo finds it as it was.
-    inverse = _inverse(id, verb, before, value)
-    await audit_log.begin(queue, op, verb, author, what, now_ms=now, matched=1, inverse=inverse)
-    try:
-        word, before = await requests.control.op(op, 1, verb, id, value)
-    except (QueueClosed, NotFound):  # whoever did that is not to be undone by this one's undo
-        await audit_log.note(queue, op, inverse="", ended=1)
-        raise
-    if word == "same":
-        outcome.skip("same")
-        await audit_log.note(queue, op, inverse="")
-    else:
-        outcome.done = 1
-        if (heard := _inverse(id, verb, before, value)) != inverse:
-            await audit_log.note(queue, op, inverse=heard)
-    if verb == "cancel":
+
+    async def control(op: str, step: int) -> bool:
+        nonlocal before
+        word, before = await requests.control.op(op, step, verb, id, value)
+        return bool(word != "same")
+
+    async def fence_off(op: str) -> None:
         await _fence_off(requests, id, op)
-    await audit_log.note(queue, op, done=outcome.done, ended=1)
-    return outcome
+
+    return await SettingsChange(
+        queue, verb, author, f"request {id}" + (f" to {value}" if value else ""), [control],
+        inverse=lambda: _inverse(id, verb, before, value),
+        last=fence_off if verb == "cancel" else None,
+    ).all()  # fmt: skip
 
 
 def _inverse(id: str, verb: Control, before: str, value: str) -> str:
@@ -173,21 +167,18 @@ async def change_client(
     have = int(getattr(await client_changeable(queue, client, rule, value), rule) or 0)
     if have == value:
         return ChangeOutcome(None, 0)
-    op, now = audit_log.new_id(verb), await queue.now.op()
-    outcome = ChangeOutcome(op, 1)
-    what = f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else "")
-    inverse = f"{rule} {client} {have} {value}"
-    await audit_log.begin(queue, op, verb, author, what, now_ms=now, matched=1, inverse=inverse)
-    word, before = await with_clients(queue).set_client_rule.op(op, 1, rule, client, value)
-    if word == "same":
-        outcome.skip("same")
-        await audit_log.note(queue, op, inverse="")
-    else:
-        outcome.done = 1
-        if before != have:
-            await audit_log.note(queue, op, inverse=f"{rule} {client} {before} {value}")
-    await audit_log.note(queue, op, done=outcome.done, ended=1)
-    return outcome
+    before, clients = have, with_clients(queue)
+
+    async def set_rule(op: str, step: int) -> bool:
+        nonlocal before
+        word, before = await clients.set_client_rule.op(op, step, rule, client, value)
+        return bool(word != "same")
+
+    return await SettingsChange(
+        queue, verb, author,
+        f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else ""),
+        [set_rule], inverse=lambda: f"{rule} {client} {before} {value}",
+    ).all()  # fmt: skip
 
 
 def settable(queue: Queue[Any]) -> None:
@@ -210,32 +201,29 @@ async def set_flags(
 
     What is so already is left out; with nothing left, nothing is written.
     """
-    settable(queue)  # said before the journal has it
+    settable(queue)  # refused before the audit log has it
     have = await queue.settings.op()
     changes = {name: value for name, value in changes.items() if have.get(name, "") != value}
     if not changes:
         return ChangeOutcome(None, 0)
-    op, now = audit_log.new_id(verb), await queue.now.op()
-    outcome = ChangeOutcome(op, len(changes))
-    what = ", ".join(f"{name} = {value or 'default'}" for name, value in changes.items())
+    before = {name: have.get(name, "") for name in changes}
+
+    def setting(name: str, value: str) -> Callable[[str, int], Awaitable[bool]]:
+        async def configure(op: str, step: int) -> bool:
+            before[name] = (await queue.configure.op(op, step, {name: value}))[name]
+            return True
+
+        return configure
 
     def inverse() -> str:
-        rows = ((name, have.get(name, ""), value) for name, value in changes.items())
+        rows = ((name, before[name], value) for name, value in changes.items())
         return "\n".join(
             f"set {name} {quote(was, safe='')} {quote(value, safe='')}" for name, was, value in rows
         )
 
-    await audit_log.begin(
-        queue, op, verb, author, what, now_ms=now, matched=len(changes), inverse=inverse()
-    )
-    for seq, (name, value) in enumerate(changes.items(), 1):
-        before = await queue.configure.op(op, seq, {name: value})
-        outcome.done += 1
-        if before[name] != have.get(name, ""):  # set by somebody else since it was read
-            have = {**have, **before}
-            await audit_log.note(queue, op, inverse=inverse())
-    await audit_log.note(queue, op, done=outcome.done, ended=1)
-    return outcome
+    what = ", ".join(f"{name} = {value or 'default'}" for name, value in changes.items())
+    steps = [setting(name, value) for name, value in changes.items()]
+    return await SettingsChange(queue, verb, author, what, steps, inverse).all()
 
 
 async def pause(queue: Queue[Any], author: Author) -> ChangeOutcome:
@@ -323,7 +311,7 @@ def contents(counts: Counts) -> str:
 
 
 async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> ChangeOutcome:
-    """Remove a queue, its journal and its registry entry; ``done`` is keys. There is no undo.
+    """Remove a queue, its audit log and its registry entry; ``done`` is keys. There is no undo.
 
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
     """

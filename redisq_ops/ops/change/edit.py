@@ -26,8 +26,8 @@ from redisq_ops.core.redis.operation import together
 from ..filter.scan import Selection
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count
-from . import audit_log
-from .audit_log import Author, ChangeOutcome
+from .audit_log import Author
+from .runner import ChangeRun
 
 BATCH = 50
 LONG = 2_000
@@ -285,60 +285,48 @@ def _lines(payload: str) -> list[str]:
         return payload.splitlines()
 
 
-class Edit:
-    """One change of payloads, driven as a `Bulk` is: `step` until it says False.
+class Edit(ChangeRun):
+    """A change of payloads.
 
-    Every entry is read again when its turn comes, and changed only if it still is what was read:
-    in its state since before the selection, with that payload. `undo` gives the old ones back.
+    Every entry is read again when its turn comes, and changed only if it is as it was read: in its
+    state since before the selection, with that payload. `undo` restores the old payloads.
     """
-
-    pause = 0.0
 
     def __init__(self, selection: Selection, change: Change, author: Author) -> None:
         editable(selection.queue, selection.state)
+        super().__init__(selection.queue, EDIT, author, selection.count)
         self.selection = selection
         self.change = change
-        self.author = author
-        self.outcome = ChangeOutcome(audit_log.new_id(EDIT), selection.count)
         self._ids = iter(selection.ids())
         self._rows: list[tuple[str, bytes, bytes]] = []
         self._sent: Sequence[tuple[str, bytes, bytes]] = ()
         self._steps = 0
-        self._begun = False
 
-    async def step(self) -> bool:
-        """Change some; False when all were dealt with."""
-        queue, outcome = self.selection.queue, self.outcome
-        assert outcome.op is not None
-        if not self._begun:
-            await audit_log.begin(
-                queue, outcome.op, EDIT, self.author, str(self.selection.filter),
-                now_ms=await queue.now.op(), source=self.selection.state, target=EDIT,
-                matched=outcome.matched,
-            )  # fmt: skip
-            self._begun = True
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        return str(self.selection.filter), {"source": self.selection.state, "target": EDIT}
+
+    async def _advance(self) -> bool:
         if not self._sent:
             while not self._rows and (ids := list(islice(self._ids, BATCH))):
                 self._rows = await self._changed(ids)
             self._sent = self._portion()
             self._steps += bool(self._sent)
         if not self._sent:
-            await audit_log.note(queue, outcome.op, ended=1)
             return False
-        # Kept until its reply is heard: a step tried again is the same step.
-        said = await queue.edit.op(
-            outcome.op, self._steps, self._sent, source=self.selection.state,
+        # Kept until its reply comes: a step that is tried again is the same step.
+        words = await self.queue.edit.op(
+            self.op, self._steps, self._sent, source=self.selection.state,
             high_water_ms=self.selection.high_water_ms,
         )  # fmt: skip
-        if len(said) != len(self._sent):  # an undo took the step's place
-            raise Superseded(f"{outcome.op} was taken back meanwhile")
+        if len(words) != len(self._sent):  # an undo took the step's place
+            raise Superseded(f"{self.op} was undone meanwhile")
         self._rows = self._rows[len(self._sent) :]
         self._sent = ()
-        for word in said:
+        for word in words:
             if word == "moved":
-                outcome.done += 1
+                self.outcome.done += 1
             else:
-                outcome.skip(word)
+                self.outcome.skip(word)
         return True
 
     def _portion(self) -> Sequence[tuple[str, bytes, bytes]]:
@@ -363,9 +351,3 @@ class Edit:
             else:
                 self.outcome.skip(word)
         return rows
-
-    async def reached(self) -> int:
-        """How many were changed as the journal has it, also by a step that was not heard of."""
-        assert self.outcome.op is not None
-        operation = await audit_log.read(self.selection.queue, self.outcome.op)
-        return operation.done if operation else 0

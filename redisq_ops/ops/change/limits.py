@@ -62,10 +62,6 @@ class Guard:
         known = [each for each in (rate, self.max_rate) if each is not None]
         return min(known, default=None)
 
-    def rest(self, handled: int, seconds: float) -> float:
-        """Seconds to wait after ``handled`` entries in so many seconds, to keep to the limit."""
-        return 0.0 if self.max_rate is None else max(0.0, handled / self.max_rate - seconds)
-
     def named(self, said: str | None, asked: bool) -> None:
         """Refuse a wrong name, and none where nobody is going to be ``asked`` for it."""
         if said is not None and said != self.word:

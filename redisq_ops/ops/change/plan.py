@@ -1,4 +1,4 @@
-"""Plans as files: which entries a change is about and what it will do, written down, not done.
+"""Plan files: which entries a change is about and what it will do.
 
 NDJSON. The first line says what, where and by whom (`PlanHeader`), the second what will come of it,
 then one line per entry, ``{"id", "since_ms"}``, and last the number of entries and the SHA-256 of
@@ -38,7 +38,7 @@ from .bulk import Pick
 
 FORMAT = 1
 KEPT_MS = 30 * 86_400_000
-"""as long as the journal: an older plan can't be told from one that was applied"""
+"""as long as the audit log: an older plan may have been applied already"""
 READ_AGAIN = "a plan is read from a file, more than once: redisq apply p.ndjson"
 _BEGINS = b'{"redisq_plan"'
 _LONGEST = 1 << 20
@@ -50,12 +50,12 @@ class PlanHeader:
     """What a plan is for. Times in ms of the server's clock."""
 
     op: str
-    """the operation all its steps will belong to, whoever applies it and however often"""
+    """the operation of all its steps, also when it is applied by several runs"""
     queue: str
     kind: str
     prefix: str
     created_ms: int | None
-    """when the queue was registered: another of that name isn't meant. None: another program's,
+    """when the queue was registered, to refuse another queue of that name. None: another program's,
     unregistered"""
     server: str
     """the server's run id"""
@@ -92,8 +92,8 @@ _OF_MOVES = {"into", "into_ms"}
 
 
 def free(path: str) -> Path:
-    """Where a plan of that name is to be; refuses what is there already: only a plan's own file can
-    go on with it once it was begun. An empty file, as `mktemp` makes one, has nothing to lose."""
+    """The path of a new plan file; refuses an existing file: a plan that was begun can only be
+    continued from its own file. An empty file, as `mktemp` makes one, is taken."""
     if path == "-":
         return Path(path)
     target = resolved_path(path)
@@ -102,7 +102,7 @@ def free(path: str) -> Path:
         raise BadInput(f"{path or '--plan'} is no file: a plan goes to one, or to stdout by -")
     if os.path.exists(target) and os.path.getsize(target):
         what = ", a plan that may have been begun" if _is_plan(target) else ""
-        raise BadInput(f"--plan {path} is there{what}: name another file, or remove it")
+        raise BadInput(f"--plan {path} exists{what}: name another file, or remove it")
     return target
 
 
@@ -113,8 +113,8 @@ def _is_plan(path: Path) -> bool:
 
 
 class Draft:
-    """A plan that is being written: to a file beside the one it will be, or for ``-`` to stdout at
-    the end. Nothing is left of it unless `finish` was reached."""
+    """A plan that is being written: to a temporary file beside its target, or for ``-`` to stdout
+    at the end. Unless `finish` was called, it leaves no file."""
 
     def __init__(self, path: str, op: str) -> None:
         self.path = path
@@ -158,7 +158,7 @@ class Draft:
             self._body.write(b"".join(lines))
 
     def finish(self, header: PlanHeader, facts: Mapping[str, Any]) -> None:
-        """Put it where it is to be, whole."""
+        """Write the whole plan to its target."""
         if self.path == "-":
             self._compose(sys.stdout.buffer, header, facts)
             return
@@ -194,10 +194,10 @@ class Draft:
 
 
 class PlanFile:
-    """A plan that was read and found whole. Holds the file open; its entries are read as needed."""
+    """A plan file that was read and found whole. Keeps the file open; reads entries as needed."""
 
     def __init__(self, path: str, progress: Callable[[int], None] | None = None) -> None:
-        """``progress`` is told how many entries were checked. `BadInput` names the line."""
+        """``progress`` gets how many entries were checked. `BadInput` names the line."""
         self.path = path
         try:
             self._file: IO[bytes] = open(path, "rb")  # noqa: SIM115  (closed with the object)
@@ -291,13 +291,13 @@ class PlanFile:
 
 
 async def identity(queue: Queue[Any], deployment: Deployment) -> tuple[int | None, str]:
-    """What tells a queue from others of its name: (registered at ms, its server's run id)."""
+    """What distinguishes a queue from others of its name: (registered at ms, server run id)."""
     entry = await find(queue.name, deployment.prefix)
     return (None if entry is None else entry.created_ms), await run_id(queue)
 
 
 def run_id(queue: Queue[Any]) -> Call[str]:
-    """The server's own name for itself, another one after every start."""
+    """The server's run id; it changes with every start."""
 
     def read(reply: Any) -> str:
         return str(reply["run_id"])
@@ -333,12 +333,12 @@ async def home(deployment: Deployment, header: PlanHeader) -> Queue[Any]:
 
 
 def checked_age(header: PlanHeader, now_ms: int) -> None:
-    """Refuse a plan the journal can't say anything of any more."""
+    """Refuse a plan that is older than the audit log."""
     old = now_ms - header.planned_ms
     if old > KEPT_MS:
         raise Refused(
-            f"planned {age(old)} ago: the journal is kept for {age(KEPT_MS)}, so nobody knows "
-            "whether it was applied; plan again"
+            f"planned {age(old)} ago: the audit log is kept for {age(KEPT_MS)}, so it is unknown "
+            "whether the plan was applied; plan again"
         )
 
 

@@ -243,7 +243,7 @@ def _unheard(seen: Observed, limits: Limits) -> str:
     if left:
         said.append(f"{count(left)} {watched} weren't settled within {age(limits.watch_ms)}")
     if seen.untold:
-        said.append(f"nobody can tell what became of {count(seen.untold)} {watched}")
+        said.append(f"the end of {count(seen.untold)} {watched} is unknown")
     return " and ".join(said)
 
 

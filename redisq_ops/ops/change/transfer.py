@@ -1,9 +1,9 @@
 """Moves between two queues of a kind on one deployment: `Move`, and its plan's `MoveApply`.
 
 A step takes entries into the source's trash under the operation's id, puts them in at the target,
-and puts back as they were those that are refused there (`core.relocation` says why that is safe).
-The journal of the source says how far it came. Whoever goes on with an operation first ends the
-steps that others began; what nobody goes on with is found by `core.recovery`.
+and puts back as they were those that are refused there (`core.engine.transfer` has the proof).
+The audit log of the source says how far it came. A run that continues an operation first ends the
+steps that others began; abandoned operations are found by `core.engine.transfer_recovery`.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Relocating(Bulk):
         self._wary = self._wary or bool(said.keys() & {"full", "closed"})
 
     async def _give_up(self) -> None:
-        """It ends here: nobody goes on with it."""
+        """It ends here, for every run."""
         self.outcome.skip(self.halted, self._ahead)
         await self._end()
 

@@ -1,7 +1,7 @@
-"""A move between two queues taken back: `Recall`.
+"""The undo of a move between two queues: `Recall`.
 
-What went over there is asked for again, entry by entry: what nobody touched there leaves that queue
-and has its old place in the source, the rest stays where it is.
+The entries are fetched back one by one: those that are unchanged leave the target and return to
+their old place in the source; the others stay in the target.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .undo import Undo
 
 
 class Recall(Undo):
-    """Takes a move back, as far as its entries are untouched in the queue they went to.
+    """Undoes a move, as far as its entries are unchanged in the queue they went to.
 
-    Of a queue that was destroyed since nobody knows what was done there: all come back.
+    If that queue was destroyed since, what was done there is unknown: all entries come back.
     """
 
     across = True
@@ -40,7 +40,7 @@ class Recall(Undo):
 
     async def step(self) -> bool:
         source, into, id = self.queue, self.way.into, self.operation.id
-        if not self._begun:
+        if self._began is None:
             if into is not None:
                 self.recovered += await transfer_recovery.recover(into, but=[id])
             self._held_ms = await transfer_recovery.hold(source, id)
@@ -52,8 +52,7 @@ class Recall(Undo):
         return goes_on
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
-        way, source, by = self.way, self.queue, self.outcome.op
-        assert by is not None
+        way, source, by = self.way, self.queue, self.op
         state, seq = cast("State", self.operation.source), self._taken + 1
         self._held_ms = await transfer_recovery.hold(source, id, step)
         took = await transfer.revert_step(source, way.into, id, step, state, by, seq, way.keep_ms)

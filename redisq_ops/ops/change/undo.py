@@ -1,4 +1,4 @@
-"""Operations of the journal taken back."""
+"""Undo: operations of the audit log are reversed."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ from contextlib import suppress
 from typing import Any, cast
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.transfer_recovery import Recovered, recover
+from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Refused, Superseded
 from redisq_ops.core.redis.operation import both
 
 from . import audit_log
-from .audit_log import OTHERS, Author, ChangeOutcome, Operation
+from .audit_log import OTHERS, Author, Operation
+from .runner import ChangeRun
 
 NAMED = 5
 """ids of those an undo left alone that are shown; its ``told`` is told of all"""
 
 
-class Undo:
-    """Takes an operation back, step by step, newest first. Drive `step` until it says False.
+class Undo(ChangeRun):
+    """Reverses an operation, step by step, newest first.
 
-    What was touched since is left alone (``changed``); what was kept too long ago can't be put
-    back (``expired``); what lies too far inside another program's list stays there for now
-    (``deep``), and the operation can be undone again. The outcome is about the whole operation
-    whoever took what back, earlier or at the same time (`OTHERS`).
+    Entries that changed since stay (``changed``); entries whose record expired can't be restored
+    (``expired``); entries too far inside another program's list stay for now (``deep``), and the
+    operation can be undone again. The outcome is of the whole operation, with what other undos
+    restored earlier or at the same time (`OTHERS`).
 
-    ``told`` is told of each that was touched, by its id; ``sample`` are the first of them. Where a
-    layout only counts them, and of those kept for too long, nobody knows which they are: they are
-    ``unnamed``.
+    ``told`` gets the id of each entry that stays because it changed; ``sample`` has the first ones.
+    Where a layout only counts them, and for expired ones, the ids are unknown: ``unnamed``.
     """
 
-    pause = 0.0
-    """seconds between steps; as a `Bulk` has it"""
     across = False
-    """whether it knows its way between two queues"""
+    """whether it undoes a move between two queues"""
 
     told: Callable[[str, str], None] | None = None
     rest = 0
@@ -44,67 +42,60 @@ class Undo:
     def __init__(self, queue: Queue[Any], operation: Operation, author: Author) -> None:
         if not operation.undoable or bool(operation.into) != self.across:
             raise Refused(f"{operation.id} can't be undone: {why_not(operation)}")
-        self.queue = queue
+        inverses = operation.inverse.split("\n") if operation.inverse else []
+        about = sum(queue.undo_change_size(*_read(each)) for each in inverses)
+        super().__init__(queue, "undo", author, about or operation.done - operation.undone)
         self.operation = operation
-        self.author = author
-        self._inverses = operation.inverse.split("\n") if operation.inverse else []
-        """what is to be taken back yet of a change that was no move of entries, newest last"""
-        about = sum(queue.undo_change_size(*_read(each)) for each in self._inverses)
-        self.outcome = ChangeOutcome(
-            audit_log.new_id("undo"), about or operation.done - operation.undone
-        )
+        self._inverses = inverses
+        """what is still to be undone of a change of anything but entries, newest last"""
         self._left: list[tuple[str, int]] = []
-        """what numbered its steps, and how many of them are to be taken back yet"""
+        """names under which its steps are numbered, and how many steps are still to be undone"""
         self._taken = 0
-        self._begun = False
         self.sample: list[str] = []
         self._named = 0
         self._touched: list[str] = []
-        self.recovered: list[Recovered] = []
-        """moves of others that it found unfinished"""
 
     @property
     def unnamed(self) -> int:
-        """How many were left alone of which nobody knows the ids."""
+        """How many entries stayed whose ids are unknown."""
         known = ("changed", "deep", "expired")
         return max(0, sum(self.outcome.skipped.get(word, 0) for word in known) - self._named)
 
-    async def step(self) -> bool:
-        """Undo one step; False when nothing is left."""
-        queue, operation, outcome = self.queue, self.operation, self.outcome
-        assert outcome.op is not None
-        if not self._begun:
-            self.recovered += await recover(queue, but=[operation.id])
-            await audit_log.begin(
-                queue, outcome.op, "undo", self.author, operation.id,
-                now_ms=await queue.now.op(), matched=outcome.matched,
-            )  # fmt: skip
-            if not operation.inverse:
-                await self._close()
-            self._begun = True
-        operation = self.operation
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        return self.operation.id, {}
+
+    async def _begin(self) -> None:
+        self.recovered += await recover(self.queue, but=[self.operation.id])
+        await super()._begin()
+        if not self.operation.inverse:
+            await self._close()
+
+    async def _advance(self) -> bool:
+        outcome = self.outcome
         if self._inverses:
             # First of the two: a step may count itself in the same place.
-            await both(audit_log.note(queue, outcome.op, **self._far), self._invert(outcome.op))
+            await both(audit_log.note(self.queue, self.op, **self._far), self._invert(self.op))
             return True
         while self._left and not self._left[-1][1]:
             self._left.pop()
-        if self._left:
-            id, step = self._left[-1]
-            back, touched, *beyond = await self._take_back(id, step)
-            outcome.done += back
-            outcome.skip("changed", touched)
-            outcome.skip("deep", sum(beyond))
-            self._name()
-            self._left[-1] = id, step - 1
-            self._taken += 1
-            return True
-        if operation.inverse:
-            await audit_log.note(queue, operation.id, undone=1)
+        if not self._left:
+            return False
+        id, step = self._left[-1]
+        back, touched, *beyond = await self._take_back(id, step)
+        outcome.done += back
+        outcome.skip("changed", touched)
+        outcome.skip("deep", sum(beyond))
+        self._name()
+        self._left[-1] = id, step - 1
+        self._taken += 1
+        return True
+
+    async def _end(self) -> None:
+        if self.operation.inverse:
+            await audit_log.note(self.queue, self.operation.id, undone=1)
         else:
             await self._account()
-        await audit_log.note(queue, outcome.op, ended=1, **self._far)
-        return False
+        await audit_log.note(self.queue, self.op, ended=1, **self._far)
 
     @property
     def _far(self) -> dict[str, int]:
@@ -117,7 +108,7 @@ class Undo:
         return {"matched": self.outcome.matched, **more}
 
     async def _account(self) -> None:
-        """Tell what other undos did from what nobody can take back."""
+        """Distinguish what other undos restored from what can't be restored any more."""
         operation, outcome = self.operation, self.outcome
         changed, deep = (outcome.skipped.get(word, 0) for word in ("changed", "deep"))
         if not deep:  # those can be put back by and by
@@ -132,7 +123,7 @@ class Undo:
         outcome.skip("changed" if left else "expired", max(0, gone - others))
 
     async def _invert(self, op: str) -> None:
-        """Take one thing back of a change that was no move of entries."""
+        """Undo one step of a change of anything but entries."""
         verb, args = _read(self._inverses[-1])
         back = await self.queue.undo_change.op(
             op, self._taken + 1, verb, args, left=self._touched.extend
@@ -146,9 +137,8 @@ class Undo:
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""
-        assert self.outcome.op is not None
         said: tuple[int, ...] = await self.queue.undo.op(
-            id, step, target=self.operation.target, by=self.outcome.op, seq=self._taken + 1,
+            id, step, target=self.operation.target, by=self.op, seq=self._taken + 1,
             left=self._touched.extend,
         )  # fmt: skip
         return said
@@ -165,8 +155,8 @@ class Undo:
         return len(ids)
 
     async def _close(self) -> None:
-        """Take the operation's next step in its place, an empty one: whoever still is at it, or
-        comes back to it, is told, and moves nothing that would not be undone."""
+        """Take the operation's next step, an empty one: a run that still carries it out, or
+        continues it, is refused, and moves nothing that would not be undone."""
         queue, id = self.queue, self.operation.id
         await audit_log.note(queue, id, undoing=1, tried=0)
         if self.operation.parts:
@@ -205,10 +195,7 @@ class Undo:
         return False
 
     async def reached(self) -> int:
-        """How many were put back as the journal has it, also by a step that was not heard of."""
-        assert self.outcome.op is not None
-        own = await audit_log.read(self.queue, self.outcome.op)
-        return max(self.outcome.done, own.done if own else 0)
+        return max(self.outcome.done, await super().reached())
 
 
 def _read(inverse: str) -> tuple[str, list[str]]:
@@ -224,7 +211,7 @@ def why_not(operation: Operation) -> str:
     if operation.undone or operation.tried:
         return "it was undone already, as far as its entries were untouched"
     if operation.verb == "undo":
-        return "an undo is not taken back; do again what it took back"
+        return "an undo can't be undone: repeat the change instead"
     if operation.done:
-        return f"nothing takes back a {operation.verb}"
+        return f"a {operation.verb} has no undo"
     return "it changed nothing"

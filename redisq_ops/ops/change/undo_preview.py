@@ -1,4 +1,4 @@
-"""Before an undo: what it could still take back."""
+"""Before an undo: what it could still restore."""
 
 from __future__ import annotations
 
@@ -13,13 +13,39 @@ from redisq_ops.core.model.states import EDIT
 from ..filter.parser import parse
 from ..filter.scan import Filter, Scan
 from ..hint import hint
+from ..terminal import age, count
 from .audit_log import Operation
+from .preview import Preview, entries, typed_number
 from .transfer_plan import Way
-from .transfer_undo import Recall
+from .transfer_undo import Recall, undone
 from .undo import Undo
 
 FEW = 10_000
 """entries of the state that are looked through for an answer"""
+
+
+async def undo_preview(change: Undo, now_ms: int, *, count_unchanged: bool = False) -> Preview:
+    """What an undo will do; with ``count_unchanged`` also how many entries it can restore."""
+    operation, n = change.operation, change.outcome.matched
+    ago = age(now_ms - operation.started_ms)
+    about = operation.what
+    if operation.moved_back:
+        about = f"{entries(n, cast('State', operation.source))} (filter: {about})"
+    lines = [about, undone(operation, change)]
+    lines += [f"reason: {operation.why}"] if operation.why else []
+    facts: dict[str, Any] = {
+        "verb": "undo", "op": operation.id, "queue": change.queue.name, "matched": n,
+    }  # fmt: skip
+    if count_unchanged and operation.moved_back:
+        still, how = await untouched(change)
+        facts |= {"untouched": still, "list": how}
+        known = f"{count(still)} of them are unchanged" if still is not None else ""
+        lines.append(f"{known or 'those that are unchanged'}: {how}" if how else known)
+    return Preview(
+        f"undo {operation.id}: {operation.verb} in queue {change.queue.name} by {operation.by} "
+        f"{ago} ago",
+        tuple(filter(None, lines)), typed_number(n), facts,
+    )  # fmt: skip
 
 
 async def untouched(change: Undo) -> tuple[int | None, str]:

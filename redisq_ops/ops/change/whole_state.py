@@ -1,7 +1,7 @@
-"""A whole large state, moved in the server's own order: nobody has to read a million ids first.
+"""A whole large state, moved in the server's order without reading a million ids first.
 
-What is meant is every entry that has been in the state since before the moment of the look; the
-server finds the next ones itself, and each is as safe as if it had been named.
+The change covers every entry that entered the state before the change was prepared. The server
+finds the next entries itself; each is as safe as if it had been named by its id.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class EvenStride(Stride):
         self._latest.append((done, seconds))
         latest = list(self._latest)[-self.flying :]
         took = sum(seconds for _, seconds in latest) / len(latest)
-        busy = min(took, self.flying * took - self.way)
+        busy = min(took, self.flying * took - self.round_trip_s)
         if busy <= 0:
             return
         self._each.append(busy * len(latest) / sum(done for done, _ in latest))
@@ -266,7 +266,8 @@ class WholeBulk(Bulk):
         for _ in range(2 if new else 0):  # one that is held up would make any step seem short
             asked = self._clock()
             await self.order.queue.now.op()
-            self._stride.way = min(self._stride.way, self._clock() - asked)
+            trip = min(self._stride.round_trip_s, self._clock() - asked)
+            self._stride.round_trip_s = trip
 
     def _steps(self) -> StepSource:
         assert isinstance(self.selection, Whole)

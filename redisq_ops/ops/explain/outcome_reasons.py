@@ -10,7 +10,7 @@ from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 
 from ..change.audit_log import Operation
-from ..change.bulk import PAST
+from ..change.preview import PAST
 from ..hint import hint
 from ..terminal import age, count
 from .blocking_reasons import BlockingReasons, Reason

@@ -17,8 +17,9 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
-from ..change.audit_log import Author, ChangeOutcome
+from ..change.audit_log import Author
 from ..change.control import requests_of
+from ..change.runner import ChangeRun
 from ..deployment import Deployment
 from ..terminal import count, size
 from .import_check import Content, ImportRow, own, parsed
@@ -29,7 +30,7 @@ BATCH = 100
 BYTES = 256 * 1024
 """of payloads in one call of an import, unless one has more by itself"""
 UNDOABLE = 10_000
-"""entries up to which an import can be taken back; each is named in the journal"""
+"""entries up to which an import can be undone; each is named in the audit log"""
 _LOST = "the file doesn't end as an export does: it may be cut off"
 
 Problem = Callable[[int, str, str], None]
@@ -123,18 +124,23 @@ class _UnderWay:
     before: int
     """sub-requests that were there already"""
     named: bool = False
-    """whether the journal has how to take it back"""
+    """whether the audit log has what undoes it"""
 
     @property
     def done(self) -> int:
         return max(0, self.job.sent - self.before)
 
 
-class Import:
-    """Puts one queue's part of a file in. Drive `step` until it says False; sleep `pause` between.
+def undoable(content: Content) -> bool:
+    """Whether an import of it can be undone."""
+    return content.entries <= UNDOABLE
+
+
+class Import(ChangeRun):
+    """Adds one queue's part of a file to it.
 
     An entry that is there with this payload is ``same``, with another ``exists``, and neither is
-    touched: run again, it adds what is missing. Every batch is journalled with its inverse.
+    touched: run again, it adds what is missing. The audit log has what undoes every batch.
     """
 
     def __init__(
@@ -149,41 +155,23 @@ class Import:
         problem: Problem = lambda line, id, why: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.queue = queue
+        super().__init__(queue, "import", author, content.entries, rate=rate, clock=clock)
         self.content = content
-        self.outcome = ChangeOutcome(audit_log.new_id("import"), content.entries)
         self._file = file
-        self._author = author
         self._states = frozenset[State]() if as_waiting else accepted(queue)
-        self._rate = rate
         self._size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
         self._problem = problem
-        self._clock = clock
-        self._began: float | None = None
         self._inverses: list[str] = []
-        self._keep = content.entries <= UNDOABLE
+        self._keep = undoable(content)
         self._rows = own(file, content)
         self._ahead: list[ImportRow] = []
         self._requests = iter(content.requests.items())
         self._under_way: _UnderWay | None = None
 
-    @property
-    def pause(self) -> float:
-        """Seconds to wait before the next step, so that the rate is kept."""
-        if not self._rate or self._began is None:
-            return 0.0
-        handled = self.outcome.done + sum(self.outcome.skipped.values())
-        return max(0.0, self._began + handled / self._rate - self._clock())
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        return f"{count(self.content.entries)} entries of {self.content.queue}", {}
 
-    async def step(self) -> bool:
-        """Put some in; False when all were dealt with, or nothing more goes in."""
-        if self._began is None:
-            self._began = self._clock()
-            await audit_log.begin(
-                self.queue, self._op, "import", self._author,
-                f"{count(self.content.entries)} entries of {self.content.queue}",
-                now_ms=await self.queue.now.op(), matched=self.outcome.matched,
-            )  # fmt: skip
+    async def _advance(self) -> bool:
         try:
             if isinstance(self.queue, RequestQueue):
                 more = await self._request(self.queue)
@@ -191,8 +179,12 @@ class Import:
                 more = await self._batch()
         except (QueueFull, QueueClosed) as refusal:
             more = self._no_more(refusal)
-        await self._noted(**({} if more else {"ended": 1}))
+        if more:
+            await self._noted()
         return more
+
+    async def _end(self) -> None:
+        await self._noted(ended=1)
 
     async def reached(self) -> int:
         """How many were put in, after an interruption: what was under way is looked at again."""
@@ -212,12 +204,7 @@ class Import:
 
     async def _noted(self, **more: int) -> None:
         inverse = {"inverse": "\n".join(self._inverses)} if self._inverses else {}
-        await audit_log.note(self.queue, self._op, done=self._done, **inverse, **more)
-
-    @property
-    def _op(self) -> str:
-        assert self.outcome.op is not None
-        return self.outcome.op
+        await audit_log.note(self.queue, self.op, done=self._done, **inverse, **more)
 
     def _skip(self, row: ImportRow, word: str, why: str) -> None:
         self.outcome.skip(word)
@@ -266,7 +253,7 @@ class Import:
                 why = f"its id is on line {first.number:,} too, with another payload"
                 skipped.append((row, "exists", why))
         said = await self.queue.import_entries.op(
-            [self._as(r.entry) for r in fresh.values()], self._op
+            [self._as(r.entry) for r in fresh.values()], self.op
         )
         taken = [row for row, word in zip(fresh.values(), said, strict=True) if word == "exists"]
         now, found = await both(
@@ -351,7 +338,7 @@ class Import:
         self._named(now)
 
     def _named(self, now: _UnderWay) -> None:
-        """Have the journal say how a request that is new here is taken back."""
+        """Record in the audit log what undoes a request that is new here."""
         if self._keep and not now.before and now.job.sent and not now.named:
             now.named = True
             self._inverses.append(f"cancel {now.job.id}")

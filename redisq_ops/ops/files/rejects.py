@@ -14,7 +14,7 @@ from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
+class RejectedLine:
     """A line, or a row, that can't be submitted, and why."""
 
     file: str | None
@@ -35,7 +35,7 @@ def too_large(size: int, most: int, what: str = "") -> str:
     return f"{what}{size:,} bytes, over the limit of {most:,} (--max-payload)"
 
 
-def refusal(first: Reject, count: int, kind: type[RedisqError] = TooLarge) -> RedisqError:
+def refusal(first: RejectedLine, count: int, kind: type[RedisqError] = TooLarge) -> RedisqError:
     """Why nothing is sent: the first reject and the number of all."""
     more = "" if count == 1 else f", and {count - 1:,} more can't be submitted"
     return kind(
@@ -54,7 +54,7 @@ class RejectFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.count = 0
-        self.first: Reject | None = None
+        self.first: RejectedLine | None = None
         if path.is_dir():
             raise BadInput(f"{path}: Is a directory")
         try:
@@ -66,7 +66,7 @@ class RejectFile:
     def __enter__(self) -> RejectFile:
         return self
 
-    def add(self, reject: Reject) -> None:
+    def add(self, reject: RejectedLine) -> None:
         self.count += 1
         self.first = self.first or reject
         self._out.write(json.dumps(asdict(reject)) + "\n")

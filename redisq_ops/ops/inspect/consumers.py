@@ -23,7 +23,8 @@ from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
-from ..change.audit_log import Author, ChangeOutcome
+from ..change.audit_log import Author
+from ..change.runner import ChangeRun
 from ..filter.fields import quoted
 from ..filter.parser import parse
 from ..filter.scan import Filter
@@ -301,34 +302,29 @@ async def _groups_with(queue: Queue[Any], consumer: str, group: str) -> list[str
     return found
 
 
-class ConsumerChange:
+class ConsumerChange(ChangeRun):
     """Gives a consumer's entries to another or back to waiting, and can remove the consumer.
 
-    Call `step` until it returns False, as with a `Bulk`. The server checks every entry again in the
-    step that moves it. A consumer is removed only in a step in which it holds nothing; what it took
-    in the meantime is moved too, up to `RECHECKS` times.
+    The server checks every entry again in the step that moves it. A consumer is removed only in a
+    step in which it holds nothing; what it took in the meantime is moved too, up to `RECHECKS`
+    times.
     """
-
-    pause = 0.0
 
     def __init__(
         self, held: HeldEntries, to: str | None, author: Author, *, remove: bool = False
     ) -> None:
         if to is not None:
             checked_receiver(held, to)
+        super().__init__(held.queue, "remove" if remove else "claim", author, len(held.ids))
         self.held = held
         self.to = to
-        self.author = author
         self.remove = remove
         self.removed = 0
         """groups from which it was removed"""
         self._independent = _independent_groups(held.queue)
-        verb = "remove" if remove else "claim"
-        self.outcome = ChangeOutcome(audit_log.new_id(verb), len(held.ids))
-        self._verb = verb
         self._left = list(reversed(held.ids))
         self._batch: list[str] = []
-        self._steps = 0
+        self._steps = 1
         self._rechecks = 0
         self._inverses: list[str] = []
         """commands that give the moved entries back"""
@@ -338,38 +334,24 @@ class ConsumerChange:
         if to is None:
             check_requeueable(held)
 
-    async def step(self) -> bool:
-        """Move up to `STEP` entries, or remove the consumer; False when all is done."""
-        held, outcome = self.held, self.outcome
-        assert outcome.op is not None
-        if not self._steps:
-            await self._begin()
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        moves = {"source": "pending", "target": "pending" if self.to else "waiting"}
+        return f"{self.held.what} to {self.to or 'waiting'}", {} if self._independent else moves
+
+    async def _advance(self) -> bool:
         if not self._batch and self._left:
             self._batch = [self._left.pop() for _ in range(min(STEP, len(self._left)))]
         if self._batch:
-            await self._move(outcome.op)
+            await self._move(self.op)
             return True
-        if self.remove and await self._remove():
-            return True
+        return self.remove and await self._remove()
+
+    async def _end(self) -> None:
         if self._independent:
             self._counted = False  # record the total: entries that were `to`'s already count too
-            await self._record(outcome.op)
+            await self._record(self.op)
         # Bulk moves count themselves on each shard; a total written here would be added to that.
-        await audit_log.note(held.queue, outcome.op, matched=outcome.matched, ended=1)
-        return False
-
-    async def _begin(self) -> None:
-        held, op = self.held, self.outcome.op
-        assert op is not None
-        self._steps = 1
-        where = self.to or "waiting"
-        moves: dict[str, Any] = {} if self._independent else {
-            "source": "pending", "target": "pending" if self.to else "waiting"
-        }  # fmt: skip
-        await audit_log.begin(
-            held.queue, op, self._verb, self.author, f"{held.what} to {where}",
-            now_ms=await held.queue.now.op(), matched=self.outcome.matched, **moves,
-        )  # fmt: skip
+        await audit_log.note(self.queue, self.op, matched=self.outcome.matched, ended=1)
 
     async def _move(self, op: str) -> None:
         held, batch = self.held, self._batch
@@ -423,14 +405,13 @@ class ConsumerChange:
             if not held.groups:
                 return False
             done = await queue.reassign.op(
-                held.group, held.consumer, self.to, [], remove=True, op=self.outcome.op or ""
+                held.group, held.consumer, self.to, [], remove=True, op=self.op
             )
             if done.beside:
-                assert self.outcome.op is not None
                 self.outcome.matched += len(done.beside)
                 self.outcome.done += len(done.beside)
                 self._inverses += self._inverse(done.beside)
-                await self._record(self.outcome.op)
+                await self._record(self.op)
             if done.removed:
                 self.removed, held.groups = 1, []
                 return False
@@ -473,10 +454,8 @@ class ConsumerChange:
 
     async def reached(self) -> int:
         """How many were moved according to the audit log, with steps whose reply was lost."""
-        assert self.outcome.op is not None
-        operation = await audit_log.read(self.held.queue, self.outcome.op)
-        done = operation.done if operation else 0
+        done = await super().reached()
         if self._independent and done < self.outcome.done:  # on a cluster the last step is missing
             done = self.outcome.done
-            await audit_log.note(self.held.queue, self.outcome.op, done=done)
+            await audit_log.note(self.queue, self.op, done=done)
         return done

@@ -15,9 +15,9 @@ from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.core.redis.operation import attempt, together
 
-from ..change import audit_log
-from ..change.audit_log import Author, ChangeOutcome
-from ..change.bulk import Plan, typed_number
+from ..change.audit_log import Author
+from ..change.preview import Preview, typed_number
+from ..change.runner import ChangeRun
 from ..deployment import Deployment
 from ..terminal import age, count
 
@@ -105,7 +105,7 @@ async def select_processes(
     return ProcessSelection(registering, tuple(silent), silent_ms)
 
 
-def prune_plan(selection: ProcessSelection, rescue: bool) -> Plan:
+def prune_preview(selection: ProcessSelection, rescue: bool) -> Preview:
     """What pruning the processes will do."""
     queue, jobs, n = selection.queue, selection.jobs, len(selection.processes)
     names = [process.name for process in selection.processes[:NAMED]]
@@ -127,7 +127,7 @@ def prune_plan(selection: ProcessSelection, rescue: bool) -> Plan:
     noun = "process" if n == 1 else "processes"
     title = f"prune {count(n)} {noun} of {queue.name} ({selection.what})"
     title += f", with {_jobs(jobs)} running" if jobs else ""
-    return Plan(title, tuple(lines), typed_number(n), facts)
+    return Preview(title, tuple(lines), typed_number(n), facts)
 
 
 def _jobs(n: int) -> str:
@@ -147,7 +147,7 @@ def _last_heartbeat(process: Process) -> str:
     return "it never sent a heartbeat" if process.alive else "its record is gone"
 
 
-class Prune:
+class Prune(ChangeRun):
     """Removes silent processes from their program's register, one per `step`.
 
     Call `step` until it returns False. The server checks each process again in the step that
@@ -155,53 +155,33 @@ class Prune:
     (``changed``) or were removed by somebody else (``unknown``).
     """
 
-    pause = 0.0
-    """seconds between steps; as a `Bulk` has it"""
-
     def __init__(self, selection: ProcessSelection, author: Author, *, rescue: bool) -> None:
+        super().__init__(selection.queue, "prune", author, len(selection.processes))
         self.selection = selection
-        self.author = author
         self.rescue = rescue
-        self.outcome = ChangeOutcome(audit_log.new_id("prune"), len(selection.processes))
         self.jobs: Counter[str] = Counter(dict.fromkeys(("waiting", "dead", "lost"), 0))
         """what became of the jobs they were running"""
         self._at = 0
-        self._begun = False
 
-    async def step(self) -> bool:
-        """Remove the next process; False when there is none left."""
-        queue, outcome = self.selection.queue, self.outcome
-        assert outcome.op is not None
-        if not self._begun:
-            what = f"processes {self.selection.what}" + (
-                ", their jobs rescued" if self.rescue else ""
-            )
-            await audit_log.begin(
-                queue, outcome.op, "prune", self.author, what,
-                now_ms=await queue.now.op(), matched=outcome.matched,
-            )  # fmt: skip
-            self._begun = True
-        if self._at < outcome.matched:
-            process = self.selection.processes[self._at]
-            result = await queue.prune_process.op(
-                process.name, silent_ms=self.selection.silent_ms, rescue=self.rescue,
-                op=outcome.op, step=self._at + 1,
-            )  # fmt: skip
-            self._at += 1
-            if result.word == "pruned":
-                outcome.done += 1
-                self.jobs.update(waiting=result.waiting, dead=result.dead, lost=result.lost)
-            else:
-                outcome.skip(result.word)
-            return True
-        await audit_log.note(queue, outcome.op, ended=1)
-        return False
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        rescued = ", their jobs rescued" if self.rescue else ""
+        return f"processes {self.selection.what}{rescued}", {}
 
-    async def reached(self) -> int:
-        """How many were removed according to the audit log, with steps whose reply was lost."""
-        assert self.outcome.op is not None
-        operation = await audit_log.read(self.selection.queue, self.outcome.op)
-        return operation.done if operation else 0
+    async def _advance(self) -> bool:
+        if self._at >= self.outcome.matched:
+            return False
+        process = self.selection.processes[self._at]
+        pruned = await self.selection.queue.prune_process.op(
+            process.name, silent_ms=self.selection.silent_ms, rescue=self.rescue, op=self.op,
+            step=self._at + 1,
+        )  # fmt: skip
+        self._at += 1
+        if pruned.word == "pruned":
+            self.outcome.done += 1
+            self.jobs.update(waiting=pruned.waiting, dead=pruned.dead, lost=pruned.lost)
+        else:
+            self.outcome.skip(pruned.word)
+        return True
 
 
 def job_outcomes(jobs: Counter[str]) -> Sequence[str]:

@@ -22,7 +22,7 @@ import pytest
 import redis
 import trustme
 
-from redisq_ops.cli import run
+from redisq_ops.cli.main import run
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.cli import run
+from redisq_ops.cli.main import run
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.circular import CircularQueue, ShardedCircularQueue

@@ -32,8 +32,10 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.apply import Apply
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.canary import PacedApply, PacedBulk, Ramp
+from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.canary import Ramp
 from redisq_ops.ops.change.impact import weigh
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader, identity
 from redisq_ops.ops.change.ramp_controller import Course, Limits, Observed, advance, begin
@@ -244,12 +246,12 @@ def test_the_last_ones_are_watched_to_their_end() -> None:
         ({"judged": 90, "verdicts": 90, "unsettled": 10, "failing": 10}, ""),  # as if they had died
         (
             {"judged": 9, "verdicts": 9, "unsettled": 4, "untold": 4},
-            "nobody can tell what became of 4 of 13 watched entries",
+            "the end of 4 of 13 watched entries is unknown",
         ),
         (
             {"judged": 5, "verdicts": 5, "unsettled": 5, "untold": 3},
             "2 of 10 watched entries weren't settled within 5s"
-            " and nobody can tell what became of 3 of 10 watched entries",
+            " and the end of 3 of 10 watched entries is unknown",
         ),
         ({"judged": 9, "died": 5, "verdicts": 9, "unsettled": 1}, "5 of 9 replayed entries died"),
         ({"judged": 9, "died": 1, "verdicts": 9}, ""),
@@ -325,7 +327,7 @@ def planned(client: redis.Redis, queue: RequestQueue[Any], path: Path) -> None:
 
 def ramp_of(client: redis.Redis, queue: RequestQueue[Any], limits: Limits) -> Ramp:
     chosen = run(client, select(queue, "dead", Filter()))
-    return Ramp(PacedBulk(chosen, "replay", ME), limits)
+    return Ramp(Bulk(chosen, "replay", ME), limits)
 
 
 def drive(client: redis.Redis, ramp: Ramp, until: Callable[[Ramp], bool] | None = None) -> set[str]:
@@ -490,7 +492,7 @@ def test_interrupted_ramp_says_how_far_it_came(client: redis.Redis) -> None:
 def test_a_canary_and_a_ramp_are_for_a_replay(client: redis.Redis) -> None:
     chosen = run(client, select(dead(client, [b"x"]), "dead", Filter()))
     with pytest.raises(BadInput, match="for a replay"):
-        Ramp(PacedBulk(chosen, "purge", ME), FAST)
+        Ramp(Bulk(chosen, "purge", ME), FAST)
 
 
 def dead_jobs(client: redis.Redis, n: int) -> SidekiqQueue[redis.Redis]:
@@ -508,7 +510,7 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
     """Also one that has retries left, and waits for the next in the retry set."""
     queue = dead_jobs(client, 30)
     chosen = run(client, select(queue, "dead", Filter()))
-    ramp = Ramp(PacedBulk(chosen, "replay", ME), replace(FAST, canary=5, watch_ms=1000))
+    ramp = Ramp(Bulk(chosen, "replay", ME), replace(FAST, canary=5, watch_ms=1000))
 
     def works(ramp: Ramp) -> bool:
         error = Failure("E", "again").encoded()
@@ -525,7 +527,7 @@ def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(client: redis.
     """Twenty at a time: those that nobody looked at since aren't called unsettled."""
     queue = dead_jobs(client, 110)
     chosen = run(client, select(queue, "dead", Filter()))
-    ramp = Ramp(PacedBulk(chosen, "replay", ME), replace(FAST, first=1000.0, watch_ms=1))
+    ramp = Ramp(Bulk(chosen, "replay", ME), replace(FAST, first=1000.0, watch_ms=1))
 
     def works(ramp: Ramp) -> bool:
         queue.settle([Settlement(d, "ack") for d in queue.take(200, consumer="w").deliveries])
@@ -557,7 +559,7 @@ def test_rate_is_kept_by_steps_of_few(client: redis.Redis, canary: int) -> None:
     queue = dead(client, [b"x"] * 100)
     now = [0.0]
     ramp = Ramp(
-        PacedBulk(run(client, select(queue, "dead", Filter())), "replay", ME),
+        Bulk(run(client, select(queue, "dead", Filter())), "replay", ME),
         Limits(canary=canary, rate=10, first=10, window_ms=10_000_000, latency_ms=10_000),
         clock=lambda: now[0],
     )
@@ -576,7 +578,7 @@ def replay_a_plan(url: str, path: str) -> None:
     client = connect(url, "test")
     plan = PlanFile(path)
     queue = RequestQueue(client, "mail")
-    ramp = Ramp(PacedApply(plan, queue, ME), replace(FAST, canary=3, rate=300, reentry=0.5))
+    ramp = Ramp(Apply(plan, queue, ME), replace(FAST, canary=3, rate=300, reentry=0.5))
     while run(client, ramp.step()):
         time.sleep(ramp.pause)
 
@@ -611,7 +613,7 @@ def test_killed_ramp_goes_on_and_replays_nothing_twice(
             process.join()
             killed += 1
         plan = PlanFile(str(path))
-        ramp = Ramp(PacedApply(plan, queue, ME), replace(FAST, canary=3, reentry=0.5))
+        ramp = Ramp(Apply(plan, queue, ME), replace(FAST, canary=3, reentry=0.5))
         phases = drive(client, ramp)
     assert ramp.resumed and "canary" not in phases
     assert ramp.outcome.done == 900 and ramp.course.phase == "over"

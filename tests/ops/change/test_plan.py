@@ -296,7 +296,7 @@ def test_nothing_is_written_over_a_plan_that_was_begun(redisq: Redisq, client: r
     redisq.url = "redis://127.0.0.1:1"
     for path in ("p", "link"):
         assert redisq.refusal("replay", "mail", "--plan", path, code=2) == (
-            f"--plan {path} is there, a plan that may have been begun: name another file, or "
+            f"--plan {path} exists, a plan that may have been begun: name another file, or "
             "remove it"
         )
     redisq.url = url
@@ -311,7 +311,7 @@ def test_a_plan_takes_the_place_of_no_file_but_an_empty_one(
     dead_letters(client, 2)
     Path("notes").write_text("mine\n")
     said = redisq.refusal("move", "mail", "--to", "b", "--plan", "notes", code=2)
-    assert said == "--plan notes is there: name another file, or remove it"
+    assert said == "--plan notes exists: name another file, or remove it"
     assert Path("notes").read_text() == "mine\n"
     Path("made").touch()  # as mktemp does
     redisq("replay", "mail", "--plan", "made")
@@ -330,7 +330,7 @@ def test_of_two_that_plan_to_one_file_the_later_is_refused(
 
     monkeypatch.setattr(Draft, "_compose", meanwhile)
     redisq("replay", "mail", "--plan", "p", code=2)
-    assert "--plan p is there" in redisq.err
+    assert "--plan p exists" in redisq.err
     assert Path("p").read_text() == "another's\n" and os.listdir() == ["p"]
 
 
@@ -358,7 +358,7 @@ def test_a_report_is_not_written_over_its_plan(redisq: Redisq, client: redis.Red
     os.symlink("p", "r")
     before = Path("p").read_bytes()
     said = redisq.refusal("apply", "p", "--report", "r", "--yes", code=2)
-    assert "would write over the plan" in said
+    assert "would overwrite the plan" in said
     assert Path("p").read_bytes() == before and states(queue) == (3, 0)
 
 
@@ -761,7 +761,7 @@ def test_a_change_undone_while_it_runs_stops(redisq: Redisq, client: redis.Redis
     bulk = Bulk(run(client, select(queue, "dead", Filter())), "replay", ME, clock=Ticks())
     drive(client, bulk, 2)
     assert redisq.rows("undo", bulk.op, "--yes")[0]["done"] == 100
-    with pytest.raises(Exception, match="taken back"):
+    with pytest.raises(Exception, match="was undone"):
         drive(client, bulk)
     assert states(queue) == (300, 0)
 
@@ -948,7 +948,7 @@ def test_ctrl_c_before_the_first_write_says_that_nothing_was_done(
     with monkeypatch.context() as patch:
         patch.setattr(Apply, "_begin", interrupted)
         out = redisq("apply", "p", "--yes", code=130)
-    assert "0 of 3" in out and "3 left; go on with: redisq apply p --yes\n" in redisq.err
+    assert "0 of 3" in out and "3 left; continue with: redisq apply p --yes\n" in redisq.err
     assert queue.counts().dead == 3
     (outcome,) = redisq.rows("apply", "p", "--yes")
     assert (outcome["done"], outcome["skipped"]) == (3, {})
@@ -987,7 +987,7 @@ def test_a_report_that_can_not_be_written_is_told(
     redisq("apply", "p", "--yes", "--report", "it's", code=3)
     assert "--report it's: No space left on device\n" in redisq.err and states(queue) == (0, 3)
     again = shlex.join(["redisq", "apply", "p", "--yes", "--report", "it's"])
-    assert f"stopped: 3 of 3; go on with: {again}\n" in redisq.err
+    assert f"stopped: 3 of 3; continue with: {again}\n" in redisq.err
 
 
 def test_a_report_grows_by_what_is_new_and_heals(redisq: Redisq, client: redis.Redis) -> None:
@@ -1193,7 +1193,7 @@ def test_a_plan_older_than_the_journal(redisq: Redisq, client: redis.Redis) -> N
     redisq("replay", "mail", "--plan", "p")
     rewrite(lines()[0] | {"planned_ms": lines()[0]["planned_ms"] - 31 * 86_400_000})
     said = redisq.refusal("apply", "p", "--yes", code=1)
-    assert "planned 31d" in said and "journal" in said
+    assert "planned 31d" in said and "audit log" in said
     assert states(queue) == (3, 0)
 
 

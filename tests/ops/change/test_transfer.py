@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.cli import run as cli_run
+from redisq_ops.cli.main import run as cli_run
 from redisq_ops.cli.session import Session
 from redisq_ops.core.engine import transfer as core_relocation
 from redisq_ops.core.engine.queue import Queue
@@ -248,7 +248,7 @@ def test_what_an_operator_changed_there_comes_back_once_that_is_undone(
     purged = target.page("waiting", None, 2).entries
     redisq("purge", *(f"{target.name}/{entry.id}" for entry in purged), "--yes")
     said = redisq("undo", op, "--dry-run")
-    assert f"3 of them are untouched still: redisq select {target.name} --where " in said
+    assert f"3 of them are unchanged: redisq select {target.name} --where " in said
     (plan,) = redisq.rows("undo", op, "--dry-run")
     assert (plan["matched"], plan["untouched"]) == (6, 3)
     redisq("undo", op, "--yes", code=3)
@@ -783,7 +783,7 @@ POINTS = {
 }
 KILLING = """
 import os, signal, sys
-from redisq_ops import cli
+from redisq_ops.cli import main as cli
 from redisq_ops.core.engine import transfer as core
 from redisq_ops.ops.change import transfer as ops
 

@@ -342,7 +342,7 @@ def test_a_request_that_was_cancelled_there_takes_nothing(
     # It can be taken back when it lives again, and the rest as it was.
     (cancel,) = [row for row in redisq.rows("log") if row["verb"] == "cancel"]
     redisq("undo", cancel["id"], "--yes")
-    assert "2 of them are untouched still: redisq select b" in redisq("undo", op, "--dry-run")
+    assert "2 of them are unchanged: redisq select b" in redisq("undo", op, "--dry-run")
     (outcome,) = redisq.rows("undo", op, "--yes")
     assert (outcome["done"], outcome["skipped"]) == (2, {"by another undo": 3})
     assert len(entries(source, "waiting")) == 6 and not entries(target, "waiting")

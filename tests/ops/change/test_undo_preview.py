@@ -29,7 +29,7 @@ def test_what_was_touched_is_named(redisq: Redisq, client: redis.Redis, tmp_path
     (done,) = redisq.rows("replay", "mail", "--yes")
     taken = {delivery.id for delivery in queue.take(8, consumer="w").deliveries}
     said = redisq("undo", done["op"], "--dry-run")
-    assert "22 of them are untouched still" in said
+    assert "22 of them are unchanged" in said
     assert f"redisq select mail --where 'state:waiting op={done['op']}'" in said
     (plan,) = redisq.rows("undo", done["op"], "--dry-run")
     assert plan["untouched"] == 22

@@ -417,9 +417,9 @@ def test_a_step_with_one_behind_it_is_smaller() -> None:
     assert stride.size == round(whole_state.STEP_S[2] / each)
     stride = whole_state.EvenStride(50)
     stride.flying = 2
-    stride.way = 0.08
+    stride.round_trip_s = 0.08
     for _ in range(9):  # of a server that is far away we wait for half the way
-        stride.learn(50, (stride.way + 50 * each) / 2)
+        stride.learn(50, (stride.round_trip_s + 50 * each) / 2)
     assert stride.size == 50
 
 
@@ -454,9 +454,9 @@ def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
 
 def test_a_far_server_gets_no_smaller_steps() -> None:
     stride = whole_state.EvenStride(50)
-    stride.way = 0.08
+    stride.round_trip_s = 0.08
     for _ in range(9):
-        stride.learn(stride.size, stride.way + stride.size * 0.000_01)
+        stride.learn(stride.size, stride.round_trip_s + stride.size * 0.000_01)
     assert stride.size == 50
     stride.learn(stride.size, 0.07)  # faster than a call that does nothing: no measure of anything
     assert stride.size == 50

@@ -62,7 +62,7 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
     replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
     prunes: ClassVar[bool] = False
     enveloped: ClassVar[bool] = False
-    verbs: ClassVar[Mapping[Verb, str]] = {
+    verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",
         "purge": "they go to the trash; jobs that depend on them stay deferred until they are back",
         "hard": "they are removed for good: no undo; jobs that depend on them stay deferred",

@@ -271,11 +271,11 @@ class CircularQueue(Queue[C_co]):
         line, total = await self._lined(cursor, max, start)
         rows: list[tuple[str, float | None]] = [(name, None) for name in line.names]
         entries = await self._entries("waiting", rows, payloads or bool(line.unmet))
-        told = (
+        shown = (
             replace(entry, payload=line.unmet.get(id)) if entry.payload is None else entry
             for id, entry in zip(line.ids, entries, strict=True)
         )
-        return Page(tuple(told), line.cursor, total, problem=line.problem)
+        return Page(tuple(shown), line.cursor, total, problem=line.problem)
 
     async def _waiting_ids(
         self, cursor: str | None, max: int, start: int | None = None

@@ -43,7 +43,7 @@ Control = Literal["cancel", "reopen", "pause", "resume", "limit", "priority"]
 class RequestQueue(RequestReads[C_co]):
     """Requests of many sub-requests, with priorities and a concurrency limit for each request.
 
-    A sub-request is one payload (bytes). Lower priorities come first; requests of one priority
+    A sub-request is one payload (bytes). Priority 0 comes first, 99 last; requests of one priority
     take turns. A producer calls `submit`, a `Worker` runs a handler for each sub-request, and
     `results` or `redisq_ops.wait` have what came of it. Delivery is at least once.
 
@@ -145,7 +145,7 @@ class RequestQueue(RequestReads[C_co]):
 
         For producers that don't have all payloads at once; `submit` does it for a list.
         ``before`` and ``after``: `Digest` of all content before the chunk, and with it. The chunk
-        is only added behind that content, so it is safe to repeat. Up to 100 payloads. Raises as
+        is only added behind that content, so it is safe to repeat. Up to 500 payloads. Raises as
         `submit` does.
         """
         checked_request(id, priority, limit)

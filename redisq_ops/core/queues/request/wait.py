@@ -49,7 +49,7 @@ def wait(
         while watch.open:
             with watch.perhaps_deaf():
                 message = pubsub.get_message(timeout=watch.patience())
-                while watch.heard(message):
+                while watch.note_hint(message):
                     message = pubsub.get_message(timeout=0)
             while due := watch.due():
                 read = together(queue.request.op(id) for id in due)
@@ -74,7 +74,7 @@ async def async_wait(
             while watch.open:
                 with watch.perhaps_deaf():
                     message = await pubsub.get_message(timeout=watch.patience())
-                    while watch.heard(message):
+                    while watch.note_hint(message):
                         message = await pubsub.get_message(timeout=0)
                 while due := watch.due():
                     read = together(queue.request.op(id) for id in due)
@@ -111,7 +111,7 @@ class _Watch:
         until = self._reread_at if self._ends is None else min(self._reread_at, self._ends)
         return max(0.0, until - monotonic())
 
-    def heard(self, message: dict[str, Any] | None) -> bool:
+    def note_hint(self, message: dict[str, Any] | None) -> bool:
         """Take a message as a hint, also the confirmation of a (new) subscription."""
         if message is None:
             return False

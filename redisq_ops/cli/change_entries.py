@@ -1,0 +1,159 @@
+"""Replay, requeue, claim, purge, restore, reschedule and move entries: all by one path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.transfer_recovery import recover
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.plan import free
+from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, check, prepare
+from redisq_ops.ops.change.preview import PAST
+from redisq_ops.ops.change.ramp_controller import Limits
+from redisq_ops.ops.change.transfer_plan import way_to
+from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.hint import hint
+
+from .apply import draft, written
+from .canary import limits, ramped
+from .confirm_and_run import agreed, drive, ended, tell_recovered, tell_unfinished, untouched
+from .entries import meant, ready_time, tell_cancelled
+from .filter_options import pace
+from .output import emit, printable, progress, say
+from .session import Session
+
+
+def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str, Any]) -> int:
+    """Prepare the change of each queue, ask, and carry them out one after the other."""
+    if given["plan"] is not None:
+        free(given["plan"])
+    verb, states = _verb_and_states(verb, states, given)
+    rate = None if given["rate"] is None else per_second(given["rate"])
+    ramp = limits(s, given, rate) if verb == "replay" else None
+
+    async def reachable(queue: Queue[Any]) -> None:
+        await way_to(s.deployment, queue, given["to"])
+
+    move = verb == "move"
+    targets = meant(s, states, given, None if move else verb, reachable if move else None)
+    common = ChangeRequest(
+        verb, targets[0].queue, targets[0].state, targets[0].filter, rate,
+        consumer=given.get("consumer", ""), into=given.get("to", ""), utc=s.utc,
+        ready_ms=_ready(s, given, targets[0].queue) if verb == "reschedule" else None,
+        by_ids=given["plan"] is not None or ramp is not None,
+    )  # fmt: skip
+    requests = [replace(common, queue=t.queue, state=t.state, filter=t.filter) for t in targets]
+    for request in requests:
+        s.run(check(s.deployment, request))
+    if given["plan"] is not None:
+        return _planned(s, verb, requests, given)
+    prepared = [prepared_for(s, request, given) for request in requests]
+    for target in targets:
+        tell_cancelled(s, target)
+    if not any(each.count for each in prepared):
+        return _nothing_matched(s, prepared, given)
+    if not agreed(s, [each.preview for each in prepared], given):
+        return 0
+    return _carried_out(s, [each for each in prepared if each.count], ramp, given)
+
+
+def _verb_and_states(
+    verb: Verb, states: Sequence[State], given: Mapping[str, Any]
+) -> tuple[Verb, Sequence[State]]:
+    """The verb, with --hard, and the states it may be about: of the command, or of --state."""
+    if given.get("hard"):
+        verb = "hard"
+    possible = [state for state in VERBS[verb][0] if state != "trash" or states]
+    if named := given.get("state"):
+        if (verb, named) == ("hard", "trash"):
+            places = given["addresses"] or [given["queue"] or "QUEUE"]
+            how = hint("trash", "empty", *places)
+            raise BadInput(f"to remove what is in the trash for good, use {how}")
+        if named not in possible:
+            raise BadInput(f"{verb} is for {' or '.join(possible)} entries, not {named!r}")
+        return verb, [named]
+    return verb, states or possible
+
+
+def prepared_for(
+    s: Session,
+    request: ChangeRequest,
+    given: Mapping[str, Any],
+    keep: Callable[[list[Entry]], None] | None = None,
+) -> PreparedChange:
+    """The change prepared, with a line of progress, at the rate of ``--scan-rate``."""
+    with untouched(), progress(f"looking through {request.queue.name}") as meter:
+        looking = pace(meter, given)
+        preparing = prepare(
+            s.deployment, request, progress=looking, keep=keep, shown=s.redaction.text
+        )
+        return s.run(preparing)
+
+
+def _planned(
+    s: Session, verb: Verb, requests: Sequence[ChangeRequest], given: Mapping[str, Any]
+) -> int:
+    with draft(verb, [request.queue for request in requests], given) as file:
+        prepared = prepared_for(s, requests[0], given, file.add)
+        return written(s, file, prepared, Author.here(given["reason"]))
+
+
+def _nothing_matched(
+    s: Session, prepared: Sequence[PreparedChange], given: Mapping[str, Any]
+) -> int:
+    dry_run = given["dry_run"]
+    if not dry_run and not s.config.read_only:
+        for each in prepared:  # entries that an earlier move left on their way may be all there is
+            if each.route is not None:
+                for queue in (each.route.source, each.route.target):
+                    tell_recovered(s, s.run(recover(queue)))
+                tell_unfinished(s, each.route.source)
+    for each in prepared:
+        if not s.json:
+            print(printable(f"0 matched: {each.preview}"))
+        elif dry_run:
+            emit({"plan": each.preview.title, **each.preview.facts})
+    corrupt = sum(each.corrupt for each in prepared)
+    if s.json and not dry_run:
+        emit(ChangeOutcome(None, corrupt, 0, {"corrupt": corrupt} if corrupt else {}))
+    return 1 if corrupt and not dry_run else 0
+
+
+def _carried_out(
+    s: Session, prepared: Sequence[PreparedChange], ramp: Limits | None, given: Mapping[str, Any]
+) -> int:
+    """Carry the changes out, one after another; the exit code of them all."""
+    author, total = Author.here(given["reason"]), ChangeOutcome(None, 0)
+    for nth, each in enumerate(prepared, 1):
+        queue, verb = each.request.queue, each.request.verb
+        into = f" to {each.request.into}" if each.route else ""
+        done = f"{PAST[verb]} {each.request.state} entries of {queue.name}{into}"
+        change = each.run(author, ahead=s.guard.max_rate is None)
+        if ramp is not None:
+            if code := ramped(s, change, ramp, done):
+                if rest := [left.request.queue.name for left in prepared[nth:]]:
+                    say(f"not begun: {', '.join(rest)}")
+                return code
+            continue
+        finished = drive(s, change, f"{verb} in {queue.name}", s.again)
+        ended(s, change.outcome, done, undo=verb != "hard")
+        if each.route is not None:
+            tell_recovered(s, change.recovered)
+            tell_unfinished(s, queue)
+        if "away" in change.outcome.skipped and not s.json:
+            say("away: moved to another queue; only the undo of that move brings these back")
+        if not finished:
+            return 130
+        total.matched += change.outcome.matched
+        total.done += change.outcome.done
+    return total.exit_code
+
+
+def _ready(s: Session, given: Mapping[str, Any], queue: Queue[Any]) -> int:
+    return ready_time(s, given, s.run(queue.now.op()))

@@ -1,0 +1,87 @@
+"""Which commands there are, and the module of each: it is loaded when its command is."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info, get_command_name, get_group_from_info
+
+COMMANDS = {
+    "submit": ("submit", "Submit a file as requests, a sub-request per line."),
+    "work": ("work", "Run a handler for every entry of a queue."),
+    "wait": ("wait", "Wait until requests end or counts meet a condition."),
+    "results": ("results", "Print the results of a request in order."),
+    "ls": ("overview", "List the queues: entries by state, rates, oldest age."),
+    "inspect": ("inspect", "Show all about one queue, request or entry."),
+    "explain": ("explain", "Explain why an entry, request or queue does not progress."),
+    "select": ("select", "List or count the entries that match an expression."),
+    "history": ("overview", "Show the latest events of a queue."),
+    "waiting": ("states", "List and change waiting entries."),
+    "pending": ("states", "List and change pending entries: those that consumers hold."),
+    "delay": ("states", "List, schedule and change delayed entries."),
+    "dlq": ("states", "List, group and change dead letters."),
+    "trash": ("states", "List, restore and remove purged entries."),
+    "replay": ("states", "Move dead entries back to waiting."),
+    "requeue": ("states", "Move pending or delayed entries back to waiting."),
+    "claim": ("states", "Give pending entries to another consumer."),
+    "purge": ("states", "Move entries to the trash, or remove them for good."),
+    "move": ("states", "Move entries to another queue of the same kind."),
+    "apply": ("apply", "Carry out a plan file."),
+    "undo": ("admin", "Undo a change."),
+    "log": ("overview", "List the changes that operators made."),
+    "request": ("admin", "Cancel, pause or resume a request; set its limit or priority."),
+    "queue": ("admin", "Pause, resume, drain or destroy a queue."),
+    "retention": ("admin", "Show or change the settings of a queue."),
+    "client": ("client", "Block a client; set its weight or cap."),
+    "consumers": ("consumers", "List consumers; claim their entries or remove them."),
+    "workers": ("workers", "List or prune worker processes of other programs."),
+    "export": ("export_import", "Write entries to a file as JSON Lines."),
+    "import": ("export_import", "Add exported entries to a queue of the same kind."),
+    "discover": ("discover", "Find queues of RQ, Resque, Sidekiq, Carmine, streams."),
+    "forget": ("discover", "Remove another program's queue from the registry."),
+    "fsck": ("overview", "Check the invariants of a queue, or of all queues."),
+    "config": ("overview", "Show every setting and where its value comes from."),
+    "top": ("top", "Open the dashboard."),
+    "demo": ("demo", "Open the dashboard on a demo server with a workload."),
+    "spark": ("spark_commands", "Read, report on, submit and replay queues with Spark."),
+}
+"""name -> the module here that has it, and what it does, for the list of commands"""
+
+
+class Commands(TyperGroup):
+    """The commands of `redisq`. Lists them without loading any."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._listing = TyperGroup(name=self.name, params=self.params)
+        for name, (_, help) in COMMANDS.items():
+            self._listing.add_command(TyperCommand(name, help=help))
+        self.commands = self._listing.commands
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return load(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        self._listing.format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        ctx.command = self._listing  # Click lists the commands of this one
+        return self._listing.shell_complete(ctx, incomplete)
+
+
+@cache
+def load(name: str) -> Any:
+    """A command, made from what its module registers; making it takes longer than most of them
+    run, so it is made once."""
+    module = import_module(f".{COMMANDS[name][0]}", __name__)
+    making: Any = {"pretty_exceptions_short": True, "rich_markup_mode": None}
+    for command in module.commands.registered_commands:
+        if name == (command.name or get_command_name(command.callback.__name__)):
+            return get_command_from_info(command, **making)
+    for group in module.commands.registered_groups:
+        if name == group.name:
+            return get_group_from_info(group, suggest_commands=True, **making)
+    raise LookupError(f"{module.__name__} registers no command {name}")

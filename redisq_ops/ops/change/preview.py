@@ -1,0 +1,175 @@
+"""What a change will do, in words, before it is done: written once, for every face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.states import Verb
+
+from ..terminal import a_second, age, count
+from . import impact
+
+PAST = {
+    "requeue": "requeued",
+    "claim": "claimed",
+    "replay": "replayed",
+    "purge": "purged",
+    "hard": "removed for good",
+    "restore": "restored",
+    "reschedule": "rescheduled",
+    "move": "moved",
+}
+MEANS = {
+    "requeue": "they wait for the next worker; a worker that holds one can't settle it any more",
+    "claim": "another consumer receives them; the present one can't settle them any more",
+    "replay": "they wait for a worker again",
+    "purge": "they go to the trash",
+    "hard": "they are removed for good: there is no undo",
+    "restore": "they go back to the state they were purged from",
+    "reschedule": "they become ready at another time",
+    "move": "they go to the other queue; the trash here keeps a copy for undo",
+}
+TYPED_ABOVE = 1000
+"""for more entries than this a person types the number to confirm"""
+
+
+class LookedThrough(Protocol):
+    """Entries that were chosen by looking through a state."""
+
+    @property
+    def queue(self) -> Queue[Any]: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def filter(self) -> object: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def sample(self) -> list[Entry]: ...
+    @property
+    def reasons(self) -> dict[str, int]: ...
+    @property
+    def elsewhere(self) -> list[Entry]: ...
+    @property
+    def remarks(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change will do. Nothing was changed yet."""
+
+    what: str
+    """``replay 3 dead entries of mail``"""
+    lines: tuple[str, ...] = ()
+    """what comes of it, and what it costs"""
+    typed: str | None = None
+    """what a person types to confirm; None: yes is enough"""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """the same for programs"""
+    filter: str = ""
+    reasons: str = ""
+    """``2 failed, 1 lost``: why the entries are in their state"""
+    ids: Sequence[str] = ()
+    """of the first entries"""
+
+    @property
+    def title(self) -> str:
+        """All about which entries, in one line."""
+        filter = f" (filter: {self.filter})" if self.filter else ""
+        return f"{self.what}{filter}" + (f": {self.reasons}" if self.reasons else "")
+
+    @property
+    def question(self) -> str:
+        """``Replay 3 dead entries of mail?``"""
+        return f"{self.what[:1].upper()}{self.what[1:]}?"
+
+    @property
+    def text(self) -> list[str]:
+        """For people: the title, and below it what comes of it."""
+        more = ", …" if self.facts.get("matched", 0) > len(self.ids) else ""
+        return [self.title, *([", ".join(self.ids) + more] if self.ids else []), *self.lines]
+
+    def __str__(self) -> str:
+        return "; ".join(self.text)
+
+
+def preview(
+    selection: LookedThrough,
+    verb: Verb,
+    rate: float | None = None,
+    means: str = "",
+    weight: impact.Consequences | None = None,
+    into: str = "",
+) -> Preview:
+    """What a bulk change of a selection will do: to how many, which, and what that means."""
+    n, queue, state = selection.count, selection.queue.name, selection.state
+    ids = [entry.id for entry in selection.sample]
+    # Reasons that are the same once they are redacted are one.
+    reasons: dict[str, int] = {}
+    for reason, k in selection.reasons.items():
+        shown = reason if weight is None else weight.shown(reason)
+        reasons[shown] = reasons.get(shown, 0) + k
+    lines = []
+    if n:
+        lines = [means or meaning(verb, selection.queue)]
+        if rate:
+            lines.append(f"about {age(int(1000 * n / rate))} at {a_second(rate)}")
+        if weight is not None:
+            lines += impact.lines(weight.facts(verb))
+    lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
+    lines += selection.remarks
+    facts = {
+        "verb": verb, "queue": queue, "state": state, "filter": str(selection.filter),
+        "matched": n, "reasons": reasons, "sample": ids,
+    }  # fmt: skip
+    if into:
+        facts["into"] = into
+    if selection.remarks:
+        facts["remarks"] = selection.remarks
+    if weight is not None:
+        facts["consequences"] = weight.facts(verb)
+    return Preview(
+        what(verb, n, state, queue, into), tuple(lines), typed(verb, n, queue), facts,
+        filter=str(selection.filter),
+        reasons=", ".join(f"{count(k)} {reason}" for reason, k in reasons.items()) if n else "",
+        ids=ids[:3] if n else (),
+    )  # fmt: skip
+
+
+def what(verb: str, n: int, state: State, queue: str, into: str = "") -> str:
+    """``move 3 dead entries of mail to other``"""
+    does = "remove for good" if verb == "hard" else verb
+    return f"{does} {entries(n, state)} of {queue}" + (f" to {into}" if into else "")
+
+
+def meaning(verb: str, queue: Queue[Any]) -> str:
+    """What a verb does, in words that are true of this kind of queue."""
+    means = queue.verbs.get(verb, MEANS[verb])
+    return f"{means}, {queue.replay_note}" if verb == "replay" else means
+
+
+def claimed_by(consumer: str) -> str:
+    """What a claim for a consumer does."""
+    return f"{consumer} receives them; the present consumer can't settle them any more"
+
+
+def typed(verb: Verb, n: int, queue: str) -> str | None:
+    """What a person types before so many entries are changed; None: yes is enough."""
+    if n and verb == "hard":
+        return queue
+    return typed_number(n)
+
+
+def typed_number(n: int) -> str | None:
+    """The number, where it is large enough to be typed; None: yes is enough."""
+    return str(n) if n > TYPED_ABOVE else None
+
+
+def entries(n: int, state: State) -> str:
+    """``1 dead entry``, ``1,234 waiting entries``, ``2 entries in the trash``."""
+    noun = "entry" if n == 1 else "entries"
+    return f"{count(n)} {noun} in the trash" if state == "trash" else f"{count(n)} {state} {noun}"
