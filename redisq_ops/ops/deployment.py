@@ -16,7 +16,6 @@ from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class, queue_class, sharded_class
 from redisq_ops.core.engine.registry import Registered, all_queues, find
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.errors import (
     BadInput,
@@ -72,13 +71,10 @@ class Deployment:
         if entry.all_shards > 1 or entry.layout:
             return sharded_class(entry.kind)(self.client, entry.name, entry=entry, **given)
         if entry.at is not None:
-            given["at"] = entry.at
-        queue = made(self.client, entry.name, **given)
-        if isinstance(queue, ForeignQueue) and entry.called is not None:
-            queue.own_name = entry.called
-        return queue
+            given |= {"at": entry.at, "own_name": entry.called}
+        return made(self.client, entry.name, **given)
 
-    async def foreign(self, name: str) -> ForeignQueue[Any] | None:
+    async def foreign(self, name: str) -> Queue[Any] | None:
         """Another program's queue by the name its kind gives it (``sidekiq:default``), if there."""
         reader = foreign_class(name.partition(":")[0])
         if reader is None:
@@ -105,14 +101,9 @@ class Deployment:
         """As `queues`, with each entry in one of them only: a whole deployment of another program
         is without those of its queues that are here by themselves."""
         queues = await self.queues()
-        theirs = [queue for queue in queues if isinstance(queue, ForeignQueue)]
-        for whole in theirs:
-            if not whole.own_name:
-                whole.beside = frozenset(
-                    one.own_name
-                    for one in theirs
-                    if one.own_name and (one.kind, one.at) == (whole.kind, whole.at)
-                )
+        for whole in queues:
+            if whole.whole:
+                whole.leave_out([one for one in queues if whole.covers(one)])
         return queues
 
     async def queue(self, name: str) -> Queue[Any]:

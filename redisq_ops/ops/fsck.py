@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Checkup
 from redisq_ops.core.model.errors import CORRUPT, RedisqError, Unreadable, WrongKind
 from redisq_ops.core.redis.operation import Call, attempt
@@ -52,7 +51,7 @@ class QueueCheck:
         moves = [m.sentence(when) for m in await unfinished(self.queue) if m.abandoned]
         found = (*checkup.flaws, *await self._corrupt_counters(), *moves)
         self.not_checked = checkup.unseen
-        same = _foreign_identity if isinstance(self.queue, ForeignQueue) else _identity
+        same = _foreign_identity if self.queue.names_examples else _identity
         earlier = {same(finding) for finding in self.findings}
         confirmed = [finding for finding in found if not self.checks or same(finding) in earlier]
         self.transient += max(0, len(self.findings) - len(confirmed))

@@ -17,7 +17,6 @@ from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.engine.state_scan import ScoreRange
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Request, State
 from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Unreadable, WrongKind
 from redisq_ops.core.redis.operation import attempt
@@ -102,14 +101,8 @@ def _without_duplicates(options: Options, found: list[OpenedQueue]) -> list[Open
     """
     if options.queue or options.table == "history":
         return found
-    foreign = [(opened, opened.queue) for opened in found if isinstance(opened.queue, ForeignQueue)]
-    deployments = {(queue.kind, queue.at) for _, queue in foreign if not queue.own_name}
-    parts = [
-        opened
-        for opened, queue in foreign
-        if queue.own_name and (queue.kind, queue.at) in deployments
-    ]
-    return [opened for opened in found if opened not in parts]
+    wholes = [opened.queue for opened in found if opened.queue.whole]
+    return [one for one in found if not any(whole.covers(one.queue) for whole in wholes)]
 
 
 async def plan_parts(options: Options) -> list[TablePart]:

@@ -14,7 +14,6 @@ from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange, clocked, timed
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, Page
 from redisq_ops.core.model.errors import Lost, Unreadable, WrongKind
 from redisq_ops.core.queues.request import RequestQueue
@@ -101,7 +100,7 @@ class TableReader:
             return self._request_batches(part, shard_queue, origin)
         if table in ("subrequests", "results"):
             return self._subrequest_batches(part, shard_queue, origin)
-        if isinstance(shard_queue, ForeignQueue):
+        if not shard_queue.has_sheets:
             return self._foreign_batches(shard_queue, origin)
         pages = (
             self._waiting_pages(shard_queue)

@@ -51,6 +51,10 @@ _SKIPPED = {
     "same": "were so already",
     OTHERS: "were put back by another undo",
     "gone": "are not there any more",
+    "due": "are due within a minute: their own scheduler may be at them",
+    "limited": "have a rate limit: only their own program enqueues them",
+    "deferred": "wait for other entries: they go on when those end",
+    "busy": "are with a worker of their own program",
     "deep": "lie too deep in another program's list for now: undo it again later",
 }
 

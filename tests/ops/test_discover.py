@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from redisq_ops.core.engine.registry import Registered, adopt, all_queues
-from redisq_ops.core.foreign import detect
+from redisq_ops.core.foreign import recognition
 from redisq_ops.core.model.quoting import legal, raw_of
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
@@ -95,9 +95,8 @@ def deploy(client: Any) -> None:
 def look_alikes(client: Any) -> None:
     """Keys that are like a queue's, and of none that this recognises."""
     now = int(client.time()[0])
-    client.sadd("rq:queues", "rq:queue:default")
-    client.lpush("rq:queue:default", "7b1f4c0e-5a44-4a67-8a7c-bd2f2f6b6f0e")
-    client.sadd("rq:workers", "w")
+    client.lpush("app:queue:ids", "7b1f4c0e-5a44-4a67-8a7c-bd2f2f6b6f0e")
+    client.sadd("app:workers", "w")
     client.zadd("seen", {"ann": now - 60, "bob": now - 5})
     client.zadd("board", {"ann": 17, "bob": now})
     client.geoadd("places", (13.4, 52.5, "berlin"))
@@ -362,7 +361,7 @@ def test_round_trips_are_bounded_by_the_keys(client: Client) -> None:
     # One a thousand keys, three more where keys are looked into, and ten to begin and to end.
     assert len(trips) <= 20 + 3 * 20 + 10
     stats: Any = client.info("commandstats")
-    assert stats["cmdstat_scan"]["calls"] <= len(detect.LANES) * 22
+    assert stats["cmdstat_scan"]["calls"] <= len(recognition.lanes(recognition.recognisers())) * 22
     looked_into = sum(row["calls"] for name, row in stats.items() if name != "cmdstat_scan")
     assert looked_into < 200  # nothing is asked about the other keys
 
@@ -542,7 +541,7 @@ def test_keys_one_may_not_read_are_counted_and_hide_no_other(
         (row,) = [json.loads(line) for line in redisq("discover", "--json", code=3).splitlines()]
         assert (row["name"], row["waiting"], row["registered"]) == ("resque:low", 1, False)
         # a stream, Sidekiq's list, and its three sets by time
-        assert "not looked at: 5 keys that this user may not read" in redisq.err
+        assert "not looked at: 6 keys that this user may not read" in redisq.err
         assert "1 queue of other programs" in redisq.err
         client.acl_setuser("some", enabled=True, reset_keys=True, keys=["resque:*"])
         (row,) = [json.loads(line) for line in redisq("discover", "--json", code=3).splitlines()]
@@ -781,7 +780,6 @@ def test_a_master_that_is_missing_is_named_and_hides_no_other() -> None:
 
 
 FRAMEWORKS = {
-    "RQ": ["rq:scheduled:default", "rq:finished:default"],
     "Celery": ["unacked_index", "_kombu.binding_deadlines"],
     "BullMQ": ["bull:mail:delayed"],
     "Dramatiq": ["dramatiq:__heartbeats__"],
@@ -799,7 +797,7 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
     RequestQueue(client, "mail").submit([b"x"], id="r")
     assert names(redisq.rows("discover")) == ["raw-delay:my_delays"]
     redisq("discover")
-    said = dict.fromkeys(FRAMEWORKS, 1) | {"RQ": 2, "Celery": 3}
+    said = dict.fromkeys(FRAMEWORKS, 1) | {"Celery": 3}
     for framework, number in said.items():
         keys = f"{number} key{'' if number == 1 else 's'}"
         assert f"not shown: {keys} named as {framework}'s, whose queues redisq can't read\n" in (

@@ -662,6 +662,7 @@ class ScriptedFindings:
         self.checkup = self
         self.unfinished_transfers = self.now = Nothing()
         self.shard_keys: tuple[Any, ...] = ()
+        self.names_examples = False
 
     async def op(self, thorough: bool) -> Checkup:
         return Checkup(tuple(self._results.pop(0)))

@@ -17,7 +17,7 @@ _MAX = typer.Option("--max", min=1, max=MOST, help="Scan about N keys at most.")
 
 commands.command(
     "discover",
-    help="Find queues of other programs: Resque, Sidekiq, Carmine, streams with "
+    help="Find queues of other programs: RQ, Resque, Sidekiq, Carmine, streams with "
 "consumer groups, circular lists, delay sets. Scans all keys of every "
 "master and writes nothing. --register adds the queues to the registry,"
 " so that all commands show them.",

@@ -9,7 +9,7 @@ import typer
 from ..options import GO, argument, command, examples
 
 commands = typer.Typer()
-_workers = typer.Typer(help="List or prune worker processes of Sidekiq and Resque.")
+_workers = typer.Typer(help="List or prune worker processes of other programs.")
 
 commands.add_typer(_workers, name="workers")
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from ..model.clock import Duration, Moment
 from ..model.consumer_load import Reassigned
 from ..model.entry import Client, Clients, Consumer, Entry, Level, Request
+from ..model.errors import Refused
 from ..model.worker_process import Process, Pruned
 from ..redis.operation import C_co, operation
 from .queue import Queue
@@ -160,7 +161,6 @@ class HasWorkerProcesses(Queue[C_co]):
         """The listed processes by name, whichever queues they serve."""
 
     @operation
-    @abstractmethod
     async def prune_process(
         self,
         name: str,
@@ -176,6 +176,7 @@ class HasWorkerProcesses(Queue[C_co]):
         server's clock. ``rescue``: its jobs wait again; otherwise see `prune_note`. The same
         ``op`` and ``step`` sent again change nothing and get the same answer.
         """
+        raise Refused(f"queue {self.name}: {self.owner} itself removes processes that are gone")
 
 
 FEATURES: tuple[type, ...] = (

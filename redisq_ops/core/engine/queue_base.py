@@ -16,11 +16,12 @@ from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
 from ..redis.operation import Bound, C_co, Call, both, mode, operation, together
 from ..redis.scripts import Script, script
+from .declared_features import DeclaredFeatures
 from .idempotency import CallerSlots
 from .registry import ensure_registered, find, server_ms
 
 
-class QueueBase(Bound[C_co], ABC):
+class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     """A queue's keys and scripts, and the class attributes that describe its kind."""
 
     kind: ClassVar[str]

@@ -7,6 +7,8 @@ kind's package when the first queue of it is opened.
 
 from __future__ import annotations
 
+from ..foreign import LAYOUTS as _LAYOUTS
+
 OWN_CLASSES = {
     "request": ("queues.request", "RequestQueue", "ShardedRequestQueue"),
     "delay": ("queues.delay", "DelaySet", "ShardedDelaySet"),
@@ -15,18 +17,8 @@ OWN_CLASSES = {
     "carmine": ("queues.carmine", "CarmineQueue", "ShardedCarmineQueue"),
 }
 """kind of ours -> package under `core`, its class, its class with several shards"""
-FOREIGN_CLASSES = {
-    "sidekiq": ("foreign.resque", "SidekiqQueue"),
-    "resque": ("foreign.resque", "ResqueQueue"),
-    "stream": ("foreign.streams", "StreamQueue"),
-    "raw-request": ("foreign.articles", "RawRequestQueue"),
-    "raw-circular": ("foreign.articles", "RawCircularQueue"),
-    "raw-delay": ("foreign.articles", "RawDelaySet"),
-    "raw-fair": ("foreign.articles", "RawFairQueue"),
-    "carmine": ("queues.carmine", "CarmineLayout"),
-    "carmine-4": ("queues.carmine", "CarmineFourLayout"),
-}
-"""kind of another program -> package under `core`, its class"""
 
 KINDS = tuple(OWN_CLASSES)
+FOREIGN_CLASSES = _LAYOUTS
+"""kind of another program -> package under `core`, its class"""
 LAYOUTS = tuple(FOREIGN_CLASSES)

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..foreign.base import ForeignQueue
 from ..model.entry import State
 from ..model.errors import Forbidden, NotFound, RedisqError, Refused, Superseded, Unreachable
 from ..model.settings import DAY_MS, DEFAULTS
@@ -135,7 +134,7 @@ async def recover(
     ``but``: operations to leave alone. Returns a `Recovered` for each. One that can't be finished
     now, for example without rights in the other queue, stays as it is and has a ``problem``.
     """
-    if isinstance(queue, ForeignQueue):
+    if not queue.transferable:
         return []
     await _list_older(queue)
     idle_ms = IDLE_MS if idle_ms is None else idle_ms

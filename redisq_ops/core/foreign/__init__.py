@@ -1,1 +1,15 @@
-"""Queues that other programs keep, a folder for each program."""
+"""Queues that other programs keep, a folder for each program (see docs/new-kind.md)."""
+
+LAYOUTS: dict[str, tuple[str, str]] = {
+    "rq": ("foreign.rq", "RqQueue"),
+    "sidekiq": ("foreign.resque", "SidekiqQueue"),
+    "resque": ("foreign.resque", "ResqueQueue"),
+    "stream": ("foreign.streams", "StreamQueue"),
+    "raw-request": ("foreign.articles", "RawRequestQueue"),
+    "raw-circular": ("foreign.articles", "RawCircularQueue"),
+    "raw-delay": ("foreign.articles", "RawDelaySet"),
+    "raw-fair": ("foreign.articles", "RawFairQueue"),
+    "carmine": ("queues.carmine", "CarmineLayout"),
+    "carmine-4": ("queues.carmine", "CarmineFourLayout"),
+}
+"""the registration of each kind: its package in `redisq_ops.core`, and the class that reads it"""

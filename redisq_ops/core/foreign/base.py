@@ -8,7 +8,7 @@ find such a queue: it exists when its owner's keys do.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..engine.idempotency import CallerSlots
@@ -29,8 +29,8 @@ from ..redis.operation import C_co, operation
 class ForeignQueue(Queue[C_co]):
     """Read-only unless its room says otherwise: what a room can't promise it refuses in one line.
 
-    ``at``: what the owner's keys begin with. ``own_name``: what its owner calls it, by its name
-    here unless the registry knows better (two of one name on a server).
+    ``at``: what the owner's keys begin with. ``own_name``: what its owner calls it; None: what
+    stands behind the colon of its name here.
     """
 
     home: ClassVar[str] = ""
@@ -38,6 +38,18 @@ class ForeignQueue(Queue[C_co]):
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
     range_states: ClassVar[frozenset[State]] = frozenset()
     editable_states: ClassVar[tuple[State, ...]] = ()
+    by_id: ClassVar[bool] = False
+    keeps_history: ClassVar[bool] = False
+    has_sheets: ClassVar[bool] = False
+    accepts_imports: ClassVar[bool] = False
+    transferable: ClassVar[bool] = False
+    destroyable: ClassVar[bool] = False
+    marks_operations: ClassVar[bool] = False
+    enveloped: ClassVar[bool] = True
+    tells_position: ClassVar[bool] = False
+    counts_failures: ClassVar[bool] = False
+    worked_on_here: ClassVar[bool] = False
+    names_examples: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -45,15 +57,30 @@ class ForeignQueue(Queue[C_co]):
         name: str,
         *,
         at: str | None = None,
+        own_name: str | None = None,
         prefix: str = PREFIX,
         clock: Clock | None = None,
         callers: CallerSlots | None = None,
     ) -> None:
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
-        self.at = self.home if at is None else at
-        self.own_name = text(raw_of(name.partition(":")[2]))
+        self.own_name = text(raw_of(name.partition(":")[2])) if own_name is None else own_name
+        self.at = self._home() if at is None else at
         self.beside: frozenset[str] = frozenset()
         """of a whole deployment: its queues that are looked at by themselves, and so not meant"""
+
+    def _home(self) -> str:
+        return self.home
+
+    @property
+    def whole(self) -> bool:
+        return not self.own_name
+
+    def covers(self, other: Any) -> bool:
+        is_part = isinstance(other, ForeignQueue) and not other.whole
+        return self.whole and is_part and (other.kind, other.at) == (self.kind, self.at)
+
+    def leave_out(self, queues: Iterable[Any]) -> None:
+        self.beside = frozenset(queue.own_name for queue in queues)
 
     async def _ensure_registered(self) -> None:
         """It is its owner's to create."""
@@ -65,11 +92,6 @@ class ForeignQueue(Queue[C_co]):
 
     def replay_tracker(self) -> ReplayTracker:
         return ForeignReplayTracker(self)
-
-    @classmethod
-    def shard_of(cls, own_name: str) -> tuple[str, int] | None:
-        """The queue of ours, by name, whose shard of that number would have the same keys."""
-        return None
 
     def _refusal(self, what: str) -> WrongKind:
         # For good: a worker that is told Refused tries again until it works.

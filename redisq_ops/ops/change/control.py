@@ -11,7 +11,6 @@ from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find, forget
 from redisq_ops.core.engine.transfer_recovery import finish, opened, recover
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Client, Counts, Request
 from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
@@ -190,10 +189,9 @@ def settable(queue: Queue[Any]) -> None:
 
 def heeded_by(queue: Queue[Any]) -> str:
     """Who heeds a pause or drain of another program's queue, in words; empty for one of ours."""
-    if not isinstance(queue, ForeignQueue) or not queue.has_settings:
+    if not queue.owner or not queue.has_settings:
         return ""
-    theirs = queue.kind.capitalize()
-    return f"{queue.name}: only redisq's workers and producers heed it; {theirs}'s own go on."
+    return f"{queue.name}: only redisq's workers and producers heed it; {queue.owner}'s own go on."
 
 
 async def set_flags(
@@ -292,7 +290,7 @@ async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
 
     Another program's queue is never ours to destroy, whatever else of it we may change.
     """
-    if isinstance(queue, ForeignQueue):
+    if not queue.destroyable:
         raise WrongKind(
             f"queue {queue.name} is kept by another program ({queue.kind}): it can't be destroyed "
             "from here"
@@ -318,7 +316,7 @@ async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> C
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
     """
     origins = set[str]()
-    if not isinstance(queue, ForeignQueue):
+    if queue.transferable:
         origins = await _ended_moves(queue)
     await destroyable(queue, hard)
     entry = await find(queue.name, queue.prefix)

@@ -17,7 +17,6 @@ import jsonpatch
 import jsonpointer
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import BadInput, Refused, Superseded
 from redisq_ops.core.model.settings import MAX_PAYLOAD
@@ -129,7 +128,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def editable(queue: Queue[Any], state: State) -> None:
     """Refuse where a queue's payloads can't be changed."""
-    if isinstance(queue, ForeignQueue):
+    if not queue.editable_states:
         raise Refused(
             f"queue {queue.name} is kept by another program ({queue.kind}): its payloads can't be "
             "edited here, that program finds and runs its work by them"

@@ -148,7 +148,8 @@ def what(verb: str, n: int, state: State, queue: str, into: str = "") -> str:
 
 def meaning(verb: str, queue: Queue[Any]) -> str:
     """What a verb does, in words that are true of this kind of queue."""
-    return f"{MEANS[verb]}, {queue.replay_note}" if verb == "replay" else MEANS[verb]
+    means = queue.verbs.get(verb, MEANS[verb])
+    return f"{means}, {queue.replay_note}" if verb == "replay" else means
 
 
 def claimed_by(consumer: str) -> str:

@@ -9,7 +9,6 @@ from redisq_ops.core.engine import transfer
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Counts, Rates, State
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
@@ -59,7 +58,7 @@ async def way_to(deployment: Deployment, source: Queue[Any], name: str) -> Way:
         raise NotFound(
             f"no queue {name!r} here: a move makes none ({hint('ls')} shows what there is)"
         )
-    if isinstance(into, ForeignQueue):
+    if not into.accepts_imports:
         raise Refused(f"queue {name} is kept by another program ({into.kind}): nothing goes in")
     if into.kind != source.kind:
         raise WrongKind(
@@ -84,7 +83,7 @@ async def way_to(deployment: Deployment, source: Queue[Any], name: str) -> Way:
 
 def movable(queue: Queue[Any]) -> None:
     """Refuse kinds whose entries can't go to another queue."""
-    if isinstance(queue, ForeignQueue):
+    if not queue.transferable:
         raise Refused(
             f"queue {queue.name} is kept by another program ({queue.kind}): its entries are only "
             "moved by its own means"

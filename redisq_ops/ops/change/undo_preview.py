@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from redisq_ops.core.engine import transfer
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import STATES, State
 from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.model.states import EDIT
@@ -57,7 +56,7 @@ async def untouched(change: Undo) -> tuple[int | None, str]:
         return await _across(change.way, operation)
     state = operation.source if operation.target == EDIT else operation.target
     # An entry's line has its latest operation's name: of a part that is the part's own.
-    if operation.parts or isinstance(queue, ForeignQueue):
+    if operation.parts or not queue.marks_operations:
         return None, ""
     if state not in STATES:
         return None, _listing(queue, f"op={operation.id}")

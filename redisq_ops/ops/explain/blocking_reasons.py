@@ -12,7 +12,6 @@ from datetime import UTC
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.queue_position import Ahead
 from redisq_ops.core.model.settings import DEFAULTS
@@ -197,7 +196,7 @@ class BlockingReasons:
         }  # fmt: skip
         command = hint("work", "MODULE:FUNCTION", queue=self.queue.name)
         work: dict[str, Any] = {"verb": "work", "command": command}
-        if position.group is not None or isinstance(self.queue, ForeignQueue):
+        if position.group is not None or not self.queue.worked_on_here:
             work = {}
         if silent is not None and silent < NO_TAKE_MS:
             return
@@ -304,7 +303,7 @@ class BlockingReasons:
             "ahead": [asdict(ahead) for ahead in position.ahead],
             "before": position.before, "before_exact": position.before_exact,
         }  # fmt: skip
-        if not position.here and isinstance(self.queue, ForeignQueue):
+        if not position.here and not self.queue.tells_position:
             return Reason(
                 "waiting", f"{subject} {waits}; a {self.queue.kind} queue does not show what is "
                 "before it", facts=facts,

@@ -11,7 +11,6 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients, HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import GONE, Entry, Request
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.redis.operation import together
@@ -191,7 +190,7 @@ class _Explainer(OutcomeReasons):
         until = "an unknown time" if at is None else f"{self.when(at)}, {self._until(at)}"
         if entry.failures:
             most = self._setting("max_failures") if self.queue.has_settings else None
-            of = f" of {most}" if most and not isinstance(self.queue, ForeignQueue) else ""
+            of = f" of {most}" if most and self.queue.counts_failures else ""
             error = error_text(self.redacted(entry.error))
             yield Reason(
                 "retry", f"it will be retried at {until}; failure {entry.failures}{of}: {error}",

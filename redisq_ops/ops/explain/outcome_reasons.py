@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
@@ -105,11 +104,11 @@ class OutcomeReasons(BlockingReasons):
         event = self.observed.history.latest("done")
         at = event.at_ms if event else entry.since_ms
         sentence = f"done at {self.when(at)} ({self._ago(at)})" if at else "done"
-        if at is None and not isinstance(self.queue, ForeignQueue):
+        if at is None and self.queue.keeps_history:
             sentence += "; the time is not recorded"
         facts: dict[str, Any] = {"done_ms": at, "kept_until_ms": None}
         request = self.request
-        if isinstance(self.queue, ForeignQueue):
+        if not self.queue.keeps_history:
             return Reason("done", f"{sentence}, as far as its keys show", facts=facts)
         if request is None:
             return Reason("done", sentence, facts=facts)
@@ -180,7 +179,7 @@ class OutcomeReasons(BlockingReasons):
         facts: dict[str, Any] = {
             "looked": history.searched, "events": history.total, "history": None
         }  # fmt: skip
-        if isinstance(self.queue, ForeignQueue):
+        if not self.queue.keeps_history:
             return Reason(
                 "unknown", f"queue {self.queue.name} has no entry {observed.id}; a "
                 f"{self.queue.kind} queue keeps no history that shows what became of it",

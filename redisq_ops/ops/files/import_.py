@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.engine.queue_types import KINDS
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
@@ -56,7 +55,7 @@ async def receiver(deployment: Deployment, content: Content, name: str | None) -
         )  # fmt: skip
         await new.check_creatable.op()
         return new
-    if isinstance(queue, ForeignQueue):
+    if not queue.accepts_imports:
         raise Refused(f"queue {to} is kept by another program ({queue.kind}): nothing goes in")
     if queue.kind != content.kind:
         raise WrongKind(

@@ -13,7 +13,6 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, Page, State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.model.quoting import bytes_of, text
@@ -232,7 +231,7 @@ class Scan:
             and where.ids is not None
             and not filter.requests
             and self.state != "trash"
-            and not isinstance(self.queue, ForeignQueue)
+            and self.queue.by_id
         ):
             # Trash of a cancelled request is readable by id, but is not in the pages of the trash.
             # In other programs' queues a read by id can be a search.

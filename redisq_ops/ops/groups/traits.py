@@ -16,7 +16,6 @@ from math import sqrt
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.redis.operation import together
 
@@ -213,9 +212,8 @@ class GroupComparison:
         self.state = state
         self.name = group
         self.now_ms = now_ms
-        foreign = isinstance(queue, ForeignQueue)
-        depth = ENVELOPE_DEPTH if foreign else DEPTH
-        skip = ENVELOPE_ERRORS if foreign else ()
+        depth = ENVELOPE_DEPTH if queue.enveloped else DEPTH
+        skip = ENVELOPE_ERRORS if queue.enveloped else ()
         self.here, self.rest = (FieldCounts(seed, depth, skip, redaction) for seed in (1, 2))
         self.groups = ErrorGroups(redaction=redaction)
         self.samples: list[Entry] = []

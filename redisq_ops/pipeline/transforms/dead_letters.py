@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from redisq_ops.core.engine.queue_classes import foreign_class
+from redisq_ops.core.engine.queue_types import LAYOUTS
 from redisq_ops.ops.groups.fingerprint import normalized
 from redisq_ops.ops.groups.traits import (
     DEPTH,
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _REASONS = ("failed", "lost", "rejected")
-_ENVELOPE_KINDS = ("resque", "sidekiq")
-"""kinds whose payloads are wrapped in another program's envelope"""
 MAX_TRAITS = 5
 """traits of a group that are kept"""
 
@@ -125,7 +125,8 @@ def contrasts(dead: DataFrame, payloads: DataFrame | None = None) -> DataFrame:
 def payload_fields(dead: DataFrame, redaction: Redaction = NO_REDACTION) -> DataFrame:
     """Fields of JSON payloads, redacted: queue, fingerprint, id, field, value (as text)."""
     rows = readable(dead).where(F.col("payload").isNotNull())
-    paths = F.explode(_payload_leaves(redaction, "payload", F.col("kind").isin(*_ENVELOPE_KINDS)))
+    wrapped = [kind for kind in LAYOUTS if (found := foreign_class(kind)) and found.enveloped]
+    paths = F.explode(_payload_leaves(redaction, "payload", F.col("kind").isin(*wrapped)))
     return rows.select("queue", "fingerprint", "id", paths.alias("field", "value"))
 
 

@@ -20,10 +20,11 @@ from redisq_ops.core.redis.scripts import ScriptHeader, script
 CORE = Path(core.__file__).parent
 FILES = sorted(CORE.rglob("*.lua"))
 QUEUES = [f"queues.{kind}" for kind in ("request", "delay", "circular", "carmine", "fair")]
-FOREIGN = ["foreign.resque", "foreign.streams"]
+FOREIGN = ["foreign.resque", "foreign.rq", "foreign.streams"]
 MOST_LINES = 90
 LONGER = {
     "storage.lua": "the whole storage interface, each hook with its default",
+    "rq/owner.lua": "all that is written into RQ's keys is in one place",
     "request/take.lua": "tokens, limits, purged ones and retries meet in one loop",
 }
 
@@ -42,6 +43,8 @@ TRIES = {
     "request/request_types.lua": ["redis.pcall('XPENDING', "],
     "resque/places.lua": ["pcall(cmsgpack.unpack, "],
     "resque/undo_rows.lua": ["pcall(cmsgpack.unpack, "],
+    "foreign/trash.lua": ["pcall(cmsgpack.unpack, "],
+    "foreign/undo.lua": ["pcall(cmsgpack.unpack, "],
     # Reads only: what can't be read is put off, or ends a call that has already written.
     "fair/pack_lists.lua": ["pcall(accounts_change, ", "pcall(accounts_parse, "],
     "fair/take.lua": ["pcall(accounts_load, "],

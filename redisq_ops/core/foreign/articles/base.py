@@ -19,8 +19,6 @@ class RawLayout(ForeignQueue[C_co]):
     """An article's layout. ``at``: what its keys begin with, or its only key."""
 
     package: ClassVar[str] = "foreign.articles"
-    found: frozenset[bytes] | None = None
-    """what a look through the keys has found of it, where the layout keeps no index"""
 
     @property
     def key(self) -> bytes:

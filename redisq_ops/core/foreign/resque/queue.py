@@ -8,31 +8,24 @@ everywhere. An entry found by its id is then moved by its exact bytes, in one sc
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from redis import RedisCluster
-from redis.asyncio import RedisCluster as AsyncRedisCluster
-
 from ...engine.queue import Queue
-from ...engine.registry import Registered, find, server_ms
-from ...engine.state_scan import HistoryExtent
 from ...engine.wire_format import checked_take, ends, taken
 from ...model.clock import Duration, checked_ms
-from ...model.entry import Checkup, Delivery, Event, Settlement, State, TakeResult
+from ...model.entry import Checkup, Delivery, Settlement, State, TakeResult
 from ...model.errors import BadInput, Refused, WrongKind
-from ...model.keys import checked_consumer, checked_name, registry_key
+from ...model.keys import checked_consumer, checked_name
 from ...model.quoting import text
 from ...model.settings import LEASE_MS, MAX_BATCH
 from ...model.worker_process import PruneWord
-from ...redis.operation import Arg, C_co, Call, both, operation, together
+from ...redis.operation import Arg, C_co, Call, both, operation
 from ...redis.parsers import row_words, words
+from ..places import LocatedEntry
 from . import undo as undoing
-from .places import DEPTH, LocatedEntry
 from .reads import ListLooks
 
 
@@ -44,28 +37,6 @@ class ListLayout(ListLooks[C_co]):
             raise Refused(
                 f"{self.name} is a whole deployment: name a queue of it, {self.kind}:NAME"
             )
-
-    async def _ensure_registered(self) -> None:
-        """Before the first key of ours: an entry in the registry, so that the journal is found."""
-        if self._registered:
-            return
-        clustered = isinstance(self.client, (RedisCluster, AsyncRedisCluster))
-        if clustered and not re.search(r"\{[^}]+\}", self.at):
-            raise Refused(
-                f"queue {self.name}: on a cluster its keys must begin with one hash tag, "
-                f"like {{app}}:, and these begin with {self.at!r}"
-            )
-        entry, _ = await both(find(self.name, self.prefix), self._refuse_wrong_types())
-        if entry is None:
-            await self._check_submit_rights()
-            mine = Registered(self.name, self.kind, self.schema, await server_ms(), at=self.at)
-            key = registry_key(self.prefix)
-            await Call(("HSETNX", key, self.name, mine.encoded()), int, key=key)
-            entry = await find(self.name, self.prefix) or mine
-        known = entry.checked(self.kind, self.schema).at
-        if known != self.at:
-            raise WrongKind(f"queue {self.name} is known with its keys under {known!r}")
-        self._registered = True
 
     def _about(self) -> dict[str, str]:
         """What every script is told of the layout."""
@@ -210,13 +181,6 @@ class ListLayout(ListLooks[C_co]):
         )  # fmt: skip
         return said
 
-    async def _has_depths(self, found: dict[str, list[LocatedEntry]], ids: Sequence[str]) -> bool:
-        """Whether what wasn't found may lie where nobody looked."""
-        if all(len(found[id]) >= n for id, n in Counter(ids).items()):
-            return False
-        sizes = await together(place.count() for place in await self._places("waiting"))
-        return max(sizes, default=0) > 2 * DEPTH
-
     def _row(
         self, id: str, seen: LocatedEntry | None, target: str, why: str, absent: str
     ) -> tuple[Any, ...]:
@@ -255,24 +219,6 @@ class ListLayout(ListLooks[C_co]):
     ) -> dict[str, str]:
         return await Queue._configure(self, op, seq, changes, since)
 
-    @operation
-    async def history(self, max: int = 100, before: str = "+") -> list[Event]:
-        return await Queue.history(self, max, before)
-
-    @operation
-    async def history_length(self) -> int:
-        return await Queue.history_length(self)
-
-    @operation
-    async def history_extent(self) -> HistoryExtent:
-        return await Queue.history_extent(self)
-
-    @operation
-    async def history_range(
-        self, after: str, until: str, max: int = 100
-    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        return await Queue.history_range(self, after, until, max)
-
     async def _pruned(
         self, script: str, op: str | None, step: int, rows: Any, /, **argv: Any
     ) -> tuple[PruneWord, int, int]:
@@ -294,10 +240,6 @@ class ListLayout(ListLooks[C_co]):
                 " list: nothing was changed"
             )
         return word, int(first), int(second)
-
-    @operation
-    async def settings(self) -> dict[str, str]:
-        return await Queue.settings(self)
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:

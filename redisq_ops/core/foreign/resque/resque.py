@@ -13,11 +13,12 @@ from ...model.quoting import bytes_of
 from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, both, operation, together
+from ..placed_queue import of_set
+from ..places import LocatedEntry, Place
 from . import failure, job
 from .job import Job
-from .places import LocatedEntry, Place
 from .queue import ListLayout
-from .reads import of_set
+from .reads import each
 from .replay_tracking import JobReplayTracker
 from .worker_registry import RESQUE_PRUNE_MS, resque_workers
 
@@ -31,9 +32,13 @@ class ResqueQueue(ListLayout[C_co]):
     """
 
     kind: ClassVar[str] = "resque"
+    owner: ClassVar[str] = "Resque"
     home: ClassVar[str] = "resque:"
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "LEFT"
-    pause: ClassVar[str] = "pause-all-workers"
+    called: ClassVar[Mapping[str, str]] = {
+        "t_paused": "pause-all-workers",
+        "t_heartbeats": "workers:heartbeat",
+    }
     replay_note: ClassVar[str] = "as new jobs: Resque counts no attempts"
     stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
     prune_note: ClassVar[str] = "what they had becomes failures, which can be replayed"
@@ -82,14 +87,10 @@ class ResqueQueue(ListLayout[C_co]):
     def _failures(self, payload: bytes) -> int:
         return 0
 
-    def _waiting(
-        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
-    ) -> Entry | None:
+    def _waiting(self, place: Place, payload: bytes, score: float) -> Entry | None:
         return Entry(self.id_of(payload), "waiting", payload=payload, called=place.called)
 
-    def _dead(
-        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
-    ) -> Entry | None:
+    def _dead(self, place: Place, payload: bytes, score: float) -> Entry | None:
         element, record = payload, job.fields(payload) or {}
         if not self._means(record.get("queue")):
             return None
@@ -147,7 +148,7 @@ class ResqueQueue(ListLayout[C_co]):
 
     # --- looking -------------------------------------------------------------------------------
 
-    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+    async def _of_owners_sets(self, state: State, wrong: list[str] | None) -> list[Place]:
         if state == "delayed":
             return []
         entered = await self._unless(of_set(self.keys["t_failed_queues"]), [], wrong)
@@ -155,9 +156,7 @@ class ResqueQueue(ListLayout[C_co]):
         wanted = [name.decode("utf-8", "surrogateescape") for name in dict.fromkeys(lists)]
         if self.own_name:
             wanted = [n for n in wanted if n in ("failed", f"{self.own_name}_failed")]
-        return [
-            Place("list", self.keys.at + name, "failed", self._dead, self.keys) for name in wanted
-        ]
+        return [Place("list", self.keys.at + name, "failed", each(self._dead)) for name in wanted]
 
     async def _busy(self) -> list[LocatedEntry]:
         place = self._gathered(())
@@ -231,7 +230,7 @@ class ResqueQueue(ListLayout[C_co]):
             return await self._counts_of_the_rest()
 
     async def _counts(self) -> Counts:
-        names, dead = await both(self._queues(), self._of_owner("dead", None))
+        names, dead = await both(self._queues(), self._of_owners_sets("dead", None))
         ((lists, held), (busy, in_dead)), ((done, trash), (paused, closed)) = await both(
             both(
                 both(
@@ -245,7 +244,7 @@ class ResqueQueue(ListLayout[C_co]):
                 self._flags(),
             ),
         )
-        paused = paused or await self._paused_there()
+        paused = paused or await self.paused_there()
         part = bool(self.own_name or self.beside)
         unknown: set[State] = {"done"} if part or done is None else set()
         if in_dead is None:
@@ -255,7 +254,7 @@ class ResqueQueue(ListLayout[C_co]):
             0 if part else done or 0, None, paused, closed, frozenset(unknown),
         )  # fmt: skip
 
-    async def _paused_there(self) -> str | None:
+    async def paused_there(self) -> str | None:
         key = self.keys["t_paused"]
         is_paused = await Call(("GET", key), lambda said: said == b"true", key=key)
         return "paused in Resque" if is_paused else None

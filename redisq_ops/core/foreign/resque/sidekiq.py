@@ -22,12 +22,13 @@ from ...model.errors import BadInput, WrongKind
 from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, both, operation, together
+from ..placed_queue import of_set
+from ..places import LocatedEntry, Place
 from . import job
 from .failure import times_lost
 from .job import Job
-from .places import LocatedEntry, Place
 from .queue import ListLayout
-from .reads import of_set
+from .reads import each
 from .worker_registry import SIDEKIQ_TTL_MS, sidekiq_processes
 
 MAX_RETRIES = 25
@@ -38,9 +39,9 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
     kind: ClassVar[str] = "sidekiq"
+    owner: ClassVar[str] = "Sidekiq"
     home: ClassVar[str] = ""
     side: ClassVar[Literal["LEFT", "RIGHT"]] = "RIGHT"
-    pause: ClassVar[str] = "paused"
     unit: ClassVar[str] = "s"
     replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
@@ -114,19 +115,13 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
             reason=_reason(kind) if state == "dead" else None, error=error, called=place.called,
         )  # fmt: skip
 
-    def _waiting(
-        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
-    ) -> Entry | None:
+    def _waiting(self, place: Place, payload: bytes, score: float) -> Entry | None:
         return self._entry("waiting", place, payload, score)
 
-    def _delayed(
-        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
-    ) -> Entry | None:
+    def _delayed(self, place: Place, payload: bytes, score: float) -> Entry | None:
         return self._entry("delayed", place, payload, score) if self._is_mine(payload) else None
 
-    def _dead(
-        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
-    ) -> Entry | None:
+    def _dead(self, place: Place, payload: bytes, score: float) -> Entry | None:
         if not self._is_mine(payload):
             return None
         entry, raw = self._entry("dead", place, payload, score), _unread(payload)
@@ -224,13 +219,13 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
 
     # --- looking -------------------------------------------------------------------------------
 
-    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+    async def _of_owners_sets(self, state: State, wrong: list[str] | None) -> list[Place]:
         keys = self.keys
         if state == "dead":
-            return [Place("zset", keys["t_dead"], "dead", self._dead, keys)]
+            return [Place("zset", keys["t_dead"], "dead", each(self._dead))]
         return [
-            Place("zset", keys["t_retry"], "retry", self._delayed, keys),
-            Place("zset", keys["t_schedule"], "scheduled", self._delayed, keys),
+            Place("zset", keys["t_retry"], "retry", each(self._delayed)),
+            Place("zset", keys["t_schedule"], "scheduled", each(self._delayed)),
         ]
 
     async def _busy(self) -> list[LocatedEntry]:
@@ -312,7 +307,7 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
             ),
         )  # fmt: skip
         waiting, held, trash = counted
-        paused = paused or await self._paused_there()
+        paused = paused or await self.paused_there()
         unknown: set[State] = {"done"}
         if in_delay is None:
             unknown.add("delayed")
@@ -324,7 +319,7 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
             closed, frozenset(unknown),
         )  # fmt: skip
 
-    async def _paused_there(self) -> str | None:
+    async def paused_there(self) -> str | None:
         key = self.keys["t_paused"]
         if not self.own_name:  # it pauses queues one by one
             return None

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...model.entry import Entry
 from ...redis.parsers import words
+from ..places import DEPTH, Place, Row, reachable
 from .job import digest
-from .places import DEPTH, Place, reachable
 
 if TYPE_CHECKING:
     from .queue import ListLayout
@@ -103,7 +103,7 @@ async def look(queue: ListLayout[Any], op: str, step: int) -> list[Put]:
         if put.key:
             lists[put.key][put.sha].appendleft(n)  # of equal ones the last went in last
     for key, missing in lists.items():
-        place = Place("list", key, "", _unread, queue.keys, queue.side == "LEFT")
+        place = Place("list", key, "", _unread, queue.side == "LEFT")
         inner, size, more, left = None, 0, True, sum(map(len, missing.values()))
         while left and more:
             found, inner, size = await place.after(inner, PAGE)
@@ -135,8 +135,6 @@ def _numbers(reply: list[Any]) -> tuple[int, ...]:
     return tuple(map(int, reply))
 
 
-def _unread(
-    place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
-) -> Entry:
-    """An element of which only the bytes matter."""
-    return Entry("", "waiting")
+async def _unread(place: Place, rows: Sequence[Row], /) -> Sequence[Entry]:
+    """Elements of which only the bytes matter."""
+    return [Entry("", "waiting")] * len(rows)

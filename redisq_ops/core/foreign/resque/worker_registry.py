@@ -16,8 +16,8 @@ from ...model.quoting import bytes_of as _bytes
 from ...model.quoting import text as _text
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
+from ..places import Beside
 from . import job
-from .places import Beside
 
 SIDEKIQ_TTL_MS = 60_000
 """how long a process's record outlives its last beat"""

@@ -12,11 +12,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Any, ClassVar
 
-from ...engine.idempotency import CallerSlots
 from ...foreign.base import ForeignQueue
-from ...model.clock import Clock
 from ...model.entry import Counts, Entry, Failure, Page, State
-from ...model.keys import PREFIX
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment, number
@@ -45,18 +42,8 @@ class CarmineFourLayout(ForeignQueue[C_co]):
     kind: ClassVar[str] = "carmine-4"
     package: ClassVar[str] = "queues.carmine"
 
-    def __init__(
-        self,
-        client: C_co,
-        name: str,
-        *,
-        at: str | None = None,
-        prefix: str = PREFIX,
-        clock: Clock | None = None,
-        callers: CallerSlots | None = None,
-    ) -> None:
-        super().__init__(client, name, at=at, prefix=prefix, clock=clock, callers=callers)
-        self.at = home(self.own_name) if at is None else at
+    def _home(self) -> str:
+        return home(self.own_name)
 
     def _key(self, part: str) -> bytes:
         return bytes_of(f"{self.at}{self.own_name}:{part}")

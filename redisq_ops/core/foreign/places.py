@@ -1,22 +1,23 @@
-"""Where entries of the two layouts lie: the owner's lists and sets, and what stands beside them.
+"""Where a program keeps the entries of a state: lists and sorted sets, read by pages.
 
 Lists are read from the end where the next job is taken. A page of a list ends with a mark of its
-last elements, so that the next one goes on there although jobs came and went at both ends.
+last elements, so that the next one goes on there although jobs came and went at both ends. A page
+of a sorted set ends with a score and a member; scores may be any numbers.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha1
 from typing import Any, Literal, Protocol
 
-from ...model.entry import Entry
-from ...model.keys import Keys
-from ...redis.operation import Call, both, together
-from ...redis.parsers import number
-from . import job
+from ..model.entry import Entry
+from ..model.keys import Keys
+from ..redis.operation import Call, Description, both, together
+from ..redis.parsers import number
 
 SLACK = 200
 """elements looked through around the place where a page ended that isn't found there any more"""
@@ -31,19 +32,53 @@ class Beside(Keys):
     Cluster spreads the owner's own keys, and neither program can work on it.
     """
 
-    __slots__ = ("at", "pause")
+    __slots__ = ("at", "theirs")
 
-    def __init__(self, at: str, name: str, prefix: str, pause: str) -> None:
+    def __init__(self, at: str, name: str, prefix: str, theirs: Mapping[str, str]) -> None:
         super().__init__(name, prefix)
         self.base = f"{at}{prefix}:{name}:"
         self.at = at
-        self.pause = pause
+        self.theirs = theirs
+        """keys of the owner's that aren't called like their part"""
 
     def __getitem__(self, part: str) -> str:
         if not part.startswith("t_"):
             return super().__getitem__(part)
-        theirs = {"t_paused": self.pause, "t_heartbeats": "workers:heartbeat"}.get(part, part[2:])
+        theirs = self.theirs.get(part, part[2:])
         return self.at + (theirs[:-1] + ":" if theirs.endswith("_") else theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A state's entries in a list. ``{q}`` in ``key``: the owner's name for the queue."""
+
+    key: str
+    called: str
+    """what the owner's users call the state"""
+    next: Literal["LEFT", "RIGHT"] = "LEFT"
+    """the end where the next entry is taken"""
+
+
+@dataclass(frozen=True, slots=True)
+class Zset:
+    """A state's entries in a sorted set. ``{q}`` in ``key``: the owner's name for the queue."""
+
+    key: str
+    called: str
+    """what the owner's users call the state"""
+    ready: bool = False
+    """whether scores are the times (unix seconds) at which the entries become ready"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An element as it was read."""
+
+    member: bytes
+    score: float = 0.0
+    """its score in a sorted set, its rank in a list"""
+    at: int = 0
+    """its position from the left, in a list"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +96,9 @@ class LocatedEntry:
 
 
 class Read(Protocol):
-    """Makes an entry of an element, or of what we keep under a name; None: it isn't meant."""
+    """Makes entries of elements, in one exchange; None: one that isn't meant."""
 
-    def __call__(
-        self, place: Place, payload: bytes, score: float, name: bytes = b"", kept: bytes = b""
-    ) -> Entry | None: ...
+    async def __call__(self, place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +109,6 @@ class Place:
     key: str
     called: str
     read: Read
-    keys: Keys
     reverse: bool = False
     """the next job is on the right"""
     rows: Sequence[LocatedEntry] = ()
@@ -90,13 +122,36 @@ class Place:
         """How many elements there are, those not meant among them."""
         return len(self.rows) if self.kind == "busy" else await self.size()
 
-    async def named(self, names: Sequence[str]) -> list[LocatedEntry]:
-        """What is kept of ours under these names."""
+    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
+        """The entries of these members of a sorted set, as far as they are there."""
         scores = await together(
-            Call(("ZSCORE", self.key, name), number, key=self.key) for name in names
+            Call(("ZSCORE", self.key, member), number, key=self.key) for member in members
         )
-        pairs = zip(names, scores, strict=True)
-        return await self._ours([(n.encode(), s) for n, s in pairs if s is not None])
+        found = zip(members, scores, strict=True)
+        return await self.located([Row(m, score) for m, score in found if score is not None])
+
+    async def of_elements(self, elements: Sequence[bytes]) -> list[LocatedEntry]:
+        """The entries of these elements of a list, looked for `DEPTH` deep from either end."""
+
+        def nearest(rank: int) -> Description[list[int | None]]:
+            return together(
+                [
+                    Call(
+                        ("LPOS", self.key, element, "RANK", rank, "MAXLEN", DEPTH),
+                        lambda reply: reply,
+                        key=self.key,
+                    )
+                    for element in elements
+                ]
+            )
+
+        size, (left, right) = await both(self.size(), both(nearest(1), nearest(-1)))
+        rows = []
+        for element, first, last in zip(elements, left, right, strict=True):
+            at = last if first is None else first
+            if at is not None:
+                rows.append(Row(element, float(size - 1 - at if self.reverse else at), at))
+        return await self.located(rows)
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
         """Elements by rank, those not meant left out; and how many there are in all."""
@@ -106,7 +161,7 @@ class Place:
             size, rows = await both(self.size(), self._ranked(start, max))
             return await self._seen(rows), size
         size, elements = await both(self.size(), self._slice(start, max))
-        return self._listed(elements, start, size), size
+        return await self.located(self._ranks(elements, start, size)), size
 
     def _slice(self, start: int, max: int) -> Call[list[bytes]]:
         if self.reverse:
@@ -116,46 +171,31 @@ class Place:
             )  # fmt: skip
         return Call(("LRANGE", self.key, start, start + max - 1), list[bytes], key=self.key)
 
-    def _listed(self, elements: Sequence[bytes], start: int, size: int) -> list[LocatedEntry]:
-        found = []
-        for n, element in enumerate(elements):
-            entry = self.read(self, element, 0.0)
-            if entry is not None:
-                at = size - 1 - start - n if self.reverse else start + n
-                found.append(LocatedEntry(entry, self, element, at, float(start + n)))
-        return found
+    def _ranks(self, elements: Sequence[bytes], start: int, size: int) -> list[Row]:
+        """Elements of a list from rank ``start`` on, each with its rank and position."""
+        ranks = range(start, start + len(elements))
+        return [
+            Row(element, float(rank), size - 1 - rank if self.reverse else rank)
+            for rank, element in zip(ranks, elements, strict=True)
+        ]
 
     def _ranked(self, start: int, max: int) -> Call[list[tuple[bytes, float]]]:
         command = ("ZRANGE", self.key, start, start + max - 1, "WITHSCORES")
         return Call(command, pairs, key=self.key)
 
-    async def _seen(self, rows: Sequence[tuple[bytes, float]]) -> list[LocatedEntry]:
-        if self.kind in ("held", "trash"):
-            return await self._ours(rows)
-        read = ((self.read(self, member, score), member, score) for member, score in rows)
-        return [
-            LocatedEntry(entry, self, member, 0, score) for entry, member, score in read if entry
-        ]
-
-    async def _ours(self, rows: Sequence[tuple[bytes, float]]) -> list[LocatedEntry]:
+    async def located(self, rows: Sequence[Row]) -> list[LocatedEntry]:
+        """The entries of these rows, those not meant left out."""
         if not rows:
             return []
-        body, line = (
-            self.keys[part]
-            for part in (("body", "meta") if self.kind == "held" else ("purged", "was"))
-        )
-        names = [name for name, _ in rows]
-        payloads, lines = await both(
-            Call(("HMGET", body, *names), list[Any], key=body),
-            Call(("HMGET", line, *names), list[Any], key=line),
-        )
-        found = []
-        for (name, score), payload, kept in zip(rows, payloads, lines, strict=True):
-            if payload is not None:  # else it went between the two looks
-                entry = self.read(self, payload, score, name, kept or b"")
-                if entry is not None:
-                    found.append(LocatedEntry(entry, self, name, 0, score))
-        return found
+        entries = await self.read(self, rows)
+        return [
+            LocatedEntry(entry, self, row.member, row.at, row.score)
+            for entry, row in zip(entries, rows, strict=True)
+            if entry is not None
+        ]
+
+    async def _seen(self, rows: Sequence[tuple[bytes, float]]) -> list[LocatedEntry]:
+        return await self.located([Row(member, score) for member, score in rows])
 
     async def after(
         self, cursor: str | None, max: int
@@ -231,7 +271,7 @@ class Place:
         page = elements[start - low : start - low + max]
         end = start + len(page)
         on = _list_cursor(end, page[-3:]) if page and end < size else None
-        return self._listed(page, start, size), on, size
+        return await self.located(self._ranks(page, start, size)), on, size
 
     def behind(self, seen: LocatedEntry) -> str:
         """The cursor of a page that ended with this entry."""
@@ -259,7 +299,7 @@ def _set_cursor(member: bytes, score: float) -> str:
 
 
 def _list_cursor(rank: int, last: Sequence[bytes]) -> str:
-    return f"{rank}:{','.join(job.digest(element)[:16] for element in reversed(last))}"
+    return f"{rank}:{','.join(_digest(element) for element in reversed(last))}"
 
 
 def reachable(cursor: str | None, size: int) -> str | None:
@@ -273,12 +313,16 @@ def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:
 
     Of several alike the nearest to where it was is meant.
     """
-    digests = [job.digest(element)[:16] for element in elements]
+    digests = [_digest(element) for element in elements]
     for mark in marks:
         here = [n for n, digest in enumerate(digests) if digest == mark]
         if here:
             return min(here, key=lambda n: abs(n - near)) + 1
     return 0
+
+
+def _digest(element: bytes) -> str:
+    return sha1(element).hexdigest()[:16]
 
 
 def pairs(reply: list[Any]) -> list[tuple[bytes, float]]:

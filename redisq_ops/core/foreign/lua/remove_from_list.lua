@@ -51,3 +51,21 @@ local function sweep_marks()
   end
   marks = {}
 end
+
+-- The element behind one that was seen at a position, towards the right, that isn't marked; nil: none.
+local function right_of(key, member, seen)
+  local at = position(key, member, seen)
+  if not at then return nil end
+  for _, other in ipairs(redis.call('LRANGE', key, at + 1, at + AROUND)) do
+    if other:sub(1, #mark) ~= mark then return other end
+  end
+end
+
+-- Put one back in front of that neighbour, which is looked for from the left; at the right end if there
+-- is none, or it lies too deep.
+local function into_list(key, member, right)
+  if not right or not redis.call('LPOS', key, right, 'MAXLEN', REACH) then
+    return redis.call('RPUSH', key, member)
+  end
+  redis.call('LINSERT', key, 'BEFORE', right, member)
+end

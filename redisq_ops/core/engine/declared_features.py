@@ -1,0 +1,66 @@
+"""What a kind of queue declares about itself: `ops` and every face look here, and name no kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+
+class DeclaredFeatures:
+    """Class attributes, with the values that hold for queues of our own."""
+
+    owner: ClassVar[str] = ""
+    """the program that keeps the queue, as its users call it; empty: redisq"""
+    by_id: ClassVar[bool] = True
+    """entries are found by their id; else a state is read for it"""
+    keeps_history: ClassVar[bool] = True
+    """its history says when and how an entry ended"""
+    has_sheets: ClassVar[bool] = True
+    """states can be read by columns (`sheet`, `queued`); else only by pages"""
+    accepts_imports: ClassVar[bool] = True
+    """entries can be brought in, by an import or from another queue"""
+    transferable: ClassVar[bool] = True
+    """entries can be moved to another queue"""
+    destroyable: ClassVar[bool] = True
+    """the queue can be destroyed from here"""
+    marks_operations: ClassVar[bool] = True
+    """an entry has the name of the operator's change that touched it last"""
+    enveloped: ClassVar[bool] = False
+    """payloads are records of the owner's around the work: fields are looked for deeper in them,
+    and those that say how it failed are left out"""
+    tells_position: ClassVar[bool] = True
+    """`standing` says what comes before an entry that waits"""
+    counts_failures: ClassVar[bool] = True
+    """the setting ``max_failures`` decides when an entry that fails is dead"""
+    worked_on_here: ClassVar[bool] = True
+    """`redisq work` is how its entries are usually taken"""
+    names_examples: ClassVar[bool] = False
+    """what `invariants` finds says how many, and names a few of them: both may change between two
+    looks at the same fault"""
+    prunes: ClassVar[bool] = True
+    """a process can be struck from its `register`"""
+    verbs: ClassVar[Mapping[str, str]] = {}
+    """what a verb does here, in words, where that isn't what it does everywhere"""
+    found: frozenset[bytes] | None = None
+    """keys that a scan found of it, for a layout that keeps no index"""
+
+    at: str = ""
+    """what the owner's keys begin with"""
+
+    @classmethod
+    def shard_of(cls, own_name: str) -> tuple[str, int] | None:
+        """The queue of ours, by name, whose shard of that number would have the same keys as the
+        owner's queue of this name."""
+        return None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a whole deployment of another program, which has queues of its own."""
+        return False
+
+    def covers(self, other: Any) -> bool:
+        """Whether it is a whole deployment, and ``other`` one of its queues."""
+        return False
+
+    def leave_out(self, queues: Iterable[Any]) -> None:
+        """Of a whole deployment: show nothing of those of its queues from now on."""

@@ -1,0 +1,155 @@
+"""Recognising other programs' queues by their keys.
+
+A folder that reads a layout has a module ``recognise`` whose `recognisers()` returns one
+`Recogniser` for each program. `redisq discover` shows every key that matches one of their lanes
+first to all `by_name`, then to all `by_content`, until one claims it; `finds` are the queues.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, ClassVar
+
+from ..redis.key_scan import Lane
+from ..redis.operation import Call, both
+from . import LAYOUTS
+
+NAMES = 1000
+"""members read of a set of queues"""
+LARGE = 1024 * 1024
+"""an element of this many bytes is not read"""
+
+UNREADABLE = {
+    "Celery": rb"celery(?:-task-meta-.+)?|.+\x06\x16\d+|_kombu\..+|unacked(?:_index|_mutex)?",
+    "BullMQ": rb"(?:bull|\{bull\}):.+",
+    "Dramatiq": rb"dramatiq:.+",
+    "arq": rb"arq:.+",
+    "Huey": rb"huey\..+",
+    "SAQ": rb"saq:.+",
+}
+"""programs whose keys are known by name and whose queues can't be read yet"""
+_UNREADABLE = re.compile(
+    b"|".join(b"(?P<%b>%b)" % (name.encode(), sign) for name, sign in UNREADABLE.items()),
+    re.DOTALL,
+)
+
+
+def unreadable(key: bytes) -> str | None:
+    """The program that names its keys like this, of those whose queues can't be read yet."""
+    found = _UNREADABLE.fullmatch(key)
+    return None if found is None else found.lastgroup
+
+
+@dataclass(slots=True)
+class Find:
+    """A queue that was recognised. ``what``: its owner's name for it, or its only key."""
+
+    kind: str
+    what: bytes
+    at: bytes
+    parts: set[bytes] = field(default_factory=set)
+    """the keys that were found of it, where its layout keeps no index"""
+    by_content: bool = False
+    """its key's name says nothing: not shown where the key belongs to another find"""
+
+
+class KeyLook:
+    """A key that a scan found. What is read of it is read once, however many recognisers ask.
+
+    Every read is small: a size, a few elements, one page of a set.
+    """
+
+    def __init__(self, type: str, key: bytes, now_ms: int) -> None:
+        self.type = type
+        self.key = key
+        self.now_ms = now_ms
+        self._read: dict[str, Any] = {}
+
+    async def once(self, name: str, read: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        if name not in self._read:
+            self._read[name] = await read()
+        return self._read[name]
+
+    async def mean_size(self) -> int:
+        """Bytes of an element of a list or sorted set, about."""
+
+        async def read() -> int:
+            length = "LLEN" if self.type == "list" else "ZCARD"
+            memory, n = await both(
+                Call(
+                    ("MEMORY", "USAGE", self.key, "SAMPLES", 5), lambda r: int(r or 0), key=self.key
+                ),
+                Call((length, self.key), int, key=self.key),
+            )
+            return memory // n if n else 0
+
+        size: int = await self.once("mean_size", read)
+        return size
+
+    async def first(self) -> bytes:
+        """The first element of a list or sorted set; empty where elements are large."""
+
+        async def read() -> bytes:
+            if await self.mean_size() > LARGE:
+                return b""
+            if self.type == "list":
+                one = Call(("LINDEX", self.key, 0), _bytes_or_none, key=self.key)
+                return await one or b""
+            some = await Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key)
+            return some[0] if some else b""
+
+        element: bytes = await self.once("first", read)
+        return element
+
+    async def members(self) -> list[bytes]:
+        """Up to about a thousand members of a set."""
+
+        async def read() -> list[bytes]:
+            command = ("SSCAN", self.key, 0, "COUNT", NAMES)
+            return await Call(command, lambda reply: list(reply[1]), key=self.key)
+
+        names: list[bytes] = await self.once("members", read)
+        return names
+
+
+class Recogniser(ABC):
+    """Collects what the keys of one look through a server say of one program's queues."""
+
+    lanes: ClassVar[tuple[Lane, ...]]
+    """the keys to show it: a type, and a pattern as SCAN has them if names say anything"""
+
+    async def by_name(self, look: KeyLook) -> bool:
+        """Remember what a key tells whose name fits; whether it is this program's."""
+        return False
+
+    async def by_content(self, look: KeyLook) -> bool:
+        """Remember what a key tells that no name fits; whether it is this program's."""
+        return False
+
+    async def finds(self) -> list[Find]:
+        """The queues that were recognised."""
+        return []
+
+    def owns(self, key: bytes) -> bool:
+        """Whether a key belongs to a queue or deployment in `finds`; asked after it."""
+        return False
+
+
+def recognisers() -> list[Recogniser]:
+    """One of each program, for one look through a server."""
+    packages = dict.fromkeys(package for package, _ in LAYOUTS.values())
+    modules = [import_module(f"redisq_ops.core.{package}.recognise") for package in packages]
+    return [one for module in modules for one in module.recognisers()]
+
+
+def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:
+    """All keys that any of them asks for, each lane once."""
+    return tuple(dict.fromkeys(lane for one in found for lane in one.lanes))
+
+
+def _bytes_or_none(reply: bytes | None) -> bytes | None:
+    return reply

@@ -1,0 +1,3 @@
+from .queue import RqQueue
+
+__all__ = ["RqQueue"]

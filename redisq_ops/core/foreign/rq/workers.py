@@ -1,0 +1,43 @@
+"""RQ's workers, as they register themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine.registry import server_ms
+from ...model.quoting import bytes_of, legal
+from ...model.worker_process import Process, RunningJob
+from ...redis.operation import Call, attempt, both, together
+from ..placed_queue import of_set
+from .job import Record
+
+FIELDS = ("hostname", "pid", "queues", "birth", "last_heartbeat", "state", "death")
+
+
+async def workers(at: str) -> list[Process]:
+    """Every worker in the set ``workers``, by name."""
+    keys = sorted(await of_set(at + "workers"))
+    records, now = await both(together(attempt(_record(key)) for key in keys), server_ms())
+    return [_process(at, key, found, now) for key, found in zip(keys, records, strict=True)]
+
+
+async def _record(key: bytes) -> tuple[list[Any], list[bytes]]:
+    return await both(
+        Call(("HMGET", key, *FIELDS), list[Any], key=key), of_set(key + b":executions")
+    )
+
+
+def _process(at: str, key: bytes, found: Any, now: int) -> Process:
+    name = legal(key.removeprefix(bytes_of(at) + b"worker:"))
+    if isinstance(found, Exception):
+        return Process(name, "", None, (), None, None, True, (), problem=str(found))
+    values, executions = found
+    told = Record(dict(zip(FIELDS, values, strict=True)), 0, [])
+    beat = told.ms("last_heartbeat")
+    work = [RunningJob(legal(one.rpartition(b":")[0]), "", b"", None) for one in sorted(executions)]
+    return Process(
+        name, told.text("hostname"), told.number("pid") or None,
+        tuple(filter(None, told.text("queues").split(","))), told.ms("birth"),
+        None if beat is None else max(0, now - beat), beat is not None and not told.values["death"],
+        tuple(work), told.text("state") == "suspended",
+    )  # fmt: skip

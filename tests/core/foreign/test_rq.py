@@ -1,0 +1,482 @@
+"""RQ's layout beside a real RQ: its queues, registries, workers and scheduler."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import rq
+from rq.job import Job, JobStatus
+from rq.rate_limit import RateLimit
+from textual.pilot import Pilot
+
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.foreign.rq import RqQueue
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.audit_log import Author, find
+from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.discover import register
+from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.tui.app import Top
+
+from ...command_line import Redisq
+from ...foreign_keys import rq_tasks
+from ...tui.test_app import drive, see, until
+
+Client = redis.Redis
+ROOT = Path(__file__).parents[3]
+AUTHOR = Author("ann", "here")
+TASKS = "tests.foreign_keys.rq_tasks"
+Keys = dict[bytes, tuple[object, int]]
+
+
+@pytest.fixture
+def queue(client: Client) -> rq.Queue:
+    return rq.Queue("mail", connection=client)
+
+
+def work(client: Client, schedule: bool = False) -> None:
+    """A real worker, until there is nothing left."""
+    worker = rq.Worker(["mail"], connection=client)
+    worker.work(burst=True, with_scheduler=schedule, logging_level="CRITICAL")
+
+
+def ours(client: Client) -> RqQueue[Client]:
+    return RqQueue(client, "rq:mail")
+
+
+def keys(client: Client, but: str = "worker") -> Keys:
+    """RQ's keys, byte for byte, and when they expire."""
+    found: Keys = {}
+    for key in client.scan_iter("rq:*"):
+        if not key.startswith((b"rq:rq:", b"rq:registry", b"rq:" + but.encode())):
+            found[key] = (content(client, key), client.pexpiretime(key))
+    return found
+
+
+def content(client: Client, key: bytes) -> object:
+    """Byte for byte; hashes and sets have no order."""
+    type_ = client.type(key)
+    if type_ == b"hash":
+        return client.hgetall(key)
+    return client.smembers(key) if type_ == b"set" else client.dump(key)
+
+
+def entries(queue: RqQueue[Client], state: State) -> list[Entry]:
+    return list(queue.page(state).entries)
+
+
+def bulk(client: Client, verb: Verb, state: State, *ids: str, **more: Any) -> Bulk:
+    """An operator's change, run to its end."""
+    selection = run(client, select(ours(client), state, Filter(ids=ids)))
+    change = Bulk(selection, verb, AUTHOR, **more)
+    while run(client, change.step()):
+        pass
+    return change
+
+
+def undone(client: Client, change: Bulk) -> Undo:
+    queue, operation = run(client, find(Deployment(client), change.op))
+    undo = Undo(queue, operation, AUTHOR)
+    while run(client, undo.step()):
+        pass
+    return undo
+
+
+def eventually(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# --- what is seen -------------------------------------------------------------------
+
+
+def test_every_state_is_seen(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue(rq_tasks.fine, 1, job_id="one")
+    queue.enqueue(rq_tasks.fails, "luck", job_id="bad", retry=rq.Retry(max=1))
+    work(client)
+    queue.enqueue(rq_tasks.fine, 2, job_id="two")
+    queue.enqueue_in(timedelta(hours=1), rq_tasks.fine, 3, job_id="later")
+    queue.enqueue(rq_tasks.fine, 4, job_id="after", depends_on="two")
+    mail = ours(client)
+    counts = mail.counts()
+    assert (counts.waiting, counts.delayed, counts.dead, counts.done) == (1, 2, 1, 1)
+    assert [e.id for e in entries(mail, "waiting")] == ["two"]
+    delayed = {e.id: e for e in entries(mail, "delayed")}
+    assert {id: e.called for id, e in delayed.items()} == {
+        "later": "scheduled", "after": "deferred",
+    }  # fmt: skip
+    score: Any = client.zscore("rq:scheduled:mail", "later")
+    assert delayed["later"].at_ms == score * 1000 and delayed["after"].at_ms is None
+    (dead,) = entries(mail, "dead")
+    assert dead.id == "bad" and dead.error and dead.reason == "failed" and dead.failures == 1
+    assert (dead.error.type, dead.error.message) == ("ValueError", "no luck")
+    assert "in fails" in dead.error.traceback
+    shown = json.loads(dead.payload or b"")
+    assert shown["description"] == f"{TASKS}.fails('luck')"
+    assert shown["data_bytes"] == client.hstrlen("rq:job:bad", "data")
+    assert [e.id for e in entries(mail, "done")] == ["one"]
+    for id in ("one", "bad", "two", "later", "after"):
+        found = mail.get(id)
+        assert found and found.id == id
+    assert mail.get("nothing") is None
+
+
+def test_a_job_in_work_is_seen_with_its_worker(client: Client, queue: rq.Queue, url: str) -> None:
+    job = queue.enqueue(rq_tasks.lasts, job_id="long")
+    command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, "--name", "w1", "mail"]
+    worker = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        mail = ours(client)
+        eventually(lambda: client.zcard("rq:wip:mail") and job.get_status() == "started")
+        (running,) = entries(mail, "pending")
+        assert (running.id, running.called, running.consumer) == ("long", "started", "w1")
+        assert running.at_ms and running.since_ms and running.at_ms > running.since_ms
+        assert mail.get("long") == running
+        (process,) = mail.worker_processes()
+        assert (process.name, process.alive, process.queues) == ("w1", True, ("mail",))
+        assert [work.id for work in process.work] == ["long"] and process.pid == worker.pid
+    finally:
+        os.killpg(worker.pid, signal.SIGKILL)  # the machine is gone, and with it the job's horse
+        worker.wait()
+    client.delete("rq:worker:w1")  # as it expires
+    (gone,) = mail.worker_processes()
+    assert not gone.alive
+    ((_, score),) = list[Any](client.zrange("rq:wip:mail", 0, -1, withscores=True))
+    rq.registry.StartedJobRegistry("mail", connection=client).cleanup(score + 1)
+    (lost,) = entries(mail, "dead")
+    assert (lost.reason, lost.lost, lost.failures) == ("lost", 1, 0)
+
+
+def test_a_horse_that_is_killed_is_lost(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue(rq_tasks.vanishes, job_id="horse")
+    work(client)
+    (dead,) = entries(ours(client), "dead")
+    assert (dead.reason, dead.lost, dead.failures) == ("lost", 1, 0)
+    assert dead.error and dead.error.type == "AbandonedJobError"
+
+
+class Trap:
+    """Unpickled, it would tell."""
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(Path("/tmp/rq-was-unpickled")),)
+
+
+def test_nothing_is_unpickled(client: Client, queue: rq.Queue, redisq: Redisq) -> None:
+    queue.enqueue(rq_tasks.fails, "luck", job_id="bad")
+    work(client)
+    trap = pickle.dumps(Trap())
+    client.hset("rq:job:bad", mapping={"data": zlib.compress(trap), "meta": trap, "result": trap})
+    client.xadd("rq:results:bad", {"type": 2, "return_value": trap, "exc_string": trap})
+    for words in (
+        ["ls"], ["inspect", "entry", "rq:mail/bad"], ["dlq", "groups", "rq:mail"],
+        ["explain", "rq:mail/bad"], ["replay", "rq:mail", "--yes"],
+    ):  # fmt: skip
+        redisq(*words)
+    assert not Path("/tmp/rq-was-unpickled").exists()
+    with pytest.raises(FileExistsError):  # the trap works
+        Path("/tmp/rq-was-unpickled").mkdir()
+        try:
+            pickle.loads(trap)
+        finally:
+            Path("/tmp/rq-was-unpickled").rmdir()
+
+
+def test_a_job_that_expired_is_shown_as_gone(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue(rq_tasks.fails, "luck", job_id="bad")
+    work(client)
+    client.delete("rq:job:bad")
+    (orphan,) = entries(ours(client), "dead")
+    assert orphan.problem == "its job is gone"
+    assert bulk(client, "replay", "dead", "bad").outcome.skipped == {"corrupt": 1}
+
+
+def test_a_suspended_deployment_is_paused(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue(rq_tasks.fine, 1)
+    rq.suspension.suspend(client)
+    assert ours(client).counts().paused == "suspended in RQ"
+
+
+def test_a_deployment_is_looked_at_as_a_whole(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue(rq_tasks.fine, 1, job_id="one")
+    rq.Queue("news", connection=client).enqueue(rq_tasks.fine, 2, job_id="two")
+    whole = RqQueue(client, "rq")
+    assert whole.names() == ["mail", "news"] and whole.counts().waiting == 2
+    assert [e.id for e in entries(whole, "waiting")] == ["one", "two"]
+    for name in ("mail", "news"):
+        later = rq.Queue(name, connection=client)
+        later.enqueue_in(timedelta(seconds=700), rq_tasks.fine, 1)
+    now = int(time.time() * 1000)
+    assert whole.due_counts([now, now + 600_000, now + 1_200_000]) == [0, 2]
+
+
+# --- what operators change ----------------------------------------------------------
+
+
+def test_replay_does_what_rq_requeue_does(client: Client, queue: rq.Queue) -> None:
+    for id in ("bad", "same"):
+        queue.enqueue(rq_tasks.fails, "luck", job_id=id)
+    work(client)
+    assert bulk(client, "replay", "dead", "bad").outcome.done == 1
+    Job.fetch("same", connection=client).requeue()
+    times = {b"enqueued_at", b"created_at", b"last_heartbeat"}
+    mine, theirs = (client.hgetall(f"rq:job:{id}") for id in ("bad", "same"))
+    assert {k: v for k, v in mine.items() if k not in times} == {
+        k: v for k, v in theirs.items() if k not in times
+    }
+    assert len(mine[b"enqueued_at"]) == len(theirs[b"enqueued_at"])
+    assert client.lrange("rq:queue:mail", 0, -1) == [b"bad", b"same"]
+    assert not client.exists("rq:failed:mail")
+    # RQ leaves the time at which the failure would have been forgotten, and then the job is gone.
+    assert client.ttl("rq:job:bad") == -1 and client.ttl("rq:job:same") > 0
+    work(client)
+    assert {e.id for e in entries(ours(client), "dead")} == {"bad", "same"}
+
+
+def test_a_job_with_a_time_to_live_gets_it_anew(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue(rq_tasks.fails, "luck", job_id="bad", ttl=500)
+    work(client)
+    bulk(client, "replay", "dead", "bad")
+    assert 0 < client.ttl("rq:job:bad") <= 500
+
+
+def prepared(client: Client, queue: rq.Queue) -> None:
+    """Some of each, with what hangs on jobs."""
+    for n in range(3):
+        queue.enqueue(rq_tasks.fails, "luck", job_id=f"bad{n}", failure_ttl=1000 + n)
+    work(client)
+    for n in range(4):
+        queue.enqueue(rq_tasks.fine, n, job_id=f"w{n}", ttl=900)
+        queue.enqueue_in(timedelta(hours=1 + n), rq_tasks.fine, n, job_id=f"s{n}")
+    queue.enqueue(rq_tasks.fine, 9, job_id="after", depends_on=["w1", "bad1"])
+
+
+CHANGES: dict[str, tuple[Verb, State, tuple[str, ...]]] = {
+    "replay": ("replay", "dead", ("bad0", "bad2")),
+    "requeue": ("requeue", "delayed", ("s1", "s2")),
+    "reschedule": ("reschedule", "delayed", ("s0", "s3")),
+    "purge waiting": ("purge", "waiting", ("w1", "w2")),
+    "purge dead": ("purge", "dead", ("bad1",)),
+    "purge delayed": ("purge", "delayed", ("s0", "s1")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_undo_restores_every_key(client: Client, queue: rq.Queue, change: str) -> None:
+    prepared(client, queue)
+    before = keys(client)
+    verb, state, ids = CHANGES[change]
+    more = {"at_ms": int(time.time() * 1000) + 10**7} if verb == "reschedule" else {}
+    done = bulk(client, verb, state, *ids, **more)
+    assert done.outcome.done == len(ids) and keys(client) != before
+    assert undone(client, done).outcome.done == len(ids)
+    assert keys(client) == before
+
+
+def test_a_purge_leaves_what_rq_leaves(client: Client, queue: rq.Queue) -> None:
+    prepared(client, queue)
+    bulk(client, "purge", "waiting", "w0")
+    bulk(client, "purge", "dead", "bad0")
+    mine = keys(client)
+    client.flushdb()
+    prepared(client, queue)
+    for id in ("w0", "bad0"):
+        Job.fetch(id, connection=client).delete()
+    assert set(mine) == set(keys(client))
+
+
+def test_restore_and_its_undo(client: Client, queue: rq.Queue) -> None:
+    prepared(client, queue)
+    before = keys(client)
+    bulk(client, "purge", "dead", "bad1")
+    purged = keys(client)
+    assert [e.id for e in entries(ours(client), "trash")] == ["bad1"]
+    back = bulk(client, "restore", "trash", "bad1")
+    assert keys(client) == before
+    undone(client, back)
+    assert keys(client) == purged
+    assert [e.id for e in entries(ours(client), "trash")] == ["bad1"]
+    bulk(client, "hard", "trash", "bad1")
+    assert ours(client).counts().trash == 0
+
+
+def test_what_is_due_is_the_schedulers(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue_in(timedelta(seconds=30), rq_tasks.fine, 1, job_id="soon")
+    queue.enqueue_in(timedelta(hours=1), rq_tasks.fine, 1, job_id="later")
+    for verb in ("requeue", "purge", "hard"):
+        assert bulk(client, verb, "delayed", "soon").outcome.skipped == {"due": 1}
+    assert bulk(client, "requeue", "delayed", "later").outcome.done == 1
+    assert client.lrange("rq:queue:mail", 0, -1) == [b"later"]
+    work(client, schedule=True)
+    assert [e.id for e in entries(ours(client), "done")] == ["later"]
+
+
+def test_a_requeued_job_is_run_once_by_the_scheduler(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue_in(timedelta(hours=1), rq_tasks.fine, 1, job_id="later")
+    at = int(time.time() * 1000) - 1000
+    assert bulk(client, "reschedule", "delayed", "later", at_ms=at).outcome.done == 1
+    work(client, schedule=True)
+    assert [e.id for e in entries(ours(client), "done")] == ["later"]
+    assert not client.exists("rq:queue:mail", "rq:scheduled:mail")
+
+
+def test_deferred_and_rate_limited_jobs_are_rqs(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue(rq_tasks.fine, 1, job_id="first")
+    queue.enqueue(rq_tasks.fine, 1, job_id="after", depends_on="first")
+    assert bulk(client, "requeue", "delayed", "after").outcome.skipped == {"deferred": 1}
+    queue.enqueue(rq_tasks.fails, "x", job_id="limited", rate_limit=RateLimit("k", 1))
+    client.ltrim("rq:queue:mail", 1, -1)
+    work(client)
+    before = keys(client)
+    assert bulk(client, "replay", "dead", "limited").outcome.skipped == {"limited": 1}
+    assert keys(client) == before
+
+
+def test_another_job_of_the_same_id_is_left_alone(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue(rq_tasks.fine, 1, job_id="one")
+    purge = bulk(client, "purge", "waiting", "one")
+    queue.enqueue(rq_tasks.fine, 2, job_id="one")
+    before = keys(client)
+    assert undone(client, purge).outcome.skipped == {"changed": 1}
+    assert keys(client) == before
+
+
+def test_a_replayed_job_that_was_taken_is_not_taken_back(client: Client, queue: rq.Queue) -> None:
+    queue.enqueue(rq_tasks.fails, "luck", job_id="bad")
+    work(client)
+    replay = bulk(client, "replay", "dead", "bad")
+    work(client)
+    before = keys(client)
+    assert undone(client, replay).outcome.skipped == {"changed": 1}
+    assert keys(client) == before
+
+
+def test_two_jobs_of_one_name_in_another_deployment(client: Client) -> None:
+    """Whose keys begin otherwise (``RQ_KEY_PREFIX``)."""
+    environ = os.environ | {"RQ_KEY_PREFIX": "app:rq"}
+    host, port = (client.connection_pool.connection_kwargs[key] for key in ("host", "port"))
+    code = (
+        f"import redis, rq; q = rq.Queue('mail', connection=redis.Redis('{host}', {port}));"
+        f"q.enqueue('{TASKS}.fine', 1, job_id='one')"
+    )
+    subprocess.run([sys.executable, "-c", code], env=environ, check=True, cwd=ROOT)
+    other = RqQueue(client, "rq:mail", at="app:rq:")
+    assert [e.id for e in entries(other, "waiting")] == ["one"] and other.exists()
+    assert not ours(client).exists()
+
+
+def test_what_is_replayed_beside_a_live_worker_runs_once_more(
+    client: Client, queue: rq.Queue, url: str
+) -> None:
+    """Replayed by two operators at once, while a worker and its scheduler are at it."""
+    port = client.connection_pool.connection_kwargs["port"]
+    ids = [f"j{n}" for n in range(30)]
+    for n, id in enumerate(ids):
+        if n % 2:
+            queue.enqueue(rq_tasks.counts, port, id, job_id=id)
+        else:
+            queue.enqueue_in(timedelta(seconds=120), rq_tasks.counts, port, id, job_id=id)
+            client.hincrby("ran", id)
+    work(client)
+    script = (
+        "import rq, redis; c = redis.Redis.from_url({!r}); rq.SimpleWorker(['mail'], connection=c)"
+    )
+    command = [sys.executable, "-c", script.format(url) + ".work(with_scheduler=True)"]
+    worker = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        eventually(lambda: client.scard("rq:workers"))
+        with ThreadPoolExecutor() as pool:
+            wanted: list[tuple[Verb, State]] = [("replay", "dead"), ("requeue", "delayed")] * 2
+            changes = [pool.submit(bulk, client, verb, state) for verb, state in wanted]
+            moved = sum(change.result().outcome.done for change in changes)
+        eventually(lambda: client.zcard("rq:finished:mail") == len(ids))
+    finally:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+    assert moved == len(ids)
+    assert set(client.hvals("ran")) == {b"2"} and not client.exists("rq:queue:mail")
+
+
+# --- every face -----------------------------------------------------------------------
+
+
+def test_the_command_line(client: Client, queue: rq.Queue, redisq: Redisq) -> None:
+    prepared(client, queue)
+    assert [row["name"] for row in redisq.rows("discover")] == ["rq:mail"]
+    assert redisq.rows("discover", "--register", "--yes")[-1]["done"] == 1
+    (row,) = redisq.rows("ls")
+    assert (row["name"], row["waiting"], row["dead"], row["delayed"]) == ("rq:mail", 4, 3, 5)
+    assert "ValueError" in redisq("dlq", "groups", "rq:mail")
+    assert "no luck" in redisq("explain", "rq:mail/bad0")
+    exported = redisq.rows("export", "rq:mail", "--state", "dead")
+    assert [row["id"] for row in exported if "id" in row] == ["bad0", "bad1", "bad2"]
+    (op,) = [row["op"] for row in redisq.rows("replay", "rq:mail/bad0", "--yes")]
+    assert client.lrange("rq:queue:mail", -1, -1) == [b"bad0"]
+    redisq("undo", op, "--yes")
+    assert client.zscore("rq:failed:mail", "bad0")
+    assert redisq.rows("workers", "ls") == []
+
+
+def test_the_dashboard(client: Client, queue: rq.Queue, url: str) -> None:
+    prepared(client, queue)
+    run(client, register(Deployment(client), [Registered("rq:mail", "rq", 1, at="rq:")]))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "rq:mail")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.queue == "rq:mail")
+        await app.run_action("view('dead')")
+        await see(pilot, "bad0", "ValueError")
+        await app.run_action("view('delayed')")
+        await see(pilot, "s3", "after")
+
+    drive(url, body, size=(150, 30))
+
+
+def test_jobs_in_the_middle_of_a_long_list(client: Client, queue: rq.Queue) -> None:
+    """What lies too deep is left alone; what is near an end comes back to its place."""
+    queue.enqueue(rq_tasks.fine, 1, job_id="first")
+    for id in ("front", "middle", "back"):
+        queue.create_job(rq_tasks.fine, (id,), job_id=id, status=JobStatus.QUEUED).save()
+    ids = [f"n{n}" for n in range(30_000)]
+    ids[100:100], ids[15_000:15_000], ids[-100:-100] = ["front"], ["middle"], ["back"]
+    client.rpush("rq:queue:mail", *ids)
+    client.hset("rq:job:front", "origin", "mail")
+    before = keys(client)
+    purge = bulk(client, "purge", "waiting", "front", "middle", "back")
+    assert purge.outcome.done == 2
+    word = ours(client).move(
+        "op", 1, ["middle"], source="waiting", target="trash", high_water_ms=2**52
+    )
+    assert word == ["deep"]
+    assert client.llen("rq:queue:mail") == 30_002
+    assert undone(client, purge).outcome.done == 2
+    left = client.lrange("rq:queue:mail", 0, -1)
+    assert left.index(b"front") == 101 and left[-1] == b"back"
+    assert client.hgetall("rq:job:front") == before[b"rq:job:front"][0]

@@ -1,0 +1,400 @@
+"""What holds for every kind of queue, ours and other programs': a kind without a specimen fails.
+
+A specimen is a queue of its kind with several entries in each state it has.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+import rq
+
+from redisq_ops.core.engine.optional_features import HasRequests, HasWorkerProcesses
+from redisq_ops.core.engine.queue_classes import foreign_class, queue_class
+from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
+from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.rq import RqQueue
+from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.entry import STATES, Settlement, State
+from redisq_ops.core.model.errors import CORRUPT, RedisqError
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.queues.carmine import CarmineFourLayout, CarmineQueue
+from redisq_ops.core.queues.circular import CircularQueue
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.fair import FairQueue
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import connect
+
+from ..foreign_keys import rq_tasks
+from ..ops import test_discover
+from ..pipeline.rows import rows
+from ..queue_steps import end, take
+from .foreign import test_articles, test_carmine_4
+from .queues import test_circular_faults, test_delay_faults, test_request_faults
+
+Client = redis.Redis
+Queue = Any
+
+
+def worked_on(queue: Queue) -> Queue:
+    """Of what waits some is pending, some dead, and some waits for another attempt."""
+    dead, failed = take(queue, 4), take(queue, 3)
+    for delivery in dead:
+        end(queue, delivery, "reject")
+    queue.settle([Settlement(each, "fail", b"", 9_000_000) for each in failed])
+    take(queue, 2)
+    return queue
+
+
+def request(client: Client) -> Queue:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 12, id="r", limit=100)
+    return worked_on(queue)
+
+
+def delay(client: Client) -> Queue:
+    queue = DelaySet(client, "later")
+    queue.schedule([(f"e{n}", b"x") for n in range(12)])
+    queue.schedule([(f"f{n}", b"x") for n in range(5)], after_ms=9_000_000)
+    return worked_on(queue)
+
+
+def fair(client: Client) -> Queue:
+    queue = FairQueue(client, "fair")
+    for who in ("ann", "bob"):
+        queue.submit(who, [(f"{who}{n}", b"x") for n in range(7)])
+    return worked_on(queue)
+
+
+def circular(client: Client) -> Queue:
+    queue = CircularQueue(client, "ring")
+    queue.push([(f"e{n}", b"x") for n in range(12)])
+    return worked_on(queue)
+
+
+def carmine(client: Client) -> Queue:
+    queue = CarmineQueue(client, "carmine:q")
+    queue.enqueue([(f"e{n}", b"x") for n in range(12)])
+    return worked_on(queue)
+
+
+def jobs(queue: Queue) -> Queue:
+    queue.push([Job("Task", [n]) for n in range(12)])
+    return worked_on(queue)
+
+
+def sidekiq(client: Client) -> Queue:
+    queue = jobs(SidekiqQueue(client, "sidekiq:low"))
+    for n in range(5):
+        text = {"class": "Task", "args": [], "jid": f"late{n}", "queue": "low"}
+        client.zadd("schedule", {json.dumps(text): time.time() + 9000 + n})
+    return queue
+
+
+def rq_(client: Client) -> Queue:
+    theirs = rq.Queue("low", connection=client)
+    for n in range(4):
+        theirs.enqueue(rq_tasks.fails, "luck", job_id=f"bad{n}", failure_ttl=9000 + n)
+        theirs.enqueue(rq_tasks.fine, n, job_id=f"good{n}")
+    rq.Worker([theirs], connection=client).work(burst=True, logging_level="CRITICAL")
+    for n in range(6):
+        theirs.enqueue(rq_tasks.fine, n, job_id=f"w{n}", ttl=9000)
+        theirs.enqueue_in(timedelta(seconds=9000 + n), rq_tasks.fine, n, job_id=f"s{n}")
+        theirs.enqueue(rq_tasks.fine, n, job_id=f"d{n}", depends_on="w0")
+    return RqQueue(client, "rq:low")
+
+
+def stream(client: Client) -> Queue:
+    for _ in range(8):
+        test_discover.stream(client) if not client.exists("orders") else client.xadd(
+            "orders", {"n": 1}
+        )
+    client.xreadgroup("mail", "w1", {"orders": ">"}, count=4)
+    return foreign_class("stream")(client, "stream:orders")  # type: ignore[misc]
+
+
+def raw(kind: str, name: str, fill: Callable[[Client], object]) -> Callable[[Client], Queue]:
+    def made(client: Client) -> Queue:
+        fill(client)
+        return foreign_class(kind)(client, name)  # type: ignore[misc]
+
+    return made
+
+
+def article_requests(client: Client) -> None:
+    article = test_request_faults.Article(client)
+    article.submit("r1", [f"p{n}" for n in range(8)], limit=3)
+
+
+def article_circle(client: Client) -> None:
+    article = test_circular_faults.Article(client)
+    article.push(*map(str, range(8)))
+    article.next(int(client.time()[0]))
+
+
+def article_delays(client: Client) -> None:
+    for n in range(9):
+        article = test_delay_faults.Article(client)
+        article.enqueue(f"job{n}", int(client.time()[0]) + 200 * (n - 4))
+
+
+def article_clients(client: Client) -> None:
+    article = test_articles.Fair(client)
+    article.send("ann", *range(5))
+    article.send("bob", *range(4))
+    article.receive("ann")
+
+
+def carmine_layout(client: Client) -> None:
+    for n in range(8):
+        client.hset("carmine:mq:mails:messages", f"mid{n}", "NPY.content")
+        client.lpush("carmine:mq:mails:mid-circle", f"mid{n}")
+    client.rpush("carmine:mq:mails:mid-circle", "end-of-circle")
+
+
+def carmine_four(client: Client) -> Queue:
+    now = int(client.time()[0]) * 1000
+    test_carmine_4.stock(client, now)
+    return CarmineFourLayout(client, "carmine-4:emails", clock=FakeClock(now))
+
+
+SPECIMENS: dict[str, Callable[[Client], Queue]] = {
+    "request": request, "delay": delay, "fair": fair, "circular": circular, "carmine": carmine,
+    "sidekiq": sidekiq, "resque": lambda client: jobs(ResqueQueue(client, "resque:low")),
+    "rq": rq_, "stream": stream,
+    "raw-request": raw("raw-request", "raw-request:req", article_requests),
+    "raw-circular": raw("raw-circular", "raw-circular:queue", article_circle),
+    "raw-delay": raw("raw-delay", "raw-delay:delay_set", article_delays),
+    "raw-fair": raw("raw-fair", "raw-fair:worker1", article_clients),
+    "carmine layout": raw("carmine", "carmine:mails", carmine_layout),
+    "carmine-4": carmine_four,
+}  # fmt: skip
+
+
+def test_every_kind_has_a_specimen() -> None:
+    assert {name.partition(" ")[0] for name in SPECIMENS} == {*KINDS, *LAYOUTS}
+
+
+@pytest.fixture(params=SPECIMENS)
+def queue(request: pytest.FixtureRequest, client: Client) -> Queue:
+    return SPECIMENS[request.param](client)
+
+
+def content(client: Client, key: bytes) -> object:
+    """Byte for byte; hashes and sets have no order."""
+    type_ = client.type(key)
+    if type_ == b"hash":
+        return client.hgetall(key)
+    return client.smembers(key) if type_ == b"set" else client.dump(key)
+
+
+def keys(client: Client) -> dict[bytes, tuple[object, int]]:
+    return {key: (content(client, key), client.pexpiretime(key)) for key in client.scan_iter()}
+
+
+def theirs(client: Client, queue: Queue) -> dict[bytes, tuple[object, int]]:
+    """The owner's keys: all but those of ours beside them."""
+    own = queue.keys["op_"].removesuffix("op:").encode()
+    found = keys(client)
+    return {k: v for k, v in found.items() if not k.startswith(own) and k != b"rq:registry"}
+
+
+def ids(queue: Queue, state: State, size: int = 1000) -> list[str]:
+    found, cursor = [], None
+    while True:
+        page = queue.page(state, cursor, size)
+        assert len(page.entries) <= size
+        found += [entry.id for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+def look(queue: Queue) -> None:
+    """Everything a face reads of a queue."""
+    now = queue.now()
+    queue.exists()
+    queue.full_counts(now)
+    queue.checkup()
+    queue.checkup(thorough=True)
+    queue.queue_position()
+    queue.due_counts([now, now + 60_000, now + 10**9])
+    queue.rates(now, 60)
+    queue.history(10)
+    queue.settings()
+    if isinstance(queue, HasWorkerProcesses):
+        queue.worker_processes()
+    if isinstance(queue, HasRequests):
+        queue.requests()
+    queue.group_loads()
+    for state in STATES:
+        for id in ids(queue, state, 3):
+            queue.get(id)
+            queue.queue_position(id)
+        queue.page(state, start=1, max=2, payloads=True)
+
+
+# --- what is seen -------------------------------------------------------------------
+
+
+def test_pages_are_complete(queue: Queue) -> None:
+    counts = queue.full_counts()
+    for state in STATES:
+        whole = ids(queue, state)
+        assert Counter(ids(queue, state, 1)) == Counter(ids(queue, state, 3)) == Counter(whole)
+        if state != "done" and queue.page(state).exact and counts.of(state) is not None:
+            assert counts.of(state) == queue.page(state).total
+        for id in whole if state != "done" else ():
+            entry = queue.get(id)
+            assert entry is not None and entry.id == id
+
+
+SCORES: dict[str, Callable[[int, float], float]] = {
+    "a fraction apart": lambda n, score: score + n / 10,
+    "alike": lambda n, score: 1_900_000_000.25,
+    "infinite": lambda n, score: math.inf if n % 2 else -math.inf,
+    "negative": lambda n, score: -float(n) / 3,
+}
+
+
+@pytest.mark.parametrize("scores", SCORES)
+def test_pages_are_complete_under_any_scores(queue: Queue, client: Client, scores: str) -> None:
+    if not isinstance(queue, ForeignQueue):
+        scores = "a fraction apart"  # our scripts write none of the others
+    before = sum(len(ids(queue, state)) for state in STATES)
+    for key in client.scan_iter(_type="zset"):
+        for n, (member, score) in enumerate(list[Any](client.zrange(key, 0, -1, withscores=True))):
+            client.zadd(key, {member: SCORES[scores](n, score)})
+    whole = {state: Counter(ids(queue, state)) for state in STATES}
+    assert sum(found.total() for found in whole.values()) == before
+    for state in STATES:
+        assert Counter(ids(queue, state, 1)) == Counter(ids(queue, state, 3)) == whole[state]
+
+
+def test_foreign_bytes_are_never_a_traceback(queue: Queue, client: Client) -> None:
+    odd = b"\xff\xfe {*}|\x00"
+    for key in list(client.scan_iter()):
+        type_ = client.type(key)
+        if type_ == b"list":
+            client.lpush(key, odd)
+            client.rpush(key, odd, b"")
+        elif type_ == b"zset":
+            client.zadd(key, {odd: 1.5, b"": time.time() + 900})
+        elif type_ == b"set":
+            client.sadd(key, odd)
+        elif type_ == b"hash" and not key.endswith(b":registry"):
+            client.hset(key, odd, odd)
+        elif type_ == b"stream":
+            client.xadd(key, {odd: odd})
+    expected = () if isinstance(queue, ForeignQueue) else CORRUPT  # of our records, as `fsck` says
+    with suppress(RedisqError, *expected):
+        look(queue)
+    for state in STATES:
+        with suppress(RedisqError):
+            ids(queue, state, 3)
+
+
+def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
+    tables: tuple[State, ...] = ("waiting", "pending", "delayed", "dead")
+    for state in tables:
+        read = rows(url, state, queue=queue.name)
+        assert not any(row["_corrupt"] for row in read)
+        assert Counter(row["id"] for row in read) == Counter(ids(queue, state))
+
+
+def test_looks_write_nothing(queue: Queue, client: Client) -> None:
+    before = keys(client)
+    look(queue)
+    assert keys(client) == before
+
+
+def test_the_right_to_read_suffices_for_looks(queue: Queue, client: Client, url: str) -> None:
+    admin: Any = client
+    rights = ("on", ">x", "+@read", "+@connection", "+time", "%R~*")
+    admin.execute_command("ACL", "SETUSER", "looks", *rights)
+    try:
+        with connect(url.replace("//", "//looks:x@")) as own:
+            made = type(queue)(own, queue.name, clock=queue.clock)
+            look(made)
+            assert made.counts() == queue.counts()
+    finally:
+        client.acl_deluser("looks")
+
+
+# --- what operators change ----------------------------------------------------------
+
+
+def steps() -> Iterator[Any]:
+    for name in SPECIMENS:
+        kind = queue_class(name) if " " not in name else foreign_class(name.partition(" ")[0])
+        assert kind is not None
+        for verb, states in kind.actions.items():
+            for state in states:
+                yield pytest.param(name, verb, state, id=f"{name}-{verb}-{state}")
+
+
+def moved(queue: Queue, verb: Verb, state: State, some: list[str], seq: int = 1) -> list[str]:
+    """A step of an operator's change; of entries that still have the time they were seen with."""
+    chosen = {entry.id: entry for entry in queue.page(state, max=1000).entries}
+    times = {id: chosen[id].at_ms for id in some if id in chosen and chosen[id].at_ms is not None}
+    now = queue.now()
+    said: list[str] = queue.move(
+        "op-1", seq, some, source=state, target=VERBS[verb][1], high_water_ms=now + 60_000,
+        consumer="me", lease_ms=now + 7_200_000 if verb == "reschedule" else 60_000,
+        times={id: at for id, at in times.items() if state in ("waiting", "delayed")},
+    )  # fmt: skip
+    return said
+
+
+@pytest.fixture
+def ready(request: pytest.FixtureRequest, client: Client) -> tuple[Queue, Verb, State, list[str]]:
+    name, verb, state = request.param
+    queue = SPECIMENS[name](client)
+    if state == "trash":
+        source: State = next(s for s in ("dead", "waiting") if s in queue.actions["purge"])
+        moved(queue, "purge", source, ids(queue, source)[-3:], 1)
+    some = [e.id for e in queue.page(state).entries if e.called != "deferred"][-2:]
+    assert len(some) == 2, "the specimen has none of them"
+    return queue, verb, state, some
+
+
+PARAMS = [param.values for param in steps()]
+NAMES = [param.id for param in steps()]
+changes = pytest.mark.parametrize("ready", PARAMS, ids=NAMES, indirect=True)
+
+
+@changes
+def test_a_step_sent_twice_is_done_once(
+    ready: tuple[Queue, Verb, State, list[str]], client: Client
+) -> None:
+    queue, verb, state, some = ready
+    said = moved(queue, verb, state, some, 7)
+    after = theirs(client, queue)
+    assert "moved" in said and moved(queue, verb, state, some, 7) == said
+    assert theirs(client, queue) == after
+
+
+@changes
+def test_undo_restores_what_was_there(
+    ready: tuple[Queue, Verb, State, list[str]], client: Client
+) -> None:
+    queue, verb, state, some = ready
+    if verb == "hard":
+        return
+    before, seen = theirs(client, queue), {s: ids(queue, s) for s in STATES}
+    said = moved(queue, verb, state, some, 7)
+    back, touched = queue.undo("op-1", 7, target=VERBS[verb][1], by="undo-1", seq=1)[:2]
+    assert (back, touched) == (said.count("moved"), 0)
+    assert {s: Counter(ids(queue, s)) for s in STATES} == {s: Counter(i) for s, i in seen.items()}
+    if isinstance(queue, ForeignQueue):
+        assert theirs(client, queue) == before
