@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from .core.queues.request.wait import async_wait, wait
     from .core.redis.client import aconnect, connect
     from .core.worker import Worker, run_processes
-    from .core.worker.handler import Reject, Retry, Work
+    from .core.worker.handler import Work
     from .core.worker.lease_reclaimer import LeaseReclaimer
+    from .core.worker.retry import Reject, Retry
 
 __version__ = "0.1.0"
 
@@ -82,10 +83,10 @@ _HOMES = {
     "Job": "foreign.resque",
     "LeaseReclaimer": "worker.lease_reclaimer",
     "Periodic": "queues.delay",
-    "Reject": "worker.handler",
+    "Reject": "worker.retry",
     "RequestQueue": "queues.request",
     "ResqueQueue": "foreign.resque",
-    "Retry": "worker.handler",
+    "Retry": "worker.retry",
     "Settlement": "model.entry",
     "ShardedCarmineQueue": "queues.carmine",
     "ShardedCircularQueue": "queues.circular",

@@ -24,7 +24,8 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
-from redisq_ops.core.worker.handler import Reject, Work
+from redisq_ops.core.worker.handler import Work
+from redisq_ops.core.worker.retry import Reject
 
 LEASE_MS = 5_000
 MAX_WAITING = 2_000

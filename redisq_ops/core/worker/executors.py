@@ -14,7 +14,8 @@ from threading import Event, Thread
 from time import monotonic
 
 from ..model.entry import Settlement
-from .handler import Handler, Random, Work, failed, perform, succeeded, timed_out
+from .handler import Handler, Work, perform, succeeded
+from .retry import Random, failed, timed_out
 
 Post = Callable[[tuple[Work, Settlement | None]], None]
 

@@ -17,55 +17,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from ..model.clock import MOST_MS
 from ..model.entry import Delivery, Failure, Settlement
 from ..model.errors import BadInput, TooLarge
 from ..model.settings import MAX_RESULT
+from .retry import Failed, Random, Reject, failed
 
-LONGEST_BACKOFF_MS = 15 * 60 * 1000
 REJECTED = 100
 STDERR_KEPT = 4096
-
-Random = Callable[[], float]
-"""A number from [0, 1)."""
-
-
-class Retry(Exception):
-    """Raise in a handler: fail this attempt and retry it ``after`` seconds (or a timedelta).
-
-    Default: the usual back-off. ``reason`` is the message that is stored. The attempt counts as a
-    failure.
-    """
-
-    def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
-        super().__init__(reason)
-        if isinstance(after, timedelta):
-            after = after.total_seconds()
-        if after is not None:
-            if isinstance(after, bool) or not isinstance(after, (int, float)):
-                raise BadInput(f"after is seconds or a timedelta, not {type(after).__name__}")
-            if not 0 <= after < MOST_MS / 1000:
-                raise BadInput(f"after of {after} s: seconds from 0 to the year 5138")
-        self.after = after
-
-
-class Reject(Exception):
-    """Raise in a handler: the entry is dead at once, without retries; its text is the reason."""
-
-
-class Failed(Exception):
-    """An attempt failed, and not because of an exception in this process."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 class Work:
@@ -233,33 +196,11 @@ def encoded(value: Any) -> bytes:
     return data
 
 
-def backoff_ms(failures: int, random: Random) -> int:
-    """ms to wait after a failure, when there were ``failures`` before it."""
-    plain = min(1000 << min(failures, 20), LONGEST_BACKOFF_MS)
-    return min(int(plain * (0.9 + 0.2 * random())), LONGEST_BACKOFF_MS)
-
-
 def succeeded(delivery: Delivery, value: Any) -> Settlement:
     """The settlement of a run that returned ``value``."""
     if value is None:
         return Settlement(delivery, "ack")
     return Settlement(delivery, "result", encoded(value))
-
-
-def failed(delivery: Delivery, error: BaseException, random: Random) -> Settlement:
-    """The settlement of a run that raised ``error``."""
-    failure = error.failure if isinstance(error, Failed) else _failure(error)
-    if isinstance(error, Reject):
-        return Settlement(delivery, "reject", failure.encoded())
-    if isinstance(error, Retry) and error.after is not None:
-        return Settlement(delivery, "fail", failure.encoded(), max(0, int(error.after * 1000)))
-    return Settlement(delivery, "fail", failure.encoded(), backoff_ms(delivery.failures, random))
-
-
-def timed_out(delivery: Delivery, timeout_s: float, random: Random) -> Settlement:
-    """The settlement of a run that took longer than ``timeout_s``."""
-    failure = Failure("Timeout", f"not done after {timeout_s:g} s")
-    return failed(delivery, Failed(failure), random)
 
 
 def perform(handler: Handler, work: Work, random: Random) -> Settlement:
@@ -268,19 +209,3 @@ def perform(handler: Handler, work: Work, random: Random) -> Settlement:
         return succeeded(work.delivery, handler.call(work))
     except BaseException as error:  # sys.exit() in a handler doesn't end the worker
         return failed(work.delivery, error, random)
-
-
-def _failure(error: BaseException) -> Failure:
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message can't be shown)"
-    if isinstance(error, (Retry, Reject)):
-        return Failure(type(error).__name__, message)
-    # The first frame is this module's; the handler's begin after it.
-    frames = error.__traceback__.tb_next if error.__traceback__ else None
-    try:
-        text = "".join(traceback.format_exception(type(error), error, frames))
-    except Exception:
-        text = "".join(traceback.format_tb(frames))
-    return Failure(type(error).__name__, message, text)

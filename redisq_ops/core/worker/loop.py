@@ -30,11 +30,12 @@ from ..redis import acl_rights
 from ..redis.operation import BlockingClient, Description, run
 from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
-from .handler import Handler, Random, Work, as_handler, timed_out
+from .handler import Handler, Work, as_handler
 from .health import Endpoint
 from .heartbeat import Heartbeat
 from .queue_source import QueueRotation, QueueSource, Redacted, log, settlements
 from .reconnect import ReconnectingConnection
+from .retry import Random, timed_out
 from .transfer_recovery import TransferRecoverer
 from .wake_up import WakeUp, WakeUpListener
 

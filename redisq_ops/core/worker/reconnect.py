@@ -25,8 +25,8 @@ from ..redis.operation import (
     together,
     user,
 )
-from .handler import Random
 from .queue_source import log
+from .retry import Random
 
 T = TypeVar("T")
 

@@ -12,7 +12,8 @@ from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.worker import Worker
-from redisq_ops.core.worker.handler import Reject, Work
+from redisq_ops.core.worker.handler import Work
+from redisq_ops.core.worker.retry import Reject
 
 from ...command_line import Redisq
 from ...queue_steps import end, take

@@ -39,7 +39,8 @@ from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.quoting import legal
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
-from redisq_ops.core.worker.handler import Reject, Retry, Work
+from redisq_ops.core.worker.handler import Work
+from redisq_ops.core.worker.retry import Reject, Retry
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author

@@ -34,7 +34,7 @@ from redisq_ops.core.redis import operation as io
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.core.worker import Worker
-from redisq_ops.core.worker.handler import Retry
+from redisq_ops.core.worker.retry import Retry
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.bulk import Bulk

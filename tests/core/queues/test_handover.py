@@ -24,7 +24,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis import operation
 from redisq_ops.core.redis.operation import BlockingClient
 from redisq_ops.core.redis.transport import exchange
-from redisq_ops.core.worker.handler import Reject
+from redisq_ops.core.worker.retry import Reject
 from redisq_ops.demo.server import EmbeddedServer
 
 from ...proxy import FlakyProxy

@@ -17,15 +17,13 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.settings import MAX_RESULT
 from redisq_ops.core.worker.handler import (
     Handler,
-    Reject,
-    Retry,
     Work,
     as_handler,
-    backoff_ms,
     exec_handler,
     load_handler,
     perform,
 )
+from redisq_ops.core.worker.retry import Reject, Retry, backoff_ms
 
 
 def work(payload: bytes = b"payload", failures: int = 0) -> Work:

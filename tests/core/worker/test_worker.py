@@ -26,7 +26,8 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.worker import Worker, loop, queue_source, wake_up
-from redisq_ops.core.worker.handler import Reject, Retry, Work, exec_handler
+from redisq_ops.core.worker.handler import Work, exec_handler
+from redisq_ops.core.worker.retry import Reject, Retry
 from redisq_ops.core.worker.wake_up import WakeUp, WakeUpListener
 from redisq_ops.demo.server import EmbeddedServer
 

@@ -23,7 +23,7 @@ from ...model.entry import Delivery, Failure, Settlement
 from ...model.errors import BadInput, Exists, Refused, TooLarge
 from ...model.keys import Keys
 from ...redis.operation import attempt, both, together
-from ...worker.handler import Random, failed
+from ...worker.retry import Random, failed
 
 if TYPE_CHECKING:
     from ..request import RequestQueue
