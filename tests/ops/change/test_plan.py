@@ -246,7 +246,7 @@ def test_what_is_written_is_private_and_behind_no_one_elses_link(
     with monkeypatch.context() as meanwhile:
         of_another_user("f", meanwhile)
         said = redisq.refusal(*command, code=1)
-    assert said == "f is a symbolic link of another user: name the file itself"
+    assert said == "f is a symbolic link that belongs to another user: name the file itself"
     assert not Path("mine").read_text() and sorted(os.listdir()) == folder
     assert client.dbsize() == before
     Path("f").unlink()

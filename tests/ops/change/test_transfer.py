@@ -811,7 +811,7 @@ elif point == "end":
 elif point == "put away":
     core.revert_entries = wrapped(core.revert_entries, False)
 elif point == "forgotten":
-    core.forget = wrapped(core.forget, True)
+    core.drop_undo_list = wrapped(core.drop_undo_list, True)
 else:
     name = {"read": "read_step", "in": "accept_entries"}.get(point, "restore_entries")
     setattr(core, name, wrapped(getattr(core, name), point == "refused"))

@@ -473,7 +473,7 @@ def test_what_is_left_of_a_request_is_said_beside_what_is_on_its_way(
     killed(redisq, "out", 1, "apply", "p", "--yes")
     (said,) = redisq.rows("explain", "a/r0")
     rules = {one["rule"]: one["sentence"] for one in (said, *said["also"])}
-    assert rules["moving"].endswith("by a move that has not ended") and len(rules) > 2
+    assert rules["moving"].endswith("by an unfinished move") and len(rules) > 2
     assert PlanFile("p").header.op in rules["unfinished"]
 
 
