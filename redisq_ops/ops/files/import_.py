@@ -269,14 +269,14 @@ class Import(ChangeRun):
             else:
                 why = f"its id is here ({there.state}), with another payload"
                 skipped.append((row, "exists", why))
-        self.outcome.done += len(fresh)
+        inverses = [f"accepted {now} {id} {row.entry.digest}" for id, row in fresh.items()]
+        done, ahead = self.outcome.done + len(fresh), self._ahead[len(rows) :]
+        # Assigned without a call between them: Ctrl+C must not find them counted and still ahead.
+        self.outcome.done, self._ahead = done, ahead
         if self._keep:
-            self._inverses += [
-                f"accepted {now} {id} {row.entry.digest}" for id, row in fresh.items()
-            ]
+            self._inverses += inverses
         for each in skipped:
             self._skip(*each)
-        del self._ahead[: len(rows)]
         return True
 
     def _as(self, entry: Entry) -> Entry:
