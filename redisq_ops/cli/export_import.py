@@ -159,7 +159,7 @@ def _import_limits(done: list[Export]) -> list[str]:
             what = f"{count(one.written)} {'dead' if state == 'dead' else 'in the trash'}"
             lines.append(
                 f"{queue.name}: {what}: a {queue.kind} queue can import these only with "
-                "--as-waiting: they wait for a worker then, attempts counted afresh"
+                "--as-waiting: they wait for a worker then, attempts restart at zero"
             )
     return lines
 

@@ -47,7 +47,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     """whether the queue has settings and the flags ``paused`` and ``closed``"""
     layout_faults: ClassVar[tuple[str, ...]] = ()
     """known faults of the layout itself, one sentence each"""
-    replay_note: ClassVar[str] = "attempts counted afresh"
+    replay_note: ClassVar[str] = "attempts restart at zero"
     """what happens to the attempts of a replayed entry, in words"""
 
     def __init__(

@@ -218,7 +218,7 @@ def lines(facts: Mapping[str, Any]) -> list[str]:
         pace = (
             f"{facts['settled_a_minute']:,.{0 if facts['settled_a_minute'] >= 10 else 1}f} a minute"
         )
-        said.append(f"all that waits then is done in ≈ {age(facts['drain_ms'])} (lately {pace})")
+        said.append(f"the queue drains in ≈ {age(facts['drain_ms'])} (lately {pace})")
     calls = "1 call" if facts["calls"] == 1 else f"≈ {count(facts['calls'])} calls"
     cost = f"server: {calls}, ≈ {count(facts['server_ms'])} ms"
     if facts["bytes"] is not None:

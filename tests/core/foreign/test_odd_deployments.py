@@ -218,7 +218,7 @@ def test_what_a_replay_means_is_said_by_kind(redisq: Redisq, client: redis.Redis
 
     assert "again, with the retries they have left (if none, one attempt)" in said("sidekiq:mail")
     assert "again, as new jobs: Resque counts no attempts" in said("resque:mail")
-    assert "again, attempts counted afresh" in said("ours")
+    assert "again, attempts restart at zero" in said("ours")
     redisq("dlq", "replay", "sidekiq:mail", "--plan", "p")
     assert "with the retries they have left" in redisq("apply", "p", "--dry-run")
 

@@ -421,7 +421,7 @@ def test_consequences_of_a_fair_queue(redisq: Redisq, client: redis.Redis) -> No
     assert "ann's" in about["fairness"]
     said = redisq("replay", "fair", "--dry-run")
     assert "clients: ann" in said and "others go on" in said
-    assert re.search(r"is done in ≈ \d+s \(lately \d\d a minute\)", said)
+    assert re.search(r"drains in ≈ \d+s \(lately \d\d a minute\)", said)
     assert redisq.rows("dlq", "purge", "fair", "--dry-run")[0]["consequences"]["drain_ms"] is None
 
 

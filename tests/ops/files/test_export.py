@@ -670,7 +670,7 @@ def test_an_export_says_what_an_import_can_not_take(
     redisq("export", "mail", "-o", "mail.ndjson")
     line = (
         "mail: 2 dead: a request queue can import these only with --as-waiting: they wait for a "
-        "worker then, attempts counted afresh\n"
+        "worker then, attempts restart at zero\n"
     )
     assert line in redisq.err
     redisq("import", "mail.ndjson", "--queue", "copy", "--yes", code=1)
