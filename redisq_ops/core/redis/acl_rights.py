@@ -18,7 +18,7 @@ from ..model.errors import Forbidden
 from ..model.keys import Keys
 from .acl_denial import Denial, setuser
 from .operation import Call, together, user
-from .scripts import Script, commands, folders
+from .scripts import Script, ScriptHeader, commands, folders
 
 
 class HasScripts(Protocol):
@@ -136,7 +136,22 @@ def _call(keys: Iterable[str], names: Iterable[str]) -> Call[list[bytes]]:
 @cache
 def every_command(package: str) -> tuple[str, ...]:
     """The commands of all scripts that a queue with this package of Lua files can run."""
-    places = [_CORE.joinpath(*folder.split(".")) for folder in reversed(folders(package))]
-    files = {path.name: path for place in places for path in sorted((place / "lua").glob("*.lua"))}
-    texts = "\n".join(path.read_text(encoding="utf-8") for path in files.values())
-    return tuple("|".join(words).lower() for words in commands(texts))
+
+    def read(folder: str) -> dict[str, str]:
+        files = sorted(_CORE.joinpath(*folder.split("."), "lua").glob("*.lua"))
+        return {path.stem: path.read_text(encoding="utf-8") for path in files}
+
+    own, *between, engine = map(read, folders(package))
+    texts = engine | own
+    for shared in between:
+        # Scripts that the kind doesn't have itself, and what these and its own files use.
+        wanted = {
+            name for name, text in shared.items() if ScriptHeader.parse(text).argv
+        } - own.keys()
+        ahead = [*own.values(), *(shared[name] for name in wanted)]
+        while ahead:
+            uses = set(ScriptHeader.parse(ahead.pop()).uses) & shared.keys() - wanted - own.keys()
+            wanted |= uses
+            ahead += [shared[name] for name in uses]
+        texts |= {name: shared[name] for name in wanted}
+    return tuple("|".join(words).lower() for words in commands("\n".join(texts.values())))

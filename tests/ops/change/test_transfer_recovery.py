@@ -11,9 +11,10 @@ import redis
 
 from redisq_ops.core.engine import transfer_recovery
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.transfer_recovery import recover
+from redisq_ops.core.engine.transfer_recovery import hold, recover
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker.transfer_recovery import TransferRecoverer
 from redisq_ops.ops.change import audit_log
@@ -411,6 +412,17 @@ def test_killed_anywhere_it_is_finished_by_others(
         assert payloads(source, target) == before
         at_rest(client, *queues)
     assert nth > 10
+
+
+def test_an_undo_that_begins_again_keeps_the_step_where_the_first_was_killed(
+    client: redis.Redis,
+) -> None:
+    """Undo goes from the last step to the first; the killed step may have entries in transit."""
+    queue = DelaySet(client, "a")
+    queue.schedule([("e1", b"x")], after_ms=60_000)
+    for step, recorded in ((4, b"4"), (2, b"2"), (4, b"2"), (1, b"1")):
+        run(client, hold(queue, "move-0123456789", step))
+        assert client.hget("rq:{a}:op:move-0123456789", "taking") == recorded
 
 
 @pytest.mark.slow

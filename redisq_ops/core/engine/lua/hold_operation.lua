@@ -10,9 +10,11 @@
 local at = tonumber(redis.call('ZSCORE', unfinished, op) or nil)
 if idle ~= '' and at and now >= at and now - at < tonumber(idle) then return 0 end
 unfinished_operations_add(op)
-if step ~= '0' then
-  local before = redis.call('HGET', op_ .. op, 'taking')
-  if before and before ~= step then
+-- Undo goes from the last step to the first. Another run begins at the last step again: the earliest
+-- step that was begun stays recorded, since its entries may be in transit.
+local before = tonumber(redis.call('HGET', op_ .. op, 'taking') or '0') or 0
+if step ~= '0' and (before == 0 or tonumber(step) <= before) then
+  if before ~= 0 and before ~= tonumber(step) then
     unfinished_operations_expire(undo_ .. op .. ':' .. before, config.trash_ms)
   end
   redis.call('HSET', op_ .. op, 'taking', step)
