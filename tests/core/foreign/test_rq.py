@@ -159,7 +159,7 @@ def test_a_job_in_work_is_seen_with_its_worker(client: Client, queue: rq.Queue, 
         assert (process.name, process.alive, process.queues) == ("w1", True, ("mail",))
         assert [work.id for work in process.work] == ["long"] and process.pid == worker.pid
     finally:
-        # The machine is gone, and with it the job's horse, which RQ gives a process group of its own.
+        # The machine is gone, and with it the horse, which RQ gives a process group of its own.
         horses = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
         for pid in (worker.pid, *map(int, horses)):
             os.kill(pid, signal.SIGKILL)
