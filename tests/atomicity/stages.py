@@ -16,7 +16,9 @@ import redis
 
 from redisq_ops.core.engine import transfer
 from redisq_ops.core.engine.idempotency import CallerSlots
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Failure, Settlement

@@ -22,8 +22,10 @@ from redisq_ops.core.engine.optional_features import HasRequests, HasWorkerProce
 from redisq_ops.core.engine.queue_classes import foreign_class, queue_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.foreign.base import ForeignQueue
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.rq import RqQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import STATES, Settlement, State
 from redisq_ops.core.model.errors import CORRUPT, RedisqError

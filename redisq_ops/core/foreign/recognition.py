@@ -140,10 +140,11 @@ class Recogniser(ABC):
 
 
 def recognisers() -> list[Recogniser]:
-    """One of each program, for one look through a server."""
-    packages = dict.fromkeys(package for package, _ in LAYOUTS.values())
-    modules = [import_module(f"redisq_ops.core.{package}.recognise") for package in packages]
-    return [one for module in modules for one in module.recognisers()]
+    """One of each program, for one look through a server. Packages may share a function."""
+    modules = [
+        import_module(f"redisq_ops.core.{package}.recognise") for package, _ in LAYOUTS.values()
+    ]
+    return [one for made in dict.fromkeys(each.recognisers for each in modules) for one in made()]
 
 
 def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, Scan, rate_limited

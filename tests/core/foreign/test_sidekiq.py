@@ -22,9 +22,10 @@ import pytest
 import redis
 import redis.asyncio
 
-from redisq_ops.core.foreign.resque import Job, SidekiqQueue
-from redisq_ops.core.foreign.resque import job as records
-from redisq_ops.core.foreign.resque import undo as undoing
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.ruby_jobs import job as records
+from redisq_ops.core.foreign.ruby_jobs import undo as undoing
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Failure, Page, Settlement, State
 from redisq_ops.core.model.errors import (

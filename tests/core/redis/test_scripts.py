@@ -20,7 +20,7 @@ from redisq_ops.core.redis.scripts import ScriptHeader, script
 CORE = Path(core.__file__).parent
 FILES = sorted(CORE.rglob("*.lua"))
 QUEUES = [f"queues.{kind}" for kind in ("request", "delay", "circular", "carmine", "fair")]
-FOREIGN = ["foreign.resque", "foreign.rq", "foreign.streams"]
+FOREIGN = ["foreign.ruby_jobs", "foreign.rq", "foreign.streams"]
 MOST_LINES = 90
 LONGER = {
     "storage.lua": "the whole storage interface, each hook with its default",
@@ -30,19 +30,19 @@ LONGER = {
 
 TRIES = {
     # Which queue a job's record names; the record goes on as it is.
-    "resque/dead_jobs.lua": ["pcall(cjson.decode, "],
+    "ruby_jobs/dead_jobs.lua": ["pcall(cjson.decode, "],
     # Another's key may be there, and asking each time is dearer.
     "history.lua": ["redis.pcall('HINCRBY', ", "redis.pcall('XADD', "],
     "wake_workers.lua": ["redis.pcall('LLEN', "],
     "delay/hand_over.lua": ["redis.pcall('LPUSH', to_wake, "],
-    "resque/owner_counters.lua": ["redis.pcall('INCRBY', "],
+    "ruby_jobs/owner_counters.lua": ["redis.pcall('INCRBY', "],
     "fair/leave_list.lua": ["redis.pcall('LPOP', "],
     "carmine/empty_polls.lua": ["redis.pcall('INCR', dry_runs)"],
     # That is how they ask.
     "type_check.lua": ["redis.pcall(SIZE[kind], "],
     "request/request_types.lua": ["redis.pcall('XPENDING', "],
-    "resque/places.lua": ["pcall(cmsgpack.unpack, "],
-    "resque/undo_rows.lua": ["pcall(cmsgpack.unpack, "],
+    "ruby_jobs/places.lua": ["pcall(cmsgpack.unpack, "],
+    "ruby_jobs/undo_rows.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/trash.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/undo.lua": ["pcall(cmsgpack.unpack, "],
     # Reads only: what can't be read is put off, or ends a call that has already written.
@@ -177,7 +177,7 @@ def test_a_script_has_the_functions_and_constants_it_needs_and_no_others() -> No
         scripts._needed([*statements, statements[3]])
 
 
-@pytest.mark.parametrize("package", [*QUEUES, "foreign.resque"])
+@pytest.mark.parametrize("package", [*QUEUES, "foreign.ruby_jobs"])
 def test_what_is_counted_is_written(package: str) -> None:
     """Numbers that were given out and not written would be given out again."""
     for each in scripts_of(package):
@@ -208,7 +208,7 @@ def test_what_must_work_on_a_full_server_says_so() -> None:
 
 
 def test_a_kinds_own_file_goes_before_the_engines() -> None:
-    assert "t_retry" in script("foreign.resque", "settle").text
+    assert "t_retry" in script("foreign.ruby_jobs", "settle").text
     assert "t_retry" not in script("queues.delay", "settle").text
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.circular import CircularQueue

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from . import job
+from ..ruby_jobs import job
 
-_DIRTY = ("Redisq::LostLease", "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
+_DIRTY = (job.LOST, "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
 
 
 def opened(
@@ -39,11 +39,10 @@ def reason(exception: Any) -> str:
 
 
 def times_lost(exception: Any, message: Any) -> int:
-    """How often its worker was lost: Resque knows of one time only, our own record says it."""
-    if exception not in _DIRTY:
-        return 0
-    said = re.match(r"its worker was lost (\d{1,9}) times", str(message))
-    return int(said[1]) if said and exception == _DIRTY[0] else 1
+    """How often its worker was lost: only our own record has the number, Resque knows one time."""
+    if exception == job.LOST:
+        return job.times_lost(message)
+    return int(exception in _DIRTY)
 
 
 def failed_ms(text: Any) -> int | None:

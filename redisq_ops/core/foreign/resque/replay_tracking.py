@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...engine.replay_tracking import WATCHED, ReplayTracker
 from ...model.quoting import text
 from ...redis.operation import both, together
-from . import failure, job
+from ..ruby_jobs import job
+from . import failure
 
 if TYPE_CHECKING:
-    from .resque import ResqueQueue
+    from .queue import ResqueQueue
 
 AHEAD = 1000
 """jobs of a look: of a list from the end where the next is taken, and of what our workers have"""

@@ -30,7 +30,7 @@ async def _record(key: bytes) -> tuple[list[Any], list[bytes]]:
 def _process(at: str, key: bytes, found: Any, now: int) -> Process:
     name = legal(key.removeprefix(bytes_of(at) + b"worker:"))
     if isinstance(found, Exception):
-        return Process(name, "", None, (), None, None, True, (), problem=str(found))
+        return Process(name, problem=str(found))
     values, executions = found
     told = Record(dict(zip(FIELDS, values, strict=True)), 0, [])
     beat = told.ms("last_heartbeat")

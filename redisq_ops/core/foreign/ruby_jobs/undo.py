@@ -18,7 +18,7 @@ from ..places import DEPTH, Place, Row, reachable
 from .job import digest
 
 if TYPE_CHECKING:
-    from .queue import ListLayout
+    from .queue import RubyJobQueue
 
 PAGE = 500
 ROUNDS = 10
@@ -47,7 +47,9 @@ class Put:
         return self.sha, "" if self.at is None else self.at
 
 
-async def undo(queue: ListLayout[Any], op: str, step: int, *, by: str, seq: int) -> tuple[int, ...]:
+async def undo(
+    queue: RubyJobQueue[Any], op: str, step: int, *, by: str, seq: int
+) -> tuple[int, ...]:
     """How many were put back, and how many touched; and where some are left, how many."""
     said: tuple[int, ...] = ()
     for _ in range(ROUNDS):
@@ -92,7 +94,7 @@ def _behind(puts: Sequence[Put], n: int) -> list[Put]:
     ]
 
 
-async def look(queue: ListLayout[Any], op: str, step: int) -> list[Put]:
+async def look(queue: RubyJobQueue[Any], op: str, step: int) -> list[Put]:
     """What a step moved and wasn't undone, in its order, and where it is now.
 
     A list is read by pages from the end where new jobs come: they are the last to be taken.
@@ -120,7 +122,7 @@ async def look(queue: ListLayout[Any], op: str, step: int) -> list[Put]:
     return puts
 
 
-async def _moved(queue: ListLayout[Any], op: str, step: int) -> list[Put]:
+async def _moved(queue: RubyJobQueue[Any], op: str, step: int) -> list[Put]:
     puts: list[Put] = []
     while True:
         said = await queue._script("undo_places").call(

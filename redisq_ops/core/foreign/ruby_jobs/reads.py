@@ -33,10 +33,10 @@ def each(read: ReadElement) -> Read:
     return batch
 
 
-class ListLooks(ForeignHistory[C_co], HasWorkerProcesses[C_co]):
+class RubyJobReads(ForeignHistory[C_co], HasWorkerProcesses[C_co]):
     """A queue as Resque or Sidekiq keeps it; named without one, their whole deployment."""
 
-    package: ClassVar[str] = "foreign.resque"
+    package: ClassVar[str] = "foreign.ruby_jobs"
     side: ClassVar[Literal["LEFT", "RIGHT"]]
     """the end of a list where the next job is taken"""
     key_types: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")

@@ -24,18 +24,17 @@ from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, both, operation, together
 from ..placed_queue import of_set
 from ..places import LocatedEntry, Place
-from . import job
-from .failure import times_lost
-from .job import Job
-from .queue import ListLayout
-from .reads import each
-from .worker_registry import SIDEKIQ_TTL_MS, sidekiq_processes
+from ..ruby_jobs import job
+from ..ruby_jobs.job import Job
+from ..ruby_jobs.queue import RubyJobQueue
+from ..ruby_jobs.reads import each
+from .processes import TTL_MS, processes
 
 MAX_RETRIES = 25
 _GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
 
 
-class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
+class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
     kind: ClassVar[str] = "sidekiq"
@@ -103,6 +102,7 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
                 kind, str(record.get("error_message", "")),
                 job.unpacked_backtrace(record.get("error_backtrace", [])),
             )  # fmt: skip
+        lost = state == "dead" and kind == job.LOST
         timed = state in ("delayed", "dead") and isfinite(score)
         at = round(score * 1000) if timed else None
         since = at if state == "dead" else None
@@ -111,7 +111,7 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
         return Entry(
             self.id_of(payload), state, at_ms=at, since_ms=since, payload=payload,
             failures=self._failures(payload),
-            lost=times_lost(kind, record.get("error_message")) if state == "dead" else 0,
+            lost=job.times_lost(record.get("error_message")) if lost else 0,
             reason=_reason(kind) if state == "dead" else None, error=error, called=place.called,
         )  # fmt: skip
 
@@ -248,7 +248,7 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
     async def worker_processes(self) -> list[Process]:
         """The deployment's Sidekiq processes; those not heard of for a minute are not `alive`."""
         names = await of_set(self.keys["t_processes"])
-        return await sidekiq_processes(names, self.keys, self.id_of)
+        return await processes(names, self.keys, self.id_of)
 
     @property
     def process_registry(self) -> str:
@@ -272,7 +272,7 @@ class SidekiqQueue(ListLayout[C_co], HasTimeline[C_co]):
         """
         await self._ensure_registered()
         key = self.keys.at + name
-        silence = SIDEKIQ_TTL_MS if silent_ms is None else checked_ms(silent_ms, "silence")
+        silence = TTL_MS if silent_ms is None else checked_ms(silent_ms, "silence")
         word, back, gone = await self._pruned(
             "prune_process", op, step,
             [(key,), (f"{key}:workers",), (f"{key}:work",), (f"{key}-signals",)],
@@ -381,7 +381,7 @@ def _unread(payload: bytes) -> bytes | None:
 
 
 def _reason(error_class: Any) -> str:
-    return {"Redisq::LostLease": "lost", "Reject": "rejected"}.get(str(error_class), "failed")
+    return {job.LOST: "lost", "Reject": "rejected"}.get(str(error_class), "failed")
 
 
 def _attempts(record: dict[str, Any]) -> int:

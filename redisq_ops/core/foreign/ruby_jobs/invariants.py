@@ -14,7 +14,7 @@ from ...redis.parsers import fields, members
 from . import job
 
 if TYPE_CHECKING:
-    from .queue import ListLayout
+    from .queue import RubyJobQueue
 
 
 SOME = 20
@@ -23,7 +23,7 @@ FIRST = 100
 """jobs of each"""
 
 
-async def violations(queue: ListLayout[Any]) -> list[str]:
+async def violations(queue: RubyJobQueue[Any]) -> list[str]:
     """Every broken rule, in words."""
     said = [
         f"key {key} is a {is_}, and {queue.kind} has a {kind} there"
@@ -51,7 +51,7 @@ async def violations(queue: ListLayout[Any]) -> list[str]:
     return said
 
 
-async def breaking(queue: ListLayout[Any]) -> list[str]:
+async def breaking(queue: RubyJobQueue[Any]) -> list[str]:
     """What a quick look sees, of the next hundred jobs of each list."""
     said = [
         f"process {process.name} can't be read: {process.problem}"
@@ -78,7 +78,7 @@ async def breaking(queue: ListLayout[Any]) -> list[str]:
     return said
 
 
-async def _uncounted(queue: ListLayout[Any]) -> list[str]:
+async def _uncounted(queue: RubyJobQueue[Any]) -> list[str]:
     """The owner's counters that nothing can be added to: settling goes on without them."""
     keys = [queue.keys["t_stat_"] + name for name in ("processed", "failed")]
     if queue.kind == "sidekiq":
@@ -108,7 +108,7 @@ def _countable(value: bytes | Exception) -> bool:
     )
 
 
-async def _held(queue: ListLayout[Any]) -> list[str]:
+async def _held(queue: RubyJobQueue[Any]) -> list[str]:
     keys = queue.keys
     leases = set(await members(keys["lease"]))
     parts = await together(fields(keys[part]) for part in ("body", "meta"))

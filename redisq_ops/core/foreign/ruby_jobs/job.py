@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]  # not in the stubs
 from typing import Any
@@ -24,6 +24,10 @@ from ...model.validation import listed, mistaken
 
 UNREADABLE = "Redisq::Unreadable"
 """the class of a record of ours in Sidekiq's dead set, around bytes that are no record"""
+IdOf = Callable[[bytes], str]
+"""a job's id, by its record"""
+LOST = "Redisq::LostLease"
+"""the class of the error of a job whose worker was lost too often"""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 _BROKEN = (ValueError, IndexError, RecursionError)
@@ -160,6 +164,12 @@ def unread(record: dict[str, Any] | None) -> bytes | None:
         return bytes.fromhex(kept) if isinstance(kept, str) else None
     except ValueError:
         return None
+
+
+def times_lost(message: Any) -> int:
+    """How often the worker of a job was lost, by the message of the error `LOST`."""
+    found = re.match(r"its worker was lost (\d{1,9}) times", str(message))
+    return int(found[1]) if found else 1
 
 
 def legal(name: Any) -> bool:
