@@ -147,7 +147,7 @@ def article_circle(client: Client) -> None:
 def article_delays(client: Client) -> None:
     for n in range(9):
         article = test_delay_faults.Article(client)
-        article.enqueue(f"job{n}", int(client.time()[0]) + 200 * (n - 4))
+        article.enqueue(f"job{n}", int(client.time()[0]) + 200 * (n - 4) + 100)
 
 
 def article_clients(client: Client) -> None:

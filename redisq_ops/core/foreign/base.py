@@ -8,10 +8,11 @@ find such a queue: it exists when its owner's keys do.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..engine.idempotency import CallerSlots
+from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.queue import Queue
 from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ..engine.state_scan import HistoryExtent
@@ -114,34 +115,10 @@ class ForeignQueue(Queue[C_co]):
     ) -> dict[str, str]:
         raise self._refusal("it has no settings here")
 
-    @operation
-    async def move(
-        self,
-        op: str,
-        step: int,
-        ids: Sequence[str],
-        *,
-        source: State,
-        target: str,
-        high_water_ms: int,
-        consumer: str = "-",
-        lease_ms: Duration = LEASE_MS,
-        times: Mapping[str, int] | None = None,
-        span: str = "",
-    ) -> list[str]:
+    async def _move(self, step: MoveStep) -> list[str]:
         raise self._refusal("redisq only looks at it")
 
-    @operation
-    async def undo(
-        self,
-        op: str,
-        step: int,
-        *,
-        target: str,
-        by: str,
-        seq: int,
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> tuple[int, ...]:
+    async def _undo(self, undo: UndoStep) -> tuple[int, ...]:
         raise self._refusal("redisq only looks at it")
 
     @operation

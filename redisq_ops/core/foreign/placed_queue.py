@@ -80,6 +80,12 @@ class PlacedQueue(ForeignQueue[C_co]):
     def _keys(self, name: str) -> Beside:
         return Beside(self.at, name, self.prefix, self.called)
 
+    @property
+    def next_end(self) -> str:
+        """The end of the lists of waiting entries where the next one is taken."""
+        first = self.states["waiting"][0]
+        return first.next if isinstance(first, List) else "LEFT"
+
     # --- what a kind says ------------------------------------------------------------------------
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:

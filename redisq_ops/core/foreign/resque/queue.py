@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from ...engine.replay_tracking import ReplayTracker
 from ...model.clock import Duration, checked_ms
@@ -14,7 +14,7 @@ from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, both, operation, together
 from ..placed_queue import of_set
-from ..places import LocatedEntry, Place
+from ..places import List, LocatedEntry, Place, Zset
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
@@ -34,8 +34,12 @@ class ResqueQueue(RubyJobQueue[C_co]):
 
     kind: ClassVar[str] = "resque"
     owner: ClassVar[str] = "Resque"
+    package: ClassVar[str] = "foreign.resque"
     home: ClassVar[str] = "resque:"
-    side: ClassVar[Literal["LEFT", "RIGHT"]] = "LEFT"
+    states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
+        "waiting": (List("queue:{q}", "enqueued"),),
+        "dead": (List("failed", "failed"),),
+    }
     called: ClassVar[Mapping[str, str]] = {
         "t_paused": "pause-all-workers",
         "t_heartbeats": "workers:heartbeat",
@@ -72,9 +76,6 @@ class ResqueQueue(RubyJobQueue[C_co]):
         if self.own_name:  # where failures go once `failed_queues` is there
             keys[f"{self.keys.at}{self.own_name}_failed"] = "list"
         return keys
-
-    def _failed_key(self) -> str:
-        return self.keys["t_failed"]
 
     def replay_tracker(self) -> ReplayTracker:
         """By what jobs say: none of them has an id that its failure would have, too."""
@@ -115,14 +116,14 @@ class ResqueQueue(RubyJobQueue[C_co]):
             error=error, called=place.called,
         )  # fmt: skip
 
-    def _target(self, seen: LocatedEntry) -> tuple[bytes | None, str | None]:
+    def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         if seen.place.kind == "held":
             return None, self.own_name
         own = failure.job_of(seen.member)
         queue = (job.fields(seen.member) or {}).get("queue")
         is_job = job.fields(job.member(seen.member, "payload") or b"") is not None
         if not is_job or not isinstance(queue, str) or not queue:
-            return None, None
+            return None
         return own, queue
 
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
@@ -217,7 +218,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
             )  # fmt: skip
         word, back, dead = await self._pruned(
             "prune_worker", op, step, (), identity=name, beat=worker.beat, working=worker.working,
-            text=text, job=own, source=queue, **self._about(),
+            text=text, job=own, source=queue, queue=self.own_name,
         )  # fmt: skip
         return Pruned(word, waiting=back, dead=dead)
 

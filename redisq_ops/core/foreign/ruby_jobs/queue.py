@@ -9,23 +9,23 @@ everywhere. An entry found by its id is then moved by its exact bytes, in one sc
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ...engine.operator_changes import MoveStep
 from ...engine.queue import Queue
 from ...engine.wire_format import checked_take, ends, taken
 from ...model.clock import Duration, checked_ms
-from ...model.entry import Checkup, Delivery, Settlement, State, TakeResult
-from ...model.errors import BadInput, Refused, WrongKind
-from ...model.keys import checked_consumer, checked_name
+from ...model.entry import Checkup, Delivery, Settlement, TakeResult
+from ...model.errors import Refused, WrongKind
+from ...model.keys import checked_consumer
 from ...model.quoting import text
-from ...model.settings import LEASE_MS, MAX_BATCH
+from ...model.settings import LEASE_MS
 from ...model.worker_process import PruneWord
-from ...redis.operation import Arg, C_co, Call, both, operation
+from ...redis.operation import Arg, C_co, Call, operation
 from ...redis.parsers import row_words, words
 from ..places import LocatedEntry
-from . import undo as undoing
 from .reads import RubyJobReads
 
 
@@ -38,23 +38,12 @@ class RubyJobQueue(RubyJobReads[C_co]):
                 f"{self.name} is a whole deployment: name a queue of it, {self.kind}:NAME"
             )
 
-    def _about(self) -> dict[str, str]:
-        """What every script is told of the layout."""
-        return {"side": self.side, "queue": self.own_name, "failed": self._failed_key()}
-
-    def _failed_key(self) -> str:
-        return ""
-
     # --- what becomes of an entry -----------------------------------------------------------------
 
     @abstractmethod
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
         """What becomes of a failed job: the word, its record, the unit of the time that the server
         adds to it, and the delay in ms."""
-
-    @abstractmethod
-    def _target(self, seen: LocatedEntry) -> tuple[bytes | None, str | None]:
-        """What is put into which queue when this entry is to run again (None: its own bytes)."""
 
     # --- what workers do -----------------------------------------------------------------------
 
@@ -68,7 +57,7 @@ class RubyJobQueue(RubyJobReads[C_co]):
 
         found: TakeResult = await self._call_idempotent(
             "take", read, n=n, lease_ms=checked_ms(lease_ms, "lease"), consumer=consumer,
-            **self._about(),
+            queue=self.own_name,
         )  # fmt: skip
         return found
 
@@ -103,7 +92,7 @@ class RubyJobQueue(RubyJobReads[C_co]):
         told, rows = ends(settlements, row)
         found: list[str] = await self._call_idempotent(
             "settle", row_words(len(settlements)), rows,
-            consumer=settlements[0].delivery.consumer, told=told, **self._about(),
+            consumer=settlements[0].delivery.consumer, told=told, queue=self.own_name,
         )  # fmt: skip
         return found
 
@@ -123,7 +112,7 @@ class RubyJobQueue(RubyJobReads[C_co]):
     async def sweep(self, max: int = 100) -> int:
         await self._ensure_registered()
         swept: int = await self._script("sweep").call(
-            self.keys, self.clock, int, max=max, **self._about()
+            self.keys, self.clock, int, max=max, queue=self.own_name
         )
         return swept
 
@@ -135,82 +124,19 @@ class RubyJobQueue(RubyJobReads[C_co]):
         if not jobs:
             return []
         await self._ensure_registered()
-        await self._call_idempotent("push", words, jobs, at=at, unit=self.unit, **self._about())
+        await self._call_idempotent("push", words, jobs, at=at, unit=self.unit, queue=self.own_name)
         return [id for id, _ in jobs]
 
     # --- what operators change -----------------------------------------------------------------
 
-    @operation
-    async def move(
-        self,
-        op: str,
-        step: int,
-        ids: Sequence[str],
-        *,
-        source: State,
-        target: str,
-        high_water_ms: int,
-        consumer: str = "-",
-        lease_ms: Duration = LEASE_MS,
-        times: Mapping[str, int] | None = None,
-        span: str = "",
-    ) -> list[str]:
-        """As every queue's; beside its words ``busy`` (a worker of the owner's has it: only that
-        one can let it go) and ``deep`` (too far inside a list to be taken out of it)."""
-        checked_name(op, "operation")
-        checked_consumer(consumer)
-        if source == "pending":
+    def refused(self, seen: LocatedEntry, target: str) -> str:
+        """``busy``: a worker of the owner's has the job, and only that one can give it back."""
+        return "busy" if seen.place.kind == "busy" else ""
+
+    async def _move(self, step: MoveStep) -> list[str]:
+        if step.source == "pending":
             self._needs_one()
-        if len(ids) > MAX_BATCH:
-            raise BadInput(f"move: {len(ids)} at once, {MAX_BATCH} at most")
-        await self._ensure_registered()
-        found, now = await both(self._located(ids, source), self._now())
-        deep = source == "waiting" and await self._has_depths(found, ids)
-        rows = []
-        for id in ids:
-            seen = found[id].pop(0) if found[id] else None
-            # Their times are their machines': one that is still to come says nothing.
-            since = seen.entry.since_ms if seen else None
-            late = since is not None and high_water_ms < since <= now
-            absent = "deep" if deep else "changed"
-            rows.append(self._row(id, seen, target, "late" if late else "", absent))
-        said: list[str] = await self._script("move").call(
-            self.keys, self.clock, words, rows,
-            caller=op, seq=step, **{"from": source, "to": target}, consumer=consumer,
-            lease_ms=checked_ms(lease_ms, "time"), **self._about(), span=span,
-        )  # fmt: skip
-        return said
-
-    def _row(
-        self, id: str, seen: LocatedEntry | None, target: str, why: str, absent: str
-    ) -> tuple[Any, ...]:
-        put, queue = b"", ""
-        if seen is None:
-            why = absent
-        elif seen.place.kind == "busy":
-            why = "busy"
-        elif not why and target == "waiting":
-            other, name = self._target(seen)
-            put = b"" if other is None else b"=" + other
-            queue, why = name or "", "" if name else "invalid"
-        if seen is None or why:
-            return id, "-", why, "", 0, "", ""
-        return id, seen.place.kind, seen.place.key, seen.member, seen.at, put, queue
-
-    @operation
-    async def undo(
-        self,
-        op: str,
-        step: int,
-        *,
-        target: str,
-        by: str,
-        seq: int,
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> tuple[int, ...]:
-        """As every queue's, however long its lists are: they are looked through by pages, and what
-        lies too deep inside one to be taken out is left for a later undo (the third number)."""
-        return await undoing.undo(self, op, step, by=by, seq=seq)
+        return await super()._move(step)
 
     # --- as with queues of our own -------------------------------------------------------------
 

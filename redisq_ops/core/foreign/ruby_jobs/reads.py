@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Protocol
 
 from ...engine.optional_features import HasWorkerProcesses
 from ...model.entry import Counts, Entry, Page, State
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
-from ..changes import ForeignHistory
+from ..changes import ForeignChanges
 from ..placed_queue import PAGE, STATES, kept, named, types_of
 from ..places import LocatedEntry, Place, Read, Row
 
@@ -33,12 +33,9 @@ def each(read: ReadElement) -> Read:
     return batch
 
 
-class RubyJobReads(ForeignHistory[C_co], HasWorkerProcesses[C_co]):
+class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
     """A queue as Resque or Sidekiq keeps it; named without one, their whole deployment."""
 
-    package: ClassVar[str] = "foreign.ruby_jobs"
-    side: ClassVar[Literal["LEFT", "RIGHT"]]
-    """the end of a list where the next job is taken"""
     key_types: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
     stops_at: ClassVar[str] = ""
     """what an element that is no job does to the owner's own workers; empty: nothing bad"""
@@ -136,7 +133,7 @@ class RubyJobReads(ForeignHistory[C_co], HasWorkerProcesses[C_co]):
     def _list(self, name: str) -> Place:
         return Place(
             "list", self.keys["t_queue_"] + name, "enqueued", each(self._waiting),
-            reverse=self.side == "RIGHT",
+            reverse=self.next_end == "RIGHT",
         )  # fmt: skip
 
     def _holding(self, name: str) -> Place:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from ...engine.optional_features import HasTimeline
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
@@ -23,7 +23,7 @@ from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, both, operation, together
 from ..placed_queue import of_set
-from ..places import LocatedEntry, Place
+from ..places import List, LocatedEntry, Place, Zset
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
@@ -39,8 +39,13 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
 
     kind: ClassVar[str] = "sidekiq"
     owner: ClassVar[str] = "Sidekiq"
+    package: ClassVar[str] = "foreign.sidekiq"
     home: ClassVar[str] = ""
-    side: ClassVar[Literal["LEFT", "RIGHT"]] = "RIGHT"
+    states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
+        "waiting": (List("queue:{q}", "enqueued", next="RIGHT"),),
+        "delayed": (Zset("retry", "retry", ready=True), Zset("schedule", "scheduled", ready=True)),
+        "dead": (Zset("dead", "dead"),),
+    }
     unit: ClassVar[str] = "s"
     replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
@@ -130,12 +135,12 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     def _is_mine(self, payload: bytes) -> bool:
         return self._means((job.fields(payload) or {}).get("queue"))
 
-    def _target(self, seen: LocatedEntry) -> tuple[bytes | None, str | None]:
+    def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         if seen.place.kind == "held":
             return None, self.own_name
         queue = (job.fields(seen.member) or {}).get("queue")
-        named = queue if isinstance(queue, str) and queue else self.own_name or None
-        return _unread(seen.member), named
+        named = queue if isinstance(queue, str) and queue else self.own_name
+        return (_unread(seen.member), named) if named else None
 
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
         payload, failure = settlement.delivery.payload, Failure.decoded(settlement.value)
@@ -276,7 +281,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         word, back, gone = await self._pruned(
             "prune_process", op, step,
             [(key,), (f"{key}:workers",), (f"{key}:work",), (f"{key}-signals",)],
-            identity=name, silent_ms=silence, rescue=int(rescue), **self._about(),
+            identity=name, silent_ms=silence, rescue=int(rescue), queue=self.own_name,
         )  # fmt: skip
         return Pruned(word, waiting=back, lost=gone)
 

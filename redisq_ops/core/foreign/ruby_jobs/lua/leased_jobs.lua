@@ -1,9 +1,10 @@
--- What our workers hold: ticket → payload, each under a lease. A ticket never comes twice; it is the
--- receipt, and who holds none that is there holds nothing. `lost`: how often a payload's worker
--- vanished, and when last, by its digest; forgotten when a delivery of it is settled.
+-- Jobs that workers of ours hold: ticket -> payload, each under a lease. A ticket is never used twice;
+-- it is id and receipt of the delivery. The hash `lost` has, by a payload's digest, how often its worker
+-- was lost and when it was last, until a delivery of it is settled.
 -- KEYS: lease body lost meta
 -- NEEDS: queue
--- USES: record counters dead_jobs wake_workers clock_correction clock config history owner_lists
+-- USES: record counters wake_workers clock_correction clock config history job_lists
+-- USES: jobs_prepend jobs_bury jobs_id jobs_lost
 local function tickets(n)
   return counters_reserve('fence', n)
 end
@@ -32,20 +33,20 @@ local function bring_forward(max)
   end)
 end
 
--- A job whose worker vanished waits again, or is dead when that was once too often.
-local function back_or_buried(payload, record)
+-- A job whose worker was lost waits again, or is dead after `max_lost` times.
+local function return_or_bury(payload, record)
   local digest = redis.sha1hex(payload)
-  history_note('lost', shown(payload) .. '|' .. record.consumer)
+  history_note('lost', jobs_id(payload) .. '|' .. record.consumer)
   -- Equal jobs share a count: those that were out together when one was lost are one loss.
   local known, at = (redis.call('HGET', lost, digest) or ''):match('^(%d+) (%d+)')
   local times = tonumber(known or 0) + (record.since < tonumber(at or 0) and 0 or 1)
   redis.call('HSET', lost, digest, times .. ' ' .. now)
   if times >= config.max_lost then
     redis.call('HDEL', lost, digest)
-    history_note('dead', shown(payload) .. '|lost')
-    bury_lost(payload, times, record.consumer)
+    history_note('dead', jobs_id(payload) .. '|lost')
+    jobs_bury(queue, jobs_lost(payload, times, record.consumer))
   else
-    to_front(queue, payload)
+    jobs_prepend(queue, payload)
   end
 end
 
@@ -57,7 +58,7 @@ local function reap(max)
   local payloads, lines = redis.call('HMGET', body, unpack(late)), record_read(late)
   for i = #late, 1, -1 do -- the one that was due first is the next one taken
     local payload = payloads[i]
-    if payload then back_or_buried(payload, lines[i]) end -- else removed by hand: a ticket is nothing
+    if payload then return_or_bury(payload, lines[i]) end -- else removed by hand: a ticket is nothing
   end
   let_go(late)
   wake_workers(#late)

@@ -1,11 +1,12 @@
--- Put new jobs in as the owner's client does. `text` is a record without its closing brace when the
--- server is to say when it came (`unit`: s), else the whole. `at`: not before that time (ms), or +ms.
+-- Add new jobs as the owner's client does. `text` is a record; with `unit` s it has no closing brace,
+-- and its times are added here. `at`: the time (ms) from which it is due, or +ms from now; empty: now.
 -- KEYS: t_schedule t_queue_ t_queues
--- ARGV: caller seq at unit side queue failed
+-- ARGV: caller seq at unit queue
 -- REST: id text
--- USES: idempotency config counters history wake_workers owner_counters owner_lists type_check
+-- USES: idempotency config counters history wake_workers job_counters job_lists type_check
+-- USES: jobs_append
 -- TYPES: once
--- Returns the word ok, for all of them.
+-- Returns the word ok, for all jobs.
 local said, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if said then return said end
@@ -39,8 +40,7 @@ end
 if ready then
   for _, text in ipairs(texts) do into_set(t_schedule, seconds(ready), text) end
 else
-  redis.call('SADD', t_queues, queue)
-  redis.call(sidekiq and 'LPUSH' or 'RPUSH', t_queue_ .. queue, unpack(texts))
+  jobs_append(queue, unpack(texts))
   wake_workers(#texts)
 end
 counters_write()

@@ -1,12 +1,12 @@
--- End deliveries. What becomes of a failed job is the caller's to say, in the owner's format: `text`
--- is its record up to the value of its last field, a time (`unit`: s, ms or date) that is the
--- server's to give; with no unit it is the whole. Only the holder of a ticket that is there is heard.
--- KEYS: t_retry body lost t_dead
--- ARGV: caller seq consumer told side queue failed
+-- Settle deliveries. `text` is the record of a failed job in the owner's format, up to the value of its
+-- last field, a time that is added here (`unit`: s, ms or date); without a unit it is complete. A ticket
+-- that is no longer held is stale.
+-- KEYS: body lost
+-- ARGV: caller seq consumer told queue
 -- REST: outcome text unit delay
 -- REPLACES: settle
--- USES: idempotency parse_settlements leased_jobs counters history owner_counters owner_lists
--- USES: wake_workers
+-- USES: idempotency parse_settlements leased_jobs counters history job_counters job_lists
+-- USES: wake_workers jobs_prepend jobs_retry jobs_bury
 -- TYPES: once
 -- CHECKS: lease meta lost
 -- RUN_BY: worker
@@ -45,14 +45,12 @@ for k = 1, number do
         said[k] = 'done'
         if history_all then history_note('done', id) end
       elseif outcome == 'retry' then
-        into_set(t_retry, seconds(now + tonumber(wait)), text)
+        jobs_retry(text, now + tonumber(wait))
         bad = bad + 1
         said[k] = 'retry'
         history_note('failed', id .. '|' .. consumer)
       else -- rejected, failed for the last time, or `discarded`: its own record says not to keep it
-        if outcome ~= 'discarded' then
-          if sidekiq then into_set(t_dead, seconds(now), text) else to_failed(queue, text) end
-        end
+        if outcome ~= 'discarded' then jobs_bury(queue, text) end
         bad = bad + 1
         said[k] = 'dead'
         history_note('dead', id .. '|' .. outcome)
@@ -61,10 +59,10 @@ for k = 1, number do
   end
 end
 let_go(ended)
-for i = #back, 1, -1 do to_front(queue, back[i]) end
+for i = #back, 1, -1 do jobs_prepend(queue, back[i]) end
 if #back > 0 then wake_workers(#back) end
 counters_add('done', acked)
-count_theirs(acked + bad, bad)
+count_jobs(acked + bad, bad)
 counters_write()
 history_write()
 return idempotency_remember(acked == number and {'done'} or said)

@@ -1,15 +1,15 @@
--- What is past its time, a little per call: leases, due entries of the owner's sets, purged entries
--- after `trash_ms`, what was counted of jobs that others have ended since after `keep_ms`, callers not
--- heard of for a day. What the owner keeps is the owner's to trim.
+-- Handle a little of what is past its time: leases, due jobs of the owner's sets, purged entries after
+-- `trash_ms`, counts of lost workers after `keep_ms` (others may have ended the job), old bookkeeping.
+-- The owner's own keys are the owner's to trim.
 -- KEYS: lost stat callers
--- ARGV: max side queue failed
+-- ARGV: max queue
 -- REPLACES: sweep
--- USES: promote trash expire_bookkeeping clock config counters history owner_lists leased_jobs
+-- USES: trash expire_bookkeeping clock config counters history job_lists leased_jobs jobs_promote
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns how many things went; 0 means nothing was due.
 fit_lists()
-local went = reap(tonumber(max)) + promote(math.min(tonumber(max), 100))
+local went = reap(tonumber(max)) + jobs_promote(math.min(tonumber(max), 100))
 went = went + empty_trash(max)
 counters_write()
 history_write()

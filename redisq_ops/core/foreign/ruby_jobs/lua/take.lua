@@ -1,14 +1,14 @@
 -- Take up to n jobs, each under a lease; bring back what is overdue and promote what is due on the
 -- way, a few at a time.
--- KEYS: t_paused t_queue_ lost body meta lease
--- ARGV: caller seq n lease_ms consumer side queue failed
--- USES: take_reply leased_jobs promote bulk_write number_words config counters dead_jobs history
--- USES: idempotency owner_lists storage_payload type_check wake_workers
+-- KEYS: t_queue_ lost body meta lease
+-- ARGV: caller seq n lease_ms consumer queue
+-- USES: take_reply leased_jobs bulk_write number_words config counters history idempotency
+-- USES: storage_payload type_check wake_workers jobs_promote jobs_paused jobs_pop jobs_id
 -- TYPES: once
 -- CHECKS: lease meta body lost
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns what `taken` says, tickets being ids and receipts in one.
+-- Returns what `take_reply` describes; a ticket is id and receipt.
 local said, late = idempotency_replayed()
 if late then return idempotency_superseded end
 history_by = consumer
@@ -16,17 +16,12 @@ history_by = consumer
 if said then return take_reply_again(said, storage_payload) end
 
 type_check_key(t_queue_ .. queue, 'list')
-local stopped = config.paused
-if sidekiq then
-  stopped = stopped or redis.call('SISMEMBER', t_paused, queue) == 1
-else
-  stopped = stopped or redis.call('GET', t_paused) == 'true'
-end
+local stopped = config.paused or jobs_paused()
 reap(16)
-promote(50)
+jobs_promote(50)
 local list, deadline = t_queue_ .. queue, now + tonumber(lease_ms)
-local got = not stopped and redis.call(sidekiq and 'RPOP' or 'LPOP', list, n) or {}
--- Those who push with the owner's own program don't ring: an idle worker looks by itself.
+local got = not stopped and jobs_pop(queue, n) or {}
+-- The owner's own producers wake no worker of ours, so an idle one asks again by itself.
 local reply = {#got == 0 and not stopped and string.format('%.0f', now + 500) or '0', '0',
   string.format('%.0f', deadline)}
 if #got > 0 then
@@ -43,7 +38,7 @@ if #got > 0 then
     bodies[2 * i - 1], bodies[2 * i] = ticket, payload
     lines[2 * i - 1], lines[2 * i] = ticket, ticket .. ' 0 ' .. times .. ' ' .. tail
     leases[2 * i - 1], leases[2 * i] = reply[3], ticket
-    if history_all then history_note('taken', shown(payload)) end
+    if history_all then history_note('taken', jobs_id(payload)) end
   end
   reply[4], reply[5], reply[6] = named[1], table.concat(named, '\n'), table.concat(odd, ' ')
   reply[7] = got

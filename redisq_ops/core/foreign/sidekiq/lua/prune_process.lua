@@ -1,21 +1,21 @@
--- Strike one of Sidekiq's processes from its register, if it has been silent for so long by the
--- server's clock: its record is renewed for a minute at each beat.
--- Rows: its record, the two hashes that may hold its work, its signals.
+-- Remove a process from Sidekiq's registry if it was silent for `silent_ms` by the server's clock: each
+-- heartbeat renews its record for a minute. Rows: its record, the two hashes that may have its running
+-- jobs, its signals.
 -- KEYS: t_processes op_ t_queue_
--- ARGV: caller seq identity silent_ms rescue side queue failed
+-- ARGV: caller seq identity silent_ms rescue queue
 -- REST: key
--- USES: idempotency dead_jobs history owner_lists
+-- USES: idempotency job_records history job_lists jobs_prepend
 -- ENTRIES: op_{caller}=hash
 -- FLAGS: allow-oom
--- Returns pruned | alive | unknown, how many of its jobs wait again and how many are lost; or, nothing
--- done, blocked and the key that stands where one of them would have to wait.
+-- Returns pruned | alive | unknown, how many of its jobs wait again and how many are lost; or, with
+-- nothing changed, blocked and the key of another type to which one of them would have to go.
 local said, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if said then return said end
 history_by = caller:match('^[^:]*')
 if redis.call('SISMEMBER', t_processes, identity) == 0 then return idempotency_remember({'unknown'}) end
--- Its record gone (-2), nobody knows for how long, and Sidekiq takes it for dead; one that was made to
--- stay (-1) says nothing of its beats.
+-- Without a record (-2) Sidekiq takes it for dead, whenever it expired; a record without an expiry time
+-- (-1) tells nothing about heartbeats.
 local left = redis.call('PTTL', ARGV[first])
 local silent = left == -2 and math.huge or left >= 0 and 60000 - left or 0
 if silent < tonumber(silent_ms) then return idempotency_remember({'alive'}) end
@@ -25,14 +25,14 @@ for i = first + 1, first + 2 do
     local told = rescue == '1' and read_record(work)
     if told and type(told.payload) == 'string' and type(told.queue) == 'string' and told.queue ~= ''
     then
-      if not fits(told.queue) then return {'blocked', t_queue_ .. told.queue} end
+      if not can_wait(told.queue) then return {'blocked', t_queue_ .. told.queue} end
       back[#back + 1] = told
     else
       gone = gone + 1
     end
   end
 end
-for _, told in ipairs(back) do to_front(told.queue, told.payload) end
+for _, told in ipairs(back) do jobs_prepend(told.queue, told.payload) end
 redis.call('SREM', t_processes, identity)
 redis.call('UNLINK', unpack(ARGV, first))
 if redis.call('EXISTS', op_ .. caller) == 1 then redis.call('HINCRBY', op_ .. caller, 'done', 1) end

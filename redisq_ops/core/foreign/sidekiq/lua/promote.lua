@@ -1,10 +1,10 @@
--- Sidekiq's retry and schedule sets: what is due goes to the queue its record names, its bytes as
--- they are. What names no queue goes to the dead.
--- KEYS: t_retry t_schedule t_queue_ t_dead
+-- Sidekiq's retry and schedule sets: jobs that are due go to the queue that their record names, with
+-- their bytes unchanged. One that names no queue goes to the dead set.
+-- IMPLEMENTS: jobs_promote
+-- KEYS: t_retry t_schedule t_dead
 -- NEEDS: queue
--- USES: dead_jobs wake_workers history owner_lists
-local function promote(max)
-  if not sidekiq then return 0 end
+-- USES: job_records job_lists wake_workers history jobs_append jobs_id
+local function jobs_promote(max)
   local moved, mine = 0, 0
   local due_by = seconds(now)
   for _, key in ipairs({t_retry, t_schedule}) do
@@ -13,17 +13,12 @@ local function promote(max)
     for _, payload in ipairs(due) do
       local job = read_record(payload)
       local name = job and job.queue
-      local fit = type(name) == 'string' and name ~= ''
-      if fit then
-        local kind = redis.call('TYPE', t_queue_ .. name).ok
-        fit = kind == 'list' or kind == 'none'
-      end
       redis.call('ZREM', key, payload)
-      if fit then
-        to_end(name, payload)
+      if type(name) == 'string' and name ~= '' and can_wait(name) then
+        jobs_append(name, payload)
         if name == queue then mine = mine + 1 end
       else
-        history_note('dead', shown(payload) .. '|invalid')
+        history_note('dead', jobs_id(payload) .. '|invalid')
         into_set(t_dead, seconds(now), payload)
       end
     end

@@ -1,5 +1,5 @@
 -- Whole keys of an owner's, kept and put back exactly: bytes, encoding, and the time they expire.
-local function owner_keys_dump(keys)
+local function kept_keys_dump(keys)
   local kept = {}
   for i, key in ipairs(keys) do
     local text = redis.call('DUMP', key)
@@ -9,14 +9,14 @@ local function owner_keys_dump(keys)
 end
 
 -- Whether none of them is there again, or would have expired since.
-local function owner_keys_restorable(kept)
+local function kept_keys_restorable(kept)
   for _, row in ipairs(kept) do
     if redis.call('EXISTS', row[1]) == 1 or row[3] >= 0 and row[3] <= now then return false end
   end
   return true
 end
 
-local function owner_keys_restore(kept)
+local function kept_keys_restore(kept)
   for _, row in ipairs(kept) do
     if row[3] < 0 then
       redis.call('RESTORE', row[1], 0, row[2])
@@ -27,13 +27,13 @@ local function owner_keys_restore(kept)
 end
 
 -- Fields of a hash, and when keys expire: what a change writes over.
-local function owner_keys_fields(hash, names, keys)
+local function kept_keys_fields(hash, names, keys)
   local kept = {values = redis.call('HMGET', hash, unpack(names)), times = {}}
   for i, key in ipairs(keys) do kept.times[i] = redis.call('PEXPIRETIME', key) end
   return kept
 end
 
-local function owner_keys_put_fields(hash, names, keys, kept)
+local function kept_keys_put_fields(hash, names, keys, kept)
   for i, name in ipairs(names) do
     if kept.values[i] then
       redis.call('HSET', hash, name, kept.values[i])
