@@ -31,5 +31,12 @@
 -- owner_put_back(e, restored): exactly where and as it was before `owner_take_out`. `restored`: an
 -- operator restores it from the trash, else it is an undo. Returns what `owner_put_in` returns.
 
+-- owner_first_trash(row, label, payload): the entry of a record that release 0.1.0 put into the trash.
+-- Default: it put none there.
+local function owner_first_trash() return nil end
+
+-- owner_first_step(row): what `step_rows_read` returns, of a row that release 0.1.0 wrote.
+local function owner_first_step() return nil end
+
 -- owner_done(): called when all entries of a step are where they belong.
 local function owner_done() end
