@@ -19,7 +19,7 @@ from ..engine.state_scan import HistoryExtent
 from ..model.clock import Clock, Duration
 from ..model.entry import Event, Page, Rates, Settlement, State, TakeResult
 from ..model.errors import WrongKind
-from ..model.keys import PREFIX
+from ..model.keys import PREFIX, Keys
 from ..model.queue_position import QueuePosition
 from ..model.quoting import raw_of, text
 from ..model.settings import LEASE_MS
@@ -66,11 +66,15 @@ class ForeignQueue(Queue[C_co]):
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.own_name = text(raw_of(name.partition(":")[2])) if own_name is None else own_name
         self.at = self._home() if at is None else at
+        self.keys = self._keys(name)
         self.beside: frozenset[str] = frozenset()
         """of a whole deployment: its queues that are looked at by themselves, and so not meant"""
 
     def _home(self) -> str:
         return self.home
+
+    def _keys(self, name: str) -> Keys:
+        return Keys(name, self.prefix)
 
     @property
     def whole(self) -> bool:

@@ -6,19 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from ...engine.replay_tracking import ReplayTracker
-from ...model.clock import Duration, checked_ms
-from ...model.entry import Counts, Entry, Failure, Settlement, State
-from ...model.errors import BadInput, WrongKind
-from ...model.quoting import bytes_of
+from ...model.entry import Entry, Failure, Settlement, State
+from ...model.errors import BadInput
+from ...model.quoting import bytes_of, text
 from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
-from ...redis.operation import C_co, Call, both, operation, together
-from ..placed_queue import of_set
-from ..places import List, LocatedEntry, Place, Zset
+from ...redis.operation import C_co, Call, operation
+from ..key_reads import of_set
+from ..places import Declared, List, LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
-from ..ruby_jobs.reads import each
 from . import failure
 from .replay_tracking import JobReplayTracker
 from .workers import PRUNE_MS, workers
@@ -36,8 +34,11 @@ class ResqueQueue(RubyJobQueue[C_co]):
     owner: ClassVar[str] = "Resque"
     package: ClassVar[str] = "foreign.resque"
     home: ClassVar[str] = "resque:"
-    states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
+    prune_after_ms: ClassVar[int] = PRUNE_MS
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (List("queue:{q}", "enqueued"),),
+        "pending": (),
+        "delayed": (),
         "dead": (List("failed", "failed"),),
     }
     called: ClassVar[Mapping[str, str]] = {
@@ -86,14 +87,11 @@ class ResqueQueue(RubyJobQueue[C_co]):
     def id_of(self, payload: bytes) -> str:
         return job.digest(payload)[:16]
 
-    def _failures(self, payload: bytes) -> int:
-        return 0
-
-    def _waiting(self, place: Place, payload: bytes, score: float) -> Entry | None:
-        return Entry(self.id_of(payload), "waiting", payload=payload, called=place.called)
-
-    def _dead(self, place: Place, payload: bytes, score: float) -> Entry | None:
-        element, record = payload, job.fields(payload) or {}
+    def _entry(self, state: State, place: Place, row: Row) -> Entry | None:
+        element = row.member
+        if state == "waiting":
+            return Entry(self.id_of(element), state, payload=element, called=place.called)
+        record = job.fields(element) or {}
         if not self._means(record.get("queue")):
             return None
         own = failure.job_of(element)
@@ -150,29 +148,15 @@ class ResqueQueue(RubyJobQueue[C_co]):
 
     # --- looking -------------------------------------------------------------------------------
 
-    async def _of_owners_sets(self, state: State, wrong: list[str] | None) -> list[Place]:
-        if state == "delayed":
-            return []
+    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+        if state != "dead":
+            return await super()._of_owner(state, wrong)
         entered = await self._unless(of_set(self.keys["t_failed_queues"]), [], wrong)
-        lists = [b"failed", *sorted(entered)]
-        wanted = [name.decode("utf-8", "surrogateescape") for name in dict.fromkeys(lists)]
+        names = [text(name) for name in dict.fromkeys([b"failed", *sorted(entered)])]
         if self.own_name:
-            wanted = [n for n in wanted if n in ("failed", f"{self.own_name}_failed")]
-        return [Place("list", self.keys.at + name, "failed", each(self._dead)) for name in wanted]
-
-    async def _busy(self) -> list[LocatedEntry]:
-        place = self._gathered(())
-        rows = []
-        for worker in await self.worker_processes.op():
-            consumer = worker.name if job.legal(worker.name) else None
-            for work in worker.work:
-                if self._means(work.queue):
-                    entry = Entry(
-                        work.id, "pending", since_ms=work.since_ms,
-                        payload=work.payload, consumer=consumer, called="busy",
-                    )  # fmt: skip
-                    rows.append(LocatedEntry(entry, place, b""))
-        return rows
+            names = [name for name in names if name in ("failed", f"{self.own_name}_failed")]
+        (declared,) = self.states["dead"]
+        return [self._place("dead", declared, name) for name in names]
 
     @operation
     async def worker_processes(self) -> list[Process]:
@@ -184,29 +168,16 @@ class ResqueQueue(RubyJobQueue[C_co]):
     def process_registry(self) -> str:
         return self.keys["t_workers"]
 
-    @operation
-    async def prune_process(
-        self,
-        name: str,
-        *,
-        silent_ms: Duration | None = None,
-        rescue: bool = False,
-        op: str | None = None,
-        step: int = 1,
+    async def _prune(
+        self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
     ) -> Pruned:
-        """Strike a worker that was silent for so long (None: five minutes).
-
-        As Resque does: what it had becomes a failure of its queue, from where it can be replayed.
-        ``rescue`` puts it back to the front of its queue instead; should the worker be cut off and
-        not dead, it runs twice. A worker that never beat is left alone, as Resque leaves it.
-        """
-        await self._ensure_registered()
-        silence = PRUNE_MS if silent_ms is None else checked_ms(silent_ms, "silence")
+        """As Resque does it: the worker's job becomes a failure of its queue. A worker without a
+        heartbeat is left alone."""
         key = self.keys["t_workers"]
         if not await Call(("SISMEMBER", key, bytes_of(name)), bool, key=key):
             return Pruned("unknown")
         (worker,) = await workers([bytes_of(name)], self.keys, self.id_of)
-        if worker.silent_ms is None or worker.silent_ms < silence:
+        if worker.silent_ms is None or worker.silent_ms < silent_ms:
             return Pruned("alive")
         text, own, queue = b"", b"", ""
         for work in worker.work:
@@ -222,46 +193,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
         )  # fmt: skip
         return Pruned(word, waiting=back, dead=dead)
 
-    @operation
-    async def counts(self, now_ms: int | None = None) -> Counts:
-        """The deployment's are exact. Of one queue, ``done`` isn't known, nor is dead while the
-        failed list holds more than 500 of all queues; nor what a key of another type would say."""
-        try:
-            return await self._counts()
-        except WrongKind:
-            return await self._counts_of_the_rest()
-
-    async def _counts(self) -> Counts:
-        names, dead = await both(self._queues(), self._of_owners_sets("dead", None))
-        ((lists, held), (busy, in_dead)), ((done, trash), (paused, closed)) = await both(
-            both(
-                both(
-                    together(self._list(name).count() for name in names),
-                    together(self._holding(name).count() for name in names),
-                ),
-                both(self._busy(), self._dead_count(dead)),
-            ),
-            both(
-                both(self._done(), self._own_trash().count()),
-                self._flags(),
-            ),
-        )
-        paused = paused or await self.paused_there()
-        part = bool(self.own_name or self.beside)
-        unknown: set[State] = {"done"} if part or done is None else set()
-        if in_dead is None:
-            unknown.add("dead")
-        return Counts(
-            sum(lists), sum(held) + len(busy), 0, in_dead or 0, trash,
-            0 if part else done or 0, None, paused, closed, frozenset(unknown),
-        )  # fmt: skip
-
     async def paused_there(self) -> str | None:
         key = self.keys["t_paused"]
-        is_paused = await Call(("GET", key), lambda said: said == b"true", key=key)
+        is_paused = await Call(("GET", key), lambda reply: reply == b"true", key=key)
         return "paused in Resque" if is_paused else None
-
-    async def _dead_count(self, places: Sequence[Place]) -> int | None:
-        if self.own_name or self.beside:
-            return await self._of_small(places)
-        return sum(await together(place.count() for place in places))

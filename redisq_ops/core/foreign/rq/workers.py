@@ -8,7 +8,7 @@ from ...engine.registry import server_ms
 from ...model.quoting import bytes_of, legal
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
-from ..placed_queue import of_set
+from ..key_reads import of_set
 from .job import Record
 
 FIELDS = ("hostname", "pid", "queues", "birth", "last_heartbeat", "state", "death")

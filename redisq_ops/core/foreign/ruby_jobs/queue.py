@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from ...engine.operator_changes import MoveStep
 from ...engine.queue import Queue
@@ -22,7 +22,7 @@ from ...model.errors import Refused, WrongKind
 from ...model.keys import checked_consumer
 from ...model.quoting import text
 from ...model.settings import LEASE_MS
-from ...model.worker_process import PruneWord
+from ...model.worker_process import Pruned, PruneWord
 from ...redis.operation import Arg, C_co, Call, operation
 from ...redis.parsers import row_words, words
 from ..places import LocatedEntry
@@ -31,6 +31,9 @@ from .reads import RubyJobReads
 
 class RubyJobQueue(RubyJobReads[C_co]):
     """A queue as Resque or Sidekiq keeps it, to work on."""
+
+    prune_after_ms: ClassVar[int]
+    """silence (ms) after which the owner itself takes a process for dead"""
 
     def _needs_one(self) -> None:
         if not self.own_name:
@@ -144,6 +147,28 @@ class RubyJobQueue(RubyJobReads[C_co]):
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
     ) -> dict[str, str]:
         return await Queue._configure(self, op, seq, changes, since)
+
+    @operation
+    async def prune_process(
+        self,
+        name: str,
+        *,
+        silent_ms: Duration | None = None,
+        rescue: bool = False,
+        op: str | None = None,
+        step: int = 1,
+    ) -> Pruned:
+        """As `HasWorkerProcesses` describes it. ``rescue`` puts the jobs back to the front of their
+        queues; they run twice if the process is cut off and not dead."""
+        await self._ensure_registered()
+        silence = self.prune_after_ms if silent_ms is None else checked_ms(silent_ms, "silence")
+        return await self._prune(name, silence, rescue, op, step)
+
+    @abstractmethod
+    async def _prune(
+        self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
+    ) -> Pruned:
+        """Remove a process that was silent for so long from the owner's registry."""
 
     async def _pruned(
         self, script: str, op: str | None, step: int, rows: Any, /, **argv: Any

@@ -10,24 +10,21 @@ import random
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
 from math import isfinite
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasTimeline
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
-from ...model.entry import Counts, Entry, Failure, Settlement, State
-from ...model.errors import BadInput, WrongKind
+from ...model.entry import Entry, Failure, Settlement, State
+from ...model.errors import BadInput
 from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
-from ...redis.operation import C_co, Call, both, operation, together
-from ..placed_queue import of_set
-from ..places import List, LocatedEntry, Place, Zset
+from ...redis.operation import C_co, Call, operation, together
+from ..key_reads import of_set
+from ..places import Declared, List, LocatedEntry, Place, Row, Zset
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
-from ..ruby_jobs.reads import each
 from .processes import TTL_MS, processes
 
 MAX_RETRIES = 25
@@ -41,8 +38,10 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     owner: ClassVar[str] = "Sidekiq"
     package: ClassVar[str] = "foreign.sidekiq"
     home: ClassVar[str] = ""
-    states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
+    prune_after_ms: ClassVar[int] = TTL_MS
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (List("queue:{q}", "enqueued", next="RIGHT"),),
+        "pending": (),
         "delayed": (Zset("retry", "retry", ready=True), Zset("schedule", "scheduled", ready=True)),
         "dead": (Zset("dead", "dead"),),
     }
@@ -98,8 +97,11 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         count = (job.fields(payload) or {}).get("retry_count")
         return count + 1 if isinstance(count, int) and count >= 0 else 0
 
-    def _entry(self, state: State, place: Place, payload: bytes, score: float) -> Entry:
+    def _entry(self, state: State, place: Place, row: Row) -> Entry | None:
+        payload = row.member
         record = job.fields(payload) or {}
+        if state != "waiting" and not self._means(record.get("queue")):
+            return None
         kind = record.get("error_class")
         error = None
         if isinstance(kind, str):
@@ -107,33 +109,18 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
                 kind, str(record.get("error_message", "")),
                 job.unpacked_backtrace(record.get("error_backtrace", [])),
             )  # fmt: skip
-        lost = state == "dead" and kind == job.LOST
-        timed = state in ("delayed", "dead") and isfinite(score)
-        at = round(score * 1000) if timed else None
-        since = at if state == "dead" else None
+        dead = state == "dead"
+        lost = job.times_lost(record.get("error_message")) if dead and kind == job.LOST else 0
+        at = round(row.score * 1000) if state != "waiting" and isfinite(row.score) else None
+        since = at if dead else None
         for name in _SINCE.get(place.called, ()):
             since = since or job.ms(record.get(name))
+        unread = _unread(payload) if dead else None
         return Entry(
-            self.id_of(payload), state, at_ms=at, since_ms=since, payload=payload,
-            failures=self._failures(payload),
-            lost=job.times_lost(record.get("error_message")) if lost else 0,
-            reason=_reason(kind) if state == "dead" else None, error=error, called=place.called,
+            self.id_of(payload), state, at_ms=at, since_ms=since,
+            payload=payload if unread is None else unread, failures=self._failures(payload),
+            lost=lost, reason=_reason(kind) if dead else None, error=error, called=place.called,
         )  # fmt: skip
-
-    def _waiting(self, place: Place, payload: bytes, score: float) -> Entry | None:
-        return self._entry("waiting", place, payload, score)
-
-    def _delayed(self, place: Place, payload: bytes, score: float) -> Entry | None:
-        return self._entry("delayed", place, payload, score) if self._is_mine(payload) else None
-
-    def _dead(self, place: Place, payload: bytes, score: float) -> Entry | None:
-        if not self._is_mine(payload):
-            return None
-        entry, raw = self._entry("dead", place, payload, score), _unread(payload)
-        return entry if raw is None else replace(entry, payload=raw)
-
-    def _is_mine(self, payload: bytes) -> bool:
-        return self._means((job.fields(payload) or {}).get("queue"))
 
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         if seen.place.kind == "held":
@@ -224,34 +211,9 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
 
     # --- looking -------------------------------------------------------------------------------
 
-    async def _of_owners_sets(self, state: State, wrong: list[str] | None) -> list[Place]:
-        keys = self.keys
-        if state == "dead":
-            return [Place("zset", keys["t_dead"], "dead", each(self._dead))]
-        return [
-            Place("zset", keys["t_retry"], "retry", each(self._delayed)),
-            Place("zset", keys["t_schedule"], "scheduled", each(self._delayed)),
-        ]
-
-    async def _busy(self) -> list[LocatedEntry]:
-        """As its own workers said at their last beat."""
-        place = self._gathered(())
-        rows = []
-        for process in await self.worker_processes.op():
-            consumer = process.name if job.legal(process.name) else None
-            for work in process.work:
-                if self._means(work.queue):
-                    entry = Entry(
-                        work.id, "pending", since_ms=work.since_ms,
-                        payload=work.payload, failures=self._failures(work.payload),
-                        consumer=consumer, called="busy",
-                    )  # fmt: skip
-                    rows.append(LocatedEntry(entry, place, b""))
-        return rows
-
     @operation
     async def worker_processes(self) -> list[Process]:
-        """The deployment's Sidekiq processes; those not heard of for a minute are not `alive`."""
+        """The deployment's Sidekiq processes; one silent for a minute is not `alive`."""
         names = await of_set(self.keys["t_processes"])
         return await processes(names, self.keys, self.id_of)
 
@@ -259,70 +221,18 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     def process_registry(self) -> str:
         return self.keys["t_processes"]
 
-    @operation
-    async def prune_process(
-        self,
-        name: str,
-        *,
-        silent_ms: Duration | None = None,
-        rescue: bool = False,
-        op: str | None = None,
-        step: int = 1,
+    async def _prune(
+        self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
     ) -> Pruned:
-        """Strike a process that was silent for so long (None: a minute).
-
-        As Sidekiq does, what it had is not run again. ``rescue`` puts it back to the front of its
-        queues, as long as its record lasts (a minute after its last beat); should the process be
-        cut off and not dead, these jobs run twice.
-        """
-        await self._ensure_registered()
+        """As Sidekiq does it: the process's jobs are not run again. ``rescue`` works as long as the
+        process's record lasts, a minute after its last heartbeat."""
         key = self.keys.at + name
-        silence = TTL_MS if silent_ms is None else checked_ms(silent_ms, "silence")
         word, back, gone = await self._pruned(
             "prune_process", op, step,
             [(key,), (f"{key}:workers",), (f"{key}:work",), (f"{key}-signals",)],
-            identity=name, silent_ms=silence, rescue=int(rescue), queue=self.own_name,
+            identity=name, silent_ms=silent_ms, rescue=int(rescue), queue=self.own_name,
         )  # fmt: skip
         return Pruned(word, waiting=back, lost=gone)
-
-    @operation
-    async def counts(self, now_ms: int | None = None) -> Counts:
-        """The deployment's are exact. Of one queue, ``done`` isn't known, nor are delayed and dead
-        while a set holds more than 500 entries of all queues; nor what a key of another type would
-        say."""
-        try:
-            counts = await (self._counts() if self.own_name else self._all_counts())
-        except WrongKind:
-            counts = await self._counts_of_the_rest()
-        part: set[State] = {"delayed", "dead", "done"} if self.beside else set()
-        return replace(counts, unknown=counts.unknown | part)
-
-    async def _counts(self) -> Counts:
-        delayed, dead = await both(self._places("delayed"), self._places("dead"))
-        (counted, (paused, closed)), ((in_delay, in_dead), (busy, oldest)) = await both(
-            both(
-                together(place.count() for place in (
-                    self._list(self.own_name), self._holding(self.own_name), self._own_trash(),
-                )),
-                self._flags(),
-            ),
-            both(
-                both(self._of_small(delayed), self._of_small(dead)),
-                both(self._busy(), self._list(self.own_name).window(0, 1)),
-            ),
-        )  # fmt: skip
-        waiting, held, trash = counted
-        paused = paused or await self.paused_there()
-        unknown: set[State] = {"done"}
-        if in_delay is None:
-            unknown.add("delayed")
-        if in_dead is None:
-            unknown.add("dead")
-        first = oldest[0][0].entry.since_ms if oldest[0] else None
-        return Counts(
-            waiting, held + len(busy), in_delay or 0, in_dead or 0, trash, 0, first, paused,
-            closed, frozenset(unknown),
-        )  # fmt: skip
 
     async def paused_there(self) -> str | None:
         key = self.keys["t_paused"]
@@ -331,46 +241,10 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         is_paused = await Call(("SISMEMBER", key, self.own_name), bool, key=key)
         return "paused in Sidekiq" if is_paused else None
 
-    async def _all_counts(self) -> Counts:
-        names = await self._queues()
-        (lists, held), ((sets, busy), (done, (paused, closed))) = await both(
-            both(
-                together(self._list(name).window(0, 1) for name in names),
-                together(self._holding(name).count() for name in names),
-            ),
-            both(
-                both(
-                    together(
-                        Call(("ZCARD", key), int, key=key)
-                        for key in (
-                            *(self.keys[f"t_{part}"] for part in ("retry", "schedule", "dead")),
-                            self.keys["trash"],
-                        )
-                    ),
-                    self._busy(),
-                ),
-                both(self._done(), self._flags()),
-            ),
-        )
-        retry, schedule, dead, trash = sets
-        oldest = [rows[0].entry.since_ms or 0 for rows, _ in lists if rows]
-        return Counts(
-            sum(size for _, size in lists), sum(held) + len(busy), retry + schedule, dead,
-            trash, done or 0, min(filter(None, oldest), default=None), paused, closed,
-            frozenset({"done"} if done is None else ()),
-        )  # fmt: skip
-
-    @operation
-    async def due_counts(self, edges: Sequence[int]) -> list[int]:
-        """Of the whole deployment, whichever queue is looked at: the sets are one for all."""
-        parts = [self.keys["t_retry"], self.keys["t_schedule"]]
-        found = await together(
-            Call(("ZCOUNT", key, low / 1000, f"({high / 1000}"), int, key=key)
-            for key in parts
-            for low, high in pairwise(edges)
-        )
-        half = len(edges) - 1
-        return [found[n] + found[half + n] for n in range(half)]
+    async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
+        windows = await together(place.window(0, 1) for place in waiting)
+        times = [rows[0].entry.since_ms for rows, _ in windows if rows]
+        return min(filter(None, times), default=None)
 
 
 _SINCE = {
