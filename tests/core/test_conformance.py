@@ -41,7 +41,7 @@ from ..foreign_keys import rq_tasks
 from ..ops import test_discover
 from ..pipeline.rows import rows
 from ..queue_steps import end, take
-from .foreign import test_articles, test_carmine_4
+from .foreign import shelf, test_articles, test_carmine_4
 from .queues import test_circular_faults, test_delay_faults, test_request_faults
 
 Client = redis.Redis
@@ -183,13 +183,17 @@ SPECIMENS: dict[str, Callable[[Client], Queue]] = {
 }  # fmt: skip
 
 
+UNREGISTERED: dict[str, Callable[[Client], Queue]] = {"shelf": shelf.fill}
+"""layouts of no program: what a kind to come relies on"""
+
+
 def test_every_kind_has_a_specimen() -> None:
     assert {name.partition(" ")[0] for name in SPECIMENS} == {*KINDS, *LAYOUTS}
 
 
-@pytest.fixture(params=SPECIMENS)
+@pytest.fixture(params=[*SPECIMENS, *UNREGISTERED])
 def queue(request: pytest.FixtureRequest, client: Client) -> Queue:
-    return SPECIMENS[request.param](client)
+    return (SPECIMENS | UNREGISTERED)[request.param](client)
 
 
 def content(client: Client, key: bytes) -> object:
@@ -306,6 +310,7 @@ def test_foreign_bytes_are_never_a_traceback(queue: Queue, client: Client) -> No
             ids(queue, state, 3)
 
 
+@pytest.mark.parametrize("queue", SPECIMENS, indirect=True)
 def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
     tables: tuple[State, ...] = ("waiting", "pending", "delayed", "dead")
     for state in tables:
