@@ -29,7 +29,8 @@ def pages(queue: Any, state: State, max: int) -> list[list[str]]:
 @pytest.mark.parametrize("max", [1, 7, 100])
 def test_each_entry_is_in_one_page(client: redis.Redis, size: int, max: int) -> None:
     queue = shelf.fill(client, pending=size, dead=size)
-    for state, first in (("pending", "p"), ("dead", "d")):
+    of: list[tuple[State, str]] = [("pending", "p"), ("dead", "d")]
+    for state, first in of:
         found = pages(queue, state, max)
         assert {len(page) <= max for page in found} == {True}
         ids = [id for page in found for id in page]
