@@ -1,8 +1,8 @@
-"""Queues whose layout is another program's: looked at with its keys, changed only as it allows.
+"""Queues in the layout of another program, their owner: read, and changed only as it allows.
 
-A room of this kind reads the owner's keys, which begin with ``at`` (``resque:``, or nothing), and
-never renames or retypes one. What we add stands beside, under our own prefix. Nothing is written to
-find such a queue: it exists when its owner's keys do.
+The owner's keys begin with ``at`` (``resque:``, or nothing); none is renamed or gets another type.
+Keys of ours are beside them, under our own prefix. Finding such a queue writes nothing: it exists
+when its owner's keys do.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ..redis.operation import C_co, operation
 
 
 class ForeignQueue(Queue[C_co]):
-    """Read-only unless its room says otherwise: what a room can't promise it refuses in one line.
+    """Read-only; a kind overrides what it can do, and everything else is refused in one line.
 
-    ``at``: what the owner's keys begin with. ``own_name``: what its owner calls it; None: what
-    stands behind the colon of its name here.
+    ``at``: what the owner's keys begin with. ``own_name``: the owner's name for the queue; None:
+    the part of its name here behind the colon.
     """
 
     home: ClassVar[str] = ""
-    """where its owner keeps it unless told otherwise"""
+    """what its owner's keys begin with by default"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
     range_states: ClassVar[frozenset[State]] = frozenset()
     editable_states: ClassVar[tuple[State, ...]] = ()
@@ -68,7 +68,7 @@ class ForeignQueue(Queue[C_co]):
         self.at = self._home() if at is None else at
         self.keys = self._keys(name)
         self.beside: frozenset[str] = frozenset()
-        """of a whole deployment: its queues that are looked at by themselves, and so not meant"""
+        """queues of a whole deployment that have an object of their own, and are left out of it"""
 
     def _home(self) -> str:
         return self.home
@@ -88,7 +88,7 @@ class ForeignQueue(Queue[C_co]):
         self.beside = frozenset(queue.own_name for queue in queues)
 
     async def _ensure_registered(self) -> None:
-        """It is its owner's to create."""
+        """Nothing: its owner creates it."""
 
     @operation
     @abstractmethod
@@ -99,10 +99,10 @@ class ForeignQueue(Queue[C_co]):
         return ForeignReplayTracker(self)
 
     def _refusal(self, what: str) -> WrongKind:
-        # For good: a worker that is told Refused tries again until it works.
+        # Not `Refused`: a worker tries again after that, and this never changes.
         return WrongKind(f"queue {self.name} is kept by another program ({self.kind}): {what}")
 
-    # What isn't overridden isn't promised.
+    # --- refused, or empty, unless a kind overrides it -------------------------------------------
 
     async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         raise self._refusal("redisq only looks at it")

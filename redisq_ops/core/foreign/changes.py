@@ -1,8 +1,8 @@
-"""Changes of entries that another program keeps: moved by identity, and taken back.
+"""Changes of entries that another program keeps: moves by identity, and their undo.
 
-A kind that allows any verb has ``lua/owner.lua`` in its folder: the hooks that the shared scripts
-`move` and `undo` call say what is written (see docs/new-kind.md). Ours stand beside the owner's
-keys, from the first change on: the audit log, callers, history, and the trash (``trash``, ``was``,
+A kind that allows any verb has the hooks that the shared scripts `move` and `undo` call, in
+``lua/owner.lua`` of its folder (see docs/new-kind.md). From the first change on there are keys of
+ours beside the owner's: audit log, callers, history, and the trash (``trash``, ``was``,
 ``purged``).
 """
 
@@ -32,10 +32,10 @@ from .places import LocatedEntry
 
 
 class ForeignHistory(PlacedQueue[C_co]):
-    """A queue of which we keep a history: what operators, or our workers, did with it."""
+    """A queue with a history of what operators and our workers did with it."""
 
     async def _ensure_registered(self) -> None:
-        """Before the first key of ours: an entry in the registry, so that the journal is found."""
+        """Write the registry entry before the first key of ours, so that the audit log is found."""
         if self._registered:
             return
         clustered = isinstance(self.client, (RedisCluster, AsyncRedisCluster))
@@ -82,7 +82,7 @@ class ForeignHistory(PlacedQueue[C_co]):
 
 
 class ForeignChanges(ForeignHistory[C_co]):
-    """A queue of which operators can change entries. ``actions`` says how."""
+    """A queue whose entries operators can change, as `actions` lists it."""
 
     identity: ClassVar[tuple[str, ...]] = ()
     """fields of an entry's hash (``t_job_`` and its member) that tell it from a later one"""
@@ -137,7 +137,7 @@ class ForeignChanges(ForeignHistory[C_co]):
     def _row(
         self, id: str, seen: LocatedEntry, stamp: bytes, step: MoveStep, now_ms: int
     ) -> tuple[str | bytes, ...]:
-        # The owner's machines wrote the time: one that is still to come says nothing.
+        # The owner's machines wrote the time: a time in the future is no evidence.
         since_ms = seen.entry.since_ms
         late = since_ms is not None and step.high_water_ms < since_ms <= now_ms
         why = self.refused(seen, step.target) or ("late" if late else "")

@@ -31,7 +31,7 @@ DEPTH = 10_000
 
 
 class Beside(Keys):
-    """Our keys ``<at><prefix>:<name>:<part>`` and, as ``t_…``, those of the owner.
+    """Our keys ``<at><prefix>:<name>:<part>`` and, as ``t_…``, the owner's.
 
     They begin like the owner's, so a hash tag there (``{app}:``) holds for both. Without one, a
     Cluster spreads the owner's own keys, and neither program can work on it.
@@ -44,7 +44,7 @@ class Beside(Keys):
         self.base = f"{at}{prefix}:{name}:"
         self.at = at
         self.theirs = theirs
-        """keys of the owner's that aren't called like their part"""
+        """the owner's keys that have other names than their parts"""
 
     def __getitem__(self, part: str) -> str:
         if not part.startswith("t_"):

@@ -280,7 +280,7 @@ def test_no_sub_requests_at_all_is_flagged(
     requests: RawRequestQueue[Client], article: test_request_faults.Article
 ) -> None:
     article.insert("r", [])
-    assert requests.checkup().flaws == ("r: it has no sub-requests: its end was never told",)
+    assert requests.checkup().flaws == ("r: it has no sub-requests: nobody is notified of its end",)
 
 
 def test_a_bounded_look_says_what_it_left_out(

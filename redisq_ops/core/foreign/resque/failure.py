@@ -15,13 +15,13 @@ _DIRTY = (job.LOST, "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
 def opened(
     payload: bytes, kind: str, error: str, lines: list[str], worker: str, queue: str
 ) -> bytes:
-    """The record up to its time, which is the server's to give."""
+    """The record up to its time, which the script adds."""
     if job.fields(payload) is None:  # Resque couldn't read it either; here it isn't lost
         payload = b'{"class":null,"args":[],"raw_hex":"%b"}' % payload.hex().encode()
-    said = {
+    record = {
         "exception": kind, "error": error, "backtrace": lines, "worker": worker, "queue": queue
     }  # fmt: skip
-    rest = b",".join(job.value(name) + b":" + job.value(of) for name, of in said.items())
+    rest = b",".join(job.value(name) + b":" + job.value(of) for name, of in record.items())
     return b'{"payload":' + payload + b"," + rest + b',"failed_at":'
 
 
@@ -46,7 +46,7 @@ def times_lost(exception: Any, message: Any) -> int:
 
 
 def failed_ms(text: Any) -> int | None:
-    """When a failure was written down; None where its zone can't be told."""
+    """When a failure was recorded; None for a time without a zone."""
     if not isinstance(text, str):
         return None
     found = re.match(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d) (?:UTC|GMT|Z)$", text)

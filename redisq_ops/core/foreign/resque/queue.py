@@ -25,9 +25,9 @@ from .workers import PRUNE_MS, workers
 class ResqueQueue(RubyJobQueue[C_co]):
     """``resque:<queue>``, or ``resque``: the deployment with all its queues.
 
-    A job has no id of its own. Waiting and pending ones are called by 16 hex digits of their
-    record's SHA-1, so equal records are told apart by their number only. A failure's id is that of
-    its job, a dot, and 8 digits of the failure's own record.
+    Jobs have no ids. The id of a waiting or pending job is 16 hex digits of its record's SHA-1, so
+    equal records have one id. A failure's id is that of its job, a dot, and 8 digits of the
+    failure's own record.
     """
 
     kind: ClassVar[str] = "resque"
@@ -79,7 +79,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
         return keys
 
     def replay_tracker(self) -> ReplayTracker:
-        """By what jobs say: none of them has an id that its failure would have, too."""
+        """By the content of jobs: a job and its failure share no id."""
         return JobReplayTracker(self)
 
     # --- records -------------------------------------------------------------------------------

@@ -32,12 +32,12 @@ def _process(at: str, key: bytes, found: Any, now: int) -> Process:
     if isinstance(found, Exception):
         return Process(name, problem=str(found))
     values, executions = found
-    told = Record(dict(zip(FIELDS, values, strict=True)), 0, [])
-    beat = told.ms("last_heartbeat")
+    row = Record(dict(zip(FIELDS, values, strict=True)), 0, [])
+    beat = row.ms("last_heartbeat")
     work = [RunningJob(legal(one.rpartition(b":")[0]), "", b"", None) for one in sorted(executions)]
     return Process(
-        name, told.text("hostname"), told.number("pid") or None,
-        tuple(filter(None, told.text("queues").split(","))), told.ms("birth"),
-        None if beat is None else max(0, now - beat), beat is not None and not told.values["death"],
-        tuple(work), told.text("state") == "suspended",
+        name, row.text("hostname"), row.number("pid") or None,
+        tuple(filter(None, row.text("queues").split(","))), row.ms("birth"),
+        None if beat is None else max(0, now - beat), beat is not None and not row.values["death"],
+        tuple(work), row.text("state") == "suspended",
     )  # fmt: skip

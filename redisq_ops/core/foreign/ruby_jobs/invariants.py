@@ -1,6 +1,7 @@
-"""What must add up in the layouts of Resque and Sidekiq; used by the tests and by ``fsck``.
+"""Invariants of queues of Resque and Sidekiq, for ``fsck`` and the tests.
 
-Only what holds at every moment for whoever keeps to the layout, and what is ours.
+Only rules that hold at every moment for every program that follows the layout, and those of our own
+keys.
 """
 
 from __future__ import annotations
@@ -18,28 +19,28 @@ if TYPE_CHECKING:
 
 
 SOME = 20
-"""lists looked at side by side"""
+"""lists that are read at the same time"""
 FIRST = 100
 """jobs of each"""
 
 
 async def violations(queue: RubyJobQueue[Any]) -> list[str]:
     """Every broken rule, in words."""
-    said = [
+    flaws = [
         f"key {key} is a {is_}, and {queue.kind} has a {kind} there"
         for key, is_, kind in await queue._wrong_type_keys()
     ]
-    if said:
-        return said
-    said += await breaking(queue)
+    if flaws:
+        return flaws
+    flaws += await breaking(queue)
     if queue.own_name:
-        said += await _held(queue)
+        flaws += await _held(queue)
     trash = set(await members(queue.keys["trash"]))
     for part, what in (("purged", "payload"), ("was", "record of where it was")):
         key = queue.keys[part]
         there = set(await fields(key))
-        said += [f"{name} is in the trash and has no {what}" for name in sorted(trash - there)]
-        said += [f"{name} has a {what} and is not in the trash" for name in sorted(there - trash)]
+        flaws += [f"{name} is in the trash and has no {what}" for name in sorted(trash - there)]
+        flaws += [f"{name} has a {what} and is not in the trash" for name in sorted(there - trash)]
     if queue.own_name:
         known = queue.keys["t_queues"]
         length, listed = await both(
@@ -47,39 +48,39 @@ async def violations(queue: RubyJobQueue[Any]) -> list[str]:
             Call(("SISMEMBER", known, queue.own_name), bool, key=known),
         )
         if length and not listed:
-            said.append(f"{length} jobs wait in a queue that is not in {known}: no page shows it")
-    return said
+            flaws.append(f"{length} jobs wait in a queue that is not in {known}: no page shows it")
+    return flaws
 
 
 async def breaking(queue: RubyJobQueue[Any]) -> list[str]:
-    """What a quick look sees, of the next hundred jobs of each list."""
-    said = [
+    """What a quick check finds, in the next hundred jobs of each list."""
+    flaws = [
         f"process {process.name} can't be read: {process.problem}"
         for process in await queue.worker_processes.op()
         if process.problem
     ]
-    said += await _uncounted(queue)
+    flaws += await _uncounted(queue)
     if not queue.stops_at:
-        return said
+        return flaws
     names = await queue._queues()
     for i in range(0, len(names), SOME):
         some = names[i : i + SOME]
         windows = await together(attempt(queue._list(name).window(0, FIRST)) for name in some)
         for name, window in zip(some, windows, strict=True):
             if isinstance(window, Exception):
-                said.append(str(window))
+                flaws.append(str(window))
                 continue
             rows, _ = window
             if odd := sum(job.fields(seen.member) is None for seen in rows):
-                said.append(
+                flaws.append(
                     f"{odd:,} of the first {len(rows):,} jobs that wait in {name} are no JSON "
                     f"objects: {queue.stops_at}"
                 )
-    return said
+    return flaws
 
 
 async def _uncounted(queue: RubyJobQueue[Any]) -> list[str]:
-    """The owner's counters that nothing can be added to: settling goes on without them."""
+    """The owner's counters that can't be incremented: settling goes on without them."""
     keys = [queue.keys["t_stat_"] + name for name in ("processed", "failed")]
     if queue.kind == "sidekiq":
         today = datetime.fromtimestamp(await queue._now() / 1000, UTC).date()
@@ -112,8 +113,8 @@ async def _held(queue: RubyJobQueue[Any]) -> list[str]:
     keys = queue.keys
     leases = set(await members(keys["lease"]))
     parts = await together(fields(keys[part]) for part in ("body", "meta"))
-    said = []
+    flaws = []
     for found, what in zip(map(set, parts), ("payload", "record"), strict=True):
-        said += [f"{ticket} has a lease and no {what}" for ticket in sorted(leases - found)]
-        said += [f"{ticket} has a {what} and no lease" for ticket in sorted(found - leases)]
-    return said
+        flaws += [f"{ticket} has a lease and no {what}" for ticket in sorted(leases - found)]
+        flaws += [f"{ticket} has a {what} and no lease" for ticket in sorted(found - leases)]
+    return flaws

@@ -139,7 +139,7 @@ def opened(payload: bytes, without: Collection[str]) -> bytes | None:
 
 
 def value(of: Any) -> bytes:
-    """A value as it stands in a record; halves of characters become question marks."""
+    """A value as JSON for a record; halves of characters become question marks."""
     text = json.dumps(of, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 
@@ -149,16 +149,16 @@ def digest(data: bytes) -> str:
 
 
 def content(payload: bytes) -> str:
-    """What a record says, as a digest: Resque writes a job anew where it works on it and where it
-    failed, and another program spells numbers and letters its own way."""
-    told = fields(payload)
-    if told is None:
+    """The digest of a record's content: Resque encodes a job again when it runs and when it fails,
+    and each program writes numbers and letters in its own way."""
+    record = fields(payload)
+    if record is None:
         return digest(payload)
-    return digest(json.dumps(told, sort_keys=True).encode())
+    return digest(json.dumps(record, sort_keys=True).encode())
 
 
 def unread(record: dict[str, Any] | None) -> bytes | None:
-    """The bytes that were no job, from the record under which they were buried."""
+    """The bytes that are no job, from the record that was made around them."""
     kept = (record or {}).get("raw_hex")
     try:
         return bytes.fromhex(kept) if isinstance(kept, str) else None

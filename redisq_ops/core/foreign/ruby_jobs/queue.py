@@ -1,9 +1,9 @@
-"""What the layouts of Resque and Sidekiq have in common, and what stands beside them.
+"""How queues of Resque and Sidekiq are worked on and changed.
 
-The owner's keys keep their names, types and formats; its workers and producers go on as ever. Ours,
-beside: what our workers hold (``lease``, ``body``, ``meta``), how often a job's worker was lost
-(``lost``), the trash (``trash``, ``was``, ``purged``), and journal, settings, callers, history as
-everywhere. An entry found by its id is then moved by its exact bytes, in one script.
+The owner's keys keep their names, types and formats, and its workers and producers are not
+affected. Keys of ours beside them: the jobs that our workers hold (``lease``, ``body``, ``meta``),
+how often a job's worker was lost (``lost``), the trash (``trash``, ``was``, ``purged``), and audit
+log, settings, callers and history as for every queue. Jobs are moved by their exact bytes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RubyJobQueue(RubyJobReads[C_co]):
         payloads: Sequence[bytes],
         deadline_ms: int,
     ) -> list[Delivery]:
-        """What the server knows of a job is its ticket: id and failures are in its record."""
+        """The script returns tickets and records; id and failures are in the record."""
         return [
             Delivery(
                 self.name, self.id_of(payload), payload, ticket, deadline_ms,
@@ -173,7 +173,7 @@ class RubyJobQueue(RubyJobReads[C_co]):
     async def _pruned(
         self, script: str, op: str | None, step: int, rows: Any, /, **argv: Any
     ) -> tuple[PruneWord, int, int]:
-        """Strike a process; ``op`` and ``step`` make it one that can be sent again by anybody."""
+        """Run the script; with ``op`` and ``step`` anybody can send the same call again."""
 
         def read(reply: list[bytes]) -> tuple[Any, str, str]:
             word, first, second = [text(part) for part in (*reply, b"0", b"0")][:3]
@@ -187,8 +187,8 @@ class RubyJobQueue(RubyJobReads[C_co]):
             )
         if word == "blocked":
             raise WrongKind(
-                f"key {first} stands where a job of {argv['identity']} would have to go, and is no"
-                " list: nothing was changed"
+                f"key {first} is no list, and a job of {argv['identity']} would have to go there:"
+                " nothing was changed"
             )
         return word, int(first), int(second)
 

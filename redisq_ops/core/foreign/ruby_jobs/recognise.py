@@ -1,7 +1,7 @@
 """How deployments of Resque and Sidekiq are recognised.
 
-Lists ``queue:NAME`` and a set ``queues`` begin alike. Whose they are, the next job of a list says;
-where all lists are empty, the keys beside them.
+Both have lists ``queue:NAME`` and a set ``queues``. The next job of a list shows whose they are; if
+all lists are empty, the keys beside them do.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SIGNS: dict[Owner, dict[bytes, bytes]] = {
 
 @dataclass(slots=True)
 class _Home:
-    """Lists of jobs, and a set of queues, whose keys begin alike: of either program, or neither."""
+    """Lists of jobs and a set of queues with the same beginning: of either program, or neither."""
 
     queues: list[bytes] | None = None
     """what the set of queues names; None: there is none"""
     lists: dict[bytes, Owner | None] = field(default_factory=dict)
     waits: bool = False
-    """a set of Sidekiq's is there: its queues may all be empty, and then nothing names one"""
+    """a sorted set of Sidekiq's exists; if its queues are all empty, no key names one"""
 
 
 class JobRecogniser(Recogniser):
@@ -66,10 +66,10 @@ class JobRecogniser(Recogniser):
     async def finds(self) -> list[Find]:
         found = []
         for at, home in self._homes.items():
-            told = [owner for owner in home.lists.values() if owner]
-            if not told and home.queues is None:
+            owners = [owner for owner in home.lists.values() if owner]
+            if not owners and home.queues is None:
                 continue
-            kind = Counter(told).most_common(1)[0][0] if told else await _beside(at)
+            kind = Counter(owners).most_common(1)[0][0] if owners else await _beside(at)
             if kind is None:
                 continue
             of = {name: home.lists.get(name) or kind for name in home.queues or ()}
@@ -103,7 +103,7 @@ def owner_of(element: bytes) -> Owner | None:
 
 
 async def _beside(at: bytes) -> Owner | None:
-    """Whose the keys beside a set of queues are, where no list has a job to tell by."""
+    """The program whose keys are beside a set of queues, if no list has a job."""
     for owner, kept in SIGNS.items():
         types = await together(
             apart(Call(("TYPE", at + part), bytes, key=at + part)) for part in kept

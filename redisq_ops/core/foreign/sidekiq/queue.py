@@ -72,7 +72,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         " are taken out and put back from the client, and lost if that one dies",
         "the dead set is trimmed to 10,000 entries and six months, without a word, by whichever"
         " Sidekiq process adds to it next",
-        "whoever holds a job isn't fenced: a copy of it that runs later is not told",
+        "the holder of a job isn't fenced: a copy of it that runs later doesn't know",
     )
 
     random: Callable[[], float] = staticmethod(random.random)
@@ -89,7 +89,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         return f"x{job.digest(payload)[:23]}"
 
     def _trait(self, id: str) -> str:
-        # What no JSON writer puts in other words; and a digest isn't in what it is of.
+        # Characters that every JSON encoder writes as they are; a digest isn't part of its record.
         plain = re.findall(r"[\w.:-]+", id, re.A)
         return "" if re.fullmatch("x[0-9a-f]{23}", id) else max(plain, key=len, default="")
 
@@ -171,7 +171,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         return "retry", text, unit, wait * 1000
 
     def _retry_delay_ms(self, settlement: Settlement) -> int | None:
-        """What the handler asked for. A worker's own backoff isn't heeded: Sidekiq has one."""
+        """The delay that the handler requested; Sidekiq's own back-off replaces the worker's."""
         failure = Failure.decoded(settlement.value)
         asked = checked_ms(settlement.delay_ms, "delay_ms")
         return asked or None if failure and failure.type == "Retry" else None

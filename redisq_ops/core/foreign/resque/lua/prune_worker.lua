@@ -8,9 +8,9 @@
 -- FLAGS: allow-oom
 -- Returns pruned | changed | unknown, how many jobs wait again and how many are failures; or, with
 -- nothing changed, blocked and the key of another type to which one of them would have to go.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller:match('^[^:]*')
 if redis.call('SISMEMBER', t_workers, identity) == 0 then return idempotency_remember({'unknown'}) end
 local has = redis.call('GET', t_worker_ .. identity) or ''

@@ -7,9 +7,9 @@
 -- USES: jobs_append
 -- TYPES: once
 -- Returns the word ok, for all jobs.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 local rows = (#ARGV - first + 1) / width
 if config.max_waiting > 0 then

@@ -12,11 +12,11 @@
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns one word for each, or one for all: done | retry | dead | released | stale.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = consumer
-said = {}
+reply = {}
 local ids, receipts, rows, number = parse_settlements()
 if #ARGV >= first then fit_lists() end
 local settled, ended, back, acked, bad, gone = {}, {}, {}, 0, 0, 0
@@ -29,30 +29,30 @@ for k = 1, number do
     outcome, text, unit, wait = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   end
   if not payload or settled[ticket] then
-    said[k] = 'stale'
+    reply[k] = 'stale'
   else
     settled[ticket] = true
     gone = gone + 1
     ended[gone] = ticket
     if outcome == 'release' then
       back[#back + 1] = payload
-      said[k] = 'released'
+      reply[k] = 'released'
     else
       if known then redis.call('HDEL', lost, redis.sha1hex(payload)) end
       if unit and unit ~= '' then text = text .. stamp(unit) .. '}' end
       if outcome == 'ack' then
         acked = acked + 1
-        said[k] = 'done'
+        reply[k] = 'done'
         if history_all then history_note('done', id) end
       elseif outcome == 'retry' then
         jobs_retry(text, now + tonumber(wait))
         bad = bad + 1
-        said[k] = 'retry'
+        reply[k] = 'retry'
         history_note('failed', id .. '|' .. consumer)
       else -- rejected, failed for the last time, or `discarded`: its own record says not to keep it
         if outcome ~= 'discarded' then jobs_bury(queue, text) end
         bad = bad + 1
-        said[k] = 'dead'
+        reply[k] = 'dead'
         history_note('dead', id .. '|' .. outcome)
       end
     end
@@ -65,4 +65,4 @@ counters_add('done', acked)
 count_jobs(acked + bad, bad)
 counters_write()
 history_write()
-return idempotency_remember(acked == number and {'done'} or said)
+return idempotency_remember(acked == number and {'done'} or reply)

@@ -9,11 +9,11 @@
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns what `take_reply` describes; a ticket is id and receipt.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 history_by = consumer
 
-if said then return take_reply_again(said, storage_payload) end
+if reply then return take_reply_again(reply, storage_payload) end
 
 type_check_key(t_queue_ .. queue, 'list')
 local stopped = config.paused or jobs_paused()

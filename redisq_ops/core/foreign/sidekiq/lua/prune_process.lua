@@ -1,5 +1,5 @@
 -- Remove a process from Sidekiq's registry if it was silent for `silent_ms` by the server's clock: each
--- heartbeat renews its record for a minute. Rows: its record, the two hashes that may have its running
+-- heartbeat renews its record for a minute. Rows: its record, the two hashes that may have its job
 -- jobs, its signals.
 -- KEYS: t_processes op_ t_queue_
 -- ARGV: caller seq identity silent_ms rescue queue
@@ -9,9 +9,9 @@
 -- FLAGS: allow-oom
 -- Returns pruned | alive | unknown, how many of its jobs wait again and how many are lost; or, with
 -- nothing changed, blocked and the key of another type to which one of them would have to go.
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller:match('^[^:]*')
 if redis.call('SISMEMBER', t_processes, identity) == 0 then return idempotency_remember({'unknown'}) end
 -- Without a record (-2) Sidekiq takes it for dead, whenever it expired; a record without an expiry time
@@ -22,17 +22,17 @@ if silent < tonumber(silent_ms) then return idempotency_remember({'alive'}) end
 local back, gone = {}, 0
 for i = first + 1, first + 2 do
   for _, work in ipairs(redis.call('HVALS', ARGV[i])) do -- one per thread
-    local told = rescue == '1' and read_record(work)
-    if told and type(told.payload) == 'string' and type(told.queue) == 'string' and told.queue ~= ''
+    local job = rescue == '1' and read_record(work)
+    if job and type(job.payload) == 'string' and type(job.queue) == 'string' and job.queue ~= ''
     then
-      if not can_wait(told.queue) then return {'blocked', t_queue_ .. told.queue} end
-      back[#back + 1] = told
+      if not can_wait(job.queue) then return {'blocked', t_queue_ .. job.queue} end
+      back[#back + 1] = job
     else
       gone = gone + 1
     end
   end
 end
-for _, told in ipairs(back) do jobs_prepend(told.queue, told.payload) end
+for _, job in ipairs(back) do jobs_prepend(job.queue, job.payload) end
 redis.call('SREM', t_processes, identity)
 redis.call('UNLINK', unpack(ARGV, first))
 if redis.call('EXISTS', op_ .. caller) == 1 then redis.call('HINCRBY', op_ .. caller, 'done', 1) end
