@@ -1,0 +1,79 @@
+"""What a pickle holds, read without running any of it: its opcodes are followed, and what loading
+would make of a class is an `Unmade`."""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Unmade:
+    """What loading would make by calling something of that name."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+def _set_items(into: Any, *items: Any) -> Any:
+    if isinstance(into, dict):
+        into.update(zip(items[::2], items[1::2], strict=True))
+    return into
+
+
+def _append(into: Any, *items: Any) -> Any:
+    if isinstance(into, list):
+        into.extend(items)
+    return into
+
+
+def _call(what: Any, args: Any = (), *more: Any) -> Any:
+    return Unmade(getattr(what, "name", "?"), args if isinstance(args, tuple) else ())
+
+
+_MADE: dict[str, Callable[..., Any]] = {
+    "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False,
+    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple,
+    "TUPLE": lambda *items: items, "TUPLE1": lambda *items: items,
+    "TUPLE2": lambda *items: items, "TUPLE3": lambda *items: items,
+    "LIST": lambda *items: list(items), "DICT": lambda *items: _set_items({}, *items),
+    "SETITEM": _set_items, "SETITEMS": _set_items, "APPEND": _append, "APPENDS": _append,
+    "STACK_GLOBAL": lambda module, name: Unmade(f"{module}.{name}"),
+    "REDUCE": _call, "NEWOBJ": _call, "NEWOBJ_EX": _call, "BUILD": lambda made, state: made,
+}  # fmt: skip
+
+
+def unpickled(data: bytes) -> Any:
+    """The object as plain data; raises ValueError, LookupError or TypeError if it is no pickle."""
+    stack: list[Any] = []
+    marked: list[list[Any]] = []
+    memo: dict[Any, Any] = {}
+    for code, arg, _ in pickletools.genops(data):
+        before, items = code.stack_before, list[Any]()
+        if pickletools.markobject in before:
+            items, stack = stack, marked.pop()
+            before = before[: before.index(pickletools.markobject)]
+        if code.name == "MARK":
+            marked.append(stack)
+            stack = []
+        elif code.name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
+            memo[len(memo) if arg is None else arg] = stack[-1]
+        elif code.name in ("GET", "BINGET", "LONG_BINGET"):
+            stack.append(memo[arg])
+        elif code.name == "STOP":
+            return stack[-1]
+        elif code.name not in ("PROTO", "FRAME"):
+            below = stack[len(stack) - len(before) :]
+            del stack[len(stack) - len(before) :]
+            if code.name in _MADE:
+                stack.append(_MADE[code.name](*below, *items))
+            elif code.name == "GLOBAL":
+                stack.append(Unmade(str(arg).replace(" ", ".", 1)))
+            elif code.stack_after:
+                stack.append(Unmade(code.name.lower()) if arg is None else arg)
+    raise ValueError("a pickle without an end")
