@@ -454,7 +454,8 @@ class PlacedQueue(ForeignQueue[C_co]):
         """Whether what wasn't found may lie where nobody looked."""
         if all(len(found[id]) >= n for id, n in Counter(ids).items()):
             return False
-        sizes = await together(place.count() for place in await self._places("waiting"))
+        lists = [p for p in await self._places("waiting") if p.kind == "list"]
+        sizes = await together(place.count() for place in lists)
         return max(sizes, default=0) > 2 * DEPTH
 
     async def _found_by_id(

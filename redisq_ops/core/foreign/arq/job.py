@@ -8,8 +8,10 @@ from reprlib import Repr
 from typing import Any
 
 from ...model.entry import Failure
-from .pickled import Unmade, unpickled
+from .pickled import Unmade, first_items, unpickled
 
+_JOB = ("t", "f", "a", "k", "et")
+"""what a job consists of; a result begins with it"""
 MOST = 20
 """arguments that are shown"""
 _SHORT = Repr()
@@ -43,6 +45,15 @@ class Record:
     def queue(self) -> str | None:
         name = self.fields.get("q")
         return name if isinstance(name, str) else None
+
+    def job(self, data: bytes) -> bytes:
+        """Of a result: the job that it was, at its first try again, without what it raised: that
+        may be something that can't be unpickled. Empty: arq itself had lost the job by then."""
+        if self.fields["f"] == "<unknown>":
+            return b""
+        if data[:1] != b"{":
+            return first_items(data, len(_JOB))
+        return json.dumps({name: self.fields[name] for name in _JOB} | {"t": None}).encode()
 
     def shown(self) -> bytes:
         """What stands for the payload: the call as text, and how large the record is."""

@@ -4,7 +4,7 @@ would make of a class is an `Unmade`."""
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +50,39 @@ _MADE: dict[str, Callable[..., Any]] = {
 
 def unpickled(data: bytes) -> Any:
     """The object as plain data; raises ValueError, LookupError or TypeError if it is no pickle."""
+    for name, _, _, stack in _followed(data):
+        if name == "STOP":
+            return stack[-1]
+    raise ValueError("a pickle without an end")
+
+
+def first_items(data: bytes, n: int) -> bytes:
+    """A pickle of the first ``n`` items of a pickled dict, the first with None as its value."""
+    parts, last, cut_first = [], 0, False
+    for name, at, depth, stack in _followed(data):
+        if name == "FRAME":  # says a length, and may be left out
+            parts.append(data[last:at])
+            last = at + 9
+        elif cut_first:
+            last, cut_first = at, False
+        elif depth == 1 and len(stack) == 1 and name not in _MEMOIZE:
+            parts += [data[last:at], b"N"]
+            cut_first = True
+        if depth == 1 and len(stack) == 2 * n:
+            return b"".join([*parts, data[last:at], b"u."])
+    raise ValueError("not a dict of so many items")
+
+
+_MEMOIZE = ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT")
+
+
+def _followed(data: bytes) -> Iterator[tuple[str, int, int, list[Any]]]:
+    """Each opcode, its position, how many marks are open, and the stack since the last of them."""
     stack: list[Any] = []
     marked: list[list[Any]] = []
     memo: dict[Any, Any] = {}
-    for code, arg, _ in pickletools.genops(data):
+    for code, arg, at in pickletools.genops(data):
+        yield code.name, at or 0, len(marked), stack
         before, items = code.stack_before, list[Any]()
         if pickletools.markobject in before:
             items, stack = stack, marked.pop()
@@ -61,13 +90,11 @@ def unpickled(data: bytes) -> Any:
         if code.name == "MARK":
             marked.append(stack)
             stack = []
-        elif code.name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
+        elif code.name in _MEMOIZE:
             memo[len(memo) if arg is None else arg] = stack[-1]
         elif code.name in ("GET", "BINGET", "LONG_BINGET"):
             stack.append(memo[arg])
-        elif code.name == "STOP":
-            return stack[-1]
-        elif code.name not in ("PROTO", "FRAME"):
+        elif code.name not in ("PROTO", "FRAME", "STOP"):
             below = stack[len(stack) - len(before) :]
             del stack[len(stack) - len(before) :]
             if code.name in _MADE:
@@ -76,4 +103,3 @@ def unpickled(data: bytes) -> Any:
                 stack.append(Unmade(str(arg).replace(" ", ".", 1)))
             elif code.stack_after:
                 stack.append(Unmade(code.name.lower()) if arg is None else arg)
-    raise ValueError("a pickle without an end")

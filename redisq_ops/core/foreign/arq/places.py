@@ -12,6 +12,7 @@ from ...redis.operation import Call, both, together
 from ...redis.parsers import spelt
 from ..places import LocatedEntry, Place, Row, pairs
 
+RESULT = "arq:result:"
 SCANNED = 1000
 """keys that one SCAN reads"""
 
@@ -34,11 +35,12 @@ class Part(Place):
         return max(0, size - self.running)
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
-        command = (
-            "ZRANGE", self.key, *self._scores, "BYSCORE", "LIMIT", start, max, "WITHSCORES",
-        )  # fmt: skip
-        size, rows = await both(self.count(), Call(command, pairs, key=self.key))
-        return await self._seen(rows), size
+        limit = ("BYSCORE", "LIMIT", start, max + self.running, "WITHSCORES")
+        command = ("ZRANGE", self.key, *self._scores, *limit)
+        size, found = await both(self.count(), Call(command, pairs, key=self.key))
+        rows = await self._seen(found)
+        before = self.running - (len(found) - len(rows))  # in front of these
+        return rows[before : before + max] if before > 0 else rows[:max], size
 
     async def after(
         self, cursor: str | None, max: int
@@ -58,8 +60,8 @@ class Part(Place):
 
 @dataclass(frozen=True, slots=True)
 class Results(Place):
-    """Results of all queues: found by SCAN, page after page. A cursor is that of a SCAN, and the
-    last key of its reply, in order, that was shown."""
+    """Results, those of other queues among them: found by SCAN, page after page. A cursor is that
+    of a SCAN, and the last id of its reply, in order, that was shown. ``key`` is the queue's."""
 
     async def count(self) -> int:
         return 0
@@ -70,8 +72,8 @@ class Results(Place):
         at, _, coded = (cursor or "0:").partition(":")
         last = base64.b64decode(coded)
         scan = Call(
-            ("SCAN", at, "MATCH", self.key + "*", "COUNT", SCANNED),
-            lambda reply: (int(reply[0]), [key[len(self.key) :] for key in reply[1]]),
+            ("SCAN", at, "MATCH", RESULT + "*", "COUNT", SCANNED),
+            lambda reply: (int(reply[0]), [key[len(RESULT) :] for key in reply[1]]),
         )
         on, ids = await scan
         rows = [Row(id, 0.0, int(at)) for id in sorted({*ids}) if id > last]
@@ -81,6 +83,6 @@ class Results(Place):
         return f"{seen.at}:{base64.b64encode(seen.member).decode()}"
 
     async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
-        keys = [bytes_of(self.key) + id for id in members]
+        keys = [bytes_of(RESULT) + id for id in members]
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
         return await self.located([Row(id) for id, is_ in zip(members, there, strict=True) if is_])

@@ -5,17 +5,19 @@ ended. These three are shared by all queues of a database, and no key lists the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasTimeline
 from ...model.entry import Entry, Page, State
 from ...model.quoting import bytes_of, legal
+from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
-from ..placed_queue import PlacedQueue
+from ..changes import ForeignChanges
 from ..places import List, LocatedEntry, Place, Row, Zset
 from .job import Record
-from .places import Part, Results
+from .places import RESULT, Part, Results
 
 FRONT = 1000
 """jobs that are asked whether they are in progress: workers take those with the lowest scores"""
@@ -23,20 +25,40 @@ SCANS = 20
 """steps of a SCAN for one page of results"""
 
 
-class ArqQueue(PlacedQueue[C_co], HasTimeline[C_co]):
+class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     """``arq:KEY``, the key being arq's ``queue_name``. An id is arq's job id."""
 
     kind: ClassVar[str] = "arq"
     owner: ClassVar[str] = "arq"
     package: ClassVar[str] = "foreign.arq"
     by_id: ClassVar[bool] = True
-    theirs: ClassVar[dict[str, str]] = {}
+    theirs: ClassVar[dict[str, str]] = {"arq:abort": "zset"}
+    called: ClassVar[Mapping[str, str]] = {
+        "t_job_": "arq:job_", "t_result_": "arq:result_", "t_retry_": "arq:retry_",
+        "t_progress_": "arq:in-progress_", "t_abort": "arq:abort",
+    }  # fmt: skip
     states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
         "waiting": (Zset("{q}", "queued"),),
         "pending": (Zset("{q}", "in progress"),),
         "delayed": (Zset("{q}", "deferred", ready=True, unit_ms=1),),
         "dead": (),  # see `Results`
         "done": (),
+    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        "replay": ("dead",),
+        "requeue": ("delayed",),
+        "reschedule": ("delayed",),
+        "purge": ("waiting", "delayed", "dead"),
+        "hard": ("waiting", "delayed", "dead", "trash"),
+        "restore": ("trash",),
+    }
+    replay_note: ClassVar[str] = "as new jobs of the same id: arq counts their tries from 1 again"
+    prunes: ClassVar[bool] = False
+    enveloped: ClassVar[bool] = False
+    verbs: ClassVar[Mapping[str, str]] = {
+        "requeue": "they are due now",
+        "purge": "they go to the trash; their ids can be enqueued again at once",
+        "hard": "they are removed for good: no undo",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job that expired while it waited (a day after it was due) leaves its id, and a result"
@@ -69,8 +91,8 @@ class ArqQueue(PlacedQueue[C_co], HasTimeline[C_co]):
 
         if state in ("dead", "done"):
             called = "failed" if state == "dead" else "complete"
-            return [Results("zset", "arq:result:", called, read)]
-        now, running = await both(self._now(), self._running())
+            return [Results("zset", self.own_name, called, read)]
+        now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         if state == "pending":
             return [self._gathered(running)]
         due, called = state == "waiting", self.states[state][0].called
@@ -88,7 +110,7 @@ class ArqQueue(PlacedQueue[C_co], HasTimeline[C_co]):
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         if state in ("dead", "done"):
-            found = await self._records("arq:result:", [row.member for row in rows])
+            found = await self._records(RESULT, [row.member for row in rows])
             return [
                 self._result(state, place, row, Record.read(data))
                 for row, data in zip(rows, found, strict=True)
@@ -141,6 +163,19 @@ class ArqQueue(PlacedQueue[C_co], HasTimeline[C_co]):
             error=record.error() if dead else None,
         )  # fmt: skip
 
+    # --- what operators change -------------------------------------------------------------------
+
+    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
+        """Whether it is a job or a result, its bytes' digest, what is shown of it in the trash,
+        and the job that a replay makes of a result."""
+        ended = {seen.member for seen in found if seen.entry.state == "dead"}
+        ids = [seen.member for seen in found]
+        jobs, results = await both(self._records("arq:job:", ids), self._records(RESULT, ids))
+        return [
+            _stamp("result", result) if id in ended else _stamp("job", job)
+            for id, job, result in zip(ids, jobs, results, strict=True)
+        ]
+
     # --- looking ---------------------------------------------------------------------------------
 
     def _shared(self, state: State) -> bool:
@@ -157,3 +192,11 @@ class ArqQueue(PlacedQueue[C_co], HasTimeline[C_co]):
                 break
         rows = found[start : start + max]
         return Page(tuple(row.entry for row in rows), None, len(found), inner is None)
+
+
+def _stamp(what: str, data: bytes | None) -> bytes:
+    record = Record.read(data)
+    if data is None or record.problem:
+        return b""
+    shown, job = record.shown(), record.job(data) if what == "result" else b""
+    return f"{what} {sha1(data).hexdigest()} {len(shown)} ".encode() + shown + job
