@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 import redis
+from textual.pilot import Pilot
 
+from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.arq.pickled import Unmade, unpickled
 from redisq_ops.core.model.entry import Entry, State
@@ -23,10 +25,13 @@ from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.tui.app import Top
 
 from ...command_line import Redisq
 from ...foreign_keys.arq_program import enqueue, specimen, started, work
+from ...tui.test_app import drive, see, until
 
 Client = redis.Redis
 AUTHOR = Author("ann", "here")
@@ -235,6 +240,22 @@ def test_plain_data_is_read_from_a_pickle(protocol: int) -> None:
             unpickled(data[:n])
 
 
+def test_the_dashboard_shows_results_although_no_number_is_known(client: Client, url: str) -> None:
+    specimen(client)
+    run(client, register(Deployment(client), [Registered(NAME, "arq", 1)]))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, NAME)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.queue == NAME)
+        await app.run_action("view('dead')")
+        await see(pilot, "bad3", "ValueError")
+        await app.run_action("view('pending')")
+        await see(pilot, "run0", "run3")
+
+    drive(url, body, size=(150, 30))
+
+
 # --- what operators change ----------------------------------------------------------
 
 CHANGES: dict[str, tuple[Verb, State, tuple[str, ...]]] = {
@@ -319,7 +340,7 @@ def test_a_result_without_its_job_is_not_replayed(client: Client) -> None:
     (expired,) = entries(client, "dead").values()
     assert expired.error and expired.error.message == "job expired"
     before = keys(client)
-    assert bulk(client, "replay", "dead", "a").outcome.done == 0
+    assert bulk(client, "replay", "dead", "a").outcome.skipped == {"invalid": 1}
     assert keys(client) == before
 
 
