@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.foreign.arq import ArqQueue
+from redisq_ops.core.foreign.arq.job import Record
 from redisq_ops.core.foreign.arq.pickled import Unmade, unpickled
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
@@ -254,6 +255,22 @@ def test_the_dashboard_shows_results_although_no_number_is_known(client: Client,
         await see(pilot, "run0", "run3")
 
     drive(url, body, size=(150, 30))
+
+
+def test_a_small_pickle_of_something_endless_is_read_at_once() -> None:
+    """Tuples of the one before, twice: nobody can print or hash the last."""
+    endless = b"\x80\x04)" + b"2\x86" * 200
+    assert isinstance(unpickled(endless + b"2\x86\x8c\x01a\x93."), Unmade)
+    assert list(map(repr, unpickled(b"\x80\x04})" + b"2\x86" * 200 + b"Ns."))) == ["<tuple>"]
+
+
+@pytest.mark.parametrize("protocol", [1, 2, 3, 4, 5])
+def test_a_job_is_cut_out_of_its_result(protocol: int) -> None:
+    large = [f"s{n}" * 50 for n in range(3000)]  # several frames
+    job = {"t": 3, "f": "s", "a": (large, b"x" * 200_000), "k": {"s": 1, "t": "f"}, "et": 5}
+    ended = {"s": False, "r": ValueError("s"), "st": 5, "ft": 6, "q": "arq:queue", "id": "bad0"}
+    data = pickle.dumps(job | ended, protocol)
+    assert pickle.loads(Record.read(data).job(data)) == job | {"t": None}
 
 
 # --- what operators change ----------------------------------------------------------

@@ -49,7 +49,7 @@ class Record:
     def job(self, data: bytes) -> bytes:
         """Of a result: the job that it was, at its first try again, without what it raised: that
         may be something that can't be unpickled. Empty: arq itself had lost the job by then."""
-        if self.fields["f"] == "<unknown>":
+        if self.fields["f"] == "<unknown>" or tuple(self.fields)[: len(_JOB)] != _JOB:
             return b""
         if data[:1] != b"{":
             return first_items(data, len(_JOB))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Unmade:
     """What loading would make by calling something of that name."""
 
@@ -21,8 +21,10 @@ class Unmade:
 
 
 def _set_items(into: Any, *items: Any) -> Any:
+    # A pickle of a few bytes can hold a tuple of which no hash can be made in a lifetime.
+    keys = (Unmade("tuple") if isinstance(key, tuple) else key for key in items[::2])
     if isinstance(into, dict):
-        into.update(zip(items[::2], items[1::2], strict=True))
+        into.update(zip(keys, items[1::2], strict=True))
     return into
 
 
@@ -30,6 +32,10 @@ def _append(into: Any, *items: Any) -> Any:
     if isinstance(into, list):
         into.extend(items)
     return into
+
+
+def _named(module: Any, name: Any) -> Any:
+    return Unmade(f"{module}.{name}" if isinstance(module, str) and isinstance(name, str) else "?")
 
 
 def _call(what: Any, args: Any = (), *more: Any) -> Any:
@@ -43,7 +49,7 @@ _MADE: dict[str, Callable[..., Any]] = {
     "TUPLE2": lambda *items: items, "TUPLE3": lambda *items: items,
     "LIST": lambda *items: list(items), "DICT": lambda *items: _set_items({}, *items),
     "SETITEM": _set_items, "SETITEMS": _set_items, "APPEND": _append, "APPENDS": _append,
-    "STACK_GLOBAL": lambda module, name: Unmade(f"{module}.{name}"),
+    "STACK_GLOBAL": _named,
     "REDUCE": _call, "NEWOBJ": _call, "NEWOBJ_EX": _call, "BUILD": lambda made, state: made,
 }  # fmt: skip
 
@@ -57,7 +63,8 @@ def unpickled(data: bytes) -> Any:
 
 
 def first_items(data: bytes, n: int) -> bytes:
-    """A pickle of the first ``n`` items of a pickled dict, the first with None as its value."""
+    """A pickle of the first ``n`` items of a pickled dict, the first with None as its value. Empty
+    if the dict was pickled item by item (protocol 0)."""
     parts, last, cut_first = [], 0, False
     for name, at, depth, stack in _followed(data):
         if name == "FRAME":  # says a length, and may be left out
@@ -70,7 +77,7 @@ def first_items(data: bytes, n: int) -> bytes:
             cut_first = True
         if depth == 1 and len(stack) == 2 * n:
             return b"".join([*parts, data[last:at], b"u."])
-    raise ValueError("not a dict of so many items")
+    return b""
 
 
 _MEMOIZE = ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT")
@@ -92,8 +99,8 @@ def _followed(data: bytes) -> Iterator[tuple[str, int, int, list[Any]]]:
             stack = []
         elif code.name in _MEMOIZE:
             memo[len(memo) if arg is None else arg] = stack[-1]
-        elif code.name in ("GET", "BINGET", "LONG_BINGET"):
-            stack.append(memo[arg])
+        elif code.name in ("GET", "BINGET", "LONG_BINGET", "DUP"):
+            stack.append(stack[-1] if arg is None else memo[arg])
         elif code.name not in ("PROTO", "FRAME", "STOP"):
             below = stack[len(stack) - len(before) :]
             del stack[len(stack) - len(before) :]

@@ -12,7 +12,7 @@ from ...redis.operation import Call, both, together
 from ...redis.parsers import spelt
 from ..places import LocatedEntry, Place, Row, pairs
 
-RESULT = "arq:result:"
+JOB, MARK, RESULT = "arq:job:", "arq:in-progress:", "arq:result:"
 SCANNED = 1000
 """keys that one SCAN reads"""
 

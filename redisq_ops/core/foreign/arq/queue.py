@@ -15,9 +15,9 @@ from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ..changes import ForeignChanges
-from ..places import List, LocatedEntry, Place, Row, Zset
+from ..places import List, LocatedEntry, Place, Row, Zset, pairs
 from .job import Record
-from .places import RESULT, Part, Results
+from .places import JOB, MARK, RESULT, Part, Results
 
 FRONT = 1000
 """jobs that are asked whether they are in progress: workers take those with the lowest scores"""
@@ -93,18 +93,21 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
             called = "failed" if state == "dead" else "complete"
             return [Results("zset", self.own_name, called, read)]
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
+        called = self.states[state][0].called
         if state == "pending":
-            return [self._gathered(running)]
-        due, called = state == "waiting", self.states[state][0].called
+            return [
+                self._gathered(await Place("zset", self.own_name, called, read).located(running))
+            ]
+        due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)
         return [Part("zset", self.own_name, called, read, due_ms=now, due=due, running=n)]
 
-    async def _running(self) -> list[LocatedEntry]:
-        async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
-            return await self.read("pending", place, rows)
-
-        front = Place("zset", self.own_name, "in progress", read)
-        return (await front.window(0, FRONT))[0]
+    async def _running(self) -> list[Row]:
+        """Which of the first members have a worker's mark."""
+        key = self.own_name
+        front = await Call(("ZRANGE", key, 0, FRONT - 1, "WITHSCORES"), pairs, key=key)
+        marks = await self._records(MARK, [member for member, _ in front])
+        return [Row(*row) for row, mark in zip(front, marks, strict=True) if mark is not None]
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -115,22 +118,20 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
                 self._result(state, place, row, Record.read(data))
                 for row, data in zip(rows, found, strict=True)
             ]
-        marks = await self._records("arq:in-progress:", [row.member for row in rows])
-        meant = [
-            row for row, mark in zip(rows, marks, strict=True)
-            if bool(mark) is (state == "pending")
-        ]  # fmt: skip
-        ids = [row.member for row in meant]
-        until = [b"arq:in-progress:" + id for id in ids]
-        (jobs, tries), ends = await both(
-            both(self._records("arq:job:", ids), self._records("arq:retry:", ids)),
-            together(Call(("PEXPIRETIME", key), moment, key=key) for key in until),
+        ids = [row.member for row in rows]
+        (jobs, tries), marks = await both(
+            both(self._records(JOB, ids), self._records("arq:retry:", ids)),
+            self._records(MARK, ids),
         )
-        entries = {
-            row.member: self._job(state, place, row, job, begun, end)
-            for row, job, begun, end in zip(meant, jobs, tries, ends, strict=True)
-        }
-        return [entries.get(row.member) for row in rows]
+        running = [bytes_of(MARK) + id for id in ids if state == "pending"]
+        until = await together(Call(("PEXPIRETIME", key), _time, key=key) for key in running)
+        times = until or [moment(row.score) for row in rows]
+        return [
+            self._job(state, place, row, at, job, tried)
+            if (mark is not None) is bool(until)
+            else None
+            for row, at, job, tried, mark in zip(rows, times, jobs, tries, marks, strict=True)
+        ]
 
     async def _records(self, prefix: str, ids: Sequence[bytes]) -> list[bytes | None]:
         """Strings of these ids; None where there is none."""
@@ -138,10 +139,9 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return await Call(("MGET", *keys), list[Any], key=keys[0]) if keys else []
 
     def _job(
-        self, state: State, place: Place, row: Row, data: bytes | None, tries: bytes | None,
-        until: int | None,
+        self, state: State, place: Place, row: Row, at: int | None, data: bytes | None,
+        tries: bytes | None,
     ) -> Entry:  # fmt: skip
-        at = until if state == "pending" else moment(row.score)
         record = Record.read(data)
         if record.problem:
             return Entry(legal(row.member), state, at, called=place.called, problem=record.problem)
@@ -170,7 +170,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         and the job that a replay makes of a result."""
         ended = {seen.member for seen in found if seen.entry.state == "dead"}
         ids = [seen.member for seen in found]
-        jobs, results = await both(self._records("arq:job:", ids), self._records(RESULT, ids))
+        jobs, results = await both(self._records(JOB, ids), self._records(RESULT, ids))
         return [
             _stamp("result", result) if id in ended else _stamp("job", job)
             for id, job, result in zip(ids, jobs, results, strict=True)
@@ -192,6 +192,10 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
                 break
         rows = found[start : start + max]
         return Page(tuple(row.entry for row in rows), None, len(found), inner is None)
+
+
+def _time(expires: int) -> int | None:
+    return None if expires < 0 else expires
 
 
 def _stamp(what: str, data: bytes | None) -> bytes:

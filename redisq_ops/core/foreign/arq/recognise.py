@@ -7,13 +7,15 @@ from typing import ClassVar
 from ...model.quoting import bytes_of
 from ...redis.key_scan import Lane
 from ...redis.operation import Call, apart
-from ..recognition import LARGE, Find, KeyLook, Recogniser
+from ..recognition import Find, KeyLook, Recogniser
 from .job import Record
 
 _HEALTH = b":health-check"
-_ALL_QUEUES = (b"arq:job:", b"arq:result:", b"arq:in-progress:", b"arq:retry:")
+_SHARED = (b"arq:job:", b"arq:result:", b"arq:in-progress:", b"arq:retry:")
 SMALL = 512
 """bytes a member of a queue has at most, on average: they are ids"""
+READ = 64 * 1024
+"""bytes that are read of a result"""
 RESULTS = 100
 """results of which the queue is read, in one look"""
 
@@ -41,10 +43,10 @@ class ArqRecogniser(Recogniser):
             return b" j_complete=" in said
         if look.key.startswith(b"arq:result:") and self._results < RESULTS:
             self._results += 1
-            data = await Call(("GETRANGE", look.key, 0, LARGE), bytes, key=look.key)
+            data = await Call(("GETRANGE", look.key, 0, READ), bytes, key=look.key)
             if queue := Record.read(data).queue:
                 self._queues.add(bytes_of(queue))
-        return look.key.startswith(_ALL_QUEUES)
+        return look.key.startswith(_SHARED)
 
     async def by_content(self, look: KeyLook) -> bool:
         if look.type != "zset" or await look.mean_size() > SMALL or not (id := await look.first()):
@@ -60,7 +62,7 @@ class ArqRecogniser(Recogniser):
         return [Find("arq", name, b"") for name in self._queues]
 
     def owns(self, key: bytes) -> bool:
-        return key in self._queues or key.startswith(_ALL_QUEUES) or key == b"arq:abort"
+        return key in self._queues or key.startswith(_SHARED) or key == b"arq:abort"
 
 
 def recognisers() -> list[Recogniser]:
