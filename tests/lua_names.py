@@ -24,7 +24,7 @@ from redisq_ops.core.redis.scripts import ENGINE, ScriptHeader
 CORE = Path(core.__file__).parent
 KINDS = {
     ENGINE: ("queues.request",),
-    "foreign": ("foreign.rq", "foreign.resque", "foreign.sidekiq"),
+    "foreign": ("foreign.rq", "foreign.arq", "foreign.resque", "foreign.sidekiq"),
     "foreign.ruby_jobs": ("foreign.resque", "foreign.sidekiq"),
 }
 """folders of shared scripts -> kinds that run them"""

@@ -385,16 +385,16 @@ class PlacedPages(ForeignQueue[C_co]):
     async def due_counts(self, edges: Sequence[int]) -> list[int]:
         """As for every queue; where all queues share the sets, of all of them."""
         names = await self._queues()
-        keys = dict.fromkeys(
-            self.at + one.key.replace("{q}", name)
+        sets = {
+            self.at + one.key.replace("{q}", name): one.unit_ms
             for one in self.states.get("delayed", ())
             for name in (names if "{q}" in one.key else ("",))
             if isinstance(one, Zset) and one.ready
-        )
+        }
         spans = list(pairwise(edges))
         found = await together(
-            Call(("ZCOUNT", key, low / 1000, f"({high / 1000}"), int, key=key)
-            for key in keys
+            Call(("ZCOUNT", key, low / unit, f"({high / unit}"), int, key=key)
+            for key, unit in sets.items()
             for low, high in spans
         )
         return [sum(found[n :: len(spans)]) for n in range(len(spans))]

@@ -58,7 +58,8 @@ class PlacedQueue(PlacedPages[C_co]):
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:
         """As for every queue. Consumers are our own workers and the owner's processes that serve
-        this queue, by their last heartbeat. A list is searched as far as `get` does."""
+        this queue, by their last heartbeat; unknown where these aren't listed. A list is searched
+        as far as `get` does."""
         wrong: list[str] = []
         (askers, now), (processes, found) = await both(
             both(self._recent_consumers(), self._now()),
@@ -70,11 +71,12 @@ class PlacedQueue(PlacedPages[C_co]):
         serving = [p for p in processes if p.alive and not p.quiet and self._serves(p.queues)]
         beats = [now - p.silent_ms for p in serving if p.silent_ms is not None]
         asked = max([*beats, *([] if askers.asked_ms is None else [askers.asked_ms])], default=None)
-        seen = None if wrong else (askers.askers or 0) + len(serving)
+        counted = isinstance(self, HasWorkerProcesses) and not wrong
+        seen = (askers.askers or 0) + len(serving) if counted else None
         known = replace(askers, asked_ms=asked, askers=seen)
         if not found[id]:
             return known
-        before = int(found[id][0].score)
+        before = await found[id][0].rank()
         ahead = (Ahead("jobs of the list", before),) if before else ()
         return replace(known, here=True, ahead=ahead, before=before, before_exact=True)
 
@@ -150,7 +152,8 @@ class PlacedQueue(PlacedPages[C_co]):
         """Whether what wasn't found may be where nobody looked."""
         if all(len(found[id]) >= n for id, n in Counter(ids).items()):
             return False
-        sizes = await together(place.count() for place in await self._places("waiting"))
+        lists = [p for p in await self._places("waiting") if p.kind == "list"]
+        sizes = await together(place.count() for place in lists)
         return max(sizes, default=0) > 2 * DEPTH
 
     async def _found_by_id(
@@ -159,9 +162,10 @@ class PlacedQueue(PlacedPages[C_co]):
         missing: Counter[str],
         found_in: Callable[[Sequence[LocatedEntry]], bool],
     ) -> bool:
-        """Look up what is missing in a place; False: it is a list and they are many."""
+        """Look up what is missing in a place. False: it is a list and they are many, or its entries
+        were gathered elsewhere."""
         ids = list(missing)
-        if place.kind == "list" and len(ids) > FEW:
+        if place.kind == "busy" or (place.kind == "list" and len(ids) > FEW):
             return False
         members = await self.members(place, ids)
         found_in(await (place.of_elements if place.kind == "list" else place.of_members)(members))

@@ -78,7 +78,9 @@ class List(Declared):
 class Zset(Declared):
     type = "zset"
     ready: bool = False
-    """whether scores are the times (unix seconds) at which the entries become ready"""
+    """whether scores are the times at which the entries become ready"""
+    unit_ms: int = 1000
+    """milliseconds in one unit of these times: scores are seconds, or (1) milliseconds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,13 @@ class LocatedEntry:
     """its exact bytes; a ticket or a label where the place is ours"""
     at: int = 0
     score: float = 0.0
+
+    async def rank(self) -> int:
+        """How many elements of its place come before it."""
+        if self.place.kind == "list":
+            return int(self.score)
+        key = self.place.key
+        return await Call(("ZRANK", key, self.member), lambda rank: rank or 0, key=key)
 
 
 class Read(Protocol):

@@ -1,5 +1,5 @@
 -- Remove a process from Sidekiq's registry if it was silent for `silent_ms` by the server's clock: each
--- heartbeat renews its record for a minute. Rows: its record, the two hashes that may have its job
+-- heartbeat renews its record for a minute. Rows: its record, the two hashes that may have its running
 -- jobs, its signals.
 -- KEYS: t_processes op_ t_queue_
 -- ARGV: caller seq identity silent_ms rescue queue
@@ -15,7 +15,7 @@ if reply then return reply end
 history_by = caller:match('^[^:]*')
 if redis.call('SISMEMBER', t_processes, identity) == 0 then return idempotency_remember({'unknown'}) end
 -- Without a record (-2) Sidekiq takes it for dead, whenever it expired; a record without an expiry time
--- (-1) tells nothing about heartbeats.
+-- (-1) shows no heartbeat.
 local left = redis.call('PTTL', ARGV[first])
 local silent = left == -2 and math.huge or left >= 0 and 60000 - left or 0
 if silent < tonumber(silent_ms) then return idempotency_remember({'alive'}) end
