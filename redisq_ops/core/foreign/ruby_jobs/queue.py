@@ -158,8 +158,14 @@ class RubyJobQueue(RubyJobReads[C_co]):
         op: str | None = None,
         step: int = 1,
     ) -> Pruned:
-        """As `HasWorkerProcesses` describes it. ``rescue`` puts the jobs back to the front of their
-        queues; they run twice if the process is cut off and not dead."""
+        """Remove a process from the owner's registry if it was silent for ``silent_ms``.
+
+        Default: as long as the owner waits, a minute for Sidekiq, five for Resque. As with the
+        owner itself, the jobs of a Sidekiq process are lost, those of a Resque worker become
+        failures. ``rescue`` puts them back to the front of their queues instead; should the process
+        be cut off and not dead, they run twice. The same ``op`` and ``step`` sent again change
+        nothing and get the same answer.
+        """
         await self._ensure_registered()
         silence = self.prune_after_ms if silent_ms is None else checked_ms(silent_ms, "silence")
         return await self._prune(name, silence, rescue, op, step)
