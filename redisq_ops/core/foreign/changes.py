@@ -18,8 +18,6 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.queue import Queue
 from ..engine.registry import Registered, find, server_ms
-from ..engine.state_scan import HistoryExtent
-from ..model.entry import Event
 from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import registry_key
 from ..model.quoting import bytes_of
@@ -58,27 +56,11 @@ class ForeignHistory(PlacedQueue[C_co]):
 
     # --- as with queues of our own ---------------------------------------------------------------
 
-    @operation
-    async def history(self, max: int = 100, before: str = "+") -> list[Event]:
-        return await Queue.history(self, max, before)
-
-    @operation
-    async def history_length(self) -> int:
-        return await Queue.history_length(self)
-
-    @operation
-    async def history_extent(self) -> HistoryExtent:
-        return await Queue.history_extent(self)
-
-    @operation
-    async def history_range(
-        self, after: str, until: str, max: int = 100
-    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        return await Queue.history_range(self, after, until, max)
-
-    @operation
-    async def settings(self) -> dict[str, str]:
-        return await Queue.settings(self)
+    history = operation(Queue.history)
+    history_length = operation(Queue.history_length)
+    history_extent = operation(Queue.history_extent)
+    history_range = operation(Queue.history_range)
+    settings = operation(Queue.settings)
 
 
 class ForeignChanges(ForeignHistory[C_co]):

@@ -81,7 +81,7 @@ class PlacedQueue(PlacedPages[C_co]):
         return replace(known, here=True, ahead=ahead, before=before, before_exact=True)
 
     async def _recent_consumers(self) -> QueuePosition:
-        """Of a deployment, whoever asks one of its queues: each has callers of its own."""
+        """Of a deployment, the consumers of all its queues: each queue has callers of its own."""
         own = await super()._recent_consumers()
         if self.own_name:
             return own

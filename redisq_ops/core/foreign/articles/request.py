@@ -206,14 +206,14 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         if len(all_ids) > most:
             unseen.append(f"only {most:,} of {len(all_ids):,} requests")
         if not tokens.whole:
-            unseen.append("not all tokens: which requests have none is not said")
+            unseen.append("not all tokens: which requests have none is unknown")
         first = await self._wrong(all_ids[:most], tokens)
         again = await self._wrong(list(first), await self._tokens(n)) if first else {}
-        said = [flaw for flaws in again.values() for flaw in flaws]
+        faults = [flaw for flaws in again.values() for flaw in flaws]
         late = [self._list(p) for p in range(PRIORITIES, PRIORITIES + 10)]
         if over := await Call(("EXISTS", *late), int, key=late[0]):
-            said.append(f"tokens of priorities over 99 ({over} lists): no worker looks at them")
-        return Checkup(tuple(said), "; ".join(unseen) or None)
+            faults.append(f"tokens of priorities over 99 ({over} lists): no worker looks at them")
+        return Checkup(tuple(faults), "; ".join(unseen) or None)
 
     async def _wrong(self, ids: Sequence[bytes], tokens: Tokens) -> dict[bytes, list[str]]:
         """The faults of each of these requests that has any."""
@@ -245,37 +245,37 @@ def _at_work(request: Raw, tokens: Tokens) -> bool:
 
 def _flaws(request: Raw, tokens: Tokens) -> list[str]:
     name, count = legal(request.id), _whole(request.counter)
-    free, left, said = tokens.of[request.id], request.left, []
+    free, left, flaws = tokens.of[request.id], request.left, []
     if request.counter is not None and count is None:
-        said.append(f"{name}: its counter is no number")
+        flaws.append(f"{name}: its counter is no number")
     elif count is not None and count < 0:
-        said.append(f"{name}: its counter is {count}: something was acknowledged after its end")
+        flaws.append(f"{name}: its counter is {count}: something was acknowledged after its end")
     if request.length is None:
         if count is not None and count > 0:
-            said.append(f"{name}: its counter says {count:,} and there is no stream: it never ends")
+            flaws.append(f"{name}: its counter is {count:,} and it has no stream: it never ends")
         if free:
-            said.append(f"{name}: {free:,} tokens are left of a request that is gone")
-        return said
+            flaws.append(f"{name}: {free:,} tokens are left of a request that is gone")
+        return flaws
     if request.counter is None:
-        said.append(f"{name}: it has a stream and no counter: its end can't be seen")
+        flaws.append(f"{name}: it has a stream and no counter: its end can't be seen")
     if request.group is None:
-        said.append(f"{name}: its stream has no group of its own name: nothing can be read")
+        flaws.append(f"{name}: its stream has no group of its own name: nothing can be read")
     elif left is not None and count is not None and count >= 0:
         # One more is right while sub-requests are still being added: its sender counts as one.
         if count > left + 1 or (count > left == 0):
-            said.append(f"{name}: its counter says {count:,}, {left:,} are left: it never ends")
+            flaws.append(f"{name}: its counter says {count:,}, {left:,} are left: it never ends")
         elif count < left:
-            said.append(
+            flaws.append(
                 f"{name}: its counter says {count:,}, {left:,} are left: it ends before they ran"
             )
         elif count == left == 0:
-            said.append(f"{name}: it has no sub-requests: nobody is notified of its end")
+            flaws.append(f"{name}: it has no sub-requests: nobody is notified of its end")
     group = request.group
     if tokens.whole and not free and group and group.lag and not group.pending:
-        said.append(
+        flaws.append(
             f"{name}: no token is left and nobody is at it: {group.lag:,} of its entries never run"
         )
-    return said
+    return flaws
 
 
 def _whole(value: bytes | None) -> int | None:

@@ -4,8 +4,8 @@
 -- NEEDS: caller seq
 local REACH, AROUND = 10000, 100
 local marks, drift = {}, {}
--- What may still be looked at in searches, in each list or in `all`: elements, and what is read around a
--- place is as dear as twenty times as many walked past.
+-- How many elements searches may still pass, in each list or in `all`. An element that is read around a
+-- place costs as much as twenty that are passed.
 local MOST, budget = 30 * REACH, {}
 local mark = '\1redisq ' .. caller .. ' ' .. seq .. ' '
 

@@ -9,7 +9,7 @@ log, settings, callers and history as for every queue. Jobs are moved by their e
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -143,10 +143,7 @@ class RubyJobQueue(RubyJobReads[C_co]):
 
     # --- as with queues of our own -------------------------------------------------------------
 
-    async def _configure(
-        self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
-    ) -> dict[str, str]:
-        return await Queue._configure(self, op, seq, changes, since)
+    _configure = Queue._configure
 
     @operation
     async def prune_process(

@@ -1,7 +1,7 @@
 -- Give pending entries of one consumer to another, by identity. To `remove` the first one, what else
 -- it holds by now is given away too, 50 in all, and it goes in the same step if it holds nothing
 -- then: XGROUP DELCONSUMER alone loses what it holds. How long an entry was held and how often it was
--- delivered stay as they are, so whoever claims by age finds it as before.
+-- delivered stay as they are, so a claim by age finds it as before.
 -- `journal`: an operation's entry, where this very step counts what it gave; the stream itself if it
 -- can't, since a cluster has the two in different places.
 -- KEYS: stream journal
