@@ -11,16 +11,18 @@ can restore it there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from ..model.entry import State
+from ..model import record
+from ..model.entry import Entry, State
 from ..model.errors import NotFound, Refused, Superseded, Unreachable
 from ..model.settings import BATCH, DAY_MS
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import words
+from ..sharding.in_transit import mark_of
 from ..sharding.sharded_queue import ShardedQueue, home
 from .optional_features import HasClients, HasRequests
 from .queue import Queue
@@ -28,10 +30,14 @@ from .registry import find
 
 BYTES = 256 * 1024
 """payload bytes in one call, unless a single entry has more"""
+RESENT_MS = 3_600_000
+"""for how long an import may send a step again"""
 OK = "ok"
 WITHDRAWN = "withdrawn"
 _WIDTH = 7
-_WORDS = {OK, WITHDRAWN, "exists", "full", "closed", "cancelled", "elsewhere"}
+_WORDS = {OK, WITHDRAWN, "same", "exists", "full", "closed", "cancelled", "elsewhere"}
+Origin = Literal["queue", "shard", "delay", "file"]
+"""where an entry comes from, see ``transfer_accept.lua``"""
 _COURSE = ("ended", "landed", "tried", "undoing", "steps")
 
 T = TypeVar("T")
@@ -51,6 +57,9 @@ class TransferEntry:
     """it is restored already"""
     kept_ms: int = 0
     """for how long it can be restored"""
+    mark: str = ""
+    """by which its target recognises it, where no operation has its result; of an import what the
+    history says of it"""
 
     @property
     def size(self) -> int:
@@ -79,36 +88,92 @@ async def read_step(
 
 
 def _rows(reply: list[bytes]) -> tuple[int, int, list[tuple[str, tuple[bytes, ...]]]]:
-    rows = (reply[i : i + _WIDTH] for i in range(2, len(reply), _WIDTH))
+    rows = _split(reply[2:], _WIDTH)
     return int(reply[0]), int(reply[1]), [(id.decode(), tuple(rest)) for id, *rest in rows]
 
 
+def _split(reply: list[bytes], width: int) -> Iterator[list[bytes]]:
+    return (reply[i : i + width] for i in range(0, len(reply), width))
+
+
+def hold_rows(
+    shard: Queue[Any], ids: Sequence[str], layout: int
+) -> Call[list[tuple[str, TransferEntry]]]:
+    """Hold entries for their new shards (``transfer_hold.lua``): off | held | gone, and the entry.
+
+    As many of the ids as fit a call, in their order. ``layout``: the caller's version of the number
+    of shards.
+    """
+
+    def read(reply: list[bytes]) -> list[tuple[str, TransferEntry]]:
+        found = []
+        for id, (word, nth, *row) in zip(ids, _split(reply, 8), strict=False):
+            mark = mark_of(id, shard.shard, nth.decode())
+            found.append((word.decode(), TransferEntry(shard.shard, id, tuple(row), mark=mark)))
+        return found
+
+    return shard._script("transfer_hold").call(
+        shard.keys, shard.clock, read, [(id,) for id in ids], layout=layout
+    )
+
+
+def drop_rows(shard: Queue[Any], cargo: Sequence[TransferEntry]) -> Call[int]:
+    """Drop held entries that their new shards have accepted; returns how many."""
+    rows = [(one.id, one.mark.rpartition("-")[2]) for one in cargo]
+    return shard._script("transfer_drop").call(shard.keys, shard.clock, int, rows)
+
+
+def accept_rows(
+    shard: Queue[Any],
+    origin: Origin,
+    cargo: Sequence[TransferEntry],
+    *,
+    op: str = "",
+    step: int = 0,
+    keep_ms: int = 0,
+    past: Iterable[str] = (),
+) -> Call[list[str]]:
+    """Accept entries in one shard, each once: one word per entry (``transfer_accept.lua``)."""
+    rows: list[tuple[bytes | str, ...]] = [(one.id, one.mark, *one.row) for one in cargo]
+    return shard._script("transfer_accept").call(
+        shard.keys, shard.clock, words, rows, origin=origin, op=op, step=step, keep_ms=keep_ms,
+        layout=shard.layout, past=" ".join(sorted(past)),
+    )  # fmt: skip
+
+
 async def accept_entries(
-    queue: Queue[Any], op: str, step: int, cargo: Sequence[TransferEntry], keep_ms: int
+    queue: Queue[Any],
+    op: str,
+    step: int,
+    cargo: Sequence[TransferEntry],
+    keep_ms: int,
+    origin: Origin = "queue",
 ) -> dict[str, str]:
-    """Put entries into the target: id -> ok | exists | full | closed | cancelled.
+    """Put entries into the target: id -> ok | same | exists | full | closed | cancelled.
 
     The first result of an entry is stored for ``keep_ms`` and returned again: as long as the source
-    keeps what `restore_entries` needs.
+    keeps what `restore_entries` needs. Without ``op`` an entry's mark is kept instead, for the
+    setting ``keep_ms``, and answers ``same``. ``full`` and ``closed`` are results of moves; others
+    raise `QueueFull` or `QueueClosed`, and a shard that does accepts nothing of the call.
     """
     if isinstance(queue, ShardedQueue):
         await queue._refresh()
     await queue._ensure_registered()
-    refuse_changing(queue)
+    if origin != "file" or not isinstance(queue, HasClients):  # (no entry of these changes shards)
+        refuse_changing(queue)
     shards = list(queue.shard_queues)
     # Before the number of shards changed another shard may have stored a result.
-    results = await read_results(queue, op, step, former=False) if len(shards) > 1 else {}
+    results = await read_results(queue, op, step, former=False) if op and len(shards) > 1 else {}
     left = [one for one in cargo if one.row and one.id not in results]
     shard_of, held_elsewhere = await _target_shards(queue, op, left)
     for k, shard in enumerate(shards):
         for batch in _batches(one for one in left if shard_of[one.id] == k):
             over: set[str] = set()
             while batch:  # again for ids of which another move left a copy, once that is checked
-                rows = [_accept_row(queue, op, one, held_elsewhere) for one in batch]
-                replies = await shard._script("transfer_accept").call(
-                    shard.keys, shard.clock, words, rows, op=op, step=step, keep_ms=keep_ms,
-                    layout=shard.layout, past=" ".join(sorted(over)),
-                )  # fmt: skip
+                rows = [_arriving(queue, op, one, held_elsewhere) for one in batch]
+                replies = await accept_rows(
+                    shard, origin, rows, op=op, step=step, keep_ms=keep_ms, past=over
+                )
                 if "elsewhere" in replies:
                     raise Refused(f"the shards of queue {queue.name} are changing; try again")
                 words_of = dict(zip((one.id for one in batch), replies, strict=True))
@@ -120,15 +185,43 @@ async def accept_entries(
     return results
 
 
-def _accept_row(
+def _arriving(
     queue: Queue[Any], op: str, one: TransferEntry, held_elsewhere: Collection[str]
-) -> tuple[bytes | str, ...]:
-    state, score, record, payload, error, following = one.row
+) -> TransferEntry:
+    state, *rest, following = one.row
     into = queue.transferred_id(op, one.id)
     if into != one.id:
         following += b" " + into.encode()
     state = b"-" if one.id in held_elsewhere else state
-    return one.id, state, score, record, payload, error, following
+    return replace(one, row=(state, *rest, following))
+
+
+async def import_entries(
+    queue: Queue[Any], op: str, step: int, entries: Sequence[Entry]
+) -> list[str]:
+    """Add entries of an export, each in its state, as one step of operation ``op``.
+
+    Returns one word per entry: ``ok``; ``exists``: its id is taken, and nothing was changed. The
+    same step sent again has the same results. Raises `QueueFull` or `QueueClosed`.
+    """
+    cargo = [_of_file(queue, entry) for entry in entries]
+    results = await accept_entries(queue, op, step, cargo, RESENT_MS, "file")
+    return [results[entry.id] for entry in entries]
+
+
+def _of_file(queue: Queue[Any], entry: Entry) -> TransferEntry:
+    at = "" if entry.at_ms is None else str(entry.at_ms)
+    payload, said = entry.payload or b"", at
+    if isinstance(queue, HasClients):
+        said = entry.client or ""
+        payload = b" ".join((said.encode(), payload))
+    keeps = entry.attempts or entry.state == "dead"
+    error = entry.error.encoded() if entry.error else b""
+    row = (entry.state, at, record.line(entry) if keeps else "", payload, error, b"")
+    mark = f"{entry.id}|{said}" if said else entry.id
+    return TransferEntry(
+        0, entry.id, tuple(w.encode() if isinstance(w, str) else w for w in row), mark=mark
+    )
 
 
 async def _ended(queue: Queue[Any], ops: Iterable[str]) -> set[str]:

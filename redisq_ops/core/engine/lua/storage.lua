@@ -108,11 +108,11 @@ local function storage_following()
   return {}
 end
 
--- storage_follow(id, following): store what `storage_following` gave in the queue the entry came from.
+-- storage_follow(id, following): store what `storage_following` gave where the entry came from.
 -- Default: it is dropped.
 local function storage_follow() end
 
--- storage_unfollow(ids): forget what follows entries that have left for another shard.
+-- storage_unfollow(ids): forget what follows entries that another shard has accepted.
 -- Default: nothing to forget.
 local function storage_unfollow() end
 
@@ -136,18 +136,26 @@ local function storage_refuses()
   return false
 end
 
--- storage_check_arrival(payload, following): before an entry of another queue comes in: fails the call
--- if a key that no header can name stands in the way.
+-- storage_check_arrival(payload, following): before an entry is accepted: fails the call if a key that
+-- no header can name stands in the way.
 -- Default: there are no such keys.
 local function storage_check_arrival() end
 
--- storage_place(id, payload, following): store an entry of another queue as a dead one; it is moved on
--- to its state at once. Returns its id here, and what transfer results keep of it: ok, and more words.
+-- storage_place(id, payload, following): store an entry that comes from elsewhere as a dead one; it is
+-- moved on to its state at once. Returns its id here, and the result that is kept of it: ok, and more
+-- words.
 -- Default: under the id that it had.
 -- KEYS: body
 local function storage_place(id, payload)
   redis.call('HSET', body, id, payload)
   return id, 'ok'
+end
+
+-- storage_merge(id, state, payload, following): an entry in `state` comes from another shard, and one of
+-- its id is here. Make the two one; returns true if that was possible, and false to try again later.
+-- Default: never.
+local function storage_merge()
+  return false
 end
 
 -- storage_placed(id, result): read what `storage_place` returned. Returns the id here, the first word

@@ -1,5 +1,4 @@
--- End the move of entries to another shard: remove here what arrived there, if `transit` still has the
--- same mark.
+-- Drop entries that another shard has accepted, if `transit` still has the same mark.
 -- KEYS: transit body meta err
 -- REST: id mark
 -- USES: storage_unfollow
