@@ -35,10 +35,8 @@ RESENT_MS = 3_600_000
 OK = "ok"
 WITHDRAWN = "withdrawn"
 _WIDTH = 7
-_WORDS = {OK, WITHDRAWN, "same", "exists", "full", "closed", "cancelled", "elsewhere"}
 Origin = Literal["queue", "shard", "delay", "file"]
 """where an entry comes from, see ``transfer_accept.lua``"""
-_COURSE = ("ended", "landed", "tried", "undoing", "steps")
 
 T = TypeVar("T")
 
@@ -131,13 +129,12 @@ def accept_rows(
     op: str = "",
     step: int = 0,
     keep_ms: int = 0,
-    past: Iterable[str] = (),
 ) -> Call[list[str]]:
     """Accept entries in one shard, each once: one word per entry (``transfer_accept.lua``)."""
     rows: list[tuple[bytes | str, ...]] = [(one.id, one.mark, *one.row) for one in cargo]
     return shard._script("transfer_accept").call(
         shard.keys, shard.clock, words, rows, origin=origin, op=op, step=step, keep_ms=keep_ms,
-        layout=shard.layout, past=" ".join(sorted(past)),
+        layout=shard.layout,
     )  # fmt: skip
 
 
@@ -168,20 +165,11 @@ async def accept_entries(
     shard_of, held_elsewhere = await _target_shards(queue, op, left)
     for k, shard in enumerate(shards):
         for batch in _batches(one for one in left if shard_of[one.id] == k):
-            over: set[str] = set()
-            while batch:  # again for ids of which another move left a copy, once that is checked
-                rows = [_arriving(queue, op, one, held_elsewhere) for one in batch]
-                replies = await accept_rows(
-                    shard, origin, rows, op=op, step=step, keep_ms=keep_ms, past=over
-                )
-                if "elsewhere" in replies:
-                    raise Refused(f"the shards of queue {queue.name} are changing; try again")
-                words_of = dict(zip((one.id for one in batch), replies, strict=True))
-                copies = {id: word for id, word in words_of.items() if word not in _WORDS}
-                over |= await _ended(queue, set(copies.values()) - over)
-                held_elsewhere |= {id for id, word in copies.items() if word not in over}
-                results |= {id: word for id, word in words_of.items() if id not in copies}
-                batch = [one for one in batch if one.id in copies]
+            rows = [_arriving(queue, op, one, held_elsewhere) for one in batch]
+            replies = await accept_rows(shard, origin, rows, op=op, step=step, keep_ms=keep_ms)
+            if "elsewhere" in replies:
+                raise Refused(f"the shards of queue {queue.name} are changing; try again")
+            results |= zip((one.id for one in batch), replies, strict=True)
     return results
 
 
@@ -222,24 +210,6 @@ def _of_file(queue: Queue[Any], entry: Entry) -> TransferEntry:
     return TransferEntry(
         0, entry.id, tuple(w.encode() if isinstance(w, str) else w for w in row), mark=mark
     )
-
-
-async def _ended(queue: Queue[Any], ops: Iterable[str]) -> set[str]:
-    """Which of these moves out of the queue have ended, so that the copies they left in its trash
-    live in another queue and nobody is about to restore them."""
-
-    def read(reply: list[bytes | None]) -> list[int]:
-        return [int(value or 0) for value in reply]
-
-    names, found = sorted(ops), set()
-    for op in names:
-        keys = [each["op_"] + op for each in queue.shard_keys]
-        rows = await together(Call(("HMGET", key, *_COURSE), read, key=key) for key in keys)
-        ended, landed, tried, undoing, _ = rows[0]
-        steps = max(row[-1] for row in rows)
-        if tried or (not undoing and (ended or 0 < steps <= landed)):
-            found.add(op)
-    return found
 
 
 def refuse_changing(queue: Queue[Any]) -> None:

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..model.entry import State
-from ..model.errors import Forbidden, NotFound, RedisqError, Refused, Superseded, Unreachable
+from ..model.errors import Forbidden, RedisqError, Refused, Superseded, Unreachable
 from ..model.settings import DAY_MS, DEFAULTS
 from ..redis.operation import Call, attempt, together
 from ..redis.parsers import moment, scored
 from . import transfer
 from .queue import Queue
-from .queue_classes import queue_class, sharded_class
+from .queue_classes import open_queue
 from .registry import find
 
 IDLE_MS = 10_000
@@ -249,17 +249,9 @@ async def opened(
         return None
     if created_ms is not None and entry.created_ms != created_ms:
         return None
-    made = queue_class(entry.kind)
-    if made is None:
-        raise NotFound(f"queue {name} is of kind {entry.kind}, unknown to this release")
-    entry.checked(made.kind, made.schema)
-    given: dict[str, Any] = {
-        "prefix": beside.prefix, "clock": beside.clock, "callers": beside.callers
-    }  # fmt: skip
-    if entry.all_shards > 1 or entry.layout:
-        sharded: Queue[Any] = sharded_class(entry.kind)(beside.client, name, entry=entry, **given)
-        return sharded
-    return made(beside.client, name, **given)
+    return open_queue(
+        beside.client, entry, prefix=beside.prefix, clock=beside.clock, callers=beside.callers
+    )
 
 
 async def _known(queue: Queue[Any], op: str) -> _Known | None:

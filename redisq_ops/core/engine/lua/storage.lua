@@ -100,21 +100,16 @@ local function storage_stored_payload(id)
   return redis.call('HGET', body, id)
 end
 
--- storage_following(ids): for each entry what goes along with it when it is moved elsewhere, as one
--- word: the run that follows its present delivery, or the settings of its request. A list with gaps
--- (false, nil).
--- Default: nothing.
-local function storage_following()
-  return {}
+-- storage_next_runs: the hash of what follows the present delivery of an entry; nil if nothing does.
+local storage_next_runs = nil
+
+-- storage_following(ids): for each entry what goes along with it when it goes elsewhere, as one word. A
+-- list with gaps (false, nil).
+-- Default: what `storage_next_runs` has, where it is stored again.
+-- USES: storage_next_runs
+local function storage_following(ids)
+  return storage_next_runs and redis.call('HMGET', storage_next_runs, unpack(ids)) or {}
 end
-
--- storage_follow(id, following): store what `storage_following` gave where the entry came from.
--- Default: it is dropped.
-local function storage_follow() end
-
--- storage_unfollow(ids): forget what follows entries that another shard has accepted.
--- Default: nothing to forget.
-local function storage_unfollow() end
 
 -- storage_here(id): whether the queue has an entry of that id.
 -- KEYS: body

@@ -1,20 +1,19 @@
 -- Accept entries from elsewhere, each once. `origin`, where from: a `queue` (a move), a `shard` of this
 -- queue, a `delay` set that hands over, or a `file`. From a shard nothing is new, so a full or draining
 -- queue accepts it. Only a move has results full and closed; else the call fails and accepts nothing.
--- An id that is here already stays as it is, unless it is only what a move from here left in the trash,
--- and that move has ended (`past` names those that are known to have): before, it may be the only copy.
+-- An id that is here already stays as it is, unless it is only the copy that a finished move from here
+-- left in the trash: before the move is finished, that may be all there is.
 -- `mark`: see transfer_memory.lua; of a file's row what the history says. `state`: `-` if the caller
 -- knows that the id is taken. `score`: empty for now.
 -- KEYS: op_ seen trash err
--- ARGV: origin op step keep_ms layout past
+-- ARGV: origin op step keep_ms layout
 -- REST: id mark state score record payload error following
 -- USES: transitions transfer_memory config history operation_journal record storage_check_arrival
--- USES: storage_follow storage_here storage_merge storage_place storage_refuses storage_waiting_count
--- USES: transfer_enter transfer_names
+-- USES: storage_here storage_merge storage_next_runs storage_place storage_refuses storage_waiting_count
+-- USES: transfer_enter transfer_names unfinished_operations
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- Returns one word per row: ok | same (that mark was accepted before) | exists | full | closed |
--- cancelled (undone before it came) | elsewhere (the caller's layout of the shards is out of date), or
--- the name of the move whose copy is in the way: then nothing was decided yet.
+-- cancelled (undone before it came) | elsewhere (the caller's layout of the shards is out of date).
 local moved, inside, ids, marks = origin == 'queue', origin == 'shard', {}, {}
 for i = first, #ARGV, width do ids[#ids + 1], marks[#marks + 1] = ARGV[i], ARGV[i + 1] end
 local function field(k, n) return ARGV[first + (k - 1) * width + n] end
@@ -23,38 +22,39 @@ if op ~= '' then operation_journal_check(op) end
 history_by = op == '' and 'transport' or op
 local known = transfer_memory_known(op, step, ids, marks)
 local newer, lines = (tonumber(config.layout) or 0) > tonumber(layout), moved and record_read(ids)
-local there, live, cleared = storage_waiting_count(), 0, false
+local waiting, live, cleared = storage_waiting_count(), 0, false
 local reply, results, accepted, chosen = {}, {}, {}, {}
 for k, id in ipairs(ids) do
   local state, word = field(k, 2), known[k] or newer and 'elsewhere'
   if not word then
     local here = storage_here(id)
     local by = moved and lines[k].op
-    local left = here and by and by:find(TRANSFER_NAMES_MOVED) and redis.call('ZSCORE', trash, id)
+    local copy = here and by and by:find(TRANSFER_NAMES_MOVED) and redis.call('ZSCORE', trash, id)
+      and not unfinished_operations_has(by)
     if inside and here then
       word = storage_merge(id, state, field(k, 5), own(k)) and 'ok' or 'exists'
-    elseif state == '-' or here and not left then
+    elseif state == '-' or here and not copy then
       word = 'exists'
     elseif not inside and (config.closed or storage_refuses(own(k), state)) then
       if not moved then return {err = 'CLOSED the queue is draining and takes no new entries'} end
       word = 'closed'
-    elseif not inside and state ~= 'dead' and config.max_waiting > 0 and there >= config.max_waiting then
-      if not moved then return {err = 'FULL max_waiting is ' .. config.max_waiting} end
+    elseif not inside and state ~= 'dead' and config.max_waiting > 0
+      and waiting + live >= config.max_waiting then
+      local why = waiting .. ' entries wait and max_waiting is ' .. config.max_waiting
+      if not moved then return {err = 'FULL ' .. why} end
       word = 'full'
-    elseif left and not (' ' .. past .. ' '):find(' ' .. by .. ' ', 1, true) then
-      word = by
     else
       word = 'ok'
       chosen[#chosen + 1] = k
-      if left then
+      if copy then
         transitions_move(id, 'trash', 'gone', 0, lines[k])
         cleared = true
       end
-      if state ~= 'dead' then there, live = there + 1, live + 1 end
+      if state ~= 'dead' then live = live + 1 end
     end
     if word == 'ok' then
       accepted[#accepted + 1], accepted[#accepted + 2] = now_text, marks[k]
-    elseif word ~= by then
+    else
       results[#results + 1], results[#results + 2] = id, word
     end
   end
@@ -66,7 +66,7 @@ for _, k in ipairs(chosen) do
   local id, result = storage_place(ids[k], field(k, 5), own(k))
   results[#results + 1], results[#results + 2] = ids[k], result
   if field(k, 6) ~= '' then redis.call('HSET', err, id, field(k, 6)) end
-  if own(k) ~= '' then storage_follow(id, own(k)) end
+  if storage_next_runs and own(k) ~= '' then redis.call('HSET', storage_next_runs, id, own(k)) end
   local score, record = field(k, 3), field(k, 4)
   if score == '' then score = now_text end
   if moved then

@@ -2,18 +2,8 @@
 -- Carmine's sight or out of it. A done one is, while equal ones are refused; after that a message of its
 -- id takes its place in the circle. The circle's own mark is no message.
 -- KEYS: next messages body finished backoffs nattempts stray
--- IMPLEMENTS: storage_following storage_follow storage_unfollow storage_here storage_place
-local function storage_following(ids)
-  return redis.call('HMGET', next, unpack(ids))
-end
-
-local function storage_follow(id, row)
-  redis.call('HSET', next, id, row)
-end
-
-local function storage_unfollow(ids)
-  redis.call('HDEL', next, unpack(ids))
-end
+-- IMPLEMENTS: storage_next_runs storage_here storage_place
+local storage_next_runs = next
 
 local function storage_here(id)
   if redis.call('HEXISTS', messages, id) == 0 then
