@@ -853,11 +853,9 @@ MUTANTS += [
     mutant("left behind", ("transfer_drop", "{transit, body,", "{body,"), models=CARRIED),
     mutant("moved without its record", ("transfer_enter", "line ~= ''", "false"), models=CARRIED),
     mutant(
-        "moved without its error", ("transfer_accept", "field(k, 6) ~= ''", "false"), models=CARRIED
+        "moved without its error", ("transfer_accept", "failure ~= ''", "false"), models=CARRIED
     ),
-    mutant(
-        "moved without what follows", ("transfer_accept", "own(k) ~= ''", "false"), models=CARRIED
-    ),
+    mutant("moved without what follows", ("transfer_accept", "own ~= ''", "false"), models=CARRIED),
     mutant(
         "dead ones arrive alive",
         (

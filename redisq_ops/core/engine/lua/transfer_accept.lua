@@ -14,77 +14,76 @@
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- Returns one word per row: ok | same (that mark was accepted before) | exists | full | closed |
 -- cancelled (undone before it came) | elsewhere (the caller's layout of the shards is out of date).
-local moved, inside, ids, marks = origin == 'queue', origin == 'shard', {}, {}
+local moved, inside, ids, marks, kept = origin == 'queue', origin == 'shard', {}, {}, op ~= ''
 for i = first, #ARGV, width do ids[#ids + 1], marks[#marks + 1] = ARGV[i], ARGV[i + 1] end
-local function field(k, n) return ARGV[first + (k - 1) * width + n] end
-local function own(k) return field(k, 7):sub(2) end
-if op ~= '' then operation_journal_check(op) end
-history_by = op == '' and 'transport' or op
+if kept then operation_journal_check(op) end
+history_by = kept and op or 'transport'
 local known = transfer_memory_known(op, step, ids, marks)
 local newer, lines = (tonumber(config.layout) or 0) > tonumber(layout), moved and record_read(ids)
-local waiting, live, cleared = storage_waiting_count(), 0, false
+local most, waiting, live, cleared = config.max_waiting, storage_waiting_count(), 0, false
 local reply, results, accepted, chosen = {}, {}, {}, {}
 for k, id in ipairs(ids) do
-  local state, word = field(k, 2), known[k] or newer and 'elsewhere'
+  local at, word = first + (k - 1) * width, known[k] or newer and 'elsewhere'
   if not word then
-    local here = storage_here(id)
+    local state, payload, own, here = ARGV[at + 2], ARGV[at + 5], ARGV[at + 7]:sub(2), storage_here(id)
     local by = moved and lines[k].op
     local copy = here and by and by:find(TRANSFER_NAMES_MOVED) and redis.call('ZSCORE', trash, id)
       and not unfinished_operations_has(by)
     if inside and here then
-      word = storage_merge(id, state, field(k, 5), own(k)) and 'ok' or 'exists'
+      word = storage_merge(id, state, payload, own) and 'ok' or 'exists'
     elseif state == '-' or here and not copy then
       word = 'exists'
-    elseif not inside and (config.closed or storage_refuses(own(k), state)) then
+    elseif not inside and (config.closed or storage_refuses(own, state)) then
       if not moved then return {err = 'CLOSED the queue is draining and takes no new entries'} end
       word = 'closed'
-    elseif not inside and state ~= 'dead' and config.max_waiting > 0
-      and waiting + live >= config.max_waiting then
-      local why = waiting .. ' entries wait and max_waiting is ' .. config.max_waiting
+    elseif not inside and state ~= 'dead' and most > 0 and waiting + live >= most then
+      local why = waiting .. ' entries wait and max_waiting is ' .. most
       if not moved then return {err = 'FULL ' .. why} end
       word = 'full'
     else
       word = 'ok'
       chosen[#chosen + 1] = k
+      storage_check_arrival(payload, own)
       if copy then
         transitions_move(id, 'trash', 'gone', 0, lines[k])
         cleared = true
       end
       if state ~= 'dead' then live = live + 1 end
     end
-    if word == 'ok' then
-      accepted[#accepted + 1], accepted[#accepted + 2] = now_text, marks[k]
-    else
+    if word ~= 'ok' then
       results[#results + 1], results[#results + 2] = id, word
+    elseif not kept then
+      accepted[#accepted + 1], accepted[#accepted + 2] = now_text, marks[k]
     end
   end
-  reply[k] = word:match('^%S+')
+  reply[k] = word
 end
-for _, k in ipairs(chosen) do storage_check_arrival(field(k, 5), own(k)) end
 if cleared then transitions_flush() end
 for _, k in ipairs(chosen) do
-  local id, result = storage_place(ids[k], field(k, 5), own(k))
-  results[#results + 1], results[#results + 2] = ids[k], result
-  if field(k, 6) ~= '' then redis.call('HSET', err, id, field(k, 6)) end
-  if storage_next_runs and own(k) ~= '' then redis.call('HSET', storage_next_runs, id, own(k)) end
-  local score, record = field(k, 3), field(k, 4)
+  local at = first + (k - 1) * width
+  local state, score, record, payload, failure, own = unpack(ARGV, at + 2, at + 7)
+  own = own:sub(2)
+  local id, result = storage_place(ids[k], payload, own)
+  if kept then results[#results + 1], results[#results + 2] = ids[k], result end
+  if failure ~= '' then redis.call('HSET', err, id, failure) end
+  if storage_next_runs and own ~= '' then redis.call('HSET', storage_next_runs, id, own) end
   if score == '' then score = now_text end
   if moved then
     local r = record_unpack(record)
     r.op, r.ready, r.since = op, 0, now
     record = record_pack(r)
-  elseif not inside then
-    history_note('submitted', op == '' and id .. '|' .. score or marks[k])
+  elseif not inside and history_all then
+    history_note('submitted', kept and marks[k] or id .. '|' .. score)
   end
   -- What comes from another queue goes behind what waits, as a dead one that is replayed does.
-  transfer_enter(id, inside and 'transit' or 'dead', field(k, 2), score, record)
+  transfer_enter(id, inside and 'transit' or 'dead', state, score, record)
 end
 if moved and #chosen > 0 then
   redis.call('HINCRBY', op_ .. op, 'done', #chosen)
-  history_note('op', table.concat({op, 'move', field(1, 2), #chosen}, '|'))
+  history_note('op', table.concat({op, 'move', ARGV[first + 2], #chosen}, '|'))
 end
 if not inside then history_tally('i', live) end
-if op ~= '' and #results > 0 then transfer_memory_keep(op, step, keep_ms, results) end
-if op == '' and #accepted > 0 then redis.call('ZADD', seen, unpack(accepted)) end
+if kept and #results > 0 then transfer_memory_keep(op, step, keep_ms, results) end
+if #accepted > 0 then redis.call('ZADD', seen, unpack(accepted)) end
 transitions_flush()
 return reply

@@ -6,7 +6,7 @@
 -- KEYS: land_ op_ seen
 -- USES: unfinished_operations config transfer_names
 
--- For each row its result if it came before: else false, or the result that all of its step have.
+-- For each row the first word of its result if it came before; else false, or that of all of its step.
 local function transfer_memory_known(op, step, ids, marks)
   local known = {}
   if op == '' then
@@ -16,7 +16,10 @@ local function transfer_memory_known(op, step, ids, marks)
     return known
   end
   local had = redis.call('HMGET', land_ .. op .. ':' .. step, '*', unpack(ids))
-  for k = 1, #ids do known[k] = had[k + 1] or had[1] end
+  for k = 1, #ids do
+    local result = had[k + 1] or had[1]
+    known[k] = result and result:match('^%S+')
+  end
   return known
 end
 
