@@ -43,7 +43,7 @@ class Recall(Undo):
         if self._began is None:
             if into is not None:
                 self.recovered += await transfer_recovery.recover(into, but=[id])
-            self._held_ms = await transfer_recovery.hold(source, id)
+            self._held_ms = await transfer_recovery.list_unfinished(source, id)
         goes_on = await super().step()
         if not goes_on:
             last = (await into.unfinished_transfers.op()).get(id) if into is not None else None
@@ -54,8 +54,9 @@ class Recall(Undo):
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         way, source, by = self.way, self.queue, self.op
         state, seq = cast("State", self.operation.source), self._taken + 1
-        self._held_ms = await transfer_recovery.hold(source, id, step)
-        took = await transfer.revert_step(source, way.into, id, step, state, by, seq, way.keep_ms)
+        self._held_ms = await transfer_recovery.list_unfinished(source, id, step)
+        move = transfer.Transfer(source, way.into, way.into_ms, id, state, way.keep_ms)
+        took = await move.revert(step, by, seq)
         rows, said, out, back, stay = took.rows, took.results, took.out, took.back, took.stay
         touched = [
             one.id for one in rows
