@@ -830,8 +830,8 @@ MUTANTS += [
         "each departure has a mark of its own",
         (
             "transfer_hold",
-            "{'off', mark,",
-            "{'off', redis.call('HINCRBY', stat, 'fence', 1) .. '',",
+            "{'held', mark,",
+            "{'held', redis.call('HINCRBY', stat, 'fence', 1) .. '',",
         ),
         models=CARRIED,
     ),

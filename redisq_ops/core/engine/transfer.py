@@ -105,7 +105,7 @@ def _split(reply: list[bytes], width: int) -> Iterator[list[bytes]]:
 def hold_rows(
     shard: Queue[Any], ids: Sequence[str], layout: int
 ) -> Call[list[tuple[str, TransferEntry]]]:
-    """Hold entries for their new shards (``transfer_hold.lua``): off | held | gone, and the entry.
+    """Hold entries for their new shards (``transfer_hold.lua``): held | stays | gone, and each.
 
     As many of the ids as fit a call, in their order. ``layout``: the caller's version of the number
     of shards.
@@ -207,14 +207,14 @@ async def import_entries(
 
 def _of_file(queue: Queue[Any], entry: Entry) -> TransferEntry:
     at = "" if entry.at_ms is None else str(entry.at_ms)
-    payload, said = entry.payload or b"", at
+    payload, detail = entry.payload or b"", at
     if isinstance(queue, HasClients):
-        said = entry.client or ""
-        payload = b" ".join((said.encode(), payload))
+        detail = entry.client or ""
+        payload = b" ".join((detail.encode(), payload))
     keeps = entry.attempts or entry.state == "dead"
     error = entry.error.encoded() if entry.error else b""
     row = (entry.state, at, record.line(entry) if keeps else "", payload, error, b"")
-    mark = f"{entry.id}|{said}" if said else entry.id
+    mark = f"{entry.id}|{detail}" if detail else entry.id
     return TransferEntry(
         0, entry.id, tuple(w.encode() if isinstance(w, str) else w for w in row), mark=mark
     )

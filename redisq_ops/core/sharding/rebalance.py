@@ -1,7 +1,7 @@
 """Moves entries to their new shards when the number of shards changes, by their ids.
 
-An entry moves in three steps, each safe to repeat: out of its state into ``transit``, where no
-worker sees it and it gets a mark; into its new home, which accepts a mark once; out of ``transit``.
+An entry is held in ``transit``, where no worker sees it and it has a mark; its new home accepts a
+mark once; then the old one drops the entry. Each step is safe to repeat.
 After a crash the next resize, sweep or producer of the id continues (`core.engine.transfer`).
 """
 
@@ -201,8 +201,8 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         lying = [entry for entries in carried for entry in entries]
         came = await self._arrival_times(lying)
         left = (
-            f"{_told(entry, home(entry.id, self.shards), when is not None)}: the sweep of any"
-            f" worker, or resize({self.shards}), ends that"
+            f"{_whereabouts(entry, home(entry.id, self.shards), when is not None)}: the sweep of"
+            f" any worker, or resize({self.shards}), ends that"
             for entry, when in zip(lying, came, strict=True)
         )
         return replace(found, flaws=(*found.flaws, *left))
@@ -217,24 +217,24 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             await self._bring_home_from(self._shard(k), some)
 
     async def _bring_home_from(self, source: ShardT, ids: Sequence[str]) -> int:
-        """Bring entries from a shard to their homes; returns how many are pending and stay."""
-        held = 0
+        """Bring entries from a shard to their homes; returns how many stay for now."""
+        left = 0
         while ids:
             rows = await transfer.hold_rows(source, ids[:BATCH], self.layout)
             ids = ids[len(rows) :]  # a call ends early where payloads are large
-            off = [one for word, one in rows if word == "off"]
+            held = [one for word, one in rows if word == "held"]
             replies = await self._grouped(
-                off,
+                held,
                 lambda one: home(one.id, self.shards),
                 lambda part, some: transfer.accept_rows(part, "shard", some),
             )
-            gone = [one for one, word in zip(off, replies, strict=True) if word in _ARRIVED]
+            gone = [one for one, word in zip(held, replies, strict=True) if word in _ARRIVED]
             await transfer.drop_rows(source, gone)
-            held += sum(word == "held" for word, _ in rows) + len(off) - len(gone)
-        return held
+            left += sum(word == "stays" for word, _ in rows) + len(held) - len(gone)
+        return left
 
 
-def _told(entry: InTransit, to: int, arrived: bool) -> str:
+def _whereabouts(entry: InTransit, to: int, arrived: bool) -> str:
     if arrived:
         return f"{entry.id} has arrived in shard {to} and shard {entry.shard} still has it too"
     return f"{entry.id} is between shard {entry.shard} and shard {to}"

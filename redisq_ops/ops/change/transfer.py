@@ -181,9 +181,9 @@ class Relocating(Bulk):
             self._room = min(BATCH, max(0, most - counts.waiting - (timed or 0)))
         return "" if self._room else "full"
 
-    def _count(self, said: Counter[str]) -> None:
-        super()._count(said)
-        self._wary = self._wary or bool(said.keys() & {"full", "closed"})
+    def _count(self, words: Counter[str]) -> None:
+        super()._count(words)
+        self._wary = self._wary or bool(words.keys() & {"full", "closed"})
 
     async def _give_up(self) -> None:
         """It ends here, for every run."""

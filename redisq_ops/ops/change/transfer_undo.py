@@ -57,10 +57,10 @@ class Recall(Undo):
         self._held_ms = await transfer_recovery.list_unfinished(source, id, step)
         move = transfer.Transfer(source, way.into, way.into_ms, id, state, way.keep_ms)
         took = await move.revert(step, by, seq)
-        rows, said, out, back, stay = took.rows, took.results, took.out, took.back, took.stay
+        rows, results, out, back, stay = took.rows, took.results, took.out, took.back, took.stay
         touched = [
             one.id for one in rows
-            if not one.back and one.id not in out and said.get(one.id) == OK
+            if not one.back and one.id not in out and results.get(one.id) == OK
         ]  # fmt: skip
         left = [*touched, *sorted(stay)]
         marks = await transfer.accepted_as(way.target, id, step) if left and way.into else {}
@@ -118,7 +118,7 @@ async def taking_back(
 
 
 def undone(operation: Operation, change: Undo) -> str:
-    """What is to be said of it before it is taken back, beside its filter."""
+    """What an undo of a move brings back, in words; shown before it begins."""
     if not isinstance(change, Recall):
         return ""
     if change.way.into is None:

@@ -7,7 +7,7 @@
 -- REST: id
 -- USES: transitions config counters list_of state_zsets storage_following storage_here storage_moved
 -- USES: storage_payload storage_score write_buffer
--- Returns as many rows as fit a call: word (off | held | gone) mark state score record payload error
+-- Returns as many rows as fit a call: word (held | stays | gone) mark state score record payload error
 -- following (after a plus), the last seven empty where there is nothing.
 local STATES = {'delayed', 'waiting', 'dead', 'trash', 'done'}
 local newer = (tonumber(config.layout) or 0) > tonumber(layout)
@@ -30,18 +30,18 @@ local function leave(id)
 end
 
 local records, errors = redis.call('HMGET', meta, unpack(ids)), redis.call('HMGET', err, unpack(ids))
-local following, held = storage_following(ids), redis.call('HMGET', transit, unpack(ids))
+local following, before = storage_following(ids), redis.call('HMGET', transit, unpack(ids))
 for k, id in ipairs(ids) do
-  local line = not newer and (held[k] or leave(id))
+  local line = not newer and (before[k] or leave(id))
   local row = {'gone', '', '', '', '', '', '', ''}
   if line then
     local mark, state, at = line:match('^(%S+) (%S+) (%S+)$')
-    row = {'off', mark, state, at, records[k] or '', storage_payload(id) or '', errors[k] or '',
+    row = {'held', mark, state, at, records[k] or '', storage_payload(id) or '', errors[k] or '',
       following[k] and '+' .. following[k] or ''}
     size = size + #row[6] + #row[7]
   elseif newer and storage_here(id) or redis.call('HEXISTS', body, id) == 1
     or storage_score(id, 'pending') then
-    row[1] = 'held'
+    row[1] = 'stays'
   end
   for _, word in ipairs(row) do reply[#reply + 1] = word end
   if size > 262144 then break end
