@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from ..model.clock import Duration, checked_ms
-from ..model.entry import Entry, MovedRange, State
+from ..model.entry import MovedRange, State
 from ..model.errors import Refused, Superseded
 from ..model.keys import checked_consumer, checked_name
 from ..model.settings import LEASE_MS
@@ -215,15 +215,6 @@ class OperatorChanges(ParallelReads[C_co]):
     def transferred_id(self, op: str, id: str) -> str:
         """The id that an entry (or its request) has here once operation ``op`` moved it here."""
         return id
-
-    @operation
-    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
-        """Add entries exported from such a queue, each in its state, for operation ``op``.
-
-        Returns one word per entry: ``ok``; ``exists``: its id is taken, nothing was changed;
-        ``same``: this operation put it in before. Raises `QueueFull` or `QueueClosed` before any.
-        """
-        raise Refused(f"queue {self.name} is a {self.kind} queue: it takes in no other's entries")
 
     @operation
     async def check_creatable(self) -> None:

@@ -542,7 +542,7 @@ def test_a_mover_that_comes_late_ends_only_its_own_departure(
 ) -> None:
     name = next(id for id in ids(9) if home(id, 2) == 1)
     put(open_set(2), [name], clock.now_ms)
-    go_on = held_before(client, open_set().resize.op(1), "rebalance_finish")
+    go_on = held_before(client, open_set().resize.op(1), "transfer_drop")
     assert open_set().resize(1) == 0  # another one was quicker, and the number changes again
     assert open_set().resize(2) == 0
     for steps in range(99):
@@ -741,7 +741,7 @@ def test_who_knows_an_old_change_cannot_misplace_what_moves_now(
     assert open_set().resize(2) == open_set().resize(3) == 0
     mover = open_set().resize.op(5)
     go_on = held_before(
-        client, mover, "rebalance_accept", lambda: client.hexists("rq:{later/2}:transit", name)
+        client, mover, "transfer_accept", lambda: client.hexists("rq:{later/2}:transit", name)
     )
     assert put(old_process, [name], clock.now_ms, "move") == ["moved"]
     assert go_on() == 0

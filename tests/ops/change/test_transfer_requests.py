@@ -245,7 +245,7 @@ def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
     order = transfer.Onward(source, "move", "dead", source.now(), "me", 0, way)
     op, dead = "move-00000000aa", sorted(entries(source, "dead"))
     run(client, order.move(op, 1, [Pick(id) for id in dead], (0, 6)))
-    run(client, order.noted(op))
+    run(client, order.finish(op))
     said, list_ = target.keys["land_"] + f"{op}:1", source.keys["undo_"] + f"{op}:1"
     assert client.pttl(said) > client.pttl(list_) > 6 * 86_400_000
 

@@ -1,8 +1,7 @@
--- End the move of entries to another shard: remove here what arrived there, if `transit` still has the
--- same mark.
+-- Drop entries that another shard has accepted, if `transit` still has the same mark.
 -- KEYS: transit body meta err
 -- REST: id mark
--- USES: storage_unfollow
+-- USES: storage_next_runs
 -- FLAGS: allow-oom
 -- Returns how many were removed.
 local went = {}
@@ -12,6 +11,6 @@ for i = first, #ARGV, width do
 end
 if #went > 0 then
   for _, key in ipairs({transit, body, meta, err}) do redis.call('HDEL', key, unpack(went)) end
-  storage_unfollow(went)
+  if storage_next_runs then redis.call('HDEL', storage_next_runs, unpack(went)) end
 end
 return #went
