@@ -11,7 +11,8 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.apply import Apply
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome, Operation, new_id
+from redisq_ops.ops.change.audit_log import Author, Operation, new_id
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile
 from redisq_ops.ops.change.prepare import PreparedChange, prepare_plan
 from redisq_ops.ops.change.preview import PAST

@@ -11,7 +11,8 @@ from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, check, prepare
 from redisq_ops.ops.change.preview import PAST

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from redisq_ops.ops.change import control
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
 
 from .confirm_and_run import agreed, ended

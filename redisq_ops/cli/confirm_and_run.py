@@ -12,7 +12,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Superseded, Unconfirmed
-from redisq_ops.ops.change.audit_log import ChangeOutcome
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.unfinished import unfinished

@@ -10,7 +10,7 @@ from typing import Any
 
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.edit import (
     CHANGES,
     Change,
@@ -22,6 +22,7 @@ from redisq_ops.ops.change.edit import (
     survey,
 )
 from redisq_ops.ops.change.editor import chosen, edited, readable
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview, entries, typed_number
 from redisq_ops.ops.filter.scan import Selection, select
 

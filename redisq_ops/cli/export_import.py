@@ -12,7 +12,8 @@ from typing import Any, BinaryIO, cast
 from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, file_error
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview
 from redisq_ops.ops.files.export import STATES, Export
 from redisq_ops.ops.files.import_ import Import, accepted, receiver, said, undoable

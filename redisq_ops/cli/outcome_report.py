@@ -13,7 +13,7 @@ from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, file_error
 from redisq_ops.ops.change.apply import Apply, Told
-from redisq_ops.ops.change.audit_log import ChangeOutcome
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.private_files import open_private, resolved_path
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import PAST
 from redisq_ops.pipeline.replay import check_plan, create_plan, plan_headers
 from redisq_ops.pipeline.session import is_local

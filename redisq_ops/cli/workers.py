@@ -6,7 +6,8 @@ from typing import Any
 
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.worker_process import Process
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.inspect.worker_processes import (
     ProcessRegister,

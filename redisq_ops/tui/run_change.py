@@ -20,9 +20,10 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.apply import PlannedScope
-from redisq_ops.ops.change.audit_log import OTHERS, Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.edit import Edit, Replaced, editable, samples
 from redisq_ops.ops.change.editor import readable
+from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST, entries, typed_number
 from redisq_ops.ops.change.runner import ChangeRun

@@ -48,7 +48,7 @@ from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
 from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.bulk import Pick
+from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.impact import weigh
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
 from redisq_ops.ops.change.transfer import Move, MoveApply

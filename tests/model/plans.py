@@ -22,7 +22,7 @@ from redisq_ops.core.redis.operation import Description, run
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.apply import Apply
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Pick
+from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.impact import weigh
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
 from redisq_ops.ops.change.undo import Undo

@@ -21,9 +21,11 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import Round, arun, run
 from redisq_ops.ops.change import audit_log, control
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import Bulk, Stride, allowed
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.bulk import Bulk, allowed
+from redisq_ops.ops.change.entry_steps import Stride
 from redisq_ops.ops.change.impact import weigh
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import PAST, preview
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment

@@ -21,7 +21,8 @@ from redisq_ops.core.model.errors import NotFound, Superseded
 
 from . import audit_log
 from .audit_log import Author, Operation
-from .bulk import Bulk, EntryAction, ListedSteps
+from .bulk import Bulk
+from .entry_steps import EntryAction, ListedSteps
 from .plan import PlanFile, PlanHeader, checked_age
 
 Told = Callable[[str, str], None]
@@ -124,7 +125,7 @@ class Apply(Bulk):
     def _ordered(self, order: EntryAction) -> EntryAction:
         return replace(order, hand=self._hand)
 
-    def _steps(self) -> PlannedSteps:
+    def _entry_steps(self) -> PlannedSteps:
         self._listed = PlannedSteps(self.order, self.plan, self._told, self._known)
         return self._listed
 
@@ -133,8 +134,8 @@ class Apply(Bulk):
         """Entries of the plan not looked at yet, as far as this run knows."""
         return self.plan.count - self._listed.at
 
-    def _size(self) -> int:
-        size = min(super()._size(), self.plan.header.step)
+    def _step_size(self) -> int:
+        size = min(super()._step_size(), self.plan.header.step)
         return size if self._most is None else min(size, self._most - self.handled)
 
     async def _begin(self) -> None:

@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from redisq_ops.core.engine.queue import Queue
@@ -27,8 +27,6 @@ from ..hint import hint
 
 T = TypeVar("T")
 
-OTHERS = "by another undo"
-"""how an undo counts entries that another undo restored, earlier or at the same time"""
 UNLINKED = 1000
 """keys removed at once"""
 MOST = 1_000_000
@@ -124,33 +122,6 @@ class Operation:
     def taken_back(self) -> bool:
         """Whether an undo was begun, and so nothing more of it may be done."""
         return bool(self.undoing or self.undone or self.tried)
-
-
-@dataclass(slots=True)
-class ChangeOutcome:
-    """What a change did: the last output of `redisq`, which decides the exit code."""
-
-    op: str | None
-    matched: int
-    done: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-
-    def skip(self, reason: str, n: int = 1) -> None:
-        if n:
-            self.skipped[reason] = self.skipped.get(reason, 0) + n
-
-    @property
-    def left(self) -> int:
-        """Entries that were handled and are not in the intended state."""
-        return sum(n for word, n in self.skipped.items() if word not in ("same", OTHERS))
-
-    @property
-    def exit_code(self) -> int:
-        """0 if all entries are as intended or none matched, 3 if some are, 1 if none is."""
-        right = self.done + sum(self.skipped.values()) - self.left
-        if right >= self.matched:
-            return 0
-        return 3 if right else 1
 
 
 _FIELDS = (

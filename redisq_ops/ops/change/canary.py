@@ -203,7 +203,7 @@ class Ramp:
 
     async def _replay(self, n: int) -> None:
         steps = self.steps
-        steps.held = n
+        steps.at_most = n
         before_ms = await self.queue.now.op()
         handled = self.left
         more = await steps.step()

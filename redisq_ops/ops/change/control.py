@@ -23,7 +23,8 @@ from redisq_ops.core.redis import acl_rights
 
 from ..filter.time import duration_ms
 from . import audit_log
-from .audit_log import Author, ChangeOutcome
+from .audit_log import Author
+from .outcome import ChangeOutcome
 from .runner import SettingsChange
 
 _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}

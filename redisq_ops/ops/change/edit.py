@@ -285,49 +285,38 @@ def _lines(payload: str) -> list[str]:
         return payload.splitlines()
 
 
-class Edit(ChangeRun):
-    """A change of payloads.
+class EditSteps:
+    """The steps of a change of payloads: entries are read again, then those that would change are
+    written, at most `STEP_BYTES` of payloads at once."""
 
-    Every entry is read again when its turn comes, and changed only if it is as it was read: in its
-    state since before the selection, with that payload. `undo` restores the old payloads.
-    """
-
-    def __init__(self, selection: Selection, change: Change, author: Author) -> None:
-        editable(selection.queue, selection.state)
-        super().__init__(selection.queue, EDIT, author, selection.count)
-        self.selection = selection
-        self.change = change
+    def __init__(self, selection: Selection, change: Change) -> None:
+        self.steps = 0
+        self._selection = selection
+        self._change = change
         self._ids = iter(selection.ids())
         self._rows: list[tuple[str, bytes, bytes]] = []
         self._sent: Sequence[tuple[str, bytes, bytes]] = ()
-        self._steps = 0
+        self._left_out = Counter[str]()
 
-    def log_entry(self) -> tuple[str, dict[str, Any]]:
-        return str(self.selection.filter), {"source": self.selection.state, "target": EDIT}
-
-    async def _advance(self) -> bool:
+    async def step(self, op: str, size: int) -> Counter[str]:
         if not self._sent:
-            while not self._rows and (ids := list(islice(self._ids, BATCH))):
+            while not self._rows and (ids := list(islice(self._ids, min(BATCH, size)))):
                 self._rows = await self._changed(ids)
             self._sent = self._portion()
-            self._steps += bool(self._sent)
-        if not self._sent:
-            return False
-        # Kept until its reply comes: a step that is tried again is the same step.
-        words = await self.queue.edit.op(
-            self.op, self._steps, self._sent, source=self.selection.state,
-            high_water_ms=self.selection.high_water_ms,
-        )  # fmt: skip
-        if len(words) != len(self._sent):  # an undo took the step's place
-            raise Superseded(f"{self.op} was undone meanwhile")
+            self.steps += bool(self._sent)
+        words: Sequence[str] = ()
+        if self._sent:
+            # Kept until its reply comes: a step that is tried again is the same step.
+            words = await self._selection.queue.edit.op(
+                op, self.steps, self._sent, source=self._selection.state,
+                high_water_ms=self._selection.high_water_ms,
+            )  # fmt: skip
+            if len(words) != len(self._sent):  # an undo took the step's place
+                raise Superseded(f"{op} was undone meanwhile")
         self._rows = self._rows[len(self._sent) :]
-        self._sent = ()
-        for word in words:
-            if word == "moved":
-                self.outcome.done += 1
-            else:
-                self.outcome.skip(word)
-        return True
+        results, self._left_out, self._sent = self._left_out, Counter(), ()
+        results.update(words)
+        return results
 
     def _portion(self) -> Sequence[tuple[str, bytes, bytes]]:
         size = end = 0
@@ -341,13 +330,29 @@ class Edit(ChangeRun):
     async def _changed(self, ids: Sequence[str]) -> list[tuple[str, bytes, bytes]]:
         """Those of the ids that would change, with what they are and are to be."""
         rows = []
-        for entry in await together(self.selection.queue.get.op(id) for id in ids):
-            if entry is None or entry.state != self.selection.state or entry.payload is None:
-                self.outcome.skip("changed")
+        selection = self._selection
+        for entry in await together(selection.queue.get.op(id) for id in ids):
+            if entry is None or entry.state != selection.state or entry.payload is None:
+                self._left_out["changed"] += 1
                 continue
-            word, after = judged(entry, self.change, self.selection.filter.redaction)
+            word, after = judged(entry, self._change, selection.filter.redaction)
             if word == CHANGES:
                 rows.append((entry.id, entry.payload, after))
             else:
-                self.outcome.skip(word)
+                self._left_out[word] += 1
         return rows
+
+
+class Edit(ChangeRun):
+    """A change of payloads.
+
+    Every entry is read again when its turn comes, and changed only if it is as it was read: in its
+    state since before the selection, with that payload. `undo` restores the old payloads.
+    """
+
+    def __init__(self, selection: Selection, change: Change, author: Author) -> None:
+        editable(selection.queue, selection.state)
+        super().__init__(
+            selection.queue, EDIT, author, selection.count, EditSteps(selection, change),
+            what=str(selection.filter), logged={"source": selection.state, "target": EDIT},
+        )  # fmt: skip

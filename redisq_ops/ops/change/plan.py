@@ -34,7 +34,7 @@ from ..deployment import Deployment
 from ..filter.scan import TIMED
 from ..private_files import resolved_path
 from ..terminal import age
-from .bulk import Pick
+from .entry_steps import Pick
 
 FORMAT = 1
 KEPT_MS = 30 * 86_400_000

@@ -26,7 +26,8 @@ from redisq_ops.core.sharding.sharded_queue import ShardedQueue
 
 from . import audit_log
 from .apply import Apply
-from .bulk import Bulk, ChangeScope, EntryAction, Pick, Stride
+from .bulk import Bulk, ChangeScope
+from .entry_steps import EntryAction, Pick, Stride
 from .transfer_plan import Way, movable
 
 ASKED = 8
@@ -171,8 +172,8 @@ class Relocating(Bulk):
             await source._refresh()
             transfer.refuse_changing(source)
 
-    def _size(self) -> int:
-        return min(super()._size(), BATCH, self._room)
+    def _step_size(self) -> int:
+        return min(super()._step_size(), BATCH, self._room)
 
     @property
     def _ahead(self) -> int:

@@ -13,7 +13,8 @@ from redisq_ops.core.model.errors import Refused, Superseded
 from redisq_ops.core.redis.operation import both
 
 from . import audit_log
-from .audit_log import OTHERS, Author, Operation
+from .audit_log import Author, Operation
+from .outcome import OTHERS
 from .runner import ChangeRun
 
 NAMED = 5

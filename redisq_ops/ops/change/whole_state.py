@@ -22,7 +22,8 @@ from redisq_ops.core.redis.operation import Call, Description, both
 
 from ..filter.scan import Filter
 from .audit_log import Author
-from .bulk import Bulk, ChangeScope, EntryAction, StepSource, Stride
+from .bulk import Bulk, ChangeScope
+from .entry_steps import EntryAction, StepSource, Stride
 from .impact import Consequences, weigh
 
 LARGE = 10_000
@@ -213,6 +214,8 @@ class EvenStride(Stride):
     many are measured together; and for a server far away each waits half the way.
     """
 
+    trips = 3  # one that is held up would make any step seem short
+
     def __init__(self, size: int) -> None:
         super().__init__(size)
         self.flying = 1
@@ -260,16 +263,7 @@ class WholeBulk(Bulk):
         super().__init__(selection, verb, author, **more)
         self._stride: EvenStride = EvenStride(self._stride.size)
 
-    async def _open(self) -> None:
-        new = self._began is None
-        await super()._open()
-        for _ in range(2 if new else 0):  # one that is held up would make any step seem short
-            asked = self._clock()
-            await self.order.queue.now.op()
-            trip = min(self._stride.round_trip_s, self._clock() - asked)
-            self._stride.round_trip_s = trip
-
-    def _steps(self) -> StepSource:
+    def _entry_steps(self) -> StepSource:
         assert isinstance(self.selection, Whole)
         self._front = WholeStateSteps(self.order, self.selection.filter.max, self._ahead)
         return self._front

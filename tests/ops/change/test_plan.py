@@ -36,6 +36,7 @@ from redisq_ops.ops.change import audit_log, impact
 from redisq_ops.ops.change.apply import Apply
 from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.impact import Breakdown, weigh
+from redisq_ops.ops.change.outcome import OTHERS
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
@@ -801,11 +802,11 @@ def test_two_undos_at_once_share_the_work(redisq: Redisq, client: redis.Redis) -
     assert states(queue) == (300, 0)
     outcomes = first.outcome, second.outcome
     assert sum(outcome.done for outcome in outcomes) == 300
-    assert second.outcome.skipped[audit_log.OTHERS] > 200
+    assert second.outcome.skipped[OTHERS] > 200
     for outcome in outcomes:
         assert outcome.matched == 300
-        assert outcome.skipped.get(audit_log.OTHERS, 0) == 300 - outcome.done
-        assert set(outcome.skipped) <= {audit_log.OTHERS} and outcome.exit_code == 0
+        assert outcome.skipped.get(OTHERS, 0) == 300 - outcome.done
+        assert set(outcome.skipped) <= {OTHERS} and outcome.exit_code == 0
 
 
 def test_an_undo_that_begins_in_the_midst_of_another_speaks_of_the_whole(
@@ -828,7 +829,7 @@ def test_an_undo_that_begins_in_the_midst_of_another_speaks_of_the_whole(
         assert outcome.skipped["changed"] == 9
     assert first.outcome.done == 291
     for outcome in (second.outcome, late.outcome):
-        assert outcome.done == 0 and outcome.skipped[audit_log.OTHERS] == 291
+        assert outcome.done == 0 and outcome.skipped[OTHERS] == 291
     assert states(queue)[0] == 291
 
 

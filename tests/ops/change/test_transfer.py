@@ -36,7 +36,7 @@ from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
 from redisq_ops.ops.change import audit_log, transfer
-from redisq_ops.ops.change.bulk import EntryAction, Pick
+from redisq_ops.ops.change.entry_steps import EntryAction, Pick
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.transfer_plan import planned_way, way_to
 from redisq_ops.ops.change.transfer_undo import taking_back

@@ -23,7 +23,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import whole_state
 from redisq_ops.ops.change.audit_log import Author, find
-from redisq_ops.ops.change.bulk import EntryAction
+from redisq_ops.ops.change.entry_steps import EntryAction
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter
