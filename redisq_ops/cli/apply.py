@@ -11,7 +11,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.apply import Apply
-from redisq_ops.ops.change.audit_log import Author, Operation, new_id
+from redisq_ops.ops.change.audit_log import Operation, new_id
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile
 from redisq_ops.ops.change.prepare import PreparedChange, prepare_plan
@@ -20,9 +20,9 @@ from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
 from .canary import limits, ramped
-from .confirm_and_run import agreed, drive, ended, indented, tell_recovered, untouched
+from .confirm_and_run import agreed, drive, ended, indented, tell_recovered
 from .outcome_report import its_own, reporting
-from .output import count, emit, printable, progress, say, when
+from .output import count, emit, printable, reading, say, untouched, when
 from .session import Session
 
 
@@ -35,10 +35,10 @@ def draft(verb: Verb, queues: Sequence[Queue[Any]], given: Mapping[str, Any]) ->
     return Draft(given["plan"], new_id(verb))
 
 
-def written(s: Session, file: Draft, prepared: PreparedChange, author: Author) -> int:
+def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
     """Finish a plan file and say what is in it; exit code 0."""
     with untouched():
-        s.run(prepared.write_plan(file, author, s.deployment))
+        s.run(prepared.write_plan(file, why, s.deployment))
     preview = prepared.preview
     if s.json and file.path != "-":
         emit({"plan": preview.title, "file": file.path, "op": file.op, **preview.facts})
@@ -59,20 +59,18 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     with suppress(OSError):  # a file that can't be read or doesn't exist is dealt with below
         if report is not None and os.path.samefile(report, path):
             raise BadInput(f"--report {report} would overwrite the plan")
-    with untouched():
-        with progress(f"checking {path}") as meter:
-            plan = PlanFile(path, meter)
-        header = plan.header
-        if not given["dry_run"]:
-            its_own(report, header.op)
-        rate = None if given["rate"] is None else per_second(given["rate"])
-        with progress("looking again", plan.count) as meter:
-            prepared = s.run(
-                prepare_plan(
-                    s.deployment, plan, rate=rate, most=given["max"], utc=s.utc,
-                    look_again=given["dry_run"], progress=meter,
-                )
-            )  # fmt: skip
+    with reading(f"checking {path}") as meter:
+        plan = PlanFile(path, meter)
+    header = plan.header
+    if not given["dry_run"]:
+        its_own(report, header.op)
+    rate = None if given["rate"] is None else per_second(given["rate"])
+    with reading("looking again", plan.count) as meter:
+        preparing = prepare_plan(
+            s.deployment, plan, rate=rate, most=given["max"], utc=s.utc,
+            look_again=given["dry_run"], progress=meter,
+        )  # fmt: skip
+        prepared = s.run(preparing)
     before, request = prepared.before, prepared.request
     ramp = limits(s, given, request.rate, header.verb)
     into = f" to {header.into}" if header.into else ""
@@ -81,10 +79,9 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         return _already(s, before, done)
     if not agreed(s, [prepared.preview], given):
         return 0
-    author = Author.here(given["reason"])
     with reporting(s, report, header.op, 0 if before is None else before.done) as told:
         listening = {"most": given["max"], "told": told.each, "known": told.last, "hand": told.hand}
-        change = prepared.run(author, **listening)
+        change = prepared.run(given["reason"], **listening)
         assert isinstance(change, Apply)
         told.change = change
         if ramp is not None:

@@ -41,7 +41,7 @@ def limits(
         raise BadInput(f"a canary and a ramp are for a replay, not to {verb}")
     if given.get("plan") is not None:
         raise BadInput("--plan changes nothing: say --canary and --ramp to redisq apply")
-    found = Limits(canary=given["canary"] or 0, rate=s.guard.stricter(rate))
+    found = Limits(canary=given["canary"] or 0, rate=s.config.guard.stricter(rate))
     if given["max_reentry"] is not None:
         found = replace(found, reentry=_share(given["max_reentry"]))
     if given["max_latency"] is not None:

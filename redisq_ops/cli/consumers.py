@@ -8,8 +8,8 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.errors import Refused
+from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import allowed
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest
 from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview, claimed_by, entries
@@ -30,8 +30,8 @@ from redisq_ops.ops.inspect.consumers import (
 
 from .apply import draft, written
 from .change_entries import prepared_for
-from .confirm_and_run import agreed, drive, untouched
-from .output import age, count, emit, printable, progress, say, table, tell
+from .confirm_and_run import agreed, drive
+from .output import age, count, emit, printable, reading, say, table, tell
 from .rows import tell_sentence
 from .session import Session
 
@@ -160,7 +160,7 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
         prepared = prepared_for(s, request, given, file.add)
         lines = (*prepared.preview.lines, *_young(held, given))
         prepared = replace(prepared, preview=replace(prepared.preview, lines=lines))
-        return written(s, file, prepared, Author.here(given["reason"]))
+        return written(s, file, prepared, given["reason"])
 
 
 def removed(s: Session, given: dict[str, Any]) -> int:
@@ -179,7 +179,7 @@ def removed(s: Session, given: dict[str, Any]) -> int:
 
 def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
     queue = s.run(s.deployment.queue(given["name"]))
-    with untouched(), progress(f"looking through {queue.name}") as meter:
+    with reading(f"looking through {queue.name}") as meter:
         return s.run(
             held_entries(
                 queue, given["consumer"], given["request"], min_idle_ms=min_idle_ms, progress=meter

@@ -26,9 +26,9 @@ from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview, entries, typed_number
 from redisq_ops.ops.filter.scan import Selection, select
 
-from .confirm_and_run import agreed, drive, ended, untouched
-from .entries import meant
-from .output import count, emit, printable, progress, say
+from .confirm_and_run import agreed, drive, ended, interactive
+from .entries import targets_to_read
+from .output import count, emit, printable, progress, reading, say, untouched
 from .session import Session
 
 
@@ -37,14 +37,14 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     if given["patch"] is not None and given["payload"] is not None:
         raise BadInput("either --patch or --payload")
     patch = None if given["patch"] is None else Patch.parse(_text(given["patch"], "--patch"))
-    found = meant(s, (state,), given)
+    found = list(targets_to_read(s, (state,), given))
     if len(found) > 1:
         raise BadInput(
             "edit is for entries of one queue: " + ", ".join(t.queue.name for t in found)
         )
     (target,) = found
     editable(target.queue, state)
-    with untouched(), progress(f"looking through {target.queue.name}") as meter:
+    with reading(f"looking through {target.queue.name}", rate=given.get("scan_rate")) as meter:
         selection = s.run(select(target.queue, state, target.filter, meter))
     if not selection.count:
         if s.json:
@@ -124,7 +124,7 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
         raise NotFound(f"{selection.queue.name}/{id} has no payload any more")
     if given is not None:
         after = sys.stdin.buffer.read() if given == "-" else _bytes(given, "--payload")
-    elif not s.interactive and not chosen():
+    elif not interactive() and not chosen():
         raise BadInput("no terminal for an editor: say --payload TEXT, @FILE or -, or --patch")
     else:
         readable(entry.payload, s.redaction)

@@ -23,9 +23,9 @@ from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import entries as some
 
-from .confirm_and_run import agreed, drive, ended, untouched
-from .entries import meant
-from .output import count, emit, printable, progress, say
+from .confirm_and_run import agreed, drive, ended
+from .entries import targets_to_read
+from .output import count, emit, printable, progress, say, untouched
 from .rows import tell_unread
 from .session import Session
 
@@ -41,7 +41,7 @@ def export(s: Session, given: dict[str, Any]) -> int:
         done: list[Export] = []
         try:
             for state in states:
-                for target in meant(s, (state,), given):
+                for target in targets_to_read(s, (state,), given):
                     now = s.run(target.queue.now.op())
                     done.append(Export(target, now, redaction))
                     _written(s, done[-1], out, file)

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from .completion import queues
-from .session import session
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
@@ -221,7 +220,7 @@ def perform(context: typer.Context, act: str, *given: Any) -> int:
     """
     module, _, name = act.partition(".")
     function = getattr(import_module(f"redisq_ops.cli.{module}"), name)
-    return function(session(context), *given) or 0
+    return function(context.obj, *given) or 0
 
 
 def examples(*lines: str) -> str:

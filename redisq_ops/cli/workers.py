@@ -19,8 +19,8 @@ from redisq_ops.ops.inspect.worker_processes import (
     with_processes,
 )
 
-from .confirm_and_run import agreed, drive, ended, untouched
-from .output import age, emit, printable, say, table, when
+from .confirm_and_run import agreed, drive, ended
+from .output import age, emit, printable, say, table, untouched, when
 from .session import Session
 
 

@@ -87,21 +87,19 @@ async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
     queue = await arun(client, deployment.queue(scope.queue))
     filter = Filter(ids=scope.ids, where=scope.where, redaction=changes.redaction)
     request = ChangeRequest(verb, queue, scope.state, filter, changes.guard.rate(None))
-    preparing = prepare(
-        deployment, request, progress=_looking(changes), shown=changes.redaction.text
-    )
+    preparing = prepare(request, progress=_looking(changes), shown=changes.redaction.text)
     prepared = await arun(client, preparing)
     trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
-    if not prepared.count:
+    if not prepared.scope.count:
         changes.tell(
             "0 matched: "
             + (", ".join(prepared.preview.facts.get("remarks", ())) or "nothing to do")
         )
         return False
     asked = question(prepared, trash_ms, changes.redaction)
-    if not await changes.ask(asked, prepared.count):
+    if not await changes.ask(asked, prepared.scope.count):
         return False
-    change = prepared.run(Author.here(changes.why), consumer=changes.consumer)
+    change = prepared.run(changes.why, consumer=changes.consumer)
     await _drive(changes, change, verb, PAST[verb])
     return True
 
@@ -123,13 +121,13 @@ def question(
     preview, verb = prepared.preview, prepared.request.verb
     assert not isinstance(prepared.scope, PlannedScope)
     lines = [f"filter: {preview.filter}", *preview.lines]
-    if preview.reasons and prepared.count > 1:
+    if preview.reasons and prepared.scope.count > 1:
         lines.insert(1, f"reasons: {preview.reasons}")
     if verb == "purge":
         lines.append(f"U undoes it within {age(trash_ms)}")
     lines += ["", *(_sampled(redaction.entry(e)) for e in prepared.scope.sample[:_SAMPLE])]
-    if prepared.count > _SAMPLE:
-        lines.append(f"  … and {count(prepared.count - _SAMPLE)} more")
+    if prepared.scope.count > _SAMPLE:
+        lines.append(f"  … and {count(prepared.scope.count - _SAMPLE)} more")
     return Question(
         preview.question, tuple(lines), verb == "purge", preview.typed, consumer=verb == "claim"
     )
@@ -280,13 +278,12 @@ async def _drive(
 ) -> None:
     """Take all steps, or those until Esc or an error, and say what came of them."""
     outcome, stopped = change.outcome, ""
-    change.rate = changes.guard.stricter(change.rate)
+    change.limit_rate(changes.guard.max_rate)
     if undo:
         changes.last_op = outcome.op
     try:
         while await arun(changes.deployment.client, change.step()):
-            handled = outcome.done + sum(outcome.skipped.values())
-            changes.say(f"{what}: {count(handled)} of {count(outcome.matched)}")
+            changes.say(f"{what}: {' of '.join(map(count, change.progress))}")
             await asyncio.sleep(change.pause)
             if changes.stopping:
                 stopped = "stopped before the rest"

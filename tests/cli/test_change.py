@@ -17,7 +17,6 @@ import pytest
 import redis
 
 from redisq_ops.cli import confirm_and_run
-from redisq_ops.cli.session import Session
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
@@ -48,7 +47,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Somebody sits at the terminal and types this."""
 
     def types(text: str) -> None:
-        monkeypatch.setattr(Session, "interactive", True)
+        monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
 
     return types
@@ -330,7 +329,7 @@ def test_ctrl_c_before_the_first_write(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("redisq_ops.cli.confirm_and_run._answer", interrupt)
-    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
     redisq("replay", "mail", code=130)
     assert "nothing was changed" in redisq.err
     assert picture(client) == before
@@ -737,7 +736,7 @@ def test_undo_and_cancel_of_many_are_confirmed_by_their_number(
 ) -> None:
     RequestQueue(client, "mail").submit([b""] * 1100, id="r1")
     redisq("purge", "mail", "--state", "waiting", "--yes")
-    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
     for words, left in ((("undo",), 0), (("request", "cancel", "mail/r1"), 1100)):
         monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
         redisq(*words, code=1)

@@ -49,8 +49,8 @@ from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.entry_steps import Pick
-from redisq_ops.ops.change.impact import weigh
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.change.transfer import Move, MoveApply
 from redisq_ops.ops.change.transfer_plan import Way
 from redisq_ops.ops.change.transfer_undo import Recall
@@ -446,7 +446,7 @@ class MoveModel:
         op = audit_log.new_id("move")
         path = str(self.folder / op)
         with Draft(path, op) as draft:
-            chosen, weight = run(self.client, weigh(queue, state, limit, keep=draft.add))
+            chosen, weight = run(self.client, select_entries(queue, state, limit, keep=draft.add))
             header = PlanHeader(
                 op, queue.name, queue.kind, "rq", 0, "", "move", state, "operator", LEASE,
                 chosen.high_water_ms, "all", "ada", "laptop", "", self.clock.now_ms,

@@ -492,7 +492,8 @@ def prepared(
     request = ChangeRequest(verb, RequestQueue(None, "mail"), "dead", Filter(where=parse(where)))
     chosen = Selection(request.queue, "dead", request.filter, NOW)
     chosen.add(entries)
-    return PreparedChange(request, chosen, preview(chosen, verb, weight=weight))
+    impact = None if weight is None else weight.facts(verb)
+    return PreparedChange(request, chosen, preview(chosen, verb, impact=impact))
 
 
 async def confirm(app: Top, source: Seeded) -> None:

@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 from itertools import starmap
 from typing import Any, Protocol
 
-from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.errors import BadInput, Refused
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.states import VERBS, Verb
 
 from ..filter.scan import Selection
-from ..hint import hint
+from .allowed import allowed
 from .audit_log import Author
 from .entry_steps import EntryAction, ListedSteps, Pick, StepSource, Stride
 from .runner import ChangeRun
@@ -35,25 +34,6 @@ class ChangeScope(Protocol):
     def high_water_ms(self) -> int: ...
     @property
     def count(self) -> int: ...
-
-
-def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
-    """Refuse a verb that isn't for this state, or that this kind of queue can't do."""
-    sources, _ = VERBS[verb]
-    if state not in sources:
-        raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {state}")
-    can = queue.actions.get(verb, ())
-    if state not in can:
-        of = f"{state} entries" if can else "entries"
-        does = "purge --hard" if verb == "hard" else verb
-        how = ""
-        if isinstance(queue, HasConsumerGroups):
-            claim = hint("consumers", "claim", queue.name, "CONSUMER", to="NAME")
-            remove = hint("consumers", "remove", queue.name, "CONSUMER")
-            how = f" ({claim} does)" if verb == "claim" else (
-                f"; what is possible there: {claim}, {remove}"
-            )  # fmt: skip
-        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't {does} {of}{how}")
 
 
 class Bulk(ChangeRun):
@@ -76,6 +56,10 @@ class Bulk(ChangeRun):
         at_ms: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        corrupt = len(selection.corrupt) if isinstance(selection, Selection) else 0
+        super().__init__(
+            selection.queue, verb, author, selection.count + corrupt, rate=rate, clock=clock
+        )
         self._allowed(selection, verb)
         checked_consumer(consumer)
         if verb == "reschedule" and at_ms is None:
@@ -89,15 +73,10 @@ class Bulk(ChangeRun):
                 selection.queue, verb, selection.state, selection.high_water_ms, consumer, argument
             )
         )
-        source = self._entry_steps()
-        corrupt = len(selection.corrupt) if isinstance(selection, Selection) else 0
-        super().__init__(
-            selection.queue, verb, author, selection.count + corrupt, source,
-            what=str(selection.filter),
-            logged={"source": selection.state, "target": VERBS[verb][1], **self.destination},
-            stride=Stride(min(self.first, int(rate) or 1) if rate else self.first),
-            rate=rate, clock=clock,
-        )  # fmt: skip
+        self.source = self._entry_steps()
+        self._stride = Stride(min(self.first, int(rate) or 1) if rate else self.first)
+        moves = {"source": selection.state, "target": VERBS[verb][1], **self.destination}
+        self._log_entry = str(selection.filter), moves
         if corrupt:
             self.outcome.skip("corrupt", corrupt)
 

@@ -23,6 +23,7 @@ class Guard:
     """Limits of every change made through it, and where each limit comes from."""
 
     read_only: bool = False
+    read_only_from: str = "default"
     max_entries: int | None = None
     max_entries_from: str = "default"
     max_rate: float | None = None
@@ -30,6 +31,12 @@ class Guard:
     max_rate_from: str = "default"
     word: str | None = None
     """the context's name, where that is typed to confirm each change"""
+
+    def writable(self) -> None:
+        """Refuse every change where the configuration says read-only."""
+        if self.read_only:
+            origin = self.read_only_from
+            raise Refused(f"read-only: nothing can be changed (read_only, {origin})")
 
     def checked(self, facts: Sequence[Mapping[str, Any]]) -> None:
         """Refuse changes that together touch more entries than allowed.

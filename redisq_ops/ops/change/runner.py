@@ -43,12 +43,10 @@ class ChangeRun:
         *,
         what: str = "",
         logged: dict[str, Any] | None = None,
-        stride: Stride | None = None,
         rate: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``what`` and ``logged``: the object in words and more fields, for the audit log.
-        ``stride`` adapts how many entries a step handles."""
+        """``what`` and ``logged``: the object in words and more fields, for the audit log."""
         self.queue = queue
         self.verb = verb
         self.author = author
@@ -59,7 +57,8 @@ class ChangeRun:
         """unfinished moves of others that this run finished"""
         self.source = source
         self._handled = 0
-        self._stride = stride
+        self._stride: Stride | None = None
+        """adapts how many entries a step handles; None: as many as a step may"""
         self._log_entry = what, logged or {}
         self._clock = clock
         self._began: float | None = None
@@ -89,16 +88,19 @@ class ChangeRun:
         return max(0.0, self._began + self.handled / self.rate - self._clock())
 
     async def all(
-        self,
-        progress: Callable[[int, int], None] = lambda handled, matched: None,
-        sleep: Callable[[float], None] = time.sleep,
+        self, progress: Callable[[int, int], None] = lambda handled, matched: None
     ) -> ChangeOutcome:
         """Take all steps, each as soon as the rate allows it."""
         while await self.step():
             progress(*self.progress)
             if (pause := self.pause) > 0:  # a sleep of nothing takes a tenth of a step's time
-                sleep(pause)
+                time.sleep(pause)
         return self.outcome
+
+    def limit_rate(self, rate: float | None) -> None:
+        """Keep to a rate, where the change's own isn't slower."""
+        if rate is not None:
+            self.rate = rate if self.rate is None else min(rate, self.rate)
 
     async def step(self) -> bool:
         """Take one step; False when nothing is left to do."""
@@ -127,8 +129,6 @@ class ChangeRun:
         if self._began is None:
             began = self._clock()
             await self._begin()
-            if self._stride is not None:
-                await self._stride.measure(self.queue, self._clock)
             self._began = began
 
     async def _begin(self) -> None:
@@ -141,7 +141,10 @@ class ChangeRun:
     async def _advance(self) -> bool:
         """One step; False when there is none left. A step whose reply was lost is sent again."""
         assert self.source is not None
-        began, size = self._clock(), self._step_size()
+        size = self._step_size()
+        if self._stride is not None and not self._handled:
+            await self._stride.measure(self.queue, self._clock)
+        began = self._clock()
         results = await self.source.step(self.op, size)
         if not results:
             return False

@@ -1,95 +1,34 @@
-"""A whole large state, moved in the server's order without reading a million ids first.
+"""The steps that move a whole large state in the server's order, without a list of its ids.
 
-The change covers every entry that entered the state before the change was prepared. The server
-finds the next entries itself; each is as safe as if it had been named by its id.
+The server finds the next entries itself; each is as safe as if it had been named by its id.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Counts, Entry, State
 from redisq_ops.core.model.entry import MovedRange as Moved
 from redisq_ops.core.model.errors import Superseded
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.core.redis.operation import Call, Description, both
+from redisq_ops.core.redis.operation import Call, Description
 
-from ..filter.scan import Filter
 from .audit_log import Author
 from .bulk import Bulk, ChangeScope
 from .entry_steps import EntryAction, StepSource, Stride
-from .impact import Consequences, weigh
+from .selection import WholeState
 
-LARGE = 10_000
-"""up to so many entries all of them are looked at, and the plan is exact"""
-LOOKED = 1_000
 STEP_S = {1: 0.0005, 2: 0.0002}
 """how long a step is to keep the server busy, by how many are on their way at a time: others wait
 for all of them"""
 LARGEST = {1: 120, 2: 64}
 """entries a step moves at most, by the same: to take one back, at 6 to 9 µs each, is about 1 ms at
 most then, or half of that; and of a quick server others need not wait as long as they may"""
-MEAN = 50
-"""entries a step moves on average"""
 USUAL = 20
 """steps among which one is as quick as the server allows; some 5 ms of them"""
-COST_US = 4.0
-"""server time of one entry, µs, as `python -m benchmarks replay` measures it"""
-MOVES: frozenset[Verb] = frozenset({"replay", "purge", "hard"})
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """All of a state, as it was at one moment, or with ``filter.max`` the first of it."""
-
-    queue: Queue[Any]
-    state: State
-    filter: Filter
-    high_water_ms: int
-    """entries that came into the state after this moment are not meant"""
-    count: int
-    sample: list[Entry] = field(default_factory=list)
-    reasons: dict[str, int] = field(default_factory=dict)
-    elsewhere: list[Entry] = field(default_factory=list)
-    remarks: tuple[str, ...] = ()
-
-
-async def movable(queue: Queue[Any], state: State, verb: Verb, filter: Filter) -> bool:
-    """Whether that is a whole state, one the server can move by itself, and a large one."""
-    one = len(queue.shard_keys) == 1  # of several shards each has its own first entries
-    plain = filter == Filter(max=filter.max if one else None)
-    if not plain or verb not in MOVES or state not in queue.range_states:
-        return False
-    counts: Counts = await queue.counts.op()
-    number = counts.of(state) or 0
-    if min(number, filter.max or 2**53) <= LARGE:
-        return False
-    # The server finds what has been there since before now: not what a clock that was ahead, as
-    # before a failover, says came later. Such entries are moved by their ids.
-    latest, now = await both(queue.page.op(state, max=1, start=number - 1), queue.now.op())
-    return all((entry.since_ms or 0) <= now for entry in latest.entries)
-
-
-async def whole(
-    queue: Queue[Any],
-    state: State,
-    filter: Filter,
-    progress: Callable[[int, int | None], None] | None = None,
-    shown: Callable[[str], str] = str,
-) -> tuple[Whole, Consequences]:
-    """The number of a state, and what its first entries are like; as `weigh`, but for the scan."""
-    first = replace(filter, window=LOOKED)
-    selection, weight = await weigh(queue, state, first, progress, shown=shown)
-    meant = selection.total if filter.max is None else min(selection.total, filter.max)
-    weight.stands_for(meant, COST_US, MEAN)
-    chosen = Whole(queue, state, filter, selection.high_water_ms, meant, selection.sample)
-    return chosen, weight
 
 
 @dataclass(slots=True)
@@ -243,7 +182,7 @@ class EvenStride(Stride):
 
 
 class WholeBulk(Bulk):
-    """A bulk change of a `Whole`.
+    """A bulk change of a `WholeState`.
 
     ``ahead``: the step behind the present one is on its way to the server before that is heard of.
     For who takes all steps in one description, on a blocking client: a step more than it heard of
@@ -264,7 +203,7 @@ class WholeBulk(Bulk):
         self._stride: EvenStride = EvenStride(self._stride.size)
 
     def _entry_steps(self) -> StepSource:
-        assert isinstance(self.selection, Whole)
+        assert isinstance(self.selection, WholeState)
         self._front = WholeStateSteps(self.order, self.selection.filter.max, self._ahead)
         return self._front
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.cli import confirm_and_run
 from redisq_ops.cli.main import run as cli_run
-from redisq_ops.cli.session import Session
 from redisq_ops.core.engine import transfer as core_relocation
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, Settlement, State
@@ -1216,7 +1216,7 @@ def test_the_plan_names_both_queues_and_what_comes_of_it(
     assert (header["verb"], header["into"], facts["into"]) == ("move", "b", "b")
     (looked,) = redisq.rows("apply", "p", "--dry-run")
     assert looked["now"] == {"dead": 6} and picture(client) == before
-    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     redisq("apply", "p")
     assert "move 6 dead entries of a to b" in redisq.err and "b is faster" in redisq.err
