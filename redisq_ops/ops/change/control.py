@@ -1,4 +1,4 @@
-"""Changes that are not moves of entries: requests and whole queues held, resized, ended."""
+"""Changes of settings: requests, clients and whole queues held, resized, cancelled."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from urllib.parse import quote
 
 from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.registry import find, forget
-from redisq_ops.core.engine.transfer_recovery import finish, opened, recover
-from redisq_ops.core.model.entry import Client, Counts, Request
-from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
+from redisq_ops.core.model.entry import Client, Request
+from redisq_ops.core.model.errors import BadInput, QueueClosed, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DEFAULTS, Settings
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
-from redisq_ops.core.redis import acl_rights
 
 from ..filter.time import duration_ms
 from . import audit_log
@@ -284,71 +281,3 @@ def checked_setting(name: str, text: str) -> str:
     if text and not (whole and least <= int(text) < 2**53):
         raise BadInput(f"{name} is a number from {least}, not {text!r}")
     return text and str(int(text))
-
-
-async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
-    """What would go with the queue; refuses if that is anything and it isn't to go ``hard``.
-
-    Another program's queue is never ours to destroy, whatever else of it we may change.
-    """
-    if not queue.destroyable:
-        raise WrongKind(
-            f"queue {queue.name} is kept by another program ({queue.kind}): it can't be destroyed "
-            "from here"
-        )
-    counts: Counts = await queue.counts.op()
-    if (said := contents(counts)) and not hard:
-        raise Refused(f"queue {queue.name} is not empty ({said}); drain it, or destroy --hard")
-    return counts
-
-
-def contents(counts: Counts) -> str:
-    """``3 waiting, 1,200 dead``; empty for a queue with nothing in it."""
-    left = {
-        "waiting": counts.waiting, "pending": counts.pending, "delayed": counts.delayed,
-        "dead": counts.dead, "in the trash": counts.trash,
-    }  # fmt: skip
-    return ", ".join(f"{n:,} {state}" for state, n in left.items() if n)
-
-
-async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> ChangeOutcome:
-    """Remove a queue, its audit log and its registry entry; ``done`` is keys. There is no undo.
-
-    Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
-    """
-    origins = set[str]()
-    if queue.transferable:
-        origins = await _ended_moves(queue)
-    await destroyable(queue, hard)
-    entry = await find(queue.name, queue.prefix)
-    if entry is None:
-        raise NotFound(f"no queue {queue.name!r} here")
-    op = audit_log.new_id("destroy")
-    await acl_rights.to_change(queue)
-    await queue.configure.op(op, 1, {"closed": _said(author), "paused": _said(author)})
-    gone = await audit_log.forget(queue)
-    while step := await queue.destroy_step.op(100):
-        gone += step
-    await forget(entry, queue.prefix)
-    for origin in origins:  # what is on its way to what is no more
-        if (source := await opened(queue, origin)) is not None:
-            await recover(source, idle_ms=0)
-    return ChangeOutcome(op, gone, gone)
-
-
-async def _ended_moves(queue: Queue[Any]) -> set[str]:
-    """Before a queue is destroyed: what a move had taken out of it is where it was to go, or back.
-    The queues from which moves to it aren't finished, whose entries come back when it is gone."""
-    origins: dict[str, str] = {}
-    for op in await queue.unfinished_transfers.op():
-        operation = await audit_log.read(queue, op)
-        if operation is not None and operation.origin:
-            origins[op] = operation.origin
-    for one in await recover(
-        queue, idle_ms=0, most=len(await queue.unfinished_transfers.op()), but=origins
-    ):
-        if one.problem is not None:
-            raise Refused(f"{one}: its entries are between two queues; undo it first")
-    for op in origins:  # or what it said of their entries would stay for good
-        await finish(queue, op)
-    return set(origins.values())
