@@ -11,24 +11,15 @@ from typing import Any
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.edit import (
-    CHANGES,
-    Change,
-    Edit,
-    Patch,
-    Replaced,
-    editable,
-    samples,
-    survey,
-)
+from redisq_ops.ops.change.edit import Change, Edit, Patch, Replaced, editable, preview_edit
 from redisq_ops.ops.change.editor import chosen, edited, readable
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.preview import Preview, entries, typed_number
+from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.filter.scan import Selection, select
 
 from .confirm_and_run import agreed, drive, ended, interactive
 from .entries import targets_to_read
-from .output import count, emit, printable, progress, reading, say, untouched
+from .output import emit, printable, progress, reading, say, untouched
 from .session import Session
 
 
@@ -59,51 +50,21 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
         if change is None:
             print("the payload is as it was: nothing was changed")
             return 0
-        preview, lines = _preview(s, selection, change)
+        with progress(f"looking at payloads of {target.queue.name}", selection.count) as meter:
+            preview, looked = s.run(preview_edit(selection, change, meter))
     if not preview.facts["changes"] and not given["dry_run"]:
         return _nothing(s, preview)
     if not s.json:
-        for line in lines:  # part of the preview: data where nobody is asked
-            (print if given["dry_run"] else say)(printable(line))
+        tell = print if given["dry_run"] else say  # part of the preview: data where nobody is asked
+        for sample in looked:
+            for line in (f"{selection.queue.name}/{sample.id}", *sample.lines):
+                tell(printable(line))
     if not agreed(s, [preview], given):
         return 0
     work = Edit(selection, change, Author.here(given["reason"]))
     finished = drive(s, work, f"edit in {selection.queue.name}")
     ended(s, work.outcome, f"edited {state} entries of {selection.queue.name}")
     return work.outcome.exit_code if finished else 130
-
-
-def _preview(s: Session, selection: Selection, change: Change) -> tuple[Preview, list[str]]:
-    """The plan, and what it does to some of the entries, line by line."""
-    n, queue = selection.count, selection.queue.name
-    lines = []
-    with progress(f"looking at payloads of {queue}", n) as meter:
-        found = s.run(survey(selection, change, meter))
-    changes = found.pop(CHANGES, 0)
-    looked = s.run(samples(selection, change))
-    for sample in looked:
-        said = (f"({sample.unfit}: stays as it is)",) if sample.unfit else sample.diff
-        none = "(what changes is redacted)" if sample.hidden else "(nothing would change)"
-        lines += [f"{queue}/{sample.id}", *(said or (none,))]
-    some = f"{count(changes)} of " if found else ""
-    title = f"edit {some}{entries(n, selection.state)} of {queue} (filter: {selection.filter})"
-    rest = _stay(found)
-    facts = {
-        "verb": "edit", "queue": queue, "state": selection.state,
-        "filter": str(selection.filter), "matched": n, "changes": changes, "stay": dict(found),
-        "sample": [
-            {"id": x.id, "diff": list(x.diff), "unfit": x.unfit, "redacted": x.hidden}
-            for x in looked
-        ],
-    }  # fmt: skip
-    typed = typed_number(changes)
-    return Preview(title, (rest,) if rest else (), typed, facts), lines
-
-
-def _stay(found: Mapping[str, int]) -> str:
-    """How many stay as they are, and why; empty: none."""
-    why = ", ".join(f"{count(n)} {word}" for word, n in found.items())
-    return f"as they are stay {count(sum(found.values()))}: {why}" if found else ""
 
 
 def _nothing(s: Session, preview: Preview) -> int:

@@ -7,12 +7,11 @@ Each function returns whether anything was changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.settings import DEFAULTS
@@ -21,11 +20,11 @@ from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.apply import PlannedScope
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.edit import Edit, Replaced, editable, samples
+from redisq_ops.ops.change.edit import Edit, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
 from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
-from redisq_ops.ops.change.preview import PAST, entries, typed_number
+from redisq_ops.ops.change.preview import PAST, Preview
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_undo import taking_back
 from redisq_ops.ops.change.undo_preview import undo_preview
@@ -155,29 +154,18 @@ async def take_over(
         queue, consumer, group, min_idle_ms=consumers.SILENT_MS, progress=progress
     )
     held = await arun(client, look)
-    claims = verb == "claim"
+    claims, number = verb == "claim", len(held.ids)
     if not claims:
         consumers.check_requeueable(held)
-    spared = f"{count(held.too_young)} held for less than {age(consumers.SILENT_MS)}: left out."
-    if not held.ids:
-        changes.tell(f"0 matched: {spared if held.too_young else 'it holds nothing'}")
+    preview = consumers.change_preview(held, "" if claims else None)
+    if not number:
+        changes.tell(f"0 matched: {'; '.join(preview.lines) or 'it holds nothing'}")
         return False
-    number = len(held.ids)
-    to_whom = "The consumer you name receives them" if claims else "They wait for the next worker"
-    void = (
-        "" if isinstance(queue, HasConsumerGroups) else f"; {consumer} can't settle them any more"
-    )
-    lines = [f"{to_whom}{void}. It stays a consumer."]
-    lines += [spared] if held.too_young else []
-    if held.idle_ms is not None and held.idle_ms < consumers.SILENT_MS:
-        lines.append(f"It was heard of {age(held.idle_ms)} ago: it may be at work on them.")
-    if not consumers.undoable(held):
-        lines.append("There is no undo for so many in a stream: claim them back.")
-    lines += ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
+    lines = [*preview.lines, "it stays a consumer", ""]
+    lines += [printable(f"  {id}") for id in held.ids[:_SAMPLE]]
     lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
-    title = f"{verb.capitalize()} {entries(number, 'pending')} of {held.what} in {name}?"
-    typed = typed_number(number)
-    if not await changes.ask(Question(title, tuple(lines), typed=typed, consumer=claims), number):
+    asked = Question(preview.question, tuple(lines), typed=preview.typed, consumer=claims)
+    if not await changes.ask(asked, number):
         return False
     to = changes.consumer if claims else None
     change = consumers.ConsumerChange(held, to, Author.here(changes.why))
@@ -207,15 +195,18 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
         changes.tell("The payload is as it was: nothing was changed.")
         return False
     change = Replaced(entry.payload, after)
-    looked = await arun(client, samples(selection, change))
-    lines: list[str] = []
-    for sample in looked:
-        lines += sample.diff or ("What differs isn't shown here: it is redacted.",)
-    lines += ["", f"It stays {state}; U gives the old payload back."]
-    if not await changes.ask(Question(f"Edit {id} of {name}?", tuple(lines)), 1):
+    preview, looked = await arun(client, preview_edit(selection, change))
+    if not await changes.ask(edit_question(preview, looked)):
         return False
     await _drive(changes, Edit(selection, change, Author.here(changes.why)), "edit", "edited")
     return True
+
+
+def edit_question(preview: Preview, looked: Sequence[Sample]) -> Question:
+    """The preview of an edit, with what it makes of the first entries."""
+    diffs = [line for sample in looked for line in sample.lines]
+    lines = (f"filter: {preview.filter}", *preview.lines, "", *diffs)
+    return Question(preview.question, lines, typed=preview.typed)
 
 
 async def group_all(changes: Changes, name: str) -> Scanned | None:

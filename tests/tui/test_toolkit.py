@@ -263,7 +263,7 @@ def test_what_a_worker_just_took_is_spared(url: str, client: redis.Redis) -> Non
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await see(pilot, "w1", "lag 1", "pending 2")
         await press(pilot, "R")
-        await told(pilot, "0 matched: 2 held for less than 5m 00s: left out.")
+        await told(pilot, "0 matched: 2 were held for less than 5m 00s: left out")
         await press(pilot, "enter")
         await see(pilot, '/consumer="w1"/ in 2 of 2', "r1/1")
         await press(pilot, "escape")
@@ -421,7 +421,7 @@ def test_e_edits_one_payload_and_undo_gives_the_old_one_back(
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await asked(pilot, "E")
-        await see(pilot, "Edit r1/1 of mail?", "-payload 0", "+fixed 0")
+        await see(pilot, "Edit 1 dead entry of mail?", "filter: r1/1", "-payload 0", "+fixed 0")
         await press(pilot, "n")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         found = queue.get("r1/1")

@@ -27,6 +27,7 @@ from ..filter.scan import Selection
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count
 from .audit_log import Author
+from .preview import Preview, entries, typed_number
 from .runner import ChangeRun
 
 BATCH = 50
@@ -223,6 +224,15 @@ class Sample:
     hidden: bool = False
     """it would change, but only in what isn't shown"""
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For people."""
+        if self.unfit is not None:
+            return (f"({self.unfit}: stays as it is)",)
+        return self.diff or (
+            "(what changes is redacted)" if self.hidden else "(nothing would change)",
+        )
+
 
 async def samples(selection: Selection, change: Change, most: int = 3) -> list[Sample]:
     """What ``change`` makes of the first ``most`` entries, redacted as the filter says."""
@@ -283,6 +293,38 @@ def _lines(payload: str) -> list[str]:
         return json.dumps(json.loads(payload), indent=2, ensure_ascii=False).splitlines()
     except (ValueError, RecursionError):
         return payload.splitlines()
+
+
+async def preview_edit(
+    selection: Selection, change: Change, progress: Callable[[int, int], None] | None = None
+) -> tuple[Preview, list[Sample]]:
+    """What a change of payloads will do, and what it makes of the first entries. Reads only."""
+    found = await survey(selection, change, progress)
+    looked = await samples(selection, change)
+    return edit_preview(selection, found, looked), looked
+
+
+def edit_preview(selection: Selection, found: Counter[str], looked: Sequence[Sample]) -> Preview:
+    """What a change of payloads will do; ``found`` is the result of `survey`."""
+    n, state, queue = selection.count, selection.state, selection.queue.name
+    changes = found.pop(CHANGES, 0)
+    some = f"{count(changes)} of " if found else ""
+    noun = "an edited entry" if n > 1 else "it"
+    lines = [f"{noun} stays {state}; undo gives the old payload back"]
+    if found:
+        why = ", ".join(f"{count(k)} {word}" for word, k in found.items())
+        lines.append(f"as they are stay {count(found.total())}: {why}")
+    facts = {
+        "verb": EDIT, "queue": queue, "state": state, "filter": str(selection.filter),
+        "matched": n, "changes": changes, "stay": dict(found),
+        "sample": [
+            {"id": x.id, "diff": list(x.diff), "unfit": x.unfit, "redacted": x.hidden}
+            for x in looked
+        ],
+    }  # fmt: skip
+    what = f"edit {some}{entries(n, state)} of {queue}"
+    shown = lines if changes else lines[1:]
+    return Preview(what, tuple(shown), typed_number(changes), facts, str(selection.filter))
 
 
 class EditSteps:
