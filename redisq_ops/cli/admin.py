@@ -39,11 +39,11 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     if not agreed(s, [shows], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:
-        report.change, change.told = change, report.each
+        report.change, change.report = change, report.each
         finished = drive(s, change, f"undo {op}", s.again)
-        told = {"sample": change.sample, "unnamed": change.unnamed}
+        left_alone = {"sample": change.sample, "unnamed": change.unnamed}
         report.end(change.outcome, {"unnamed": change.unnamed})
-    ended(s, change.outcome, f"undid {op}", undo=False, more=told)
+    ended(s, change.outcome, f"undid {op}", undo=False, more=left_alone)
     tell_recovered(s, change.recovered)
     if not s.json:
         _tell_left(change, operation.into or queue.name)
@@ -68,7 +68,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
     changes = [o for o in found.operations if o.verb != "undo"]
     for name, why in found.unread.items():
         if isinstance(why, Unreachable):
-            raise Unreachable(f"which change was the latest can't be said: {name}: {why}; name it")
+            raise Unreachable(f"the latest change is unknown: {name}: {why}; name the change")
     latest = next((o for o in changes if o.undoable and not o.tried), None)
     if latest is None:
         raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")
@@ -93,7 +93,7 @@ def _tell_left(change: Undo, queue: str) -> None:
     if change.sample:
         more = change.outcome.left - len(change.sample)
         rest = f" and {count(more)} more" if more > 0 else ""
-        lists = "" if change.told or not rest else " (--report FILE lists them)"
+        lists = "" if change.report or not rest else " (--report FILE lists them)"
         ids = ", ".join(f"{queue}/{id}" for id in change.sample)
         say(printable(f"left alone: {ids}{rest}{lists}"))
 

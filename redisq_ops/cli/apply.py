@@ -51,19 +51,19 @@ def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
 
 def apply(s: Session, given: dict[str, Any]) -> int:
     """Carry a plan out, or the rest of it."""
-    path, report = given["file"], given["report"]
+    path, report_path = given["file"], given["report"]
     if path == "-":
         raise BadInput(READ_AGAIN)
     if not given["dry_run"]:
         s.writable()
     with suppress(OSError):  # a file that can't be read or doesn't exist is dealt with below
-        if report is not None and os.path.samefile(report, path):
-            raise BadInput(f"--report {report} would overwrite the plan")
+        if report_path is not None and os.path.samefile(report_path, path):
+            raise BadInput(f"--report {report_path} would overwrite the plan")
     with reading(f"checking {path}") as meter:
         plan = PlanFile(path, meter)
     header = plan.header
     if not given["dry_run"]:
-        its_own(report, header.op)
+        its_own(report_path, header.op)
     rate = None if given["rate"] is None else per_second(given["rate"])
     with reading("looking again", plan.count) as meter:
         preparing = prepare_plan(
@@ -79,19 +79,21 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         return _already(s, before, done)
     if not agreed(s, [prepared.preview], given):
         return 0
-    with reporting(s, report, header.op, 0 if before is None else before.done) as told:
-        listening = {"most": given["max"], "told": told.each, "known": told.last, "hand": told.hand}
-        change = prepared.run(given["reason"], **listening)
+    with reporting(s, report_path, header.op, 0 if before is None else before.done) as report:
+        change = prepared.run(
+            given["reason"], most=given["max"], report=report.each, last=report.last,
+            hand=report.hand,
+        )  # fmt: skip
         assert isinstance(change, Apply)
-        told.change = change
+        report.change = change
         if ramp is not None:
             code = ramped(s, change, ramp, done)
-            told.end(change.outcome, {"left": change.left})
+            report.end(change.outcome, {"left": change.left})
             return code
         finished = drive(s, change, f"{header.verb} in {header.queue}", s.again)
         s.run(change.finish())
         outcome, left = change.outcome, change.left
-        told.end(outcome, {"left": left})
+        report.end(outcome, {"left": left})
     halted = {"halted": change.halted} if change.halted else {}
     ended(s, outcome, done, undo=header.verb != "hard", more={"left": left, **halted})
     tell_recovered(s, change.recovered)

@@ -33,8 +33,8 @@ def limits(
 ) -> Limits | None:
     """What `RAMPING` asks for, no faster than the context allows; None: no canary, no ramp."""
     if not given["canary"] and not given["ramp"]:
-        if said := [name for name in _THRESHOLDS if given[name] is not None]:
-            option = "--" + said[0].replace("_", "-")
+        if set_ := [name for name in _THRESHOLDS if given[name] is not None]:
+            option = "--" + set_[0].replace("_", "-")
             raise BadInput(f"{option} is for a ramp: say --ramp, or --canary N")
         return None
     if verb != "replay":
@@ -91,12 +91,11 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
         raise
     live.end(ramp)
     seen, course = ramp.seen, ramp.course
-    told = dict.fromkeys(("judged", "died", "failing", "unsettled", "untold"), 0)
-    if seen is not None:
-        told = {name: getattr(seen, name) for name in told}
+    names = ("judged", "died", "failing", "unsettled", "untold")
+    observed = {name: 0 if seen is None else getattr(seen, name) for name in names}
     phase = "interrupted" if code == 130 else course.phase
     left = max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
-    ended(s, outcome, what, more={"left": left, "phase": phase, "why": course.why, **told})
+    ended(s, outcome, what, more={"left": left, "phase": phase, "why": course.why, **observed})
     if not s.json:
         if course.phase == "stopped":
             say(printable(f"stopped by itself: {course.why}"))

@@ -136,7 +136,7 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     free(given["plan"])
     queue = s.run(s.deployment.queue(name))
     if isinstance(queue, HasConsumerGroups):
-        # Its steps keep no numbers of their own, by which a plan is gone on with.
+        # Its steps have no numbers, by which a plan would be continued.
         words = ("consumers", "claim", name, consumer, "--dry-run")
         look = hint(*words, **{"to": to, "min-idle": given["min_idle"]})
         raise Refused(
@@ -159,7 +159,7 @@ def removed(s: Session, given: dict[str, Any]) -> int:
     held = _held(s, given, 0)
     to = given["to"]
     if to is None and isinstance(held.queue, HasConsumerGroups):
-        to = "operator"  # in a plain stream nothing that was given can wait again
+        to = "operator"  # a delivered entry of a stream can't wait again
     return _changed(s, held, given, to, remove=True)
 
 

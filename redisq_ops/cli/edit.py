@@ -90,7 +90,7 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
     else:
         readable(entry.payload, s.redaction)
         after = edited(entry.payload)
-    # Where parts are redacted it isn't said whether they are the same.
+    # Where parts are redacted, whether they are the same is a secret too.
     plain = s.redaction.payload(entry.payload) == entry.payload
     return None if plain and after == entry.payload else Replaced(entry.payload, after)
 

@@ -96,9 +96,9 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
 
 
 def tell_cancelled(s: Session, target: Target) -> None:
-    """What the trash counts and doesn't list."""
-    if target.state == "trash" and (said := s.run(cancelled_trash(target.queue))):
-        say(printable(f"{target.queue.name}: {said}"))
+    """Say what the trash counts and doesn't list."""
+    if target.state == "trash" and (text := s.run(cancelled_trash(target.queue))):
+        say(printable(f"{target.queue.name}: {text}"))
 
 
 def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:

@@ -36,7 +36,7 @@ class Session:
     """as `start_logging` takes it"""
     role: str = "cli"
     confirm: str | None = None
-    """the context's name, said beside ``--yes``"""
+    """the context's name, to confirm a change"""
     no_redact: bool = False
     again: str = ""
     """the command that was typed, as a shell takes it, without passwords"""

@@ -281,20 +281,20 @@ async def _drive(
                 break
     except Exception as error:
         stopped = f"stopped: {' '.join(str(error).split())}"
-    if stopped:  # a step that wasn't heard of may have been carried out
+    if stopped:  # a step whose reply was lost may have been carried out
         with suppress(Exception):
             outcome.done = await arun(changes.deployment.client, change.reached())
-    _told(changes, outcome, past, stopped, undo)
+    _tell_outcome(changes, outcome, past, stopped, undo)
 
 
-def _told(
+def _tell_outcome(
     changes: Changes, outcome: ChangeOutcome, past: str, stopped: str = "", undo: bool = True
 ) -> None:
-    said = [f"{count(outcome.done)} {past}"]
-    said += [f"{count(n)} {_SKIPPED.get(word, word)}" for word, n in outcome.skipped.items()]
-    said += [stopped] if stopped else []
+    parts = [f"{count(outcome.done)} {past}"]
+    parts += [f"{count(n)} {_SKIPPED.get(word, word)}" for word, n in outcome.skipped.items()]
+    parts += [stopped] if stopped else []
     again = f"\n{outcome.op} · U undoes it" if undo and outcome.op and outcome.done else ""
-    changes.tell(", ".join(said) + again, not stopped and outcome.done == outcome.matched)
+    changes.tell(", ".join(parts) + again, not stopped and outcome.done == outcome.matched)
 
 
 # --- holding -----------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
         else:
             done, changes.last_op = done + 1, outcome.op or changes.last_op
     if not refused:
-        _told_held(changes, held, what, done)
+        _tell_held(changes, held, what, done)
         return True
     said = f"{count(done)} of {what} {'resumed' if held else 'held'}" if len(names) > 1 else ""
     changes.tell("\n".join([*([said] if said else []), *refused]), False)
@@ -355,7 +355,7 @@ async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bo
             queue, request.id, "resume" if held else "pause", Author.here(changes.why)
         )
         changes.last_op = (await arun(client, change)).op
-    _told_held(changes, held, what, len(live))
+    _tell_held(changes, held, what, len(live))
     return True
 
 
@@ -371,7 +371,7 @@ def _handed_out(held: bool, waiting: int, pending: int, noun: str) -> tuple[str,
     )
 
 
-def _told_held(changes: Changes, held: bool, what: str, number: int) -> None:
+def _tell_held(changes: Changes, held: bool, what: str, number: int) -> None:
     last = "it" if number == 1 else "the last one"
     said = f"{what} {'resumed' if held else 'held'}"
     changes.tell(f"{said}\n{changes.last_op} · U undoes {last}")

@@ -485,7 +485,7 @@ class MoveModel:
         most = self.rng.choice([None, None, 4])
         change = MoveApply(
             plan, self.queues[trip.way], ME, way=self.way(trip.way), most=most, clock=Ticks(),
-            told=lambda id, said: self.hears(trip, id, said),
+            report=lambda id, said: self.hears(trip, id, said),
         )  # fmt: skip
         return Tool(trip, change, self.carried_out(change))
 

@@ -137,7 +137,7 @@ class Plans(Model):
             most = self.rng.choice([None, None, 2, 5])
             change = Apply(
                 PlanFile(paper.path), self.queue, ME, most=most, clock=Ticks(),
-                told=lambda id, said: self.hears(paper, id, said),
+                report=lambda id, said: self.hears(paper, id, said),
             )  # fmt: skip
             paper.appliers.append(change)
         change = self.rng.choice(paper.appliers)

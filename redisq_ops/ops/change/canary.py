@@ -171,8 +171,8 @@ class Ramp:
         course = self.course
         if self.outcome.op is not None and self.outcome.done:
             rate = course.rate if course.rate < inf else 0
-            said = {"phase": course.phase, "proven": course.proven, "rate": rate}
-            await audit_log.note(self.queue, self.outcome.op, ramp=json.dumps(said))
+            state = {"phase": course.phase, "proven": course.proven, "rate": rate}
+            await audit_log.note(self.queue, self.outcome.op, ramp=json.dumps(state))
 
     def _due(self) -> bool:
         course = self.course

@@ -109,11 +109,11 @@ async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
             ids = [entry_id for entry_id, where in rows if where == state]
             if ids:
                 seq += 1
-                said = await queue.move.op(
+                results = await queue.move.op(
                     audit_log.fence(op), seq, ids, source=state, target="waiting",
                     high_water_ms=high_water,
                 )  # fmt: skip
-                moved += said.count("moved")
+                moved += results.count("moved")
         if not moved:
             return
 
@@ -122,7 +122,7 @@ CLIENT_RULES: dict[str, tuple[str, int | None]] = {
     "block": ("blocked", 1), "unblock": ("blocked", 0), "weight": ("weight", None),
     "cap": ("cap", None),
 }  # fmt: skip
-"""verb -> the rule of a client it changes, and to what; None: it is given"""
+"""verb -> the rule of a client it changes, and the value; None: the operator gives it"""
 
 
 def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
@@ -159,7 +159,7 @@ async def change_client(
 ) -> ChangeOutcome:
     """Block or unblock a client, or change its weight or cap; undo takes it back.
 
-    Nothing is written where it is so already. A client nothing is here of can be given rules too.
+    Nothing is written where it is so already. Rules can be set before a client's first entry.
     """
     rule, value = client_rule(verb, value)
     have = int(getattr(await client_changeable(queue, client, rule, value), rule) or 0)
@@ -226,7 +226,7 @@ async def set_flags(
 
 async def pause(queue: Queue[Any], author: Author) -> ChangeOutcome:
     """Hand out nothing more; running deliveries go on and can settle."""
-    return await set_flags(queue, "pause", author, {"paused": _said(author)})
+    return await set_flags(queue, "pause", author, {"paused": _reason(author)})
 
 
 async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
@@ -236,10 +236,10 @@ async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
 
 async def drain(queue: Queue[Any], author: Author) -> ChangeOutcome:
     """Take no new requests or entries; work off what is there."""
-    return await set_flags(queue, "drain", author, {"closed": _said(author)})
+    return await set_flags(queue, "drain", author, {"closed": _reason(author)})
 
 
-def _said(author: Author) -> str:
+def _reason(author: Author) -> str:
     return author.why or f"by {author.who}"
 
 

@@ -106,6 +106,6 @@ async def _ended_moves(queue: Queue[Any]) -> set[str]:
     ):
         if one.problem is not None:
             raise Refused(f"{one}: its entries are between two queues; undo it first")
-    for op in origins:  # or what it said of their entries would stay for good
+    for op in origins:  # or its record of their entries would stay for good
         await finish(queue, op)
     return set(origins.values())

@@ -72,8 +72,8 @@ class Patch:
         """The patched payload, written as the old one was: spaced or not, keys in their order."""
         try:
             # As text: from bytes, UTF-16 would be read too, and come back as UTF-8.
-            text = payload.decode("utf-8")
-            before = json.loads(text, object_pairs_hook=_unique, parse_float=_exact)
+            source = payload.decode("utf-8")
+            before = json.loads(source, object_pairs_hook=_unique, parse_float=_exact)
         except (ValueError, RecursionError) as error:
             raise Unfit("not JSON") from error
         tight = (",", ":") if b'": ' not in payload else (", ", ": ")
@@ -82,11 +82,11 @@ class Patch:
             # A value that is put in is the patch's own, and later steps would change it there.
             after = jsonpatch.JsonPatch(deepcopy(self.operations)).apply(before)
             # As text: to Python 1 is true is 1.0.
-            if (said := json.dumps(after)) == json.dumps(before):
+            if (text := json.dumps(after)) == json.dumps(before):
                 return payload
             return json.dumps(after, ensure_ascii=escaped, separators=tight).encode()
         except UnicodeEncodeError:  # half of a surrogate pair has no UTF-8
-            return said.encode()
+            return text.encode()
         except RecursionError as error:
             raise Unfit("nested too deeply") from error
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
@@ -263,7 +263,7 @@ def diff(before: str, after: str) -> Iterator[str]:
     """Lines taken away and put in, JSON spread over lines first; a little around each.
 
     Of long payloads what they have in common at both ends is cut off first; of what is long even
-    then only the number of lines is said, since to compare them grows with the cube.
+    then only the number of lines is shown, since the cost of comparing grows with the cube.
     """
     old, new = _lines(before), _lines(after)
     if len(old) + len(new) > LONG:

@@ -99,8 +99,8 @@ class Consequences:
                 group = fingerprint(entry)
                 self.errors.add(group)
                 if len(self.samples) < _WATCHED:
-                    said = self.shown(entry.error.type) if entry.error else ""
-                    self.samples.setdefault(group, said)
+                    kind = self.shown(entry.error.type) if entry.error else ""
+                    self.samples.setdefault(group, kind)
             if isinstance(self.queue, HasRequests):
                 self.priorities.add(self._priorities.get(_request(entry), "?"))
 

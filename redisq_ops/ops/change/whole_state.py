@@ -33,7 +33,7 @@ USUAL = 20
 
 @dataclass(slots=True)
 class _Step:
-    """A step under way, sent again as it was until it is heard of."""
+    """A step under way, sent again unchanged until its reply comes."""
 
     number: int
     size: int
@@ -47,9 +47,9 @@ class _Step:
 class WholeStateSteps:
     """A bulk change's steps over a whole state.
 
-    With ``ahead`` the next step is sent while the server is at one, as if nothing of that had to be
-    left where it is, which hardly ever is so: then it comes upon the same again. A step that was
-    not heard of is sent again, and done once.
+    With ``ahead`` the next step is sent while the server is at one, as if that one left no entry
+    where it is; if it did, which is rare, the next step meets the same entries again. A step whose
+    reply was lost is sent again, and carried out once.
     """
 
     def __init__(self, order: EntryAction, most: int | None = None, ahead: bool = False) -> None:
@@ -75,32 +75,32 @@ class WholeStateSteps:
         except Superseded:
             if len(self._under_way) < 2:
                 raise
-            # It was carried out, as the one behind it was, and only its word is lost. That one is
-            # asked for alone: then no other can come before its reply.
-            self._heard()
+            # It was carried out, as the one behind it was, and only its reply is lost. That one is
+            # sent alone: then no other can come before its reply.
+            self._answered()
             front = await replace(self._called(op, self._under_way[0]), follows=None)
-        # Who lost a word counts by the total; who lost the total (it was evicted) by the words.
+        # After a lost reply the total counts; after a lost total (it was evicted) the replies.
         moved = max(front.moved, front.done - self._done)
         stuck = sum(front.left) - sum(self._left)
         self._left, self._done = front.left, front.done
         if self._room is not None:
             self._room -= moved
-        self._heard()
+        self._answered()
         self._over = front.over and not moved
         if not self._over:
             return Counter(moved=moved, changed=stuck)
         return await self.step(op, size) if self._under_way else Counter()
 
-    async def told(self, op: str) -> None:
-        """Have the history told of all steps so far, by one of nothing. What those moved that were
-        not heard of, a later one says with the total."""
+    async def record(self, op: str) -> None:
+        """Record all steps so far in the history, by an empty step: it carries the total, also of
+        steps whose replies were lost."""
         step = _Step(self.steps + len(self._under_way) + 1, 0, self._left, True)
         with suppress(Superseded):  # it was taken back meanwhile
             await self._alone(op, step)
         self._under_way.clear()
         self.steps = step.number
 
-    def _heard(self) -> None:
+    def _answered(self) -> None:
         self._under_way.popleft()
         self.steps += 1
 
@@ -184,9 +184,9 @@ class EvenStride(Stride):
 class WholeBulk(Bulk):
     """A bulk change of a `WholeState`.
 
-    ``ahead``: the step behind the present one is on its way to the server before that is heard of.
-    For who takes all steps in one description, on a blocking client: a step more than it heard of
-    may be carried out when it stops (`reached` knows). Never with a rate.
+    ``ahead``: the next step is on its way to the server before the reply of the present one. For
+    runs of all steps in one description, on a blocking client: when it stops, one step more than
+    it has replies of may be carried out (`reached` counts it). Never with a rate.
     """
 
     def __init__(
@@ -217,5 +217,5 @@ class WholeBulk(Bulk):
     async def reached(self) -> int:
         done = await super().reached()
         if done:  # else nothing was begun, or its queue was destroyed
-            await self._front.told(self.op)
+            await self._front.record(self.op)
         return done

@@ -651,7 +651,9 @@ def test_two_operators_at_once(redisq: Redisq, client: redis.Redis) -> None:
     redisq("replay", "mail", "--plan", "p")
     told: list[Counter[str]] = [Counter(), Counter()]
     ann, bob = (
-        applying(client, told=lambda id, said, heard=heard: heard.update([f"{id} {said}"]), hand=by)
+        applying(
+            client, report=lambda id, said, heard=heard: heard.update([f"{id} {said}"]), hand=by
+        )
         for heard, by in zip(told, ("a1", "b2"), strict=True)
     )
     over = [False, False]
@@ -688,7 +690,7 @@ def test_the_same_step_of_two_is_told_by_who_was_first(
     rows: dict[str, list[tuple[str, str]]] = {"a1": [], "b2": [], "c3": []}
 
     def by(hand: str) -> Apply:
-        return applying(client, told=lambda *row: rows[hand].append(row), hand=hand)
+        return applying(client, report=lambda *row: rows[hand].append(row), hand=hand)
 
     ann, bob = by("a1"), by("b2")
     for change in (ann, bob):  # before either of them moved anything

@@ -1050,7 +1050,7 @@ def test_two_operators_share_a_plan(redisq: Redisq, client: redis.Redis) -> None
     all_ids = ours(source)
     redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
     told_of: list[Counter[str]] = [Counter(), Counter()]
-    changes = [applied(client, told=partial(hear, heard)) for heard in told_of]
+    changes = [applied(client, report=partial(hear, heard)) for heard in told_of]
     over, turn = [False, False], 0
     while not all(over):
         which = (turn * 7 // 3) % 2
