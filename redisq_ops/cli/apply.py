@@ -72,7 +72,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         )  # fmt: skip
         prepared = s.run(preparing)
     before, request = prepared.before, prepared.request
-    ramp = limits(s, given, request.rate, header.verb)
+    ramp = limits(given, request.rate, header.verb)
     into = f" to {header.into}" if header.into else ""
     done = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
     if before is not None and before.ended:

@@ -33,7 +33,7 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
         free(given["plan"])
     verb, states = _verb_and_states(verb, states, given)
     rate = None if given["rate"] is None else per_second(given["rate"])
-    ramp = limits(s, given, rate) if verb == "replay" else None
+    ramp = limits(given, rate) if verb == "replay" else None
     routes: dict[str, Way] = {}
 
     async def find_route(queue: Queue[Any]) -> None:

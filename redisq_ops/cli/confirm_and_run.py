@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -13,12 +13,12 @@ from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Superseded, Unconfirmed
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
-from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.runner import Run, take_all
 from redisq_ops.ops.change.unfinished import unfinished
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
-from .output import as_line, conclude, count, emit, printable, progress, say, untouched, when
+from .output import Meter, as_line, conclude, count, emit, printable, progress, say, untouched, when
 from .session import Session
 
 
@@ -82,16 +82,23 @@ def _answer(question: str) -> str:
     return sys.stdin.readline().strip()
 
 
-def drive(s: Session, change: ChangeRun, what: str, again: str = "") -> bool:
+def drive(
+    s: Session,
+    change: Run,
+    what: str,
+    again: str = "",
+    line: AbstractContextManager[Meter] | None = None,
+) -> bool:
     """Take the steps of a change; False after Ctrl+C. Its outcome says how far it came.
 
-    ``again``: the command that continues it.
+    ``again``: the command that continues it. ``line`` shows how it goes, in place of a progress
+    line.
     """
     outcome = change.outcome
     change.limit_rate(s.config.guard.max_rate)
     try:
-        with progress(what, outcome.matched) as meter:
-            s.run(change.all(meter))  # all of them in one go: the steps share a connection
+        with line or progress(what, outcome.matched) as meter:
+            s.run(take_all(change, meter))  # all of them in one go: the steps share a connection
         return True
     except KeyboardInterrupt:
         # The step under way may have been carried out; its count is in the audit log.

@@ -10,6 +10,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from statistics import median
 from typing import Any
@@ -92,6 +93,15 @@ class Ramp:
         self._counted = 0.0
         self._over = False
         self._last = False
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        return self.steps.progress
+
+    def limit_rate(self, rate: float | None) -> None:
+        """Ramp up to this rate at most."""
+        if rate is not None:
+            self.limits = replace(self.limits, rate=min(rate, self.limits.full))
 
     @property
     def left(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +10,7 @@ from urllib.parse import quote
 from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Client, Request
-from redisq_ops.core.model.errors import BadInput, QueueClosed, Refused, WrongKind
+from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DEFAULTS, Settings
 from redisq_ops.core.queues.request import RequestQueue
@@ -22,7 +22,62 @@ from ..filter.time import duration_ms
 from . import audit_log
 from .audit_log import Author
 from .outcome import ChangeOutcome
-from .runner import SettingsChange
+from .runner import ChangeRun, take_all
+
+
+class SettingsChange(ChangeRun):
+    """A change of settings, of a request or of a client, in a few steps.
+
+    Its inverse is in the audit log before the first step, as of the values read then: after a kill
+    in between, an undo finds them so. A step that finds another value corrects the inverse.
+    """
+
+    def __init__(
+        self,
+        queue: Queue[Any],
+        verb: str,
+        author: Author,
+        what: str,
+        steps: Sequence[Callable[[str, int], Awaitable[bool]]],
+        inverse: Callable[[], str],
+        last: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """``steps`` get the operation's id and their number, and return whether they changed
+        anything. ``last`` is what remains to do after them."""
+        super().__init__(queue, verb, author, len(steps))
+        self._what, self._steps, self._inverse, self._last = what, steps, inverse, last
+        self._taken = 0
+        self._recorded = ""
+
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        self._recorded = self._inverse()
+        return self._what, {"inverse": self._recorded}
+
+    async def _advance(self) -> bool:
+        if self._taken == len(self._steps):
+            return False
+        try:
+            changed = await self._steps[self._taken](self.op, self._taken + 1)
+        except (QueueClosed, NotFound):
+            if not self.outcome.done:  # what somebody else did must not be undone by this undo
+                await audit_log.note(self.queue, self.op, inverse="", ended=1)
+            raise
+        self._taken += 1
+        if changed:
+            self.outcome.done += 1
+        else:
+            self.outcome.skip("same")
+        inverse = self._inverse() if self.outcome.done else ""
+        if inverse != self._recorded:
+            self._recorded = inverse
+            await audit_log.note(self.queue, self.op, inverse=inverse)
+        return True
+
+    async def _end(self) -> None:
+        if self._last is not None:
+            await self._last(self.op)
+        await audit_log.note(self.queue, self.op, done=self.outcome.done, ended=1)
+
 
 _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
 
@@ -68,11 +123,11 @@ async def change_request(
     async def fence_off(op: str) -> None:
         await _fence_off(requests, id, op)
 
-    return await SettingsChange(
+    return await take_all(SettingsChange(
         queue, verb, author, f"request {id}" + (f" to {value}" if value else ""), [control],
         inverse=lambda: _inverse(id, verb, before, value),
         last=fence_off if verb == "cancel" else None,
-    ).all()  # fmt: skip
+    ))  # fmt: skip
 
 
 def _inverse(id: str, verb: Control, before: str, value: str) -> str:
@@ -172,11 +227,11 @@ async def change_client(
         word, before = await clients.set_client_rule.op(op, step, rule, client, value)
         return bool(word != "same")
 
-    return await SettingsChange(
+    return await take_all(SettingsChange(
         queue, verb, author,
         f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else ""),
         [set_rule], inverse=lambda: f"{rule} {client} {before} {value}",
-    ).all()  # fmt: skip
+    ))  # fmt: skip
 
 
 def settable(queue: Queue[Any]) -> None:
@@ -221,7 +276,7 @@ async def set_flags(
 
     what = ", ".join(f"{name} = {value or 'default'}" for name, value in changes.items())
     steps = [setting(name, value) for name, value in changes.items()]
-    return await SettingsChange(queue, verb, author, what, steps, inverse).all()
+    return await take_all(SettingsChange(queue, verb, author, what, steps, inverse))
 
 
 async def pause(queue: Queue[Any], author: Author) -> ChangeOutcome:

@@ -64,11 +64,6 @@ class Guard:
             )
         return self.max_rate if asked is None else asked
 
-    def stricter(self, rate: float | None) -> float | None:
-        """The slower of a rate and the limit; None where there is neither."""
-        known = [each for each in (rate, self.max_rate) if each is not None]
-        return min(known, default=None)
-
     def named(self, name: str | None, asked: bool) -> None:
         """Refuse a wrong name, and none where nobody is going to be ``asked`` for it."""
         if name is not None and name != self.word:

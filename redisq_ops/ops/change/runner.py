@@ -9,18 +9,42 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
-from redisq_ops.core.model.errors import NotFound, QueueClosed
 from redisq_ops.core.model.settings import MAX_BATCH
 
 from . import audit_log
 from .audit_log import Author
 from .entry_steps import StepSource, Stride
 from .outcome import ChangeOutcome
+
+
+class Run(Protocol):
+    """What is run step by step: a `ChangeRun`, or a `Ramp` that drives one."""
+
+    outcome: ChangeOutcome
+
+    @property
+    def progress(self) -> tuple[int, int]: ...
+    @property
+    def pause(self) -> float: ...
+    def limit_rate(self, rate: float | None) -> None: ...
+    async def step(self) -> bool: ...
+    async def reached(self) -> int: ...
+
+
+async def take_all(
+    run: Run, progress: Callable[[int, int], None] = lambda handled, matched: None
+) -> ChangeOutcome:
+    """Take all steps, each as soon as the rate allows it."""
+    while await run.step():
+        progress(*run.progress)
+        if (pause := run.pause) > 0:  # a sleep of nothing takes a tenth of a step's time
+            time.sleep(pause)
+    return run.outcome
 
 
 class ChangeRun:
@@ -86,16 +110,6 @@ class ChangeRun:
         if not self.rate or self._began is None:
             return 0.0
         return max(0.0, self._began + self.handled / self.rate - self._clock())
-
-    async def all(
-        self, progress: Callable[[int, int], None] = lambda handled, matched: None
-    ) -> ChangeOutcome:
-        """Take all steps, each as soon as the rate allows it."""
-        while await self.step():
-            progress(*self.progress)
-            if (pause := self.pause) > 0:  # a sleep of nothing takes a tenth of a step's time
-                time.sleep(pause)
-        return self.outcome
 
     def limit_rate(self, rate: float | None) -> None:
         """Keep to a rate, where the change's own isn't slower."""
@@ -170,57 +184,3 @@ class ChangeRun:
 
     async def _end(self) -> None:
         await audit_log.note(self.queue, self.op, ended=1)
-
-
-class SettingsChange(ChangeRun):
-    """A change of settings, of a request or of a client, in a few steps.
-
-    Its inverse is in the audit log before the first step, as of the values read then: after a kill
-    in between, an undo finds them so. A step that finds another value corrects the inverse.
-    """
-
-    def __init__(
-        self,
-        queue: Queue[Any],
-        verb: str,
-        author: Author,
-        what: str,
-        steps: Sequence[Callable[[str, int], Awaitable[bool]]],
-        inverse: Callable[[], str],
-        last: Callable[[str], Awaitable[None]] | None = None,
-    ) -> None:
-        """``steps`` get the operation's id and their number, and return whether they changed
-        anything. ``last`` is what remains to do after them."""
-        super().__init__(queue, verb, author, len(steps))
-        self._what, self._steps, self._inverse, self._last = what, steps, inverse, last
-        self._taken = 0
-        self._recorded = ""
-
-    def log_entry(self) -> tuple[str, dict[str, Any]]:
-        self._recorded = self._inverse()
-        return self._what, {"inverse": self._recorded}
-
-    async def _advance(self) -> bool:
-        if self._taken == len(self._steps):
-            return False
-        try:
-            changed = await self._steps[self._taken](self.op, self._taken + 1)
-        except (QueueClosed, NotFound):
-            if not self.outcome.done:  # what somebody else did must not be undone by this undo
-                await audit_log.note(self.queue, self.op, inverse="", ended=1)
-            raise
-        self._taken += 1
-        if changed:
-            self.outcome.done += 1
-        else:
-            self.outcome.skip("same")
-        inverse = self._inverse() if self.outcome.done else ""
-        if inverse != self._recorded:
-            self._recorded = inverse
-            await audit_log.note(self.queue, self.op, inverse=inverse)
-        return True
-
-    async def _end(self) -> None:
-        if self._last is not None:
-            await self._last(self.op)
-        await audit_log.note(self.queue, self.op, done=self.outcome.done, ended=1)
