@@ -18,7 +18,6 @@ from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, control
-from redisq_ops.ops.change.apply import PlannedScope
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.edit import Edit, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
@@ -26,6 +25,7 @@ from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST, Preview
 from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.selection import PlannedScope
 from redisq_ops.ops.change.transfer_undo import taking_back
 from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.filter.ast import Query

@@ -11,13 +11,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import recover
-from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import NotFound, Superseded
 
 from . import audit_log
@@ -25,20 +24,10 @@ from .audit_log import Author, Operation
 from .bulk import Bulk
 from .entry_steps import EntryAction, ListedSteps
 from .plan import PlanFile, PlanHeader, checked_age
+from .selection import PlannedScope
 
 ReportResult = Callable[[str, str], None]
 """gets the id of each entry, and moved or why it was not"""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedScope:
-    """What a plan is about, as a bulk change takes it."""
-
-    queue: Queue[Any]
-    state: State
-    filter: str
-    high_water_ms: int
-    count: int
 
 
 class PlannedSteps(ListedSteps):

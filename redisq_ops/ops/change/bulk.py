@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import starmap
-from typing import Any, Protocol
+from typing import Any
 
-from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.core.model.settings import LEASE_MS
@@ -19,21 +17,7 @@ from .allowed import allowed
 from .audit_log import Author
 from .entry_steps import EntryAction, ListedSteps, Pick, StepSource, Stride
 from .runner import ChangeRun
-
-
-class ChangeScope(Protocol):
-    """What a bulk change is about: a `Selection`, or a plan."""
-
-    @property
-    def queue(self) -> Queue[Any]: ...
-    @property
-    def state(self) -> State: ...
-    @property
-    def filter(self) -> object: ...
-    @property
-    def high_water_ms(self) -> int: ...
-    @property
-    def count(self) -> int: ...
+from .selection import ChangeScope
 
 
 class Bulk(ChangeRun):

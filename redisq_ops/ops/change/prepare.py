@@ -24,13 +24,15 @@ from ..filter.scan import Filter, Selection
 from ..terminal import age, count, date
 from . import transfer_plan
 from .allowed import allowed
-from .apply import Apply, PlannedScope, recorded
+from .apply import Apply, recorded
 from .audit_log import Author, Operation
 from .bulk import Bulk
 from .plan import Draft, PlanFile, PlanHeader, home, identity
 from .plan_progress import whereabouts
 from .preview import Preview, claimed_by, consequences, meaning, preview, typed, what
 from .selection import (
+    ChangeScope,
+    PlannedScope,
     Progress,
     WholeState,
     movable_as_a_whole,
@@ -87,7 +89,7 @@ class PreparedChange:
     """A change that was checked and looked at, ready to be confirmed and carried out."""
 
     request: ChangeRequest
-    scope: Selection | WholeState | PlannedScope
+    scope: ChangeScope
     preview: Preview
     plan: PlanFile | None = None
     before: Operation | None = None

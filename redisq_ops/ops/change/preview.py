@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.states import Verb
 
+from ..filter.scan import Selection
 from ..terminal import a_second, age, count, size
+from .selection import WholeState
 
 PAST = {
     "requeue": "requeued",
@@ -35,27 +37,6 @@ MEANS = {
 }
 TYPED_ABOVE = 1000
 """for more entries than this a person types the number to confirm"""
-
-
-class LookedThrough(Protocol):
-    """Entries that were chosen by looking through a state."""
-
-    @property
-    def queue(self) -> Queue[Any]: ...
-    @property
-    def state(self) -> State: ...
-    @property
-    def filter(self) -> object: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def sample(self) -> list[Entry]: ...
-    @property
-    def reasons(self) -> dict[str, int]: ...
-    @property
-    def elsewhere(self) -> list[Entry]: ...
-    @property
-    def remarks(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +79,7 @@ class Preview:
 
 
 def preview(
-    selection: LookedThrough,
+    selection: Selection | WholeState,
     verb: Verb,
     *,
     rate: float | None = None,

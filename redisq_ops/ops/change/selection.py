@@ -48,6 +48,20 @@ class WholeState:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedScope:
+    """What a plan is about, as a bulk change takes it."""
+
+    queue: Queue[Any]
+    state: State
+    filter: str
+    high_water_ms: int
+    count: int
+
+
+ChangeScope = Selection | WholeState | PlannedScope
+
+
 async def select_entries(
     queue: Queue[Any],
     state: State,

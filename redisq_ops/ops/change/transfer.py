@@ -26,8 +26,9 @@ from redisq_ops.core.sharding.sharded_queue import ShardedQueue
 
 from . import audit_log
 from .apply import Apply
-from .bulk import Bulk, ChangeScope
+from .bulk import Bulk
 from .entry_steps import EntryAction, Pick, Stride
+from .selection import ChangeScope
 from .transfer_plan import Way, movable
 
 ASKED = 8

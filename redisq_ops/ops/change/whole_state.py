@@ -17,9 +17,9 @@ from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Call, Description
 
 from .audit_log import Author
-from .bulk import Bulk, ChangeScope
+from .bulk import Bulk
 from .entry_steps import EntryAction, StepSource, Stride
-from .selection import WholeState
+from .selection import ChangeScope, WholeState
 
 STEP_S = {1: 0.0005, 2: 0.0002}
 """how long a step is to keep the server busy, by how many are on their way at a time: others wait
