@@ -51,13 +51,13 @@ class Breakdown:
 
 @dataclass(slots=True)
 class Consequences:
-    """What is known of the entries so far, and of the queue they come back to."""
+    """Counts over the entries so far, and the load of the queue that they go to."""
 
     queue: Queue[Any]
     now_ms: int
     count: int = 0
     weighed: int = 0
-    """of how many the payload was seen; of the first ones, where a look doesn't bring them along"""
+    """entries whose payload size is known: only the first ones where a scan reads no payloads"""
     clients: Breakdown = field(default_factory=Breakdown)
     priorities: Breakdown = field(default_factory=Breakdown)
     errors: Breakdown = field(default_factory=Breakdown)
@@ -65,21 +65,21 @@ class Consequences:
     samples: dict[str, str] = field(default_factory=dict)
     """an error of each group, as its entry has it: type only, messages may hold anything"""
     waiting: int | None = None
-    """what waits already"""
+    """entries that wait already, in the queue that they go to"""
     settled_a_minute: float | None = None
     """from the first minute of the last hour in which any were; None where too few were, or nobody
     counts"""
     shown: Callable[[str], str] = str
     """an error's type as it may be shown and written"""
     looked: int | None = None
-    """how many were looked at, where that isn't all of them; breakdowns are theirs"""
+    """entries that were read, if not all; the breakdowns are of these"""
     cost_us: float = COST_US
     goes_on: bool = False
-    """to another queue, and what waits is counted there"""
+    """whether they wait in another queue, which ``waiting`` is of"""
     calls: int = 1
-    """of a step, in each shard"""
+    """calls of a step, in each shard"""
     step: int = STEP
-    """entries of one, about: it adapts itself"""
+    """entries of a step, about: it adapts"""
     _priorities: dict[str, str] = field(default_factory=dict)
     _bytes: int = 0
     """of those payloads"""
@@ -133,13 +133,13 @@ class Consequences:
         old = self.now_ms - entry.since_ms
         return next((name for name, bound in AGES if old < bound), "7d and more")
 
-    def stands_for(self, all_of_them: int, cost_us: float, step: int) -> None:
-        """From now on about so many, of which those counted so far were looked at; ``step``:
-        entries a call moves."""
-        self.looked, self.count, self.cost_us = self.count, all_of_them, cost_us
+    def extrapolate(self, total: int, cost_us: float, step: int) -> None:
+        """Count ``total`` entries, of which only those so far were read; ``step``: entries of a
+        call."""
+        self.looked, self.count, self.cost_us = self.count, total, cost_us
         self.step = step
 
-    async def look_around(self) -> None:
+    async def read_load(self) -> None:
         """How much waits already, and how fast the queue gets through it."""
         found: tuple[Counts, Rates] = await both(
             self.queue.counts.op(), self.queue.rates.op(self.now_ms, 60)

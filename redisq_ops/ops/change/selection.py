@@ -80,7 +80,7 @@ async def select_entries(
         queue, state, filter, progress, each=consequences.add, keep=keep, now_ms=now
     )
     if selection.count:
-        await consequences.look_around()
+        await consequences.read_load()
     return selection, consequences
 
 
@@ -95,7 +95,7 @@ async def select_whole_state(
     first = replace(filter, window=LOOKED)
     read, consequences = await select_entries(queue, state, first, progress, shown=shown)
     number = read.total if filter.max is None else min(read.total, filter.max)
-    consequences.stands_for(number, COST_US, MEAN)
+    consequences.extrapolate(number, COST_US, MEAN)
     return (
         WholeState(queue, state, filter, read.high_water_ms, number, read.sample),
         consequences,

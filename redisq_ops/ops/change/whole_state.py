@@ -62,12 +62,12 @@ class WholeStateSteps:
         self._over = False
         self._under_way: deque[_Step] = deque()
         """the present step, and the one that was sent behind it"""
-        self.flying = 1
+        self.in_flight = 1
         """how many are on their way at a time: two where the client can do that"""
 
     async def step(self, op: str, size: int) -> Counter[str]:
         self._asked = size
-        present = self._under_way[0] if self._under_way else self._behind()
+        present = self._under_way[0] if self._under_way else self._next_step()
         if present is None:
             return Counter()
         try:
@@ -104,7 +104,7 @@ class WholeStateSteps:
         self._under_way.popleft()
         self.steps += 1
 
-    def _behind(self) -> _Step | None:
+    def _next_step(self) -> _Step | None:
         """The step behind those that are under way; nothing, if these may be all."""
         size, last = self._asked, False
         if self._room is not None:
@@ -137,10 +137,10 @@ class WholeStateSteps:
         return call
 
     def _following(self, op: str) -> Call[Moved] | None:
-        self.flying = 2
+        self.in_flight = 2
         if self._over:
             return None
-        step = self._under_way[1] if len(self._under_way) > 1 else self._behind()
+        step = self._under_way[1] if len(self._under_way) > 1 else self._next_step()
         return None if step is None else self._called(op, step)
 
 
@@ -157,26 +157,26 @@ class EvenStride(Stride):
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        self.flying = 1
+        self.in_flight = 1
         """how many are under way at a time, as `WholeStateSteps` has it"""
         self._latest: deque[tuple[int, float]] = deque(maxlen=2)
         self._each: deque[float] = deque(maxlen=USUAL)
 
-    def fly(self, n: int) -> None:
-        self.flying, self.size = n, min(self.size, LARGEST[n])
+    def set_in_flight(self, n: int) -> None:
+        self.in_flight, self.size = n, min(self.size, LARGEST[n])
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
-        if done < (asked or self.size) // 2:  # nothing to be learnt from
+        if done < (asked or self.size) // 2:  # it doesn't show how long such a step takes
             return
         self._latest.append((done, seconds))
-        latest = list(self._latest)[-self.flying :]
+        latest = list(self._latest)[-self.in_flight :]
         took = sum(seconds for _, seconds in latest) / len(latest)
-        busy = min(took, self.flying * took - self.round_trip_s)
+        busy = min(took, self.in_flight * took - self.round_trip_s)
         if busy <= 0:
             return
         self._each.append(busy * len(latest) / sum(done for done, _ in latest))
         usual = sorted(self._each)[:2][-1]
-        aim = max(10, min(LARGEST[self.flying], round(STEP_S[self.flying] / usual)))
+        aim = max(10, min(LARGEST[self.in_flight], round(STEP_S[self.in_flight] / usual)))
         if abs(aim - self.size) > self.size // 8:
             self.size = aim
 
@@ -204,11 +204,11 @@ class WholeBulk(Bulk):
 
     def _entry_steps(self) -> StepSource:
         assert isinstance(self.selection, WholeState)
-        self._front = WholeStateSteps(self.order, self.selection.filter.max, self._ahead)
-        return self._front
+        self._state_steps = WholeStateSteps(self.order, self.selection.filter.max, self._ahead)
+        return self._state_steps
 
     async def step(self) -> bool:
-        self._stride.fly(self._front.flying)
+        self._stride.set_in_flight(self._state_steps.in_flight)
         more = await super().step()
         if not more:  # what was in the state when it was counted, and left it before its turn
             self.outcome.skip("changed", max(0, self.outcome.matched - self.handled))
@@ -217,5 +217,5 @@ class WholeBulk(Bulk):
     async def reached(self) -> int:
         done = await super().reached()
         if done:  # else nothing was begun, or its queue was destroyed
-            await self._front.record(self.op)
+            await self._state_steps.record(self.op)
         return done

@@ -402,12 +402,12 @@ def test_steps_are_as_large_as_they_may_be_for_how_many_fly(
     change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=True)
     while run(client, change.step()):
         pass
-    assert change.outcome.done == 200 and change._stride.flying == (2 if shards == 1 else 1)
+    assert change.outcome.done == 200 and change._stride.in_flight == (2 if shards == 1 else 1)
 
 
 def test_a_step_with_one_behind_it_is_smaller() -> None:
     stride = whole_state.EvenStride(50)
-    stride.flying = 2
+    stride.in_flight = 2
     each = 0.000_004
     for hiccup in (0.0, 0.0, 0.05, 0.0, 0.0, 0.0):
         # One reply late, the next there as soon as it is asked for.
@@ -416,7 +416,7 @@ def test_a_step_with_one_behind_it_is_smaller() -> None:
             stride.learn(stride.size, 0.000_01)
     assert stride.size == round(whole_state.STEP_S[2] / each)
     stride = whole_state.EvenStride(50)
-    stride.flying = 2
+    stride.in_flight = 2
     stride.round_trip_s = 0.08
     for _ in range(9):  # of a server that is far away we wait for half the way
         stride.learn(50, (stride.round_trip_s + 50 * each) / 2)
@@ -438,7 +438,7 @@ def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
     for _ in range(9):
         stride.learn(stride.size, stride.size * 0.000_000_1)
     assert stride.size == whole_state.LARGEST[1]  # taking it back has a bound too
-    stride.flying = 2
+    stride.in_flight = 2
     for _ in range(9):
         stride.learn(stride.size, stride.size * 0.000_000_1)
     assert stride.size == whole_state.LARGEST[2]
