@@ -21,9 +21,9 @@ from redisq_ops.ops.hint import hint
 
 from .apply import draft, written
 from .canary import limits, ramped
-from .confirm_and_run import agreed, drive, ended, tell_recovered, tell_unfinished
+from .confirm_and_run import agreed, drive, ended, nothing_matched, tell_recovered, tell_unfinished
 from .entries import ready_time, targets_of, tell_cancelled
-from .output import emit, printable, reading, say
+from .output import reading, say
 from .session import Session
 
 
@@ -113,17 +113,9 @@ def _nothing_matched(
                 for queue in (route.source, route.target):
                     tell_recovered(s, s.run(recover(queue)))
                 tell_unfinished(s, route.source)
-    for each in prepared:
-        if not s.json:
-            print(printable(f"0 matched: {each.preview}"))
-        elif dry_run:
-            emit({"plan": each.preview.title, **each.preview.facts})
-        elif remarks := each.preview.facts.get("remarks"):
-            say(printable(f"{each.request.queue.name}: {'; '.join(remarks)}"))
     corrupt = sum(each.corrupt for each in prepared)
-    if s.json and not dry_run:
-        emit(ChangeOutcome(None, corrupt, 0, {"corrupt": corrupt} if corrupt else {}))
-    return 1 if corrupt and not dry_run else 0
+    outcome = ChangeOutcome(None, corrupt, 0, {"corrupt": corrupt} if corrupt else {})
+    return nothing_matched(s, [each.preview for each in prepared], dry_run, outcome)
 
 
 def _carried_out(

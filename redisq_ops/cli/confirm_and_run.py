@@ -57,6 +57,25 @@ def agreed(s: Session, previews: Sequence[Preview], given: Mapping[str, Any]) ->
     return True
 
 
+def nothing_matched(
+    s: Session, previews: Sequence[Preview], dry_run: bool, outcome: ChangeOutcome | None = None
+) -> int:
+    """Say that there is nothing to change, and why: nothing is asked, nothing is written.
+
+    ``outcome``: what is counted all the same.
+    """
+    for preview in previews:
+        if not s.json:
+            print(printable(f"0 matched: {preview}"))
+        elif dry_run:
+            emit({"plan": preview.title, **preview.facts})
+        elif remarks := preview.facts.get("remarks"):
+            say(printable(f"{preview.what}: {'; '.join(remarks)}"))
+    if s.json and not dry_run:
+        emit(outcome or ChangeOutcome(None, 0))
+    return 0 if outcome is None or dry_run else outcome.exit_code
+
+
 def interactive() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -30,7 +30,7 @@ from redisq_ops.ops.inspect.consumers import (
 
 from .apply import draft, written
 from .change_entries import prepared_for
-from .confirm_and_run import agreed, drive
+from .confirm_and_run import agreed, drive, nothing_matched
 from .output import age, count, emit, printable, reading, say, table, tell
 from .rows import tell_sentence
 from .session import Session
@@ -180,13 +180,7 @@ def _changed(
     preview = change_preview(held, to, remove=remove)
     queue, outcome = held.queue.name, change.outcome
     if not (held.ids or remove):
-        if not s.json:
-            print(printable(f"0 matched: {preview}"))
-        elif given["dry_run"]:
-            emit({"plan": preview.title, **preview.facts})
-        else:
-            emit(asdict(outcome) | {"op": None})
-        return 0
+        return nothing_matched(s, [preview], given["dry_run"])
     if not agreed(s, [preview], given):
         return 0
     finished = drive(s, change, preview.what, s.again)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,21 @@ from typing import Any
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.edit import Change, Edit, Patch, Replaced, editable, preview_edit
+from redisq_ops.ops.change.edit import (
+    Change,
+    Edit,
+    Patch,
+    Replaced,
+    edit_preview,
+    editable,
+    preview_edit,
+)
 from redisq_ops.ops.change.editor import chosen, edited, readable
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.filter.scan import Selection, select
 
-from .confirm_and_run import agreed, drive, ended, interactive
+from .confirm_and_run import agreed, drive, ended, interactive, nothing_matched
 from .entries import targets_to_read
 from .output import emit, printable, progress, reading, say, untouched
 from .session import Session
@@ -38,11 +47,8 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     with reading(f"looking through {target.queue.name}", rate=given.get("scan_rate")) as meter:
         selection = s.run(select(target.queue, state, target.filter, meter))
     if not selection.count:
-        if s.json:
-            emit(ChangeOutcome(None, 0))
-        else:
-            print(printable(f"0 matched: edit {state} entries (filter: {selection.filter})"))
-        return 0
+        nothing = edit_preview(selection, Counter(), ())
+        return nothing_matched(s, [nothing], given["dry_run"])
     if patch is None and selection.count > 1:
         raise BadInput(f"{selection.count:,} entries: name one, or say --patch for all of them")
     with untouched():
