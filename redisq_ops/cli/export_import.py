@@ -12,7 +12,8 @@ from typing import Any, BinaryIO, cast
 from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, file_error
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview
 from redisq_ops.ops.files.export import STATES, Export
 from redisq_ops.ops.files.import_ import Import, accepted, receiver, said, undoable
@@ -22,9 +23,9 @@ from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import entries as some
 
-from .confirm_and_run import agreed, drive, ended, untouched
-from .entries import meant
-from .output import count, emit, printable, progress, say
+from .confirm_and_run import agreed, drive, ended
+from .entries import targets_to_read
+from .output import count, emit, printable, progress, say, untouched
 from .rows import tell_unread
 from .session import Session
 
@@ -40,7 +41,7 @@ def export(s: Session, given: dict[str, Any]) -> int:
         done: list[Export] = []
         try:
             for state in states:
-                for target in meant(s, (state,), given):
+                for target in targets_to_read(s, (state,), given):
                     now = s.run(target.queue.now.op())
                     done.append(Export(target, now, redaction))
                     _written(s, done[-1], out, file)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -12,17 +11,14 @@ from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import together
 from redisq_ops.ops.filter.parser import parse
-from redisq_ops.ops.filter.scan import Filter, Scan, match_pattern, rate_limited
-from redisq_ops.ops.filter.time import duration_ms, per_second
+from redisq_ops.ops.filter.scan import Filter, Scan, match_pattern
+from redisq_ops.ops.filter.time import duration_ms
 
-from .confirm_and_run import untouched
-from .output import progress
+from .output import reading
 from .session import Session
 
-Told = Callable[[int, int | None], None]
 
-
-def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
+def filtered(given: Mapping[str, Any], utc: bool) -> Filter:
     """The options of `SELECTING` as a filter: all of them have to hold."""
     where, window = given.get("where"), given.get("window")
     if window == 0:
@@ -31,32 +27,20 @@ def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
         match=None if given["match"] is None else match_pattern(given["match"]),
         older_than_ms=None if given["older_than"] is None else duration_ms(given["older_than"]),
         max=given["max"],
-        where=None if where is None else parse(where, utc=s.utc),
+        where=None if where is None else parse(where, utc=utc),
         window=window,
-        redaction=s.redaction,
     )
-
-
-def pace(told: Told, given: Mapping[str, Any]) -> Told:
-    """A scan's progress that keeps it to ``--scan-rate``."""
-    rate = given.get("scan_rate")
-    return rate_limited(told, None if rate is None else per_second(rate))
 
 
 def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Entry]]:
     """What a scan finds, page by page, at the pace that was asked for; Ctrl+C ends it."""
     # Where lines come as they are found, a line of progress would be among them.
     apart = not (s.json and sys.stdout.isatty())
-    bar = progress(f"looking through {scan.queue.name}") if apart else nullcontext(_silent)
-    with untouched(), bar as meter:
-        told = pace(meter, given)
+    what = f"looking through {scan.queue.name}" if apart else None
+    with reading(what, rate=given.get("scan_rate")) as meter:
         while not scan.over:
             yield s.run(scan.step())
-            told(scan.scanned, scan.expected)
-
-
-def _silent(done: int, total: int | None = None) -> None:
-    """No progress."""
+            meter(scan.scanned, scan.expected)
 
 
 def reads_payloads(s: Session, queue: Queue[Any], page: Sequence[Entry]) -> list[Entry]:

@@ -16,10 +16,9 @@ from redisq_ops.ops.groups.heavy_hitters import DistinctNames
 from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_phrase
 from redisq_ops.ops.hint import hint
 
-from .confirm_and_run import untouched
-from .entries import meant
+from .entries import targets_to_read
 from .filter_options import pages
-from .output import age, count, emit, progress, say, table, tell, when
+from .output import age, count, emit, reading, say, table, tell, when
 from .rows import entry_row, tell_unread
 from .session import Session
 
@@ -32,7 +31,7 @@ SHOWN = 30
 def grouped(s: Session, given: Mapping[str, Any]) -> int:
     """The groups of the dead letters that are meant, largest first."""
     broken = False
-    for target in meant(s, (STATE,), given):
+    for target in targets_to_read(s, (STATE,), given):
         queue, now = target.queue, s.run(target.queue.now.op())
         grouping = Grouping(queue, target.state, target.filter, now)
         for page in pages(s, grouping.scan, given):
@@ -133,7 +132,7 @@ def looked_into(s: Session, given: Mapping[str, Any]) -> int:
     name, redaction = given["group"].lower(), s.redaction
     now = s.run(queue.now.op())
     contrast = GroupComparison(queue, STATE, Filter(), name, now, redaction)
-    with untouched(), progress(f"looking through {queue.name}") as meter:
+    with reading(f"looking through {queue.name}") as meter:
         while not contrast.over:
             s.run(contrast.step())
             meter(contrast.scanned, contrast.total)

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from .completion import queues
-from .session import session
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
@@ -228,12 +227,11 @@ def perform(context: typer.Context, act: str, *given: Any, every: str | None = N
     """
     module, _, name = act.partition(".")
     function = getattr(import_module(f"redisq_ops.cli.{module}"), name)
-    own = session(context)
     if every is None:
-        return function(own, *given) or 0
+        return function(context.obj, *given) or 0
     from .watch import repeat
 
-    return repeat(lambda: function(own, *given), every, own.json)
+    return repeat(lambda: function(context.obj, *given), every, context.obj.json)
 
 
 def examples(*lines: str) -> str:

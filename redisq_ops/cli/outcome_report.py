@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, file_error
-from redisq_ops.ops.change.apply import Apply, Told
-from redisq_ops.ops.change.audit_log import ChangeOutcome
+from redisq_ops.ops.change.apply import Apply, ReportResult
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.private_files import open_private, resolved_path
 
@@ -29,7 +29,7 @@ class OutcomeReport:
     """A report that is being written, or none (without a path).
 
     A line reaches the file at once, so that a kill loses none; one that a full disk cut in two goes
-    before the next run writes. ``last`` is the entry an earlier run told of last, None: of none.
+    before the next run writes. ``last``: the entry that an earlier run reported last, or None.
     """
 
     def __init__(self, path: str | None, op: str, of: str = PLAN) -> None:
@@ -37,7 +37,7 @@ class OutcomeReport:
         self.last: str | None = None
         self.change: Apply | Undo | None = None
         """what it is about, once that begins"""
-        self.each: Told | None = None
+        self.each: ReportResult | None = None
         self.hand = ""
         """whose runs it tells of: those that write into this very file"""
         self._file: int | None = None
@@ -64,11 +64,11 @@ class OutcomeReport:
         if self._file is not None:
             self._write(asdict(outcome) | dict(more))
 
-    def _each(self, id: str, said: str) -> None:
-        self._write({"id": id, "said": said})
+    def _each(self, id: str, result: str) -> None:
+        self._write({"id": id, "said": result})
 
     def _mended(self) -> int:
-        """Cut off a line without its end, and find the last entry told of; the bytes that stay."""
+        """Cut off a line without its end and find the last entry; returns the bytes that stay."""
         assert self._file is not None
         size = os.fstat(self._file).st_size
         tail = os.pread(self._file, _TAIL, max(0, size - _TAIL))
@@ -127,10 +127,10 @@ def its_own(path: str | None, op: str, of: str = PLAN) -> None:
 def reporting(
     s: Session, path: str | None, op: str, before: int = 0, of: str = PLAN
 ) -> Iterator[OutcomeReport]:
-    """The report of a change, told of every entry. ``before``: how many were done when it began.
+    """The report of a change, which gets every entry. ``before``: how many were done at its start.
 
-    When it can't be written any more the change stops: how far it came is said, exit code 3 if it
-    did anything.
+    When it can't be written any more the change stops, with a message of how far it came; exit code
+    3 if it did anything.
     """
     report = None
     try:
@@ -139,18 +139,18 @@ def reporting(
     except OSError as error:
         change = None if report is None else report.change
         done = before if change is None else s.run(change.reached())
-        said = file_error(error, f"--report {path}: {error.strerror or error}")
+        refused = file_error(error, f"--report {path}: {error.strerror or error}")
         if change is None or done == before:
-            said = file_error(error, f"{said}: nothing was changed")
+            refused = file_error(error, f"{refused}: nothing was changed")
         else:
-            outcome, said.exit_code = change.outcome, 3
+            outcome, refused.exit_code = change.outcome, 3
             outcome.done = done
             if s.json:
                 emit(asdict(outcome) | {"left": max(0, outcome.matched - done)})
             else:
                 far = f"{count(done)} of {count(outcome.matched)}"
                 say(printable(f"stopped: {far}; continue with: {s.again}"))
-        raise said from error
+        raise refused from error
     finally:
         if report is not None:
             report.close()

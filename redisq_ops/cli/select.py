@@ -26,7 +26,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     """Look through every state an entry can be in that the expression allows."""
     counting = given["count"]
     most = given["max"] or (None if s.json or counting else SHOWN)
-    filter = replace(filtered(s, given), max=most)
+    filter = replace(filtered(given, s.utc), max=most, redaction=s.redaction)
     looks: list[Scan] = []
     rows: list[list[Any]] = []
     broken = False

@@ -23,4 +23,4 @@ def server_of(s: Session) -> Server:
 def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:
     """What was asked for, else what the configuration allows at most."""
     asked = None if given["rate"] is None else per_second(given["rate"])
-    return s.guard.rate(asked)
+    return s.config.guard.rate(asked)

@@ -25,8 +25,9 @@ from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import BlockingClient, run
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome, Operation
-from redisq_ops.ops.change.bulk import allowed
+from redisq_ops.ops.change.allowed import allowed
+from redisq_ops.ops.change.audit_log import Author, Operation
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import PlanHeader, checked_age, home, identity
 from redisq_ops.ops.change.preview import MEANS, Preview, entries, typed
 from redisq_ops.ops.hint import hint

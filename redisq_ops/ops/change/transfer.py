@@ -24,7 +24,9 @@ from redisq_ops.core.sharding.sharded_queue import ShardedQueue
 
 from . import audit_log
 from .apply import Apply
-from .bulk import Bulk, ChangeScope, EntryAction, Pick, Stride
+from .bulk import Bulk
+from .entry_steps import EntryAction, Pick, Stride
+from .selection import ChangeScope
 from .transfer_plan import CALLS, Way, movable
 
 ASKED = 8
@@ -144,8 +146,8 @@ class Relocating(Bulk):
             await source._refresh()
             transfer.refuse_changing(source)
 
-    def _size(self) -> int:
-        return min(super()._size(), BATCH, self._room)
+    def _step_size(self) -> int:
+        return min(super()._step_size(), BATCH, self._room)
 
     @property
     def _ahead(self) -> int:

@@ -26,10 +26,10 @@ from redisq_ops.core.redis.transport import exchange
 from redisq_ops.core.sharding.sharded_queue import home
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import cluster
-from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.audit_log import find as find_operation
 from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.destroy import destroyable
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
@@ -595,7 +595,7 @@ def test_a_queue_is_not_empty_while_something_is_between_two_shards(
     client.delete(*client.scan_iter("rq:{later*:delay"))  # as if all others were done
     assert open_set().counts().waiting == n
     with pytest.raises(Refused, match=f"not empty .{n} waiting"):
-        run(client, control.destroyable(open_set(), False))
+        run(client, destroyable(open_set(), False))
     assert open_set().invariants()  # says what it sees, and doesn't fail on it
 
 

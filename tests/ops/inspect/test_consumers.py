@@ -732,8 +732,8 @@ def test_claim_and_remove_as_commands(
         redisq("consumers", "remove", "stream:orders", "w1", code=5) and redisq.err
     )
     said = redisq("consumers", "claim", "stream:orders", "w1", "--to", "w3", "--yes")
-    assert said == "0 matched: claim from consumer w1 of group bill in queue stream:orders: " + (
-        "0 pending entries; 7 were held for less than 5m (--min-idle): left out\n"
+    assert said == "0 matched: claim 0 pending entries of consumer w1 of group bill in queue " + (
+        "stream:orders; 7 were held for less than 5m 00s: left out\n"
     )
     said = redisq("consumers", "remove", "stream:orders", "w1", "--yes", "--reason", "it is dead")
     assert said.startswith("removed consumer w1 of group bill of stream:orders: 7 of 7 entries to ")
@@ -856,7 +856,7 @@ def test_a_planned_claim_leaves_out_what_a_claim_leaves_out(
     assert [json.loads(line)["id"] for line in file.read_text().splitlines()[2:-1]] == ["e0", "e1"]
     other = tmp_path / "q.ndjson"
     redisq(*claim, "--min-idle", "3650d", "--plan", str(other))
-    assert "2 were held for less than 3650d (--min-idle): left out" in redisq.err
+    assert "2 were held for less than 3650d 0h: left out" in redisq.err
     assert json.loads(other.read_text().splitlines()[-1])["count"] == 0
     one = tmp_path / "r.ndjson"
     queue = RequestQueue(client, "mail", clock=clock)
