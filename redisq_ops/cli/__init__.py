@@ -1,1 +1,1 @@
-"""`redisq`, the command line: `main` runs a command, `commands` lists them, a module has each."""
+"""`redisq`, the command line. `main` runs a command; `commands` declares them all."""

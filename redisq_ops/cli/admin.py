@@ -34,15 +34,15 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     if not given["dry_run"]:
         its_own(given["report"], op, UNDO)
     now = s.run(queue.now.op())
-    shows = s.run(undo_preview(change, now, count_unchanged=given["dry_run"]))
-    if not agreed(s, [shows], given):
+    preview = s.run(undo_preview(change, now, count_unchanged=given["dry_run"]))
+    if not agreed(s, [preview], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:
         report.change, change.told = change, report.each
         finished = drive(s, change, f"undo {op}", s.again)
-        told = {"sample": change.sample, "unnamed": change.unnamed}
+        unchanged = {"sample": change.sample, "unnamed": change.unnamed}
         report.end(change.outcome, {"unnamed": change.unnamed})
-    ended(s, change.outcome, f"undid {op}", undo=False, more=told)
+    ended(s, change.outcome, f"undid {op}", undo=False, more=unchanged)
     tell_recovered(s, change.recovered)
     if not s.json:
         _tell_left(change, operation.into or queue.name)
@@ -59,36 +59,36 @@ def undo(s: Session, given: dict[str, Any]) -> int:
 
 
 def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
-    """The newest change that can be undone; with --yes only the very latest, and the caller's own.
+    """The latest change that can be undone; with --yes only the very latest, and only the caller's.
 
-    A script that runs twice, or beside another, doesn't go on to ever older changes.
+    So a script that runs twice, or beside another one, does not undo older and older changes.
     """
     found = s.run(audit_log.log(s.deployment))
     changes = [o for o in found.operations if o.verb != "undo"]
     for name, why in found.unread.items():
         if isinstance(why, Unreachable):
-            raise Unreachable(f"which change was the latest can't be said: {name}: {why}; name it")
+            raise Unreachable(f"which change is the latest is unknown: {name}: {why}; name it")
     latest = next((o for o in changes if o.undoable and not o.tried), None)
     if latest is None:
         raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")
     if not given["yes"] or given["dry_run"]:
         return latest.id
-    meant = f"to undo that one: {hint('undo', latest.id, yes=None)}"
+    command = f"to undo that one: {hint('undo', latest.id, yes=None)}"
     if (last := changes[0]).id != latest.id:
         raise Refused(
             f"the latest change, {last.id}, can't be undone: {why_not(last)}; the one "
-            f"before that can is {latest.verb} in queue {latest.queue}, {meant}"
+            f"before that can is {latest.verb} in queue {latest.queue}, {command}"
         )
     if latest.by != f"{author.who}@{author.whence}":
         raise Refused(
             f"the latest change isn't yours: {latest.verb} in queue {latest.queue} by {latest.by}; "
-            f"{meant}"
+            f"{command}"
         )
     return latest.id
 
 
 def _tell_left(change: Undo, queue: str) -> None:
-    """Which entries were left alone, as far as that is known."""
+    """Report entries that were left alone, as far as they are known."""
     if change.sample:
         more = change.outcome.left - len(change.sample)
         rest = f" and {count(more)} more" if more > 0 else ""

@@ -18,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="The options above may stand anywhere on the line. Addresses: QUEUE, "
+    epilog="The options above can be anywhere on the line. Addresses: QUEUE, "
     "QUEUE/ENTRY, QUEUE/REQUEST/N.",
 )
 

@@ -1,4 +1,4 @@
-"""`redisq client`: whose work is in a queue, and by what rules it is served."""
+"""`redisq client`: the clients of a fair queue, their entries and their rules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def change(s: Session, verb: str, given: dict[str, Any]) -> int:
 
 
 def _unchanged(s: Session, title: str, facts: dict[str, Any], *, dry_run: bool) -> int:
-    """The rule is so already: nothing is asked, nothing is written."""
+    """The client has this rule already: ask nothing, write nothing."""
     if not s.json:
         print(printable(f"0 matched: {title}: it is so already"))
     elif dry_run:

@@ -1,4 +1,4 @@
-"""`redisq consumers`: who holds what, and taking it from them."""
+"""`redisq consumers`: what each consumer holds, and giving it to another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from redisq_ops.ops.inspect.consumers import (
 from .apply import draft, written
 from .change_entries import prepared_for
 from .confirm_and_run import agreed, drive, untouched
-from .output import age, count, emit, printable, progress, say, table, tell
+from .output import age, age_or_none, count, emit, printable, progress, say, table, tell
 from .rows import tell_sentence
 from .session import Session
 
@@ -41,9 +41,9 @@ AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 def listed(s: Session, given: dict[str, Any]) -> int:
     silent = duration_ms(given["silent_for"])
     named = given["name"]
-    all_of_them = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
-    first, broken = True, 0
-    for queue in all_of_them:
+    queues = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
+    first, code = True, 0
+    for queue in queues:
         try:
             found = s.run(
                 consumer_reports(queue, given["request"], silent_ms=silent, poison=given["poison"])
@@ -51,7 +51,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
         except Refused as refusal:
             if named:
                 raise
-            broken = 3  # the others are shown
+            code = 3  # the other queues are shown
             say(printable(f"{queue.name}: {refusal}"))
             continue
         for report in found:
@@ -61,8 +61,8 @@ def listed(s: Session, given: dict[str, Any]) -> int:
                 if not first:
                     print()
                 first = False
-                _tell(report, given["poison"])
-    return broken
+                _print(report, given["poison"])
+    return code
 
 
 def _row(report: ConsumerReport) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _row(report: ConsumerReport) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tell(report: ConsumerReport, poison: int) -> None:
+def _print(report: ConsumerReport, poison: int) -> None:
     inside = f", group {report.group}" if report.group else ""
     tell(f"queue {report.queue}{inside}")
     for load in report.loads[:20]:
@@ -97,8 +97,8 @@ def _tell(report: ConsumerReport, poison: int) -> None:
         table(
             ["consumer", "pending", "idle", "oldest", "leases over", ""],
             [
-                [one.name, one.pending, *_ages(one.idle_ms, one.oldest_ms), one.late,
-                 "" if one.silent_ms is None else f"silent for {age(one.silent_ms)}"]
+                [one.name, one.pending, age_or_none(one.idle_ms), age_or_none(one.oldest_ms),
+                 one.late, "" if one.silent_ms is None else f"silent for {age(one.silent_ms)}"]
                 for one in report.consumers
             ],
         )  # fmt: skip
@@ -119,10 +119,6 @@ def _tell(report: ConsumerReport, poison: int) -> None:
         tell(f"  … {len(report.poison) - 20:,} more delivered {poison} times or more")
 
 
-def _ages(*spans: int | None) -> list[str | None]:
-    return [None if ms is None else age(ms) for ms in spans]
-
-
 def claimed(s: Session, given: dict[str, Any]) -> int:
     min_idle_ms = duration_ms(given["min_idle"])
     if given["plan"] is not None:
@@ -139,16 +135,16 @@ def _young(held: HeldEntries, given: dict[str, Any]) -> list[str]:
 
 
 def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
-    """The claim written down, as `redisq claim` writes one: the same entries by another name."""
+    """Write the claim as a plan for the same entries, as `redisq claim --plan` does."""
     name, consumer, to = given["name"], given["consumer"], given["to"]
     free(given["plan"])
     queue = s.run(s.deployment.queue(name))
     if isinstance(queue, HasConsumerGroups):
-        # Its steps keep no numbers of their own, by which a plan is gone on with.
+        # Its steps are not numbered, so a plan could not be continued.
         words = ("consumers", "claim", name, consumer, "--dry-run")
-        look = hint(*words, **{"to": to, "min-idle": given["min_idle"]})
+        dry_run = hint(*words, **{"to": to, "min-idle": given["min_idle"]})
         raise Refused(
-            f"a claim in a {queue.kind} queue can't be planned: it is done, or looked at: {look}"
+            f"a claim in a {queue.kind} queue can't be planned; to see what it would do: {dry_run}"
         )
     allowed(queue, "claim", "pending")
     held = _held(s, given, min_idle_ms)
@@ -167,13 +163,13 @@ def removed(s: Session, given: dict[str, Any]) -> int:
     held = _held(s, given, 0)
     to = given["to"]
     if to is None and isinstance(held.queue, HasConsumerGroups):
-        to = "operator"  # in a plain stream nothing that was given can wait again
-    lines = [f"what it holds {'waits for a worker again' if to is None else f'goes to {to}'}"]
+        to = "operator"  # delivered entries of a plain stream can't go back to waiting
+    lines = [f"its entries {'go back to waiting' if to is None else f'go to {to}'}"]
     if held.groups:
         n = len(held.groups)
         lines.append(f"it is removed from {n:,} group{'s' if n > 1 else ''} once it holds nothing")
     if held.idle_ms is not None and held.idle_ms < SILENT_MS:
-        lines.append(f"it was heard of {age(held.idle_ms)} ago: if it lives, it comes back")
+        lines.append(f"it was active {age(held.idle_ms)} ago: if it still runs, it is added again")
     return _changed(s, held, given, to, lines, remove=True)
 
 

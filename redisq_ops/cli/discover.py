@@ -1,4 +1,4 @@
-"""`redisq discover` and `redisq forget`: other programs' queues, found, noted, left alone again."""
+"""`redisq discover` and `redisq forget`: find other programs' queues, register, unregister them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.inspect.overview import QueueRow
 
 from .confirm_and_run import agreed
-from .output import age, count, emit, printable, progress, say, table, tell
+from .output import age_or_none, count, emit, printable, progress, say, table, tell
 from .rows import queue_row
 from .session import Session
 
 SHOWN = 5
-"""faults of a queue a person gets to see"""
+"""faults of a queue that are shown to a person"""
 BATCH = 20
-"""queues counted and checked side by side"""
+"""queues counted and checked in one round trip"""
 
 
 def discover(s: Session, given: dict[str, Any]) -> int:
@@ -39,13 +39,13 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         s.writable()
     rate = None if given["rate"] is None else per_second(given["rate"])
     search = Discovery(s.deployment, match=given["match"], rate=rate, most=given["max"])
-    whole = _looked(s, search)
+    finished = _search(s, search)
     entries = s.run(named(s.deployment, s.run(search.finds())))
-    rows = _described(s, entries)
-    _shown(s, rows)
+    rows = _describe(s, entries)
+    _print(s, rows)
     looked, keys = search.walk.looked, search.walk.keys
     of = "" if search.walk.over else f" of about {count(keys)}"
-    stopped = "" if whole else "interrupted: "
+    stopped = "" if finished else "interrupted: "
     queues = f"{count(len(rows))} queue{'' if len(rows) == 1 else 's'}"
     say(f"{stopped}{queues} of other programs in {count(looked)}{of} keys")
     for why in search.walk.missing.values():
@@ -55,7 +55,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     for framework, number in sorted(search.frameworks.items()):
         keys_of = f"{count(number)} key{'' if number == 1 else 's'}"
         say(f"not shown: {keys_of} named as {framework}'s, whose queues redisq can't read")
-    if not whole:
+    if not finished:
         return 130
     broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)
     unknown = any(row.registered is None for row in rows)
@@ -76,8 +76,8 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     return 3 if broken else 0
 
 
-def _looked(s: Session, search: Discovery) -> bool:
-    """Take the steps; False after Ctrl+C."""
+def _search(s: Session, search: Discovery) -> bool:
+    """Scan the keys; False after Ctrl+C."""
     try:
         with progress("looking through the keys") as meter:
             while s.run(search.step()):
@@ -88,7 +88,7 @@ def _looked(s: Session, search: Discovery) -> bool:
         return False
 
 
-def _described(s: Session, entries: list[RegisteredFind]) -> list[Discovered]:
+def _describe(s: Session, entries: list[RegisteredFind]) -> list[Discovered]:
     rows: list[Discovered] = []
     with progress("counting and checking", len(entries)) as meter:
         for i in range(0, len(entries), BATCH):
@@ -97,22 +97,22 @@ def _described(s: Session, entries: list[RegisteredFind]) -> list[Discovered]:
     return rows
 
 
-def _shown(s: Session, rows: list[Discovered]) -> None:
+def _print(s: Session, rows: list[Discovered]) -> None:
     now = s.run(clock_ms(s.client))
     states = ("waiting", "pending", "delayed", "dead")
     cells: list[list[Any]] = []
     for row in rows:
-        told = queue_row(QueueRow(row.name, row.kind, row.counts, None, row.problem), now)
+        values = queue_row(QueueRow(row.name, row.kind, row.counts, None, row.problem), now)
         if s.json:
             emit(
-                told
+                values
                 | {"at": row.at, "called": row.called, "registered": row.registered,
                    "faults": row.checkup.flaws, "unseen": row.checkup.unseen}
             )  # fmt: skip
             continue
-        oldest = None if told["oldest_ms"] is None else age(told["oldest_age_ms"])
+        oldest = age_or_none(values["oldest_age_ms"])
         faults = row.problem or len(row.checkup.flaws)
-        cells.append([row.name, row.kind, *(told[state] for state in states), oldest,
+        cells.append([row.name, row.kind, *(values[state] for state in states), oldest,
                       "unknown" if row.registered is None else row.registered, faults])  # fmt: skip
     if cells:
         table(["name", "kind", *states, "oldest", "registered", "faults"], cells)

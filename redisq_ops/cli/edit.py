@@ -32,7 +32,7 @@ from .session import Session
 
 
 def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
-    """Select, show what would become of some, ask, and change each that is as it was read."""
+    """Select entries, show some changes, ask, and change each that is still as it was read."""
     if given["patch"] is not None and given["payload"] is not None:
         raise BadInput("either --patch or --payload")
     patch = None if given["patch"] is None else Patch.parse(_text(given["patch"], "--patch"))
@@ -62,7 +62,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     if not preview.facts["changes"] and not given["dry_run"]:
         return _nothing(s, preview)
     if not s.json:
-        for line in lines:  # part of the preview: data where nobody is asked
+        for line in lines:  # the preview; with --dry-run it is the output
             (print if given["dry_run"] else say)(printable(line))
     if not agreed(s, [preview], given):
         return 0
@@ -73,7 +73,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
 
 
 def _preview(s: Session, selection: Selection, change: Change) -> tuple[Preview, list[str]]:
-    """The plan, and what it does to some of the entries, line by line."""
+    """The preview, and lines that show the change of some entries."""
     n, queue = selection.count, selection.queue.name
     lines = []
     with progress(f"looking at payloads of {queue}", n) as meter:
@@ -81,9 +81,9 @@ def _preview(s: Session, selection: Selection, change: Change) -> tuple[Preview,
     changes = found.pop(CHANGES, 0)
     looked = s.run(samples(selection, change))
     for sample in looked:
-        said = (f"({sample.unfit}: stays as it is)",) if sample.unfit else sample.diff
+        changed = (f"({sample.unfit}: stays as it is)",) if sample.unfit else sample.diff
         none = "(what changes is redacted)" if sample.hidden else "(nothing would change)"
-        lines += [f"{queue}/{sample.id}", *(said or (none,))]
+        lines += [f"{queue}/{sample.id}", *(changed or (none,))]
     some = f"{count(changes)} of " if found else ""
     title = f"edit {some}{entries(n, selection.state)} of {queue} (filter: {selection.filter})"
     rest = _stay(found)
@@ -100,23 +100,23 @@ def _preview(s: Session, selection: Selection, change: Change) -> tuple[Preview,
 
 
 def _stay(found: Mapping[str, int]) -> str:
-    """How many stay as they are, and why; empty: none."""
+    """How many stay as they are, and why; empty if none."""
     why = ", ".join(f"{count(n)} {word}" for word, n in found.items())
-    return f"as they are stay {count(sum(found.values()))}: {why}" if found else ""
+    return f"{count(sum(found.values()))} stay as they are: {why}" if found else ""
 
 
 def _nothing(s: Session, preview: Preview) -> int:
-    """All would stay as they are: nothing is asked, nothing is written."""
+    """All entries would stay as they are: ask nothing, write nothing."""
     outcome = ChangeOutcome(None, preview.facts["matched"], 0, preview.facts["stay"])
     if s.json:
         emit(outcome)
     else:
         print(printable(f"nothing would change: {preview}"))
-    return 1 if outcome.exit_code else 0  # 3 is for what was done in part
+    return 1 if outcome.exit_code else 0  # 3 would mean that a part was done
 
 
 def _replacement(s: Session, selection: Selection, given: str | None) -> Change | None:
-    """One entry's new payload: given, or what the editor leaves; None if that is the old one."""
+    """One entry's new payload, from ``given`` or the editor; None if it did not change."""
     (id,) = selection.ids()
     entry = s.run(selection.queue.get.op(id))
     if entry is None or entry.payload is None:
@@ -128,7 +128,7 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
     else:
         readable(entry.payload, s.redaction)
         after = edited(entry.payload)
-    # Where parts are redacted it isn't said whether they are the same.
+    # Whether a redacted payload changed would tell something about its hidden parts.
     plain = s.redaction.payload(entry.payload) == entry.payload
     return None if plain and after == entry.payload else Replaced(entry.payload, after)
 
@@ -141,7 +141,7 @@ def _text(given: str, option: str) -> str:
 
 
 def _bytes(given: str, option: str) -> bytes:
-    """The option's own text, or of ``@FILE`` the file's bytes."""
+    """The text of an option, or for ``@FILE`` the bytes of the file."""
     if not given.startswith("@"):
         return os.fsencode(given)
     try:

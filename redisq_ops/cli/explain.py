@@ -1,8 +1,9 @@
-"""`redisq explain`: the rule that holds something, and the verb that helps."""
+"""`redisq explain`: the rule that holds something, and the command that helps."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from redisq_ops.ops.explain.explanation import explain_text
 
@@ -11,8 +12,9 @@ from .rows import tell_sentence
 from .session import Session
 
 
-def explain(s: Session, address: str) -> int:
-    found = s.run(explain_text(s.deployment, address, partial(when, utc=s.utc), s.redaction))
+def explain(s: Session, given: dict[str, Any]) -> int:
+    show_time = partial(when, utc=s.utc)
+    found = s.run(explain_text(s.deployment, given["address"], show_time, s.redaction))
     if s.json:
         emit(found.row())
         return 0 if found.known else 1

@@ -7,11 +7,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, file_error
+from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError, Refused, file_error
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
 from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview
 from redisq_ops.ops.files.export import STATES, Export
@@ -29,33 +29,33 @@ from .rows import tell_unread
 from .session import Session
 
 _SHOWN = 20
-"""lines of an import that a person is told of"""
+"""rejected lines of an import that are shown to a person"""
 
 
 def export(s: Session, given: dict[str, Any]) -> int:
     redaction = _redaction(s, given["raw_payloads"])
     states = _states(given.pop("state"))
     file = given.pop("output")
-    with _whole(file) as out:
+    with _output(file) as out:
         done: list[Export] = []
         try:
             for state in states:
                 for target in meant(s, (state,), given):
                     now = s.run(target.queue.now.op())
                     done.append(Export(target, now, redaction))
-                    _written(s, done[-1], out, file)
+                    _write(s, done[-1], out)
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise
-            raise _cut(error, file, sum(one.written for one in done)) from error
+            raise _write_error(error, file, sum(one.written for one in done)) from error
         except KeyboardInterrupt as stop:
             raise _interrupted(file, sum(one.written for one in done)) from stop
-    _told(s, done, file)
+    _summarise(s, done, file)
     return 3 if tell_unread(section.scan for section in done) else 0
 
 
 def _redaction(s: Session, raw: bool) -> Redaction:
-    """What to leave out of payloads; whether they may leave as they are, the configuration says."""
+    """What to redact; the configuration may forbid ``--raw-payloads``."""
     if not raw or not s.config.redaction:
         return s.redaction
     if why := _forced(s):
@@ -64,7 +64,7 @@ def _redaction(s: Session, raw: bool) -> Redaction:
 
 
 def _forced(s: Session) -> str:
-    """What in the configuration keeps payloads from leaving as they are, if anything does."""
+    """The setting that forbids unredacted payloads; an empty text if none does."""
     if s.config.redaction.forced:
         return "redact.forced in the configuration"
     return f"read_only, {s.config.values['read_only'].origin}" if s.config.read_only else ""
@@ -77,7 +77,7 @@ def _states(named: list[str] | None) -> list[State]:
     return [x for x in STATES if x in named] if named else [x for x in STATES if x != "trash"]
 
 
-def _written(s: Session, section: Export, out: BinaryIO, file: str | None) -> None:
+def _write(s: Session, section: Export, out: BinaryIO) -> None:
     with progress(f"exporting {section.state} of {section.queue.name}") as meter:
         more = True
         while more:
@@ -89,23 +89,22 @@ def _written(s: Session, section: Export, out: BinaryIO, file: str | None) -> No
 
 
 @contextmanager
-def _whole(file: str | None) -> Iterator[BinaryIO]:
-    """Where an export goes: at its name there is a whole file, or none of ours."""
+def _output(file: str | None) -> Iterator[BinaryIO]:
+    """Stdout, or a file that takes its name when it is complete."""
     if file is None or file == "-":
         yield sys.stdout.buffer
         return
-
     try:
         with atomic_write(file) as out:
             yield out
     except OSError as error:
-        raise _cut(error, file, None) from error
+        raise _write_error(error, file, None) from error
 
 
-def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
+def _write_error(error: OSError, file: str | None, entries: int | None) -> Exception:
     after = f" after {some(entries)}" if entries else ""
     if file is None or file == "-":
-        return RedisqError(f"stdout: {error.strerror}{after}: what was written is no whole export")
+        return RedisqError(f"stdout: {error.strerror}{after}: the export is incomplete")
     return file_error(
         error,
         f"{file}: {error.strerror}{after}: it was not written; make room or choose another place "
@@ -115,13 +114,11 @@ def _cut(error: OSError, file: str | None, entries: int | None) -> Exception:
 
 def _interrupted(file: str | None, entries: int) -> Exception:
     to_file = file not in (None, "-")
-    left = f"{file} was not written" if to_file else "what was written is no whole export"
-    said = RedisqError(f"interrupted after {some(entries)}, {left}")
-    said.exit_code = 130
-    return said
+    left = f"{file} was not written" if to_file else "the export is incomplete"
+    return Interrupted(f"interrupted after {some(entries)}, {left}")
 
 
-def _told(s: Session, done: list[Export], file: str | None) -> None:
+def _summarise(s: Session, done: list[Export], file: str | None) -> None:
     to_file = file not in (None, "-")
     for line in _import_limits(done):
         say(printable(line))
@@ -138,15 +135,15 @@ def _told(s: Session, done: list[Export], file: str | None) -> None:
     line = f"{some(total)} of {queues}" + (f" ({each})" if each else "")
     say(printable(line + (f" in {file}" if to_file else "")))
     if left:
-        say(f"{count(left)} more went to another state meanwhile, and are left out")
+        say(f"{count(left)} more changed their state meanwhile, and are left out")
     if redacted := sum(one.redacted for one in done):
         why = _forced(s)
-        how = f"({why})" if why else ": --raw-payloads leaves them whole"
+        how = f"({why})" if why else ": --raw-payloads exports them unredacted"
         say(f"{count(redacted)} are redacted and can't be imported{' ' if why else ''}{how}")
 
 
 def _import_limits(done: list[Export]) -> list[str]:
-    """What an import of this file refuses, or does only with an option, a line each."""
+    """What an import of this file will refuse, or do only with an option, a line each."""
     lines = []
     for one in done:
         queue, state = one.queue, one.state
@@ -193,19 +190,19 @@ def import_(s: Session, given: dict[str, Any]) -> int:
         if not agreed(s, previews, given):
             return 0
         for content, queue in into:
-            told = _Report(s, queue.name)
+            report = _RejectedLines(s, queue.name)
             change = Import(
                 file, content, queue, Author.here(given["reason"]),
-                as_waiting=as_waiting, rate=rate, problem=told,
+                as_waiting=as_waiting, rate=rate, problem=report,
             )  # fmt: skip
             finished = drive(s, change, f"import into {queue.name}")
-            told.end()
+            report.end()
             outcome = change.outcome
             undo = undoable(content)
             ended(s, outcome, f"imported into {queue.name}", undo=undo)
             if not finished:
                 if not s.json:
-                    say("interrupted: run it again to go on, what is there is skipped")
+                    say("interrupted: run it again to continue; imported entries are skipped")
                 return 130
             total.matched += outcome.matched
             total.done += outcome.done
@@ -215,54 +212,54 @@ def import_(s: Session, given: dict[str, Any]) -> int:
     return total.exit_code
 
 
-class _Report:
-    """Lines that were not imported: all for programs, the first for people.
+class _RejectedLines:
+    """Prints lines that were not imported: all for programs, the first for people.
 
-    Where nobody listens any more, as after `| head`, the import goes on: what it is there for is
-    done in the queue, and `conclude` says on stderr what came of it.
+    If stdout is closed, as after `| head`, the import continues; `conclude` then prints its outcome
+    on stderr.
     """
 
     def __init__(self, s: Session, queue: str) -> None:
         self._s = s
         self._queue = queue
-        self._told = 0
-        self._heard = True
+        self._count = 0
+        self._stdout_open = True
 
     def __call__(self, line: int, id: str, why: str) -> None:
-        self._told += 1
-        if not self._heard:
+        self._count += 1
+        if not self._stdout_open:
             return
         try:
             if self._s.json:
                 emit({"line": line, "queue": self._queue, "id": id, "problem": why})
-            elif self._told <= _SHOWN:
+            elif self._count <= _SHOWN:
                 say(printable(f"line {line:,}: {self._queue}/{id}: {why}"))
         except OSError:
-            self._heard = False
+            self._stdout_open = False
 
     def end(self) -> None:
-        if self._told > _SHOWN and self._heard and not self._s.json:
-            say(f"and {count(self._told - _SHOWN)} more lines (all of them with --json)")
+        if self._count > _SHOWN and self._stdout_open and not self._s.json:
+            say(f"and {count(self._count - _SHOWN)} more lines (all of them with --json)")
 
 
 def _survey(file: BinaryIO, name: str) -> Survey:
     with progress(f"reading {name}") as meter:
-        return Survey.of(file, name, lambda lines: meter(lines))
+        return Survey.of(file, name, meter)
 
 
 @contextmanager
 def _read(name: str) -> Iterator[BinaryIO]:
-    """The file; what comes from a pipe is kept in one, since it is read twice."""
+    """The file; the data of a pipe is copied to a temporary one, because it is read twice."""
     try:
-        source = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
+        source = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115 (closed below)
     except OSError as error:
         raise BadInput(f"{name}: {error.strerror}") from error
     if name != "-" and source.seekable():
         with source:
             yield source
         return
-    with tempfile.TemporaryFile() as kept:
+    with tempfile.TemporaryFile() as copy:
         with untouched("nothing was imported"):
             while block := source.read(1 << 20):
-                kept.write(block)
-        yield cast(BinaryIO, kept)
+                copy.write(block)
+        yield copy

@@ -1,10 +1,9 @@
-"""From a command's options to what it is about, and how it is looked for."""
+"""From a command's options to a filter, and the pages of its scan."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -19,14 +18,15 @@ from .confirm_and_run import untouched
 from .output import progress
 from .session import Session
 
-Told = Callable[[int, int | None], None]
+Progress = Callable[[int, int | None], None]
+"""called with (scanned, total or None)"""
 
 
 def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
-    """The options of `SELECTING` as a filter: all of them have to hold."""
+    """The options of `SELECTING` as a filter: an entry has to match all of them."""
     where, window = given.get("where"), given.get("window")
     if window == 0:
-        raise BadInput("--window 0: look at one entry at least")
+        raise BadInput("--window 0: scan at least one entry")
     return Filter(
         match=None if given["match"] is None else match_pattern(given["match"]),
         older_than_ms=None if given["older_than"] is None else duration_ms(given["older_than"]),
@@ -37,33 +37,29 @@ def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
     )
 
 
-def pace(told: Told, given: Mapping[str, Any]) -> Told:
-    """A scan's progress that keeps it to ``--scan-rate``."""
+def pace(progress: Progress, given: Mapping[str, Any]) -> Progress:
+    """A scan's progress function that also limits the scan to ``--scan-rate``."""
     rate = given.get("scan_rate")
-    return rate_limited(told, None if rate is None else per_second(rate))
+    return rate_limited(progress, None if rate is None else per_second(rate))
 
 
 def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Entry]]:
-    """What a scan finds, page by page, at the pace that was asked for; Ctrl+C ends it."""
-    # Where lines come as they are found, a line of progress would be among them.
-    apart = not (s.json and sys.stdout.isatty())
-    bar = progress(f"looking through {scan.queue.name}") if apart else nullcontext(_silent)
+    """The pages of a scan, at the rate of ``--scan-rate``; Ctrl+C ends it."""
+    # JSON lines are printed while they are found: on a terminal a progress bar would be among them.
+    quiet = s.json and sys.stdout.isatty()
+    bar = progress(f"looking through {scan.queue.name}", quiet=quiet)
     with untouched(), bar as meter:
-        told = pace(meter, given)
+        limited = pace(meter, given)
         while not scan.over:
             yield s.run(scan.step())
-            told(scan.scanned, scan.expected)
-
-
-def _silent(done: int, total: int | None = None) -> None:
-    """No progress."""
+            limited(scan.scanned, scan.expected)
 
 
 def reads_payloads(s: Session, queue: Queue[Any], page: Sequence[Entry]) -> list[Entry]:
-    """The same entries with their payloads, but for those that went elsewhere meanwhile.
+    """The same entries with their payloads, without those that changed their state meanwhile.
 
-    Only of what is shown: a filter that looks at payloads has fetched them, as have layouts where
-    nothing is found by its id.
+    Nothing is read if the entries have payloads: because the filter needs them, or because the
+    layout has no reads by id.
     """
     if all(entry.payload is not None for entry in page):
         return list(page)

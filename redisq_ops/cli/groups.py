@@ -1,4 +1,4 @@
-"""`redisq dlq groups` and `redisq dlq group`: dead letters by what went wrong."""
+"""`redisq dlq groups` and `redisq dlq group`: dead letters by error."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from redisq_ops.ops.change.preview import entries
 from redisq_ops.ops.filter.scan import Filter
 from redisq_ops.ops.groups.error_groups import ErrorGroup, Grouping
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames
-from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_phrase
+from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_sentence
 from redisq_ops.ops.hint import hint
+from redisq_ops.ops.terminal import percent
 
 from .confirm_and_run import untouched
 from .entries import meant
@@ -26,11 +27,11 @@ from .session import Session
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")
 SHOWN = 30
-"""groups a person is shown; programs get all"""
+"""groups shown to a person; programs get all"""
 
 
 def grouped(s: Session, given: Mapping[str, Any]) -> int:
-    """The groups of the dead letters that are meant, largest first."""
+    """The groups of the selected dead letters, largest first."""
     broken = False
     for target in meant(s, (STATE,), given):
         queue, now = target.queue, s.run(target.queue.now.op())
@@ -42,15 +43,13 @@ def grouped(s: Session, given: Mapping[str, Any]) -> int:
             for row in _rows(grouping):
                 emit(row)
         else:
-            _tell(grouping)
+            _print(grouping)
     return 3 if broken else 0
 
 
 def _rows(grouping: Grouping) -> list[dict[str, Any]]:
     groups = grouping.groups
-    looked = {
-        "of": groups.total, "scanned": grouping.scanned, "complete": grouping.complete,
-    }  # fmt: skip
+    looked = {"of": groups.total, "scanned": grouping.scanned, "complete": grouping.complete}
     rows = [
         {"queue": grouping.queue.name, "state": grouping.state, **_row(group), **looked}
         for group in groups.ranked()
@@ -64,7 +63,7 @@ def _rows(grouping: Grouping) -> list[dict[str, Any]]:
 
 
 def _row(group: ErrorGroup) -> dict[str, Any]:
-    """A group as stable JSON names; what ``at_least`` names came so often or more."""
+    """A group with stable JSON names; the numbers listed in ``at_least`` are lower bounds."""
     counted = {"entries": group.exact, "clients": not group.clients.more,
                "requests": not group.requests.more}  # fmt: skip
     return {
@@ -78,16 +77,16 @@ def _row(group: ErrorGroup) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tell(grouping: Grouping) -> None:
+def _print(grouping: Grouping) -> None:
     groups, total = grouping.groups, grouping.groups.total
     ranked = groups.ranked()
     whose = "clients" if any(len(group.clients) for group in ranked) else "requests"
     rows: list[list[Any]] = [
         [
-            group.fingerprint, _many(group.count, group.exact), part(group.count, total),
+            group.fingerprint, _many(group.count, group.exact), percent(group.count / total),
             group.lost, group.last_ms and age(grouping.now_ms - group.last_ms),
             _different(group.clients if whose == "clients" else group.requests),
-            said(group),
+            _error(group),
         ]
         for group in ranked[:SHOWN]
     ]  # fmt: skip
@@ -95,7 +94,7 @@ def _tell(grouping: Grouping) -> None:
     left = len(ranked[SHOWN:]) + groups.others.groups
     if hidden:
         more = f"in {_many(left, not groups.others.groups)} more groups"
-        rows.append(["others", count(hidden), part(hidden, total), None, None, None, more])
+        rows.append(["others", count(hidden), percent(hidden / total), None, None, None, more])
     if rows:
         table(["group", "entries", "share", "lost", "last", whose, "error"], rows)
     seen = f"; {grouping.scan.window_text}" if grouping.scan.window_text else ""
@@ -104,19 +103,8 @@ def _tell(grouping: Grouping) -> None:
     say(f"{grouping.queue.name}: {entries(total, grouping.state)}{in_ if number else ''}{seen}")
 
 
-def said(group: ErrorGroup) -> str:
-    """What went wrong, as one line."""
+def _error(group: ErrorGroup) -> str:
     return group.form if group.type is None else f"{group.type}: {group.form}"
-
-
-def part(n: int, of: int) -> str:
-    """``61 %``; nothing that is there reads 0 %, nothing that isn't all reads 100 %."""
-    percent = round(100 * n / of) if of else 0
-    if n and not percent:
-        return "<1 %"
-    if n < of and percent == 100:
-        return ">99 %"
-    return f"{percent} %"
 
 
 def _many(n: int, exact: bool) -> str:
@@ -127,8 +115,8 @@ def _different(names: DistinctNames) -> str | None:
     return _many(len(names), not names.more) if len(names) else None
 
 
-def looked_into(s: Session, given: Mapping[str, Any]) -> int:
-    """One group, what it has in common, and the commands that change just it."""
+def compared(s: Session, given: Mapping[str, Any]) -> int:
+    """One group, what its entries have in common, and the commands that change only these."""
     queue = s.run(s.deployment.queue(given["queue"]))
     name, redaction = given["group"].lower(), s.redaction
     now = s.run(queue.now.op())
@@ -142,11 +130,11 @@ def looked_into(s: Session, given: Mapping[str, Any]) -> int:
             f"no group {name} among the {count(contrast.scanned)} dead entries of {queue.name} "
             f"({hint('dlq', 'groups', queue.name)} lists them)"
         )
-    (_emitted if s.json else _described)(s, contrast, group)
+    (_emit if s.json else _describe)(s, contrast, group)
     return 0
 
 
-def _emitted(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
+def _emit(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
     queue = contrast.queue.name
     here, rest = contrast.here, contrast.rest
     emit(
@@ -164,15 +152,15 @@ def _emitted(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
     )  # fmt: skip
 
 
-def _described(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
+def _describe(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
     queue, redaction, now = contrast.queue, s.redaction, contrast.now_ms
     here, rest = contrast.here, contrast.rest
     total = here.total + rest.total
     tell(
         f"group {group.fingerprint} of {queue.name}: {count(group.count)} of {count(total)} dead "
-        f"entries ({part(group.count, total)})"
+        f"entries ({percent(group.count / total)})"
     )
-    lines = [("error", said(group))]
+    lines = [("error", _error(group))]
     if group.reasons:
         reasons = (f"{count(n)} {reason}" for reason, n in group.reasons.items())
         lines.append(("reason", ", ".join(reasons)))
@@ -183,7 +171,7 @@ def _described(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None
         ]
     for what, names in (("clients", group.clients), ("requests", group.requests)):
         if len(names):
-            most = ", ".join(f"{name} {part(n, group.count)}" for name, n in names.top(3))
+            most = ", ".join(f"{name} {percent(n / group.count)}" for name, n in names.top(3))
             lines.append((what, f"{_different(names)}: {most}"))
     for what, text in lines:
         tell(f"  {what:<9} {text}")
@@ -192,14 +180,14 @@ def _described(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None
         error = entry.error
         message = redaction.text(error.message)[:200] if error is not None else entry.reason
         tell(f"  {queue.name}/{entry.id}  {message}")
-    _contrasted(s, contrast, contrast.traits())
+    _describe_traits(s, contrast, contrast.traits())
     tell("just this group:")
     for verb in VERBS:
         if contrast.state in queue.actions.get(verb, ()):
             tell("  " + hint("dlq", verb, queue.name, where=f"group={group.fingerprint}"))
 
 
-def _contrasted(s: Session, contrast: GroupComparison, traits: list[Trait]) -> None:
+def _describe_traits(s: Session, contrast: GroupComparison, traits: list[Trait]) -> None:
     here, rest = contrast.here, contrast.rest
     moment = partial(when, utc=s.utc)
     if traits:
@@ -209,14 +197,10 @@ def _contrasted(s: Session, contrast: GroupComparison, traits: list[Trait]) -> N
     else:
         tell("all dead entries are of this group: there is nothing to compare them with")
     for trait in traits:
-        what = trait_phrase(trait.field, trait.value, moment)
-        tell(f"  {_share(trait.here)} {what}, {_share(trait.rest)} of the rest")
+        sentence = trait_sentence(trait.field, trait.value, trait.here, trait.rest, moment)
+        tell(f"  {sentence}")
     if here.looked:
         tell(
             f"  (payloads of {count(here.looked)} of {count(here.total)} looked at, and of "
             f"{count(rest.looked)} of {count(rest.total)} others)"
         )
-
-
-def _share(share: float) -> str:
-    return part(round(share * 1_000_000), 1_000_000)

@@ -1,4 +1,4 @@
-"""`redisq inspect`: all that is known of one queue, request or entry."""
+"""`redisq inspect`: everything known about one queue, request or entry."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ from .rows import entry_row, queue_row, tell_events
 from .session import Session
 
 SHOWN = 20
-"""history events a person gets to see"""
+"""history events shown to a person"""
 
 
-def inspect_queue(s: Session, address: str) -> None:
-    queue = s.run(s.deployment.queue(address))
+def inspect(s: Session, what: str, given: dict[str, Any]) -> None:
+    """``what``: queue, request or entry."""
+    {"queue": inspect_queue, "request": _request, "entry": _entry}[what](s, given["address"])
+
+
+def inspect_queue(s: Session, name: str) -> None:
+    queue = s.run(s.deployment.queue(name))
     view = s.run(queue_details(queue))
     rates = view.rates if view.rates.arrived else None
     left = tuple(one.operation.id for one in s.run(unfinished(queue)))
@@ -80,7 +85,7 @@ def inspect_queue(s: Session, address: str) -> None:
             tell(f"    {line}")
 
 
-def inspect_request(s: Session, address: str) -> None:
+def _request(s: Session, address: str) -> None:
     at = place(s, address, "request")
     view = s.run(request_details(at.queue, at.id or ""))
     request, now = view.request, view.now_ms
@@ -140,7 +145,7 @@ def inspect_request(s: Session, address: str) -> None:
     _tell_history(s, view.history)
 
 
-def inspect_entry(s: Session, address: str) -> None:
+def _entry(s: Session, address: str) -> None:
     at = place(s, address, "entry")
     view = s.run(entry_details(at.queue, at.id or ""))
     row = entry_row(view.queue.name, view.entry)
@@ -157,14 +162,14 @@ def inspect_entry(s: Session, address: str) -> None:
         tell(f"    {line}")
     _tell_history(s, view.history)
     if done is not None:
-        state = cast("State", done.source or done.target)
+        state = cast("State", done.source or done.target)  # the audit log stores text
         what = f"{done.verb} of {entries(done.done, state)} (op {done.id})"
         why = f": {done.why}" if done.why else ""
         tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
 
 
 def _facts(s: Session, facts: dict[str, Any]) -> None:
-    """Names and values, aligned; what isn't known is left out, times are shown as such."""
+    """Names and values, aligned; unknown values are left out, times are formatted."""
     for name, value in facts.items():
         if value is None:
             continue
@@ -179,7 +184,7 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
 
 
 def _history_row(history: EntryHistory) -> dict[str, Any]:
-    """The same events as for people, the oldest first, as in `redisq history`."""
+    """The same events as for people, oldest first, as in `redisq history`."""
     events = [asdict(event) for event in reversed(history.events)]
     return {"events": events, "looked": history.searched, "total": history.total}
 

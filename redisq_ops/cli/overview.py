@@ -1,4 +1,4 @@
-"""Looking at all of it: ls, log, history, config, fsck. Nothing here writes."""
+"""Commands that look at all queues or their logs: ls, log, history, config, fsck. None writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redisq_ops.ops.config import NamedContext, contexts
 from redisq_ops.ops.fsck import QueueCheck
 from redisq_ops.ops.inspect.overview import overview
 
-from .output import age, emit, printable, say, table, tell, when
+from .output import age_or_none, emit, printable, say, table, tell, when
 from .rows import queue_row, tell_events
 from .session import Session
 
@@ -23,9 +23,9 @@ LOOKS = 5
 MOMENT_S = 0.2
 
 
-def ls(s: Session) -> int:
-    seen = s.run(overview(s.deployment, minutes=2))
-    rows = [queue_row(row, seen.now_ms) for row in seen.rows]
+def ls(s: Session, given: dict[str, Any]) -> int:
+    found = s.run(overview(s.deployment, minutes=2))
+    rows = [queue_row(row, found.now_ms) for row in found.rows]
     if s.json:
         for row in rows:
             emit(row)
@@ -33,28 +33,27 @@ def ls(s: Session) -> int:
         shown = ("name", "kind", "waiting", "pending", "delayed", "dead", "done", "in_per_min",
                  "out_per_min")  # fmt: skip
         heads = [*(name.removesuffix("_per_min") for name in shown), "oldest", "flags"]
-        # 80 columns are few: none of them for flags that no queue has.
-        told = heads if any(map(_flags, rows)) else heads[:-1]
+        if not any(map(_flags, rows)):  # 80 columns are few
+            del heads[-1]
         cells = [
-            [row[name] for name in shown]
-            + [None if row["oldest_ms"] is None else age(row["oldest_age_ms"]), _flags(row)]
+            [row[name] for name in shown] + [age_or_none(row["oldest_age_ms"]), _flags(row)]
             for row in rows
         ]
-        table(told, [line[: len(told)] for line in cells])
+        table(heads, [line[: len(heads)] for line in cells])
     else:
         say(f"no queues here (prefix {s.deployment.prefix})")
     return 3 if any(row["problem"] for row in rows) else 0
 
 
 def _flags(row: dict[str, Any]) -> str:
-    told = [f"{flag}: {row[flag]}" for flag in ("paused", "draining", "problem") if row[flag]]
+    flags = [f"{flag}: {row[flag]}" for flag in ("paused", "draining", "problem") if row[flag]]
     if row["unfinished"]:
-        told.append(f"unfinished: {' '.join(row['unfinished'])}")
-    return ", ".join(told)
+        flags.append(f"unfinished: {' '.join(row['unfinished'])}")
+    return ", ".join(flags)
 
 
-def log(s: Session, queue: str | None, max: int) -> int:
-    found = s.run(audit_log.log(s.deployment, max, queue))
+def log(s: Session, given: dict[str, Any]) -> int:
+    found = s.run(audit_log.log(s.deployment, given["max"], given["queue"]))
     operations = found.operations
     if s.json:
         for operation in operations:
@@ -77,7 +76,7 @@ def log(s: Session, queue: str | None, max: int) -> int:
 
 
 def _undo(operation: Operation) -> str:
-    if operation.origin:  # it is undone where it belongs; its name finds it there
+    if operation.origin:  # only the queue in which it began can undo it
         return f"see {operation.origin}"
     if operation.undone:
         return "undone" if not operation.undoable else f"{operation.undone:,} undone"
@@ -86,9 +85,9 @@ def _undo(operation: Operation) -> str:
     return "possible" if operation.undoable else "no"
 
 
-def history(s: Session, queue: str, max: int) -> None:
-    there = s.run(s.deployment.queue(queue))
-    events, total = s.run(both(there.history.op(max), there.history_length.op()))
+def history(s: Session, given: dict[str, Any]) -> None:
+    queue = s.run(s.deployment.queue(given["queue"]))
+    events, total = s.run(both(queue.history.op(given["max"]), queue.history_length.op()))
     if s.json:
         for event in reversed(events):
             emit(asdict(event))
@@ -97,13 +96,13 @@ def history(s: Session, queue: str, max: int) -> None:
         say(f"latest {len(events):,} of {total:,} events")
 
 
-def config(s: Session, contexts: bool) -> None:
-    if contexts:
+def config(s: Session, given: dict[str, Any]) -> None:
+    if given["contexts"]:
         return _contexts(s)
     values = s.config.display_values()
     if s.json:
         for value in values:
-            others = [{"value": said, "origin": origin} for said, origin in value.others]
+            others = [{"value": text, "origin": origin} for text, origin in value.others]
             emit({**asdict(value), "others": others})
     else:
         unit = {"max_rate": "/s"}
@@ -111,8 +110,8 @@ def config(s: Session, contexts: bool) -> None:
         for v in values:
             with_unit = unit.get(v.name, "")
             rows.append([v.name, v.value and v.value + with_unit, v.origin])
-            for said, origin in v.others:
-                rows.append(["", said + with_unit, f"not used, less strict: {origin}"])
+            for text, origin in v.others:
+                rows.append(["", text + with_unit, f"not used, less strict: {origin}"])
         table(["setting", "value", "from"], rows)
     return None
 
@@ -130,7 +129,8 @@ def _contexts(s: Session) -> None:
         say("no contexts in the configuration")
 
 
-def fsck(s: Session, queue: str | None) -> int:
+def fsck(s: Session, given: dict[str, Any]) -> int:
+    queue = given["queue"]
     codes, corrupt = {0}, dict[str, str]()
     if queue is not None:
         names = [queue]
@@ -140,18 +140,18 @@ def fsck(s: Session, queue: str | None) -> int:
         corrupt = {entry.name: entry.problem for entry in entries if entry.problem is not None}
     for name in names:
         row: dict[str, Any] = {"queue": name, "kind": None, "looks": 0, "momentary": 0}
-        said, broken, unseen = "adds up", list[str](), None
+        verdict, broken, unseen = "adds up", list[str](), None
         try:
             if name in corrupt:
                 raise Unreadable(corrupt[name])
-            there = s.run(s.deployment.queue(name))
-            check = QueueCheck(there)
+            checked = s.run(s.deployment.queue(name))
+            check = QueueCheck(checked)
             while (again := s.run(apart(check.check()))) is True and check.checks < LOOKS:
                 time.sleep(MOMENT_S)
-            row |= {"kind": there.kind, "looks": check.checks, "momentary": check.transient}
-            # A node of several, or another team's keys: the others' queues are looked at.
+            row |= {"kind": checked.kind, "looks": check.checks, "momentary": check.transient}
+            # One node of a cluster, or keys of another team: check the other queues.
             if isinstance(again, (Unreachable, Forbidden)) and not queue:
-                said, unseen = "can't be read", str(again)
+                verdict, unseen = "can't be read", str(again)
             elif isinstance(again, Exception):
                 raise again
             else:
@@ -162,14 +162,14 @@ def fsck(s: Session, queue: str | None) -> int:
                 raise
             broken = [f"can't be checked: {refusal}"]
         if broken:
-            said = "broken"
-        codes.add(3 if said == "can't be read" else int(bool(broken)))
+            verdict = "broken"
+        codes.add(3 if verdict == "can't be read" else int(bool(broken)))
         if s.json:
-            ok = None if said == "can't be read" else not broken
+            ok = None if verdict == "can't be read" else not broken
             emit(row | {"ok": ok, "broken": broken, "unseen": unseen})
         else:
             moment = f" ({row['momentary']:,} findings were a moment's)" if row["momentary"] else ""
-            tell(f"{name}: {said}{moment}")
+            tell(f"{name}: {verdict}{moment}")
             for line in broken:
                 tell(f"  {line}")
             if unseen:

@@ -13,12 +13,12 @@ from .output import count, emit, printable, say
 from .session import Session, redaction
 
 
-def results(s: Session, request: str, queue: str | None, raw: bool) -> None:
-    look = Results(*request_at(s, request, queue))
-    record = s.run(look.request())
-    while page := s.run(look.page()):
+def results(s: Session, given: dict[str, Any]) -> None:
+    reader = Results(*request_at(s, given["request"], given["queue"]))
+    record = s.run(reader.request())
+    while page := s.run(reader.page()):
         for outcome in page:
-            if not raw:
+            if not given["raw"]:
                 emit(_row(outcome))
             elif outcome.result is not None:
                 result = redaction().payload(outcome.result)

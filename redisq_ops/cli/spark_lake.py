@@ -17,8 +17,7 @@ from redisq_ops.pipeline.results import check_output, select_requests
 
 from .output import count, emit, say, tell
 from .session import Session
-from .spark import awaited, frame, on_spark, printed, there
-from .spark_write import server_of
+from .spark_session import awaited, check_queues, frame, on_spark, printed, server_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,12 +26,11 @@ if TYPE_CHECKING:
 def exported(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.lake import export
     from redisq_ops.pipeline.options import parse_options, table
-    from redisq_ops.pipeline.redaction import redact_table
 
     if printed(given):
         return 0
     trim = {"onTrim": given["on_trim"]}
-    parse_options({"table": "history", **trim})  # a wrong word is one whatever is exported
+    parse_options({"table": "history", **trim})  # check it for every table
     wanted: dict[str, dict[str, Any]] = {}
     for each in map(table, given["table"]):
         wanted[each.name] = dict(trim) if each.name == "history" else {}
@@ -40,10 +38,10 @@ def exported(s: Session, given: dict[str, Any]) -> int:
             wanted[each.name]["payloads"] = "true"
         parse_options({"table": each.name, **wanted[each.name]})
     queues = [given["queue"]] if given["queue"] is not None else []
-    there(s, queues)
+    check_queues(s, queues)
     corrupt = 0
-    so = "what is in the lake stays; the same command goes on"
-    with on_spark(s, given, stopped=so) as session:
+    stopped = "what is in the lake stays; run the same command again to continue"
+    with on_spark(s, given, stopped=stopped) as session:
 
         def read(name: str, **more: str) -> DataFrame:
             return redact_table(frame(s, session, name, **more), s.redaction)
@@ -101,11 +99,11 @@ def collected(s: Session, given: dict[str, Any]) -> int:
 
 
 def _known(s: Session, queue: str, requests: Sequence[str]) -> None:
-    """Refuse a request that isn't there: its results would take the earlier ones' place."""
-    of = requests_of(s.run(s.deployment.queue(queue)))
+    """Refuse a request that does not exist: its empty results would replace earlier ones."""
+    requests_queue = requests_of(s.run(s.deployment.queue(queue)))
     for start in range(0, len(requests), 100):
         some = requests[start : start + 100]
-        found = s.run(together([of.request.op(id) for id in some]))
+        found = s.run(together([requests_queue.request.op(id) for id in some]))
         for id, request in zip(some, found, strict=True):
             if request is None:
                 raise NotFound(f"no request {id} in queue {queue}")

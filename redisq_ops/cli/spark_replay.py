@@ -1,4 +1,4 @@
-"""`redisq spark replay | requeue`: what SQL or an error group chooses, by many tasks."""
+"""`redisq spark replay | requeue`: entries chosen by SQL or by error group, with many tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
 from redisq_ops.ops.change.preview import PAST
@@ -19,16 +19,16 @@ from redisq_ops.pipeline.session import is_local
 from .confirm_and_run import agreed, ended, untouched
 from .output import emit, printable, progress, say
 from .session import Session
-from .spark import (
+from .spark_session import (
     awaited,
     bounds,
+    check_queues,
     frame,
-    interrupted,
     on_spark,
     printed,
-    there,
+    rate_of,
+    server_of,
 )
-from .spark_write import rate_of, server_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,8 +47,8 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
         raise BadInput(f"{verb} is for {' or '.join(states)} entries, not {state!r}")
     queues = (given["queue"],) if given["queue"] is not None else ()
     asked = ReplayRequest(
-        verb, state, _what(given), Author.here(given["reason"]), rate_of(s, given), given["parts"],
-        queues, given["payloads"], given["since"], given["until"],
+        verb, state, _choice(given), Author.here(given["reason"]), rate_of(s, given),
+        given["parts"], queues, given["payloads"], given["since"], given["until"],
     )  # fmt: skip
     kept = given["plan"] is not None
     if not kept and not (is_local(given["master"]) and given["remote"] is None):
@@ -58,14 +58,14 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
         orders = ReplayPlan.read(path) if kept else None
         if orders is not None:
             orders.check_request(asked)
-            if given["rate"] is None:  # the plan's own, which may have been allowed by others
+            if given["rate"] is None:  # the plan's own rate may be above the limit here
                 for order in orders.queues:
                     s.guard.rate(order.header.rate)
             else:
                 orders = orders.with_rate(asked.rate)
             check_plan(server_of(s), orders)
         between = bounds(s, given)
-        there(s, queues)
+        check_queues(s, queues)
         with on_spark(s, given) as session:
             if orders is None:
                 with untouched():
@@ -76,14 +76,15 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _what(given: Mapping[str, Any]) -> str:
+def _choice(given: Mapping[str, Any]) -> str:
     """The choice in words."""
-    said = [f"group {group}" for group in given["group"] or ()]
-    said += [f"where {given['where']}"] if given["where"] is not None else []
-    if not said and not given["all"]:
-        raise BadInput("say which: --group FINGERPRINT, --where SQL, or --all")
-    said = said or ["all"]
-    return ", ".join(said + [f"{n} {given[n]}" for n in ("since", "until") if given[n] is not None])
+    words = [f"group {group}" for group in given["group"] or ()]
+    words += [f"where {given['where']}"] if given["where"] is not None else []
+    if not words and not given["all"]:
+        raise BadInput("choose entries with --group FINGERPRINT, --where SQL, or --all")
+    words = words or ["all"]
+    words += [f"{name} {given[name]}" for name in ("since", "until") if given[name] is not None]
+    return ", ".join(words)
 
 
 def _chosen(
@@ -137,14 +138,14 @@ def _carried_out(
         with progress(f"{plans[0].facts['verb']} by {len(orders.units())} tasks") as meter:
             found = apply(session, server, orders, meter)
     except (KeyboardInterrupt, RedisqError) as error:
-        with suppress(RedisqError):  # a server that is gone can't be asked either
+        with suppress(RedisqError):  # the server may be unreachable
             for outcome in outcomes(server, orders):
                 header = headers[outcome.op or ""]
                 say(printable(f"{header.queue}: stopped after {outcome.done:,} of "
                               f"{outcome.matched:,} (op {outcome.op})"))  # fmt: skip
         again = "the same command goes on" if given["plan"] else "the same command does the rest"
         if isinstance(error, KeyboardInterrupt):
-            raise interrupted(again) from error
+            raise Interrupted(f"interrupted: {again}") from error
         say(again)
         raise
     codes = set()

@@ -1,4 +1,4 @@
-"""`redisq spark report | groups | critical-path`: what the history and the dead letters say."""
+"""`redisq spark report | groups | critical-path`: figures of the history and the dead letters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redisq_ops.ops.private_files import atomic_write
 from . import spark_tables
 from .output import count, emit, progress, say
 from .session import Session
-from .spark import announced, frame, moment, on_spark, printed, there
+from .spark_session import announced, check_queues, frame, moment, on_spark, printed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,8 @@ def reported(s: Session, given: dict[str, Any]) -> int:
         written = report.write(parquet, meter) if parquet is not None else {}
         figures = report.figures(progress=meter)
     if html is not None:
-        _put(html, _page(s, figures, given))
+        with atomic_write(html) as file:
+            file.write(_page(s, figures, given).encode())
     if s.json:
         spark_tables.emitted(figures)
     else:
@@ -59,7 +60,7 @@ def _page(s: Session, figures: Figures, given: Mapping[str, Any]) -> str:
 
 
 def _server(s: Session) -> str:
-    """Where, without who: no user name, no password."""
+    """Host and port, without user name and password."""
     parts = urlsplit(s.config.server_address().url)
     host = parts.hostname or parts.path
     return f"{host}:{parts.port}" if parts.port else host
@@ -81,8 +82,8 @@ def grouped(s: Session, given: dict[str, Any]) -> int:
     own = ("field", "value", "share", "rest", "surely")
     for row in groups:
         same = (row["queue"], row["fingerprint"])
-        told = [t for t in traits if (t["queue"], t["fingerprint"]) == same]
-        emit({**row, "contrast": [{name: t[name] for name in own} for t in told]})
+        its_traits = [t for t in traits if (t["queue"], t["fingerprint"]) == same]
+        emit({**row, "contrast": [{name: t[name] for name in own} for t in its_traits]})
     return 0
 
 
@@ -126,14 +127,14 @@ def _report(
     history: bool = True,
     request: str | None = None,
 ) -> Iterator[tuple[QueueReport, Progress]]:
-    """The report's two tables, of the server or of a lake, and a meter for its parts."""
+    """A report from the tables of the server or of a lake, and a meter for its parts."""
     redaction = s.redaction
     names = tuple(given["queues"] or ())
     lake: Path | None = given["lake"]
     if lake is not None and not lake.is_dir():
         raise BadInput(f"no lake at {lake}")
     if lake is None:
-        there(s, names)
+        check_queues(s, names)
     since, until = _range(s, given, DAY if history else None)
     announced(s, given)
     from redisq_ops.pipeline import spark_tuning
@@ -145,7 +146,7 @@ def _report(
         from redisq_ops.pipeline.session import parse_conf
 
         with progress("working the tables out") as meter:
-            # Of one request, and of groups, only one of the two is read.
+            # A critical path needs no dead letters, groups need no history.
             events = _table(s, running, "history", lake, names, since, until, empty=not history)
             letters = _table(
                 s, running, "dead", lake, names, None, None, empty=request is not None,
@@ -167,7 +168,7 @@ def _report(
 
 
 def _rows(s: Session, lake: Path | None, names: Sequence[str], history: bool, dead: bool) -> int:
-    """ExplainSubject how many rows of the two tables there are to read."""
+    """About how many rows of the two tables will be read."""
     from redisq_ops.pipeline import spark_tuning
 
     wanted = [name for name, asked in (("history", history), ("dead", dead)) if asked]
@@ -225,7 +226,7 @@ def _between(rows: DataFrame, column: str, since: int | None, until: int | None)
 def _range(
     s: Session, given: Mapping[str, Any], default: int | None
 ) -> tuple[int | None, int | None]:
-    """Since and until in ms, by the server's clock; a lake is read whole unless told."""
+    """Since and until in ms, by the server's clock; the default for a lake is all of it."""
     now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
     until = None if given["until"] is None else moment(given["until"], now, utc=s.utc)
     if given["since"] is not None:
@@ -251,14 +252,8 @@ def _pattern(text: str | None) -> str | None:
 
 
 def _writable(html: Path | None, parquet: Path | None) -> None:
-    """Refuse before minutes of work what can't be kept after them."""
+    """Refuse outputs that can't be written, before minutes of work."""
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         raise BadInput(f"--html {html}: a file in a folder that is there")
     if parquet is not None and parquet.exists() and not parquet.is_dir():
         raise BadInput(f"--parquet {parquet}: a folder")
-
-
-def _put(path: Path, text: str) -> None:
-    """The whole page or none: a full disk leaves what was there."""
-    with atomic_write(path) as file:
-        file.write(text.encode())

@@ -15,8 +15,7 @@ from redisq_ops.pipeline.submit import SubmitResult
 from .confirm_and_run import untouched
 from .output import count, emit, printable, progress, say, tell
 from .session import Session
-from .spark import awaited, on_spark, printed
-from .spark_write import rate_of, server_of
+from .spark_session import awaited, on_spark, printed, rate_of, server_of
 
 if TYPE_CHECKING:
     from redisq_ops.pipeline.dataset_validation import ValidationResult
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 _MANY = 100_000
 _SAMPLES = 5
-"""rejects a dry run shows"""
+"""rejects that a dry run shows"""
 
 
 def submitted(s: Session, given: dict[str, Any]) -> int:
@@ -40,13 +39,12 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
     dry_run, skipped = given["dry_run"], given["skip_invalid"]
     if not dry_run:
         s.writable()
-    so = "what was sent stays; the same command goes on"
-
+    stopped = "what was sent stays; run the same command again to continue"
     with ExitStack() as stack:
         listed: RejectFile | None = None
         if skipped is not None and not dry_run:
             listed = stack.enter_context(RejectFile(skipped))
-        session = stack.enter_context(on_spark(s, given, stopped=so))
+        session = stack.enter_context(on_spark(s, given, stopped=stopped))
         from redisq_ops.pipeline import dataset, dataset_validation, submit
         from redisq_ops.pipeline.spark_jobs import task_progress
 
@@ -81,7 +79,7 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
 
 
 def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) -> int:
-    """Print what would be sent and what would be refused; the exit code that submit ends with."""
+    """Print what would be sent and what would be refused; the exit code of submit."""
     rejects = [str(reject) for reject in found.rejects[:_SAMPLES]]
     refused = len(found.rejects)
     if s.json:
@@ -114,9 +112,9 @@ def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None)
               "refused": done.rejects, "corrupt": done.corrupt,
               "samples": done.samples})  # fmt: skip
         return done.exit_code
-    there = done.requests.get("ok", 0) + done.requests.get("same", 0)
+    present = done.requests.get("ok", 0) + done.requests.get("same", 0)
     tell(
-        f"{queue}: {count(there)} requests with {count(done.entries)} sub-requests are there, "
+        f"{queue}: {count(present)} requests with {count(done.entries)} sub-requests are there, "
         f"{count(done.requests.get('same', 0))} of them were"
     )
     if done.rejects:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from redisq_ops.ops.terminal import percent
+
 from .output import emit, printable, say, table, when
 from .session import Session
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.report import Figures, Row
 
 SHOWN = 30
-"""rows of a table that a person is shown; --json and --parquet have all"""
+"""rows of a table shown to a person; --json and --parquet have all"""
 
 
 def emitted(figures: Figures) -> None:
@@ -29,7 +31,7 @@ def emitted(figures: Figures) -> None:
 
 
 def described(s: Session, figures: Figures) -> None:
-    from redisq_ops.pipeline.report import empty_table_reasons, notes, percent, totals
+    from redisq_ops.pipeline.report import empty_table_reasons, notes, totals
     from redisq_ops.pipeline.report_page import METRICS
     from redisq_ops.pipeline.svg_plot import duration, number
 
@@ -43,21 +45,21 @@ def described(s: Session, figures: Figures) -> None:
     if figures.begin_ms is not None:
         say(f"{when(figures.begin_ms, s.utc)} to {when(figures.end_ms, s.utc)}")
     names = ("submitted", "taken", "done", "failed", "lost", "dead")
-    _told(
+    _section(
         "queues",
         ["queue", *names],
         ([r["queue"], *(r[n] for n in names)] for r in totals(figures)),
         why.get("throughput"),
     )
     spread = [f"{what}_{p}_ms" for what in ("wait", "run") for p in ("p50", "p95", "p99")]
-    _told(
+    _section(
         "latency by the hour",
         ["queue", "hour", "taken", "wait p50", "p95", "p99", "run p50", "p95", "p99"],
         ([r["queue"], moment(r["from_ms"]), r["taken"], *(time(r[name]) for name in spread)]
          for r in tables["latency"]),
         why.get("latency"),
     )  # fmt: skip
-    _told(
+    _section(
         "how deliveries end",
         ["queue", "attempt", "deliveries", "done", "failed", "lost", "dead", "not done"],
         ([r["queue"], r["attempt"], r["n"], r["done"], r["failed"], r["lost"], r["dead"],
@@ -68,7 +70,7 @@ def described(s: Session, figures: Figures) -> None:
     def value(row: Row, name: str) -> str:
         return (duration if row["metric"].endswith("_ms") else number)(row[name])
 
-    _told(
+    _section(
         f"unusual (steps of {duration(figures.anomaly_ms)})",
         ["queue", "what", "from", "to", "", "value", "usually", "z"],
         ([r["queue"], METRICS[r["metric"]], moment(r["from_ms"]), moment(r["to_ms"]), r["side"],
@@ -76,13 +78,13 @@ def described(s: Session, figures: Figures) -> None:
         why.get("anomalies"),
     )  # fmt: skip
     groups(s, tables["dead_groups"], None)
-    _told(
+    _section(
         "fairness",
         ["queue", "hour", "Jain", "clients", "most to", "share", "of fair"],
         _fairness(tables["fairness"], moment),
         why.get("fairness"),
     )
-    _told(
+    _section(
         "slowest requests",
         ["request", "took", "sub-requests", "deliveries", "failed", "mostly"],
         ([f"{r['queue']}/{r['request']}", duration(r["took_ms"]), r["entries"], r["deliveries"],
@@ -95,8 +97,6 @@ def described(s: Session, figures: Figures) -> None:
 
 
 def _fairness(rows: Iterable[Row], moment: Any) -> Iterator[list[Any]]:
-    from redisq_ops.pipeline.report import percent
-
     hours: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         hours.setdefault((row["queue"], row["from_ms"]), []).append(row)
@@ -111,9 +111,7 @@ def _fairness(rows: Iterable[Row], moment: Any) -> Iterator[list[Any]]:
 
 
 def _mostly(request: Row, stretches: Iterable[Row]) -> str | None:
-    """What a request's critical path was spent on most."""
-    from redisq_ops.pipeline.report import percent
-
+    """What most of a request's critical path was spent on."""
     own = [
         r for r in stretches if (r["queue"], r["request"]) == (request["queue"], request["request"])
     ]
@@ -135,8 +133,8 @@ def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
 
 
 def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
-    """Groups, and what is more frequent in each; ``traits`` None: that isn't asked."""
-    from redisq_ops.pipeline.report import percent, single_group_reason, trait_sentences
+    """Groups, and with ``traits`` what is more frequent in each."""
+    from redisq_ops.pipeline.report import single_group_reason, trait_sentences
 
     by_group: dict[tuple[str, str], list[Row]] = {}
     for trait in traits or ():
@@ -148,7 +146,7 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
         rows.append([row["queue"], row["fingerprint"], row["entries"], percent(row["share"]),
                      row["lost"], row["clients"] or None, row["requests"] or None,
                      when(row["last_ms"], s.utc)[:16], error])  # fmt: skip
-    _told(
+    _section(
         "dead letters",
         ["queue", "group", "entries", "share", "lost", "clients", "requests", "last", "error"],
         rows,
@@ -159,18 +157,17 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
     if why := single_group_reason(ranked):
         _line(why)
     for row in ranked[:SHOWN]:
-        said = trait_sentences(
+        sentences = trait_sentences(
             by_group.get((row["queue"], row["fingerprint"]), ()), lambda ms: when(ms, s.utc)
         )
-        if said:
+        if sentences:
             _line(f"{row['queue']} {row['fingerprint']}, more frequent here than elsewhere:")
-            for line in said:
-                _line(f"  {line}")
+            for sentence in sentences:
+                _line(f"  {sentence}")
 
 
 def walked(s: Session, rows: Sequence[Row], named: str) -> None:
     from redisq_ops.pipeline.critical_path import DESCRIPTIONS
-    from redisq_ops.pipeline.report import percent
     from redisq_ops.pipeline.svg_plot import duration
 
     if s.json:
@@ -181,10 +178,10 @@ def walked(s: Session, rows: Sequence[Row], named: str) -> None:
     _line(f"{named}: {duration(rows[-1]['to_ms'] - begin)} from {when(begin, s.utc)}")
     for what, ms in _spent(rows):
         _line(f"  {percent(ms / whole):>5}  {duration(ms):>8}  {what}")
-    # What took longest is what is looked for; it is shown in the order of time.
+    # The longest segments, in the order of time.
     kept = sorted(range(len(rows)), key=lambda i: -rows[i]["took_ms"])[:SHOWN]
     shown = [rows[i] for i in sorted(kept)]
-    _told(
+    _section(
         "the path" if len(shown) == len(rows) else f"the {len(shown)} longest stretches",
         ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"],
         ([r["id"], r["attempt"], DESCRIPTIONS[r["what"]], r["ended"], r["consumer"],
@@ -195,18 +192,18 @@ def walked(s: Session, rows: Sequence[Row], named: str) -> None:
     for row in rows:
         held[row["id"]] = held.get(row["id"], 0) + row["took_ms"]
     most = sorted(held.items(), key=lambda item: -item[1])[:3]
-    said = ", ".join(f"{id} ({percent(ms / whole)})" for id, ms in most)
-    say(f"held back most by {said}; {len(rows):,} stretches in all")
+    ids = ", ".join(f"{id} ({percent(ms / whole)})" for id, ms in most)
+    say(f"held back most by {ids}; {len(rows):,} stretches in all")
 
 
-def _told(
+def _section(
     title: str,
     headers: Sequence[str],
     rows: Iterable[Sequence[Any]],
     why: str | None = None,
     most: int = SHOWN,
 ) -> None:
-    """A table with its title; where it has no rows, ``why``."""
+    """A table with its title; without rows the reason ``why``."""
     found = [list(row) for row in rows]
     if not found:
         _line(f"\n{title}: none, {why}")

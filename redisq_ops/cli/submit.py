@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
-from redisq_ops.core.model.errors import BadInput, Exists, RedisqError, Refused
+from redisq_ops.core.model.errors import BadInput, Exists, Interrupted, RedisqError, Refused
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.control import requests_of
@@ -31,7 +31,7 @@ from redisq_ops.ops.terminal import size as shown
 from .confirm_and_run import untouched
 from .output import count, emit, printable, progress, say
 from .session import Session
-from .wait import waited
+from .wait import wait_for_requests
 
 _MANY = 100_000
 _UNSENT = "nothing was sent"
@@ -39,7 +39,7 @@ _UNSENT = "nothing was sent"
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A submission as it was asked for, and how to ask for it again."""
+    """A requested submission, and the command that continues it."""
 
     file: str
     queue: str
@@ -53,7 +53,6 @@ class _Plan:
 
     @property
     def again(self) -> str:
-        """The command that goes on with it."""
         numbers = {
             "limit": (self.limit, LIMIT),
             "priority": (self.priority, PRIORITY),
@@ -68,47 +67,37 @@ class _Plan:
         return ("… | " if self.file == "-" else "") + hint("submit", self.file, **options)
 
 
-def submit(
-    s: Session,
-    file: str,
-    queue: str | None,
-    id: str | None,
-    limit: int,
-    priority: int,
-    split: int,
-    per_line: bool,
-    max_payload: int,
-    skip_invalid: Path | None,
-    wait: bool,
-    dry_run: bool,
-) -> int:
-    if split < 1 or (per_line and (split > 1 or wait)):
-        raise BadInput("--split is for 1 or more lines, and not for --per-line, nor is --wait")
+def submit(s: Session, given: dict[str, Any]) -> int:
     plan = _Plan(
-        file, queue or s.config["queue"] or "default", ulid() if id is None else id, limit,
-        priority, split, max_payload, per_line, skip_invalid,
+        given["file"], given["queue"] or s.config["queue"] or "default",
+        ulid() if given["id"] is None else given["id"], given["limit"], given["priority"],
+        given["split"], given["max_payload"], given["per_line"], given["skip_invalid"],
     )  # fmt: skip
+    wait = given["wait"]
+    if plan.split < 1 or (plan.per_line and (plan.split > 1 or wait)):
+        raise BadInput("--split is for 1 or more lines, and not for --per-line, nor is --wait")
     with ExitStack() as stack:
-        source = stack.enter_context(_opened(file))
+        source = stack.enter_context(_opened(plan.file))
         with untouched(_UNSENT):
-            total = _looked_through(plan, source, dry_run)
-            if dry_run:
-                return _counted(s, plan, source)
+            total = _check_lines(plan, source, given["dry_run"])
+            if given["dry_run"]:
+                return _show_counts(s, plan, source)
             rejects = None
-            if skip_invalid is not None:
-                rejects = stack.enter_context(RejectFile(skip_invalid))
+            if plan.skip_invalid is not None:
+                rejects = stack.enter_context(RejectFile(plan.skip_invalid))
             payloads = _payloads(plan, source, rejects)
             s.writable()
             job = _job(s, plan, payloads)
         _submit(s, plan, job, total, rejects)
-    code = waited(s, [(job.queue, plan.id)], None) if wait else 0
+    code = wait_for_requests(s, [(job.queue, plan.id)], None) if wait else 0
     return code or (3 if rejects is not None and rejects.count else 0)
 
 
-def _looked_through(plan: _Plan, source: BinaryIO, dry_run: bool) -> int | None:
-    """How many payloads there will be if the source can be read twice.
+def _check_lines(plan: _Plan, source: BinaryIO, dry_run: bool) -> int | None:
+    """Check a source that can be read twice; the number of its payloads.
 
-    `TooLarge` for lines that can't be submitted, unless they are to be skipped or counted."""
+    `TooLarge` for lines that can't be submitted, unless they are skipped or counted.
+    """
     if dry_run or not source.seekable():
         return None
     start = source.tell()
@@ -155,8 +144,8 @@ def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None]) -> Submissio
     refuse_reserved_name(queue.name, RequestQueue.kind)
     if plan.per_line:
         return EachLine(queue, payloads, id=plan.id, priority=plan.priority, limit=plan.limit)
-    there = (payload for payload in payloads if payload is not None)
-    return Submission(queue, there, id=plan.id, priority=plan.priority, limit=plan.limit)
+    valid = (payload for payload in payloads if payload is not None)
+    return Submission(queue, valid, id=plan.id, priority=plan.priority, limit=plan.limit)
 
 
 def _submit(
@@ -194,7 +183,7 @@ def _submit(
 
 
 def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list[str]:
-    """What an interrupted submission leaves behind, and what can be done about it."""
+    """What an interrupted submission leaves on the server, and the commands that deal with it."""
     under_way = job.read > job.sent
     if not job.sent and not (under_way and not isinstance(error, Refused)):
         return []
@@ -211,19 +200,20 @@ def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list
 
 
 def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseException:
-    """For a person the lines go before the error; for a program into it."""
+    """Print the lines before the error for a person; for a program they are in the error."""
     if not s.json:
         for line in left:
             say(line)
         return error
-    said = error if isinstance(error, RedisqError) else "interrupted"
-    whole = RedisqError("; ".join([str(said), *left]))
-    whole.exit_code = error.exit_code if isinstance(error, RedisqError) else 130
+    if not isinstance(error, RedisqError):
+        return Interrupted("; ".join(["interrupted", *left]))
+    whole = RedisqError("; ".join([str(error), *left]))
+    whole.exit_code = error.exit_code
     return whole
 
 
-def _counted(s: Session, plan: _Plan, source: BinaryIO) -> int:
-    """Print what would be sent and what would be refused; the exit code that submit ends with."""
+def _show_counts(s: Session, plan: _Plan, source: BinaryIO) -> int:
+    """Print what would be sent and what would be refused; the exit code of submit."""
     found = _counts(plan, source)
     if not found.lines:
         raise BadInput(f"{plan.file} is empty: nothing to submit")

@@ -11,7 +11,7 @@ import time
 from contextlib import ExitStack
 from datetime import UTC
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput
 
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
 
 DEMO_S = 4.0
-"""how long the demo works before its only frame is taken"""
+"""how long the demo runs before its only frame is drawn"""
 
 
-def top(
-    s: Session, queue: str | None, interval: float, once: bool, read_only: bool, demo: bool
-) -> int:
+def top(s: Session, given: dict[str, Any]) -> int:
+    interval, once = given["interval"], given["once"]
     if not isfinite(interval):
         raise BadInput(f"--interval {interval}: say how many seconds")
     s.role = "top"
     with ExitStack() as stack:
         once = once or s.json or not sys.stdout.isatty()
-        if demo:
+        if given["demo"]:
             from redisq_ops.demo.demonstration import demonstration
 
             s.flags["url"] = stack.enter_context(demonstration())
@@ -44,16 +43,21 @@ def top(
         if s.no_redact:
             _ = s.redaction  # refused before there is a screen
         if s.json:
-            return _told(s, queue)
-        return _show(s, queue, interval, once, read_only)
+            return _rows(s, given["queue"])
+        return _show(s, given["queue"], interval, once, given["read_only"])
 
 
-def _told(s: Session, queue: str | None) -> int:
-    """What a frame is drawn from, for programs: the same rows as other commands have."""
+def demo(s: Session, given: dict[str, Any]) -> int:
+    usual = {"queue": None, "interval": 1.0, "once": False, "read_only": False}
+    return top(s, usual | {"demo": True})
+
+
+def _rows(s: Session, queue: str | None) -> int:
+    """The data of a frame for programs, as other commands print it."""
     from . import inspect, overview
 
     if queue is None:
-        return overview.ls(s)
+        return overview.ls(s, {})
     inspect.inspect_queue(s, queue)
     return 0
 
@@ -70,7 +74,7 @@ def _show(s: Session, queue: str | None, interval: float, once: bool, read_only:
         zone=UTC if s.utc else None,
     )
     if once:
-        if queue is not None:  # a frame of something else would answer another question
+        if queue is not None:  # without it the frame would show another view
             s.run(s.deployment.queue(queue))
         from redisq_ops.tui.frame import frame
 
@@ -82,7 +86,7 @@ def _show(s: Session, queue: str | None, interval: float, once: bool, read_only:
 
 
 def _unread(seen: Snapshot) -> bool:
-    """Whether some of it couldn't be read, as `ls` says it of the same queues."""
+    """Whether a part could not be read; then `ls` ends with 3 as well."""
     shown = [row.counts for row in seen.overview] + [seen.counts]
     refused = [row.problem for row in seen.overview] + [seen.problem]
     return any(refused) or any(counts.problem for counts in shown if counts)

@@ -1,4 +1,4 @@
-"""`redisq wait`: until requests end, or until counts are so."""
+"""`redisq wait`: until requests end, or until counts meet a condition."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from redisq_ops.core.model.entry import STATES, Request
-from redisq_ops.core.model.errors import RedisqError, Unreachable
+from redisq_ops.core.model.errors import TimedOut, Unreachable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.wait import wait
 from redisq_ops.ops.filter.count_condition import parse_condition
@@ -21,15 +21,19 @@ POLL_S = 0.2
 _LONGEST_PAUSE_S = 2.0
 
 
-def wait_request(s: Session, requests: list[str], queue: str | None, timeout: str | None) -> int:
-    limit = None if timeout is None else duration_ms(timeout) / 1000
-    return waited(s, [request_at(s, text, queue) for text in requests], limit)
+def wait_request(s: Session, given: dict[str, Any]) -> int:
+    requests = [request_at(s, text, given["queue"]) for text in given["requests"]]
+    return wait_for_requests(s, requests, _timeout_s(given))
 
 
-def waited(
+def _timeout_s(given: dict[str, Any]) -> float | None:
+    return None if given["timeout"] is None else duration_ms(given["timeout"]) / 1000
+
+
+def wait_for_requests(
     s: Session, requests: list[tuple[RequestQueue[Any], str]], timeout_s: float | None
 ) -> int:
-    """Wait for requests and tell how each ended; the exit code of them all."""
+    """Wait for requests and print how each ended; the exit code of all."""
     by_queue: dict[str, tuple[RequestQueue[Any], list[str]]] = {}
     for queue, id in requests:
         by_queue.setdefault(queue.name, (queue, []))[1].append(id)
@@ -63,21 +67,17 @@ def waited(
                             tell(f"{request.id} {request.state}: {count(request.done)} done{more}")
                         sys.stdout.flush()
                 except TimeoutError as error:
-                    raise _timed_out(str(error)) from error
+                    raise TimedOut(f"timed out; {error}") from error
                 except Unreachable as error:
                     outage.pause(error)
     return code
 
 
-def _timed_out(what: str) -> RedisqError:
-    late = RedisqError(f"timed out; {what}")
-    late.exit_code = 124
-    return late
-
-
 class _Outage:
-    """Retries of a wait whose server was lost: it is said once, and the wait goes on until the
-    server answers again or the time is over."""
+    """Retries of a wait whose server was lost, until it answers again or the time is over.
+
+    The loss is reported once.
+    """
 
     def __init__(self, timeout_s: float | None) -> None:
         self._ends = None if timeout_s is None else time.monotonic() + timeout_s
@@ -88,10 +88,10 @@ class _Outage:
         return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     def pause(self, error: Unreachable) -> None:
-        """Wait a moment before the next try; exit 124 when the time is over."""
+        """Pause before the next try; exit 124 when the time is over."""
         left = self.left()
         if left == 0.0:
-            raise _timed_out(str(error)) from error
+            raise TimedOut(f"timed out; {error}") from error
         if not self._pause_s:
             say(printable(f"connection lost: {error}; retrying"))
         self._pause_s = min(_LONGEST_PAUSE_S, max(0.1, 2 * self._pause_s))
@@ -104,10 +104,11 @@ class _Outage:
             self._pause_s = 0.0
 
 
-def wait_when(s: Session, expression: str, queue: str | None, timeout: str | None) -> int:
+def wait_when(s: Session, given: dict[str, Any]) -> int:
+    expression = given["expression"]
     holds = parse_condition(expression)
-    outage = _Outage(None if timeout is None else duration_ms(timeout) / 1000)
-    name = queue_named(s, queue)
+    outage = _Outage(_timeout_s(given))
+    name = queue_named(s, given["queue"])
     watched = s.run(s.deployment.queue(name))
     with progress(f"waiting until {expression}") as meter:
         while True:
@@ -121,7 +122,7 @@ def wait_when(s: Session, expression: str, queue: str | None, timeout: str | Non
                 break
             meter(counts.done, counts.done + counts.waiting + counts.pending + counts.delayed)
             if outage.left() == 0.0:
-                raise _timed_out(f"still not {expression} in queue {name}")
+                raise TimedOut(f"timed out; still not {expression} in queue {name}")
             time.sleep(POLL_S)
     states = {state: getattr(counts, state) for state in STATES}
     if s.json:

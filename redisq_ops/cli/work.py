@@ -32,7 +32,7 @@ _MOST_PROCESSES = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What a worker process is told; pickled for each of several."""
+    """What a worker process needs; pickled for each of several."""
 
     flags: dict[str, str | None]
     context: str | None
@@ -45,7 +45,7 @@ class _Job:
     options: dict[str, Any]
 
     def nth(self, index: int) -> _Job:
-        """The same under a name and a port of its own."""
+        """The same with a consumer name and port for process ``index``."""
         return replace(
             self,
             consumer=f"{self.consumer}.{index + 1}" if self.consumer else None,
@@ -53,38 +53,28 @@ class _Job:
         )
 
 
-def work(
-    s: Session,
-    handler: str | None,
-    program: str | None,
-    queue: list[str] | None,
-    concurrency: int,
-    processes: int,
-    batch: int,
-    lease: str,
-    grace: str,
-    timeout: str | None,
-    once: bool,
-    consumer: str | None,
-    ping: int | None,
-) -> int:
+def work(s: Session, given: dict[str, Any]) -> int:
     s.writable()
+    processes, timeout, once = given["processes"], given["timeout"], given["once"]
     if not 1 <= processes <= _MOST_PROCESSES:
         raise BadInput(f"processes {processes}: 1 to {_MOST_PROCESSES}")
     options = {
-        "concurrency": concurrency,
-        "batch": batch,
-        "lease_ms": duration_ms(lease),
-        "grace_s": duration_ms(grace) / 1000,
+        "concurrency": given["concurrency"],
+        "batch": given["batch"],
+        "lease_ms": duration_ms(given["lease"]),
+        "grace_s": duration_ms(given["grace"]) / 1000,
         "timeout_s": None if timeout is None else duration_ms(timeout) / 1000,
         "burst": once,
     }
-    names = tuple(queue or [s.config["queue"] or "default"])
-    job = _Job(s.flags, s.context, s.log, names, handler, program, consumer, ping, options)
-    with _heeding_ctrl_c() as interrupted:
-        _worker(s, replace(job, ping=None))  # what can't work, is said once and here
+    names = tuple(given["queue"] or [s.config["queue"] or "default"])
+    job = _Job(
+        s.flags, s.context, s.log, names, given["handler"], given["program"], given["consumer"],
+        given["ping"], options,
+    )  # fmt: skip
+    with _ctrl_c_noticed() as interrupted:
+        _worker(s, replace(job, ping=None))  # report invalid options once, not in every process
         _tell_absent(s, job)
-        if not job.options["burst"]:  # which says at its end why it left what is there
+        if not once:  # a burst reports paused queues at its end
             _tell_paused(s, job)
         if processes == 1:
             _run(s, job)
@@ -100,17 +90,17 @@ def work(
 
 
 def _tell_absent(s: Session, job: _Job) -> None:
-    """A queue that isn't there may come, or be a slip of the pen: say so, with names like it."""
+    """Report queues that do not exist (yet), with similar names: it may be a typing error."""
     for name in _absent(s, job):
-        there = [entry.name for entry in s.run(all_queues(s.deployment.prefix))]
-        alike = ", ".join(get_close_matches(name, there))
+        existing = [entry.name for entry in s.run(all_queues(s.deployment.prefix))]
+        similar = ", ".join(get_close_matches(name, existing))
         then = "nothing to do" if job.options["burst"] else "waiting for its first submit"
-        hint = f" (there is {alike})" if alike else ""
+        hint = f" (there is {similar})" if similar else ""
         say(printable(f"queue {name} does not exist yet: {then}{hint}"))
 
 
 def _tell_left(s: Session, job: _Job) -> None:
-    """Say what a burst that has ended left in its queues, and why."""
+    """Report what a burst that has ended left in its queues, and why."""
 
     async def left(queue: Queue[Any]) -> tuple[Counts, int | None]:
         counts, delayed = await both(queue.counts.op(), queue.page.op("delayed", None, 1))
@@ -119,7 +109,7 @@ def _tell_left(s: Session, job: _Job) -> None:
     try:
         queues = [queue for queue in _queues(s, job) if s.run(queue.exists.op())]
         found = s.run(together(map(left, queues)))
-    except RedisqError as error:  # the work is done, whatever can't be read now
+    except RedisqError as error:  # no failure of the burst: its work is done
         say(printable(f"all work that was found is done; what else there is isn't known: {error}"))
         return
     for queue, (counts, due_ms) in zip(queues, found, strict=True):
@@ -129,7 +119,7 @@ def _tell_left(s: Session, job: _Job) -> None:
 
 
 def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
-    """What is in a queue that a burst doesn't wait for, a sentence for each state."""
+    """What a burst left in a queue, a sentence for each state."""
 
     def number(n: int) -> str:
         return f"{entries(n)} {'is' if n == 1 else 'are'}"
@@ -148,19 +138,19 @@ def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
 
 
 def _tell_paused(s: Session, job: _Job) -> None:
-    """Say which queues are paused: their entries are not handed out, and a worker looks idle."""
+    """Report paused queues: their entries are not delivered, so a worker looks idle."""
     queues = _queues(s, job)
     found = s.run(together(queue.settings.op() for queue in queues))
-    for name, settings in ((queue.name, said) for queue, said in zip(queues, found, strict=True)):
+    for queue, settings in zip(queues, found, strict=True):
         if (why := settings.get("paused")) is not None:
-            then = f"nothing is taken until you run {hint('queue', 'resume', name)}"
-            say(printable(f"queue {name} is paused ({why}): {then}"))
+            then = f"nothing is taken until you run {hint('queue', 'resume', queue.name)}"
+            say(printable(f"queue {queue.name} is paused ({why}): {then}"))
 
 
 def _absent(s: Session, job: _Job) -> list[str]:
     queues = _queues(s, job)
-    there = s.run(together(queue.exists.op() for queue in queues))
-    return [queue.name for queue, known in zip(queues, there, strict=True) if not known]
+    exist = s.run(together(queue.exists.op() for queue in queues))
+    return [queue.name for queue, exists in zip(queues, exist, strict=True) if not exists]
 
 
 def _queues(s: Session, job: _Job) -> list[Queue[Any]]:
@@ -168,14 +158,14 @@ def _queues(s: Session, job: _Job) -> list[Queue[Any]]:
 
 
 def _run(s: Session, job: _Job) -> None:
-    """Work until stopped; begin anew when a queue that was waited for is of an unexpected kind."""
+    """Work until stopped; start again if an absent queue was created as another kind."""
     absent = _absent(s, job)
     while True:
         try:
             return _worker(s, job).run()
         except WrongKind:
             before, absent = absent, _absent(s, job)
-            if absent == before:  # it was there, and is nothing to work on
+            if absent == before:  # an existing queue has a kind that nobody can work on
                 raise
 
 
@@ -208,16 +198,19 @@ def _work_in_process(index: int, job: _Job) -> None:
 
 
 @contextmanager
-def _heeding_ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Tells whether Ctrl+C was pressed, whoever handled it: a stop by SIGTERM ends with 0."""
-    ours, pythons = os.pipe()
-    os.set_blocking(ours, False)
-    os.set_blocking(pythons, False)
-    before = signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
+def _ctrl_c_noticed() -> Iterator[Callable[[], bool]]:
+    """A function that returns whether Ctrl+C was pressed, even if the worker handled it.
+
+    After SIGTERM the exit code is 0, after Ctrl+C 130.
+    """
+    received, written = os.pipe()
+    os.set_blocking(received, False)
+    os.set_blocking(written, False)
+    before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
 
     def pressed() -> bool:
         try:
-            return signal.SIGINT in os.read(ours, 4096)
+            return signal.SIGINT in os.read(received, 4096)
         except BlockingIOError:
             return False
 
@@ -225,5 +218,5 @@ def _heeding_ctrl_c() -> Iterator[Callable[[], bool]]:
         yield pressed
     finally:
         signal.set_wakeup_fd(before)
-        os.close(ours)
-        os.close(pythons)
+        os.close(received)
+        os.close(written)

@@ -1,4 +1,4 @@
-"""`redisq workers`: the worker processes other programs register, seen and struck."""
+"""`redisq workers`: list and prune the worker processes that other programs register."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from redisq_ops.ops.inspect.worker_processes import (
 )
 
 from .confirm_and_run import agreed, drive, ended, untouched
-from .output import age, emit, printable, say, table, when
+from .output import age_or_none, emit, printable, say, table, when
 from .session import Session
 
 
 def listed(s: Session, given: dict[str, Any]) -> int:
-    """The processes of a queue's owner, or of all that are known of."""
+    """The processes of a queue's program, or of all known programs."""
     name = given["queue"]
     if name is None:
-        seen = s.run(process_registers(s.deployment))
+        registers = s.run(process_registers(s.deployment))
         nothing = "no queue here has an owner that lists its workers"
     else:
         queue = s.run(s.deployment.queue(name))
-        nothing, seen = f"no worker process is registered with {queue.name}", []
+        nothing, registers = f"no worker process is registered with {queue.name}", []
         try:
             registering = with_processes(queue)
         except Refused as why:
             nothing = str(why)
         else:
             processes = s.run(registering.worker_processes.op())
-            seen = [ProcessRegister(registering, tuple(processes))]
-    rows = [row for crew in seen for row in _rows(crew)]
+            registers = [ProcessRegister(registering, tuple(processes))]
+    rows = [_row(each.queue.name, process) for each in registers for process in each.processes]
     if s.json:
         for row in rows:
             emit(row)
@@ -48,27 +48,25 @@ def listed(s: Session, given: dict[str, Any]) -> int:
             ["name", "queue", "state", "silent", "busy", "since", "serves"],
             [
                 [row["name"], row["queue"], row["state"] + (", quiet" if row["quiet"] else ""),
-                 _age(row["silent_ms"], age), row["busy"], _when(s, row["since_ms"]),
+                 age_or_none(row["silent_ms"]), row["busy"], when(row["since_ms"], s.utc),
                  ", ".join(row["queues"])]
                 for row in rows
             ],
         )  # fmt: skip
-    elif not any(crew.problem for crew in seen):
-        say(printable(nothing if name or not seen else "no worker process is registered"))
-    troubles = [(crew.queue.name, crew.problem) for crew in seen]
-    troubles += [(process.name, process.problem) for crew in seen for process in crew.processes]
-    for of, problem in troubles:
+    elif not any(each.problem for each in registers):
+        say(printable(nothing if name or not registers else "no worker process is registered"))
+    problems = [(each.queue.name, each.problem) for each in registers]
+    problems += [
+        (process.name, process.problem) for each in registers for process in each.processes
+    ]
+    for of, problem in problems:
         if problem:
             say(printable(f"{of}: {problem}"))
-    return 3 if any(problem for _, problem in troubles) else 0
-
-
-def _rows(crew: ProcessRegister) -> list[dict[str, Any]]:
-    """Processes as stable JSON names."""
-    return [_row(crew.queue.name, process) for process in crew.processes]
+    return 3 if any(problem for _, problem in problems) else 0
 
 
 def _row(queue: str, process: Process) -> dict[str, Any]:
+    """A process with stable JSON names."""
     return {
         "queue": queue, "name": process.name,
         "state": "unreadable" if process.problem else "alive" if process.alive else "silent",
@@ -79,16 +77,8 @@ def _row(queue: str, process: Process) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _age(ms: int | None, age: Any) -> str | None:
-    return None if ms is None else age(ms)
-
-
-def _when(s: Session, ms: int | None) -> str | None:
-    return None if ms is None else when(ms, s.utc)
-
-
 def pruned(s: Session, given: dict[str, Any]) -> int:
-    """Strike the dead ones of a register."""
+    """Remove dead processes from their program's register."""
     older = given["older_than"]
     silent_ms = None if older is None else duration_ms(older)
     with untouched():
@@ -98,12 +88,10 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
     if not chosen.processes:
         if not s.json:
             print(printable(f"0 matched: {preview.title}"))
+        elif given["dry_run"]:
+            emit({"plan": preview.title, **preview.facts})
         else:
-            emit(
-                {"plan": preview.title, **preview.facts}
-                if given["dry_run"]
-                else ChangeOutcome(None, 0)
-            )
+            emit(ChangeOutcome(None, 0))
         return 0
     if not agreed(s, [preview], given):
         return 0

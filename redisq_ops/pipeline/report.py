@@ -16,7 +16,7 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.ops.groups.traits import trait_phrase
+from redisq_ops.ops.groups.traits import trait_sentence
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
 if TYPE_CHECKING:
@@ -451,19 +451,7 @@ def notes(figures: Figures) -> list[str]:
 
 def trait_sentences(traits: Sequence[Mapping[str, Any]], moment: Callable[[int], str]) -> list[str]:
     """What the entries of a group have in common, as `redisq dlq group` words it."""
-    lines = []
-    for trait in traits:
-        what = trait_phrase(trait["field"], trait["value"], moment)
-        lines.append(f"{percent(trait['share'])} {what}, {percent(trait['rest'])} of the rest")
-    return lines
-
-
-def percent(share: float) -> str:
-    """``61 %``; a positive share is never 0 %, a share below 1 never 100 %."""
-    number = round(100 * share)
-    if share > 0 and number == 0:
-        return "<1 %"
-    return ">99 %" if share < 1 and number == 100 else f"{number} %"
+    return [trait_sentence(t["field"], t["value"], t["share"], t["rest"], moment) for t in traits]
 
 
 def _select_columns(frame: DataFrame, columns: Sequence[str]) -> DataFrame:

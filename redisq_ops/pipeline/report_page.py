@@ -12,6 +12,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from redisq_ops.ops.terminal import percent
+
 from . import svg_plot
 from .critical_path import DESCRIPTIONS
 from .page_elements import EscapedText, between, each_step, escaped_text, moment, table, time
@@ -22,7 +24,6 @@ from .report import (
     empty_table_reasons,
     failures_only_reason,
     notes,
-    percent,
     single_group_reason,
     totals,
     trait_sentences,

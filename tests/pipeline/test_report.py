@@ -482,10 +482,10 @@ def test_the_commands_on_a_real_history(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from redisq_ops.cli import spark as running
     from redisq_ops.cli import spark_report
+    from redisq_ops.cli import spark_session as running
     from redisq_ops.cli.main import run
-    from redisq_ops.cli.spark import frame
+    from redisq_ops.cli.spark_session import frame
 
     url, client = valkey_url, redis.Redis.from_url(valkey_url, protocol=3)
     client.flushall()

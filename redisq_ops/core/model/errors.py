@@ -16,7 +16,9 @@
     ├── BadInput         a name, number, URL or file is not usable       (exit 2)
     ├── Unreachable      no connection to the server, or it was lost     (exit 4)
     │   └── LoginRefused     the server refuses user name or password        (exit 1)
-    └── Unconfirmed      the change needs a confirmation (`--yes`)       (exit 5)
+    ├── Unconfirmed      the change needs a confirmation (`--yes`)       (exit 5)
+    ├── TimedOut         what a wait waited for did not happen in time   (exit 124)
+    └── Interrupted      Ctrl+C; the text says what was done             (exit 130)
 
 Each exception has the exit code with which the command line ends.
 """
@@ -135,6 +137,18 @@ class Unconfirmed(RedisqError):
     """The change was planned and not made, because nobody confirmed it."""
 
     exit_code = 5
+
+
+class TimedOut(RedisqError):
+    """What a command waited for did not happen in time."""
+
+    exit_code = 124
+
+
+class Interrupted(RedisqError):
+    """Ctrl+C ended a command; the text says what was done."""
+
+    exit_code = 130
 
 
 _DISK = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
