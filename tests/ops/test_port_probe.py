@@ -79,9 +79,10 @@ def test_connection_error_names_the_right_scheme(
 @pytest.mark.alike
 @pytest.mark.parametrize("mode", ["", "+cluster"])
 def test_port_without_tls_is_detected_before_timeouts(
-    url: str, mode: str, capsys: pytest.CaptureFixture[str]
+    url: str, mode: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server without TLS waits for the end of a line that a handshake doesn't have."""
+    monkeypatch.setattr(lines, "PATIENCE_S", 0.1)
     began = time.monotonic()
     said = Redisq(url.replace("redis:", f"rediss{mode}:"), capsys).refusal("ls", code=4)
     assert said.endswith(
