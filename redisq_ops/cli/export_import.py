@@ -84,7 +84,7 @@ def _write(s: Session, section: Export, out: BinaryIO) -> None:
             more = s.run(section.step())
             for row in section.rows:
                 out.write(json.dumps(row).encode() + b"\n")
-            meter(section.scanned, section.total)
+            meter(section.scan.scanned, section.scan.total)
     out.flush()
 
 

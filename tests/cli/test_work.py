@@ -335,7 +335,7 @@ def test_other_content_under_the_same_id(
     out, err = capfd.readouterr()
     assert out == "r\n"
     plain, as_json = err.splitlines()
-    assert plain == "redisq: request r is there with other content (or limit, or priority)"
+    assert plain == "redisq: request r exists with other content (or limit, or priority)"
     assert json.loads(as_json) == {"error": plain.removeprefix("redisq: "), "exit": 1}
     assert content(queue, "r") == payloads
 
