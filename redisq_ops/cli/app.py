@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from redisq_ops import __version__
+
 from .commands import Commands
 from .completion import contexts
 from .session import Session, begin, start_logging
@@ -25,9 +27,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from redisq_ops.core.redis.client import VERSION
-
-        print(f"redisq {VERSION}")
+        print(f"redisq {__version__}")
         raise typer.Exit
 
 

@@ -185,11 +185,11 @@ _BY_WORD: dict[str, type[RedisqError]] = {
 _IN_WORDS = {
     "OOM": "the server is full (maxmemory): no new work; taking, settling and purging still work",
     "READONLY": "this server is a read-only replica; connect to its primary",
-    "WRONGTYPE": "a key of another type stands where the queue keeps its data",
+    "WRONGTYPE": "a key of the queue has another type than it needs",
     "WRONGPASS": "wrong user name or password",
     "NOAUTH": "the server asks for a password (set REDISQ_PASSWORD or put it in the URL)",
     "LOADING": "the server is still loading its data; try again in a moment",
-    "user_script": "a script met something in the queue's keys that it can't work with; "
+    "user_script": "a script found a value in the queue's keys that it can't read; "
     "`redisq fsck` looks for it",
     "MISCONF": "the server refuses writes because it can't save to disk",
 }
@@ -281,16 +281,16 @@ def translate(error: Exception) -> Exception:
         found, rest = Unreadable, f"a key of the queue holds a corrupt value: {text}"
     if found is None:
         return error
-    said = found(_IN_WORDS.get(word, rest or text))
-    said.__cause__ = error
-    return said
+    translated = found(_IN_WORDS.get(word, rest or text))
+    translated.__cause__ = error
+    return translated
 
 
 def _unconnected(error: Exception) -> RedisqError | None:
     """Why a cluster client could not read the slots from any node.
 
-    redis-py hides the last node's reason behind a message of its own, and takes a server that
-    refuses the command, also because of its ACL, for one without a cluster.
+    redis-py hides the last node's reason behind another message, and takes a server that refuses
+    the command, also because of its ACL, for one without a cluster.
     """
     why = error.__cause__
     if "Cluster cannot be connected" not in str(error) or not isinstance(why, Exception):
@@ -300,7 +300,7 @@ def _unconnected(error: Exception) -> RedisqError | None:
         if "cluster support disabled" in str(refusal) or not isinstance(refusal, Exception):
             return BadInput("that is a server, and no Cluster: write redis://…, or rediss://…")
         why = refusal
-    said = translate(why)
-    if isinstance(said, RedisqError):
-        return said
+    translated = translate(why)
+    if isinstance(translated, RedisqError):
+        return translated
     return Unreachable(f"can't ask for the Cluster's slots: {why}")
