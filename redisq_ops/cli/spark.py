@@ -51,7 +51,7 @@ def _say_finding(finding: DoctorCheck) -> None:
 
 
 def described(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.options import table as table_named
+    from redisq_ops.pipeline.options import table_named
     from redisq_ops.pipeline.tables import TABLES
 
     name = given["table"]

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 def exported(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.lake import export
-    from redisq_ops.pipeline.options import parse_options, table
+    from redisq_ops.pipeline.options import parse_options, table_named
 
     if printed(given):
         return 0
     trim = {"onTrim": given["on_trim"]}
     parse_options({"table": "history", **trim})  # check it for every table
     wanted: dict[str, dict[str, Any]] = {}
-    for each in map(table, given["table"]):
+    for each in map(table_named, given["table"]):
         wanted[each.name] = dict(trim) if each.name == "history" else {}
         if given["payloads"] and each.column("payload") is not None:
             wanted[each.name]["payloads"] = "true"

@@ -13,7 +13,8 @@ from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
 from redisq_ops.ops.change.preview import PAST
-from redisq_ops.pipeline.replay import check_plan, create_plan, plan_headers
+from redisq_ops.pipeline.replay import check_plan
+from redisq_ops.pipeline.replay_plan import create_plan, plan_headers
 from redisq_ops.pipeline.session import is_local
 
 from .confirm_and_run import agreed, ended, untouched
@@ -33,11 +34,11 @@ from .spark_session import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.pipeline.replay import ReplayPlan, ReplayRequest
+    from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest
 
 
 def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.replay import ReplayPlan, ReplayRequest
+    from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest
 
     if printed(given):
         return 0

@@ -23,7 +23,8 @@ from .spark_session import announced, check_queues, frame, moment, on_spark, pri
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.pipeline.report import Figures, Progress, QueueReport
+    from redisq_ops.pipeline.figures import Figures
+    from redisq_ops.pipeline.report import Progress, QueueReport
 
 
 DAY = 86_400_000

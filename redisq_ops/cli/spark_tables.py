@@ -11,14 +11,14 @@ from .output import emit, printable, say, table, when
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.pipeline.report import Figures, Row
+    from redisq_ops.pipeline.figures import Figures, Row
 
 SHOWN = 30
 """rows of a table shown to a person; --json and --parquet have all"""
 
 
 def emitted(figures: Figures) -> None:
-    from redisq_ops.pipeline.report import empty_table_reasons, notes
+    from redisq_ops.pipeline.figures import empty_table_reasons, notes
 
     emit(
         {"table": "report", "begin_ms": figures.begin_ms, "end_ms": figures.end_ms,
@@ -31,7 +31,7 @@ def emitted(figures: Figures) -> None:
 
 
 def described(s: Session, figures: Figures) -> None:
-    from redisq_ops.pipeline.report import empty_table_reasons, notes, totals
+    from redisq_ops.pipeline.figures import empty_table_reasons, notes, totals
     from redisq_ops.pipeline.report_page import METRICS
     from redisq_ops.pipeline.svg_plot import duration, number
 
@@ -134,7 +134,7 @@ def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
 
 def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
     """Groups, and with ``traits`` what is more frequent in each."""
-    from redisq_ops.pipeline.report import single_group_reason, trait_sentences
+    from redisq_ops.pipeline.figures import single_group_reason, trait_sentences
 
     by_group: dict[tuple[str, str], list[Row]] = {}
     for trait in traits or ():

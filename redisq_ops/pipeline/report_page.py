@@ -16,8 +16,7 @@ from redisq_ops.ops.terminal import percent
 
 from . import svg_plot
 from .critical_path import DESCRIPTIONS
-from .page_elements import EscapedText, between, each_step, escaped_text, moment, table, time
-from .report import (
+from .figures import (
     Figures,
     Row,
     by_queue,
@@ -28,6 +27,7 @@ from .report import (
     totals,
     trait_sentences,
 )
+from .page_elements import EscapedText, between, each_step, escaped_text, moment, table, time
 from .svg_plot import Bar, Series, ShadedSpan, duration, number, safe
 from .transforms.anomalies import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 

@@ -185,7 +185,7 @@ _BY_WORD: dict[str, type[RedisqError]] = {
 _IN_WORDS = {
     "OOM": "the server is full (maxmemory): no new work; taking, settling and purging still work",
     "READONLY": "this server is a read-only replica; connect to its primary",
-    "WRONGTYPE": "a key of the queue has another type than it needs",
+    "WRONGTYPE": "a key of another type is where the queue keeps its data",
     "WRONGPASS": "wrong user name or password",
     "NOAUTH": "the server asks for a password (set REDISQ_PASSWORD or put it in the URL)",
     "LOADING": "the server is still loading its data; try again in a moment",
