@@ -10,6 +10,13 @@ from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.bulk import allowed
+from redisq_ops.ops.change.consumers import (
+    ConsumerChange,
+    HeldEntries,
+    checked_receiver,
+    held_entries,
+    held_filter,
+)
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest
 from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview, claimed_by, entries
@@ -19,13 +26,8 @@ from redisq_ops.ops.inspect.consumers import (
     AGES_MS,
     DELIVERIES,
     SILENT_MS,
-    ConsumerChange,
     ConsumerReport,
-    HeldEntries,
-    checked_receiver,
     consumer_reports,
-    held_entries,
-    held_filter,
 )
 
 from .apply import draft, written

@@ -18,7 +18,7 @@ from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import arun
-from redisq_ops.ops.change import audit_log, control
+from redisq_ops.ops.change import audit_log, consumers, control
 from redisq_ops.ops.change.apply import PlannedScope
 from redisq_ops.ops.change.audit_log import OTHERS, Author, ChangeOutcome
 from redisq_ops.ops.change.edit import Edit, Replaced, editable, samples
@@ -32,7 +32,7 @@ from redisq_ops.ops.filter.ast import Query
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.inspect import consumers
+from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.tui.confirm_dialog import Question
@@ -152,14 +152,12 @@ async def take_over(
             raise Stopped
         changes.say(f"looking: {count(found)} of its entries so far")
 
-    look = consumers.held_entries(
-        queue, consumer, group, min_idle_ms=consumers.SILENT_MS, progress=progress
-    )
+    look = consumers.held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=progress)
     held = await arun(client, look)
     claims = verb == "claim"
     if not claims:
         consumers.check_requeueable(held)
-    spared = f"{count(held.too_young)} held for less than {age(consumers.SILENT_MS)}: left out."
+    spared = f"{count(held.too_young)} held for less than {age(SILENT_MS)}: left out."
     if not held.ids:
         changes.tell(f"0 matched: {spared if held.too_young else 'it holds nothing'}")
         return False
@@ -170,7 +168,7 @@ async def take_over(
     )
     lines = [f"{to_whom}{void}. It stays a consumer."]
     lines += [spared] if held.too_young else []
-    if held.idle_ms is not None and held.idle_ms < consumers.SILENT_MS:
+    if held.idle_ms is not None and held.idle_ms < SILENT_MS:
         lines.append(f"It was heard of {age(held.idle_ms)} ago: it may be at work on them.")
     if not consumers.undoable(held):
         lines.append("There is no undo for so many in a stream: claim them back.")
