@@ -60,14 +60,20 @@ def add(
     """Add a command to a group.
 
     ``runs`` names the function that it runs, such as ``entries.listed``. It gets the session,
-    ``first``, and the values of the options by parameter, and returns the exit code (None: 0).
+    ``first``, and the values of the options by parameter, and returns the exit code (None: 0). With
+    `WATCHING` among the options it can be repeated.
     """
 
     def run(context: typer.Context, **given: Any) -> int:
         # Loaded now: help and completion need neither it nor the Redis client.
         module, _, function = runs.partition(".")
         act = getattr(import_module(f"redisq_ops.cli.{module}"), function)
-        return act(session(context), *first, given) or 0
+        s, every = session(context), given.pop("every", None)
+        if every is None:
+            return act(s, *first, given) or 0
+        from .watch import repeat
+
+        return repeat(lambda: act(s, *first, given), every, s.json)
 
     parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [
@@ -115,6 +121,7 @@ WHEN: Options = {
     "at": option("--at", "TIME", "Time: the next 03:12, or ISO 8601 with offset."),
     "after": option("--in", "SPAN", "Time from now: 90s, 5m, 2h, 3d."),
 }
+WATCHING: Options = {"every": option("--watch", "SPAN", "Repeat every SPAN (2s) until Ctrl+C.")}
 SKIP_INVALID = option(
     "--skip-invalid", "FILE", "Send the valid lines; list the others in FILE.", Path
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ..options import GO, MOST, Options, add, argument, option
+from ..options import GO, MOST, WATCHING, Options, add, argument, option
 
 commands = typer.Typer()
 clients = typer.Typer(help="List the clients of a queue; block them, set their weight or cap.")
@@ -16,6 +16,7 @@ add(
         "name": argument("QUEUE"),
         "start": option("--start", "N", "Start at the Nth name.", int, 0, min=0, max=MOST),
         "max": option("--max", None, "Maximum number of clients.", int, 100, min=1, max=500),
+        **WATCHING,
     },
     "client.listed",
     help="List clients by name: their waiting and pending entries, and their rules.",

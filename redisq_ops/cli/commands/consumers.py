@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ..options import GO, MOST, PLANNING, Options, add, argument, option
+from ..options import GO, MOST, PLANNING, WATCHING, Options, add, argument, option
 
 commands = typer.Typer()
 consumers = typer.Typer(
@@ -27,6 +27,7 @@ add(
             "--poison", "N", "Report an entry as poison from N deliveries on.", int, 10, min=2,
             max=MOST,
         ),
+        **WATCHING,
     },
     "consumers.listed",
     help="List lag and pending entries of each group; the entries that each consumer holds, since "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from ..options import add, argument
+from ..options import WATCHING, add, argument
 
 commands = typer.Typer()
 
 add(
-    commands, "explain", {"address": argument("ADDRESS")}, "explain.explain",
+    commands, "explain", {"address": argument("ADDRESS"), **WATCHING}, "explain.explain",
     help="""Explain why an entry, request or queue does not progress, or where an entry went.
 
     Shows the rule that holds it, what helps, and when it will end, as far as known. Exit 1 if

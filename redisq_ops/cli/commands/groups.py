@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from ..options import SELECTING, add, argument
+from ..options import SELECTING, WATCHING, add, argument
 
 
 def add_to(dlq: typer.Typer) -> None:
     """Add `groups` and `group`."""
     add(
-        dlq, "groups", SELECTING, "groups.grouped",
+        dlq, "groups", {**SELECTING, **WATCHING}, "groups.grouped",
         help="Group dead letters by error. Errors that differ only in numbers, ids, addresses and "
         "paths are one group.",
         examples=(

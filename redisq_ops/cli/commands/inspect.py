@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ..options import add, argument
+from ..options import WATCHING, add, argument
 
 commands = typer.Typer()
 inspect = typer.Typer(help="Show all about one queue, request or entry.")
@@ -26,6 +26,6 @@ for _what, _help, _examples in (
     ),
 ):  # fmt: skip
     add(
-        inspect, _what, {"address": argument("ADDRESS")}, "inspect.inspect", _what,
+        inspect, _what, {"address": argument("ADDRESS"), **WATCHING}, "inspect.inspect", _what,
         help=_help, examples=_examples,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from ..completion import queues
-from ..options import MOST, Option, add, argument, flag, option
+from ..options import MOST, WATCHING, Option, add, argument, flag, option
 
 commands = typer.Typer()
 
@@ -15,13 +15,13 @@ def _latest(default: int) -> Option:
 
 
 add(
-    commands, "ls", {}, "overview.ls",
+    commands, "ls", WATCHING, "overview.ls",
     help="""List the queues: entries by state, rates, oldest age.
 
     Rates (in, out) are of the last 60 seconds; the age is of the oldest waiting entry. Exit 3 if a
     queue could not be read; the others are shown.
     """,
-    examples=("redisq ls", "redisq ls --json"),
+    examples=("redisq ls", "redisq ls --json", "redisq ls --watch 2s"),
 )  # fmt: skip
 
 add(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from ..options import GO, add, argument, flag, option
+from ..options import GO, WATCHING, add, argument, flag, option
 
 commands = typer.Typer()
 _workers = typer.Typer(help="List or prune worker processes of other programs.")
 commands.add_typer(_workers, name="workers")
 
 add(
-    _workers, "ls", {"queue": argument("[QUEUE]", str, "Queue; default: all queues.")},
+    _workers, "ls",
+    {"queue": argument("[QUEUE]", str, "Queue; default: all queues."), **WATCHING},
     "workers.listed",
     help="List the worker processes that Sidekiq or Resque has registered: alive or silent, their "
     "last heartbeat, the jobs they hold. Queues of redisq have no such list.",
