@@ -266,6 +266,7 @@ LOOKS = {
     "inspect request": ["inspect request mail/r1"],
     "log": ["log"],
     "ls": ["ls"],
+    "metrics": ["metrics --once"],
     "move": ["move mail/r1/1 --to copy --dry-run"],
     "pending claim": ["pending claim mail --consumer x --dry-run"],
     "pending ls": ["pending ls mail", "pending ls stream:stream"],
