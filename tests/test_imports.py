@@ -70,4 +70,4 @@ def test_every_command_has_a_function_that_performs_it() -> None:
     assert len(named) > 40
     for act in named:
         module, _, function = act.partition(".")
-        assert callable(getattr(import_module(f"redisq_ops.cli.{module}"), function)), act
+        assert callable(getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)), act

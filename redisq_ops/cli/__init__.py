@@ -1,1 +1,1 @@
-"""`redisq`, the command line. `main` runs a command; `commands` declares them all."""
+"""`redisq`, the command line. `main` runs it; `commands` declares what `actions` carries out."""

@@ -67,7 +67,7 @@ def add(
     def run(context: typer.Context, **given: Any) -> int:
         # Loaded now: help and completion need neither it nor the Redis client.
         module, _, function = runs.partition(".")
-        act = getattr(import_module(f"redisq_ops.cli.{module}"), function)
+        act = getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)
         s, every = session(context), given.pop("every", None)
         if every is None:
             return act(s, *first, given) or 0

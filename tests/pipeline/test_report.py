@@ -271,8 +271,8 @@ def test_a_page_escapes_foreign_text() -> None:
 def test_a_single_group_has_no_contrasts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    from redisq_ops.cli.actions.spark_tables import groups
     from redisq_ops.cli.session import Session
-    from redisq_ops.cli.spark_tables import groups
     from redisq_ops.pipeline.report_page import page
 
     figures = empty()
@@ -482,10 +482,10 @@ def test_the_commands_on_a_real_history(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from redisq_ops.cli import spark_report
-    from redisq_ops.cli import spark_session as running
+    from redisq_ops.cli.actions import spark_report
+    from redisq_ops.cli.actions import spark_session as running
+    from redisq_ops.cli.actions.spark_session import frame
     from redisq_ops.cli.main import run
-    from redisq_ops.cli.spark_session import frame
 
     url, client = valkey_url, redis.Redis.from_url(valkey_url, protocol=3)
     client.flushall()
@@ -535,8 +535,8 @@ def test_the_commands_on_a_real_history(
 
 
 def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from redisq_ops.cli.actions.spark_tables import groups
     from redisq_ops.cli.session import Session
-    from redisq_ops.cli.spark_tables import groups
 
     row = {
         "queue": HOSTILE,

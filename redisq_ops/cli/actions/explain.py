@@ -7,9 +7,9 @@ from typing import Any
 
 from redisq_ops.ops.explain.explanation import explain_text
 
-from .output import age, emit, tell, when
-from .rows import tell_sentence
-from .session import Session
+from ..output import age, emit, tell, when
+from ..rows import tell_sentence
+from ..session import Session
 
 
 def explain(s: Session, given: dict[str, Any]) -> int:

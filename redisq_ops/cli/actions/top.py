@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput
 
-from .main import run
-from .session import Session
+from ..main import run
+from ..session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.ops.inspect.snapshot import Snapshot

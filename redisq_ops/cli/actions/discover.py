@@ -23,10 +23,10 @@ from redisq_ops.ops.discover import (
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.inspect.overview import QueueRow
 
-from .confirm_and_run import agreed
-from .output import age_or_none, count, emit, printable, progress, say, table, tell
-from .rows import queue_row
-from .session import Session
+from ..confirm_and_run import agreed
+from ..output import age_or_none, count, emit, printable, progress, say, table, tell
+from ..rows import queue_row
+from ..session import Session
 
 SHOWN = 5
 """faults of a queue that are shown to a person"""

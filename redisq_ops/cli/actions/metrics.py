@@ -16,8 +16,8 @@ from redisq_ops.core.worker.health import parse_address
 from redisq_ops.ops.inspect.overview import Overview, overview
 from redisq_ops.ops.metrics import QueueCollector
 
-from .output import say, tell
-from .session import Session
+from ..output import say, tell
+from ..session import Session
 
 
 def metrics(s: Session, given: dict[str, Any]) -> int:

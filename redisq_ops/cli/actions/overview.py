@@ -15,9 +15,9 @@ from redisq_ops.ops.config import NamedContext, contexts
 from redisq_ops.ops.fsck import QueueCheck
 from redisq_ops.ops.inspect.overview import overview
 
-from .output import age_or_none, emit, printable, say, table, tell, when
-from .rows import queue_row, tell_events
-from .session import Session
+from ..output import age_or_none, emit, printable, say, table, tell, when
+from ..rows import queue_row, tell_events
+from ..session import Session
 
 LOOKS = 5
 MOMENT_S = 0.2

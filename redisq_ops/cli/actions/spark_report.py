@@ -15,9 +15,9 @@ from redisq_ops.ops.filter.regex import BadRegex, regex
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.private_files import atomic_write
 
+from ..output import count, emit, progress, say
+from ..session import Session
 from . import spark_tables
-from .output import count, emit, progress, say
-from .session import Session
 from .spark_session import announced, check_queues, frame, moment, on_spark, printed
 
 if TYPE_CHECKING:

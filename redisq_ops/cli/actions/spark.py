@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.redaction import Redaction
 
-from .output import count, emit, printable, say, table
-from .session import Session
+from ..output import count, emit, printable, say, table
+from ..session import Session
 from .spark_session import awaited, bounds, check_queues, frame, handed_on, on_spark, printed
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from redisq_ops.ops.change.editor import chosen, edited, readable
 from redisq_ops.ops.change.preview import Preview, entries, typed_number
 from redisq_ops.ops.filter.scan import Selection, select
 
-from .confirm_and_run import agreed, drive, ended, untouched
+from ..confirm_and_run import agreed, drive, ended, untouched
+from ..output import count, emit, printable, progress, say
+from ..session import Session
 from .entries import meant
-from .output import count, emit, printable, progress, say
-from .session import Session
 
 
 def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:

@@ -22,11 +22,11 @@ from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import entries as some
 
-from .confirm_and_run import agreed, drive, ended, untouched
+from ..confirm_and_run import agreed, drive, ended, untouched
+from ..output import count, emit, printable, progress, say
+from ..rows import tell_unread
+from ..session import Session
 from .entries import meant
-from .output import count, emit, printable, progress, say
-from .rows import tell_unread
-from .session import Session
 
 _SHOWN = 20
 """rejected lines of an import that are shown to a person"""

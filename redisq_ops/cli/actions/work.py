@@ -24,8 +24,8 @@ from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import entries
 
-from .output import printable, say, when
-from .session import Session, start_logging
+from ..output import printable, say, when
+from ..session import Session, start_logging
 
 _MOST_PROCESSES = 1000
 

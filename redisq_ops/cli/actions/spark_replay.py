@@ -17,9 +17,9 @@ from redisq_ops.pipeline.replay import check_plan
 from redisq_ops.pipeline.replay_plan import create_plan, plan_headers
 from redisq_ops.pipeline.session import is_local
 
-from .confirm_and_run import agreed, ended, untouched
-from .output import emit, printable, progress, say
-from .session import Session
+from ..confirm_and_run import agreed, ended, untouched
+from ..output import emit, printable, progress, say
+from ..session import Session
 from .spark_session import (
     awaited,
     bounds,

@@ -30,12 +30,12 @@ from redisq_ops.ops.inspect.consumers import (
     consumer_reports,
 )
 
+from ..confirm_and_run import agreed, drive, untouched
+from ..output import age, age_or_none, count, emit, printable, progress, say, table, tell
+from ..rows import tell_sentence
+from ..session import Session
 from .apply import draft, written
 from .change_entries import prepared_for
-from .confirm_and_run import agreed, drive, untouched
-from .output import age, age_or_none, count, emit, printable, progress, say, table, tell
-from .rows import tell_sentence
-from .session import Session
 
 AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 

@@ -17,8 +17,8 @@ from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput, Interrupted
 from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
 
-from .output import progress
-from .session import Session
+from ..output import progress
+from ..session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

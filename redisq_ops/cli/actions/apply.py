@@ -18,11 +18,11 @@ from redisq_ops.ops.change.preview import PAST
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
+from ..confirm_and_run import agreed, drive, ended, indented, tell_recovered, untouched
+from ..outcome_report import its_own, reporting
+from ..output import count, emit, printable, progress, say, when
+from ..session import Session
 from .canary import limits, ramped
-from .confirm_and_run import agreed, drive, ended, indented, tell_recovered, untouched
-from .outcome_report import its_own, reporting
-from .output import count, emit, printable, progress, say, when
-from .session import Session
 
 
 def draft(verb: Verb, queues: Sequence[Queue[Any]], given: Mapping[str, Any]) -> Draft:

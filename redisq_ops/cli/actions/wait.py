@@ -13,9 +13,9 @@ from redisq_ops.core.queues.request.wait import wait
 from redisq_ops.ops.filter.count_condition import parse_condition
 from redisq_ops.ops.filter.time import duration_ms
 
-from .address import queue_named, request_at
-from .output import count, emit, printable, progress, say, tell
-from .session import Session
+from ..address import queue_named, request_at
+from ..output import count, emit, printable, progress, say, tell
+from ..session import Session
 
 POLL_S = 0.2
 _LONGEST_PAUSE_S = 2.0

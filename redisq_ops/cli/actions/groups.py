@@ -17,12 +17,12 @@ from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_sentence
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import percent
 
-from .confirm_and_run import untouched
+from ..confirm_and_run import untouched
+from ..filter_options import pages
+from ..output import age, count, emit, progress, say, table, tell, when
+from ..rows import entry_row, tell_unread
+from ..session import Session
 from .entries import meant
-from .filter_options import pages
-from .output import age, count, emit, progress, say, table, tell, when
-from .rows import entry_row, tell_unread
-from .session import Session
 
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")

@@ -14,11 +14,11 @@ from redisq_ops.ops.filter.scan import Filter, Scan
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 from redisq_ops.ops.terminal import entries
 
-from .address import queue_named
-from .filter_options import filtered, pages, reads_payloads
-from .output import age, count, emit, printable, say, table
-from .rows import entry_row, tell_unread
-from .session import Session, redaction
+from ..address import queue_named
+from ..filter_options import filtered, pages, reads_payloads
+from ..output import age, count, emit, printable, say, table
+from ..rows import entry_row, tell_unread
+from ..session import Session, redaction
 
 SHOWN = 100
 

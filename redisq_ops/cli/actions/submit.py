@@ -28,9 +28,9 @@ from redisq_ops.ops.files.submit import (
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import size as shown
 
-from .confirm_and_run import untouched
-from .output import count, emit, printable, progress, say
-from .session import Session
+from ..confirm_and_run import untouched
+from ..output import count, emit, printable, progress, say
+from ..session import Session
 from .wait import wait_for_requests
 
 _MANY = 100_000

@@ -19,11 +19,11 @@ from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.hint import hint
 
-from .address import place
-from .confirm_and_run import agreed, drive, ended, tell_recovered
-from .outcome_report import UNDO, its_own, reporting
-from .output import count, emit, printable, say, table
-from .session import Session
+from ..address import place
+from ..confirm_and_run import agreed, drive, ended, tell_recovered
+from ..outcome_report import UNDO, its_own, reporting
+from ..output import count, emit, printable, say, table
+from ..session import Session
 
 
 def undo(s: Session, given: dict[str, Any]) -> int:

@@ -18,9 +18,9 @@ from redisq_ops.ops.inspect.worker_processes import (
     with_processes,
 )
 
-from .confirm_and_run import agreed, drive, ended, untouched
-from .output import age_or_none, emit, printable, say, table, when
-from .session import Session
+from ..confirm_and_run import agreed, drive, ended, untouched
+from ..output import age_or_none, emit, printable, say, table, when
+from ..session import Session
 
 
 def listed(s: Session, given: dict[str, Any]) -> int:

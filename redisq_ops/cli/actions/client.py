@@ -9,9 +9,9 @@ from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
 
-from .confirm_and_run import agreed, ended
-from .output import emit, printable, say, table
-from .session import Session
+from ..confirm_and_run import agreed, ended
+from ..output import emit, printable, say, table
+from ..session import Session
 
 
 def listed(s: Session, given: dict[str, Any]) -> int:

@@ -15,8 +15,8 @@ from redisq_ops.ops.terminal import size
 from redisq_ops.pipeline.redaction import redact_table
 from redisq_ops.pipeline.results import check_output, select_requests
 
-from .output import count, emit, say, tell
-from .session import Session
+from ..output import count, emit, say, tell
+from ..session import Session
 from .spark_session import awaited, check_queues, frame, on_spark, printed, server_of
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.terminal import size
 
-from .address import place
-from .output import age, emit, printable, table, tell, when
-from .rows import entry_row, queue_row, tell_events
-from .session import Session
+from ..address import place
+from ..output import age, emit, printable, table, tell, when
+from ..rows import entry_row, queue_row, tell_events
+from ..session import Session
 
 SHOWN = 20
 """history events shown to a person"""

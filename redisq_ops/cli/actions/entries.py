@@ -26,11 +26,11 @@ from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 
-from .address import queue_named
-from .filter_options import filtered, pages, reads_payloads
-from .output import age, emit, printable, say, table, when
-from .rows import entry_row, tell_unread
-from .session import Session, redaction
+from ..address import queue_named
+from ..filter_options import filtered, pages, reads_payloads
+from ..output import age, emit, printable, say, table, when
+from ..rows import entry_row, tell_unread
+from ..session import Session, redaction
 
 
 def meant(

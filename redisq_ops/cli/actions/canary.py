@@ -18,9 +18,9 @@ from redisq_ops.ops.change.canary import Ramp
 from redisq_ops.ops.change.ramp_controller import Limits
 from redisq_ops.ops.filter.time import duration_ms
 
-from .confirm_and_run import ended
-from .output import emit, printable, say
-from .session import Session
+from ..confirm_and_run import ended
+from ..output import emit, printable, say
+from ..session import Session
 
 _THRESHOLDS = ("max_reentry", "max_latency", "max_waiting", "watch", "patience")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")

@@ -8,9 +8,9 @@ from typing import Any
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 from redisq_ops.ops.inspect.results import Results
 
-from .address import request_at
-from .output import count, emit, printable, say
-from .session import Session, redaction
+from ..address import request_at
+from ..output import count, emit, printable, say
+from ..session import Session, redaction
 
 
 def results(s: Session, given: dict[str, Any]) -> None:

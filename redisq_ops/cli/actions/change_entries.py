@@ -20,13 +20,13 @@ from redisq_ops.ops.change.transfer_plan import way_to
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
+from ..confirm_and_run import agreed, drive, ended, tell_recovered, tell_unfinished, untouched
+from ..filter_options import pace
+from ..output import emit, printable, progress, say
+from ..session import Session
 from .apply import draft, written
 from .canary import limits, ramped
-from .confirm_and_run import agreed, drive, ended, tell_recovered, tell_unfinished, untouched
 from .entries import meant, ready_time, tell_cancelled
-from .filter_options import pace
-from .output import emit, printable, progress, say
-from .session import Session
 
 
 def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str, Any]) -> int:
