@@ -25,9 +25,17 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.pipeline import dataset, replay, submit
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.dataset import DatasetOptions
+from redisq_ops.pipeline.replay_plan import (
+    STEP,
+    ReplayPlan,
+    ReplayRequest,
+    create_plan,
+    plan_headers,
+)
+from redisq_ops.pipeline.request_writer import REQUESTS_PER_ROUND, RequestWriter, Row
 from redisq_ops.pipeline.session import session
 from redisq_ops.pipeline.spark_jobs import TASK_REPORT_SCHEMA, collect_reports
-from redisq_ops.pipeline.submit import REQUESTS_PER_ROUND, RequestWriter, Row, SubmitTasks
+from redisq_ops.pipeline.submit import SubmitTasks
 
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
 
@@ -156,7 +164,7 @@ def generated(spark: SparkSession) -> DataFrame:
 
 def measure_replay(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
     server = Server(ServerAddress(url_of(client)))
-    request = replay.ReplayRequest("replay", "dead", "all", Author("benchmark", "here"), parts=2)
+    request = ReplayRequest("replay", "dead", "all", Author("benchmark", "here"), parts=2)
     planning: list[float] = []
     rates: list[float] = []
     costs: list[float] = []
@@ -166,12 +174,12 @@ def measure_replay(spark: SparkSession, client: redis.Redis, folder: Path) -> No
         queue.submit([b"x" * 100] * DEAD, id="r1", limit=1000)
         while taken := queue.take(500, consumer="w").deliveries:
             queue.settle([Settlement(delivery, "reject", b"{}") for delivery in taken])
-        headers = replay.plan_headers(server, request, ["mail"])
+        headers = plan_headers(server, request, ["mail"])
         options = {"table": "dead", "queue": "mail", "url": server.target.url}
         frame = spark.read.format("redisq").options(**options).load()
         path = folder / f"{url_of(client)[-5:]}-{round}"
         start = time.perf_counter()
-        plan = replay.create_plan(frame, headers, request, path)
+        plan = create_plan(frame, headers, request, path)
         planning.append(DEAD / (time.perf_counter() - start) / 1000)
         seconds: list[float] = []
         us, _ = server_us(client, partial(_apply, spark, server, plan, seconds))
@@ -180,10 +188,10 @@ def measure_replay(spark: SparkSession, client: redis.Redis, folder: Path) -> No
         costs.append(us / DEAD)
     print(f"{'replay: choosing':<34} {spread(planning, 'k entries/s')}")
     print(f"{'replay: carrying out':<34} {spread(rates, 'k entries/s')}")
-    print(f"{'replay: server time':<34} {spread(costs, 'µs an entry')}; steps of {replay.STEP}")
+    print(f"{'replay: server time':<34} {spread(costs, 'µs an entry')}; steps of {STEP}")
 
 
-def _apply(spark: Any, server: Server, plan: replay.ReplayPlan, seconds: list[float]) -> None:
+def _apply(spark: Any, server: Server, plan: ReplayPlan, seconds: list[float]) -> None:
     seconds.append(timed(lambda: replay.apply(spark, server, plan)))
 
 

@@ -18,6 +18,34 @@ def take(queue: Any, n: int = 100, worker: str = "w") -> list[Delivery]:
     return list(queue.take(n, consumer=worker).deliveries)
 
 
+def take_all(queue: Any, n: int = 500, worker: str = "w") -> list[Delivery]:
+    """As a worker takes: again, as long as the reply says that there may be more."""
+    found: list[Delivery] = []
+    while len(found) < n:
+        taken = queue.take(min(500, n - len(found)), consumer=worker)
+        found += taken.deliveries
+        if not taken.deliveries and not taken.more:
+            break
+    return found
+
+
+def settle(
+    queue: Any, outcome: Any, *deliveries: Delivery, delay: int = 0, value: bytes = b""
+) -> list[str]:
+    words: list[str] = queue.settle([Settlement(d, outcome, value, delay) for d in deliveries])
+    return words
+
+
+def ack_all(queue: Any) -> list[str]:
+    """The ids of all that is due, taken and acknowledged; payloads are the ids."""
+    done: list[str] = []
+    while held := take_all(queue, 100):
+        assert settle(queue, "ack", *held) == ["done"] * len(held)
+        assert all(d.payload == d.id.encode() for d in held)
+        done += ids(held)
+    return done
+
+
 def ids(entries: Iterable[Delivery | Entry]) -> list[str]:
     return [entry.id for entry in entries]
 

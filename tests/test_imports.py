@@ -65,9 +65,9 @@ def test_every_command_has_a_function_that_performs_it() -> None:
     named = set()
     for path in (Path(__file__).parents[1] / "redisq_ops/cli/commands").glob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
-            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("command", "perform"):
-                named.add(ast.literal_eval(call.args[1]))
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "add":
+                named.add(ast.literal_eval(call.args[3]))
     assert len(named) > 40
     for act in named:
         module, _, function = act.partition(".")
-        assert callable(getattr(import_module(f"redisq_ops.cli.{module}"), function)), act
+        assert callable(getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)), act

@@ -1,1 +1,1 @@
-"""`redisq`, the command line: `main` runs a command, `commands` lists them, a module has each."""
+"""`redisq`, the command line. `main` runs it; `commands` declares what `actions` carries out."""

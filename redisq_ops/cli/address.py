@@ -1,4 +1,4 @@
-"""What the words of a command line name in a deployment."""
+"""Finds the queues and requests that the words of a command name."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from redisq_ops.ops.deployment import Address
 from .session import Session
 
 SHOWN = 10
-"""queues named where one has to be chosen"""
+"""queues listed in the error when none is chosen"""
 
 
 def queue_named(s: Session, name: str | None) -> str:
-    """The queue that is meant: the one named, else the configuration's, else `default`."""
+    """The name of the chosen queue: ``name``, else the configuration's, else `default`."""
     if name is not None:
         return name
     name, config = s.config["queue"] or "default", s.config.values["queue"]
     if config.origin == "default" and s.run(s.deployment.named(name)) is None:
-        there = [entry.name for entry in s.run(all_queues(s.deployment.prefix))]
-        which = ", ".join(there[:SHOWN]) + (", …" if len(there) > SHOWN else "")
-        say = f"say which: {which}" if there else "there are no queues here at all"
+        names = [entry.name for entry in s.run(all_queues(s.deployment.prefix))]
+        listed = ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+        say = f"say which: {listed}" if names else "there are no queues here at all"
         raise NotFound(f"no queue is named, and none is called {name!r}: {say}")
     return name
 
 
 def place(s: Session, address: str, what: str) -> Address:
-    """What an address names inside a queue; ``what`` says what is looked for."""
+    """The request or entry of an address; ``what``: which of them, for the error."""
     found = s.run(s.deployment.resolve(address))
     if found.id is None:
         raise BadInput(f"{address} is a queue: name its {what} as {address}/…")
@@ -38,7 +38,7 @@ def place(s: Session, address: str, what: str) -> Address:
 
 
 def request_at(s: Session, text: str, queue: str | None) -> tuple[RequestQueue[Any], str]:
-    """The request an address or bare id means, or the id in the queue named beside it."""
+    """A request, by its address or id, or by its id in ``queue``."""
     if queue is not None:
         return requests_of(s.run(s.deployment.queue(queue))), text
     address = s.run(s.deployment.resolve(text))

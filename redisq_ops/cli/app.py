@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from redisq_ops import __version__
+
 from .commands import Commands
 from .completion import contexts
 from .session import Session, begin, command_line
@@ -18,16 +20,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="The options above may stand anywhere on the line. Addresses: QUEUE, "
+    epilog="The options above can be anywhere on the line. Addresses: QUEUE, "
     "QUEUE/ENTRY, QUEUE/REQUEST/N.",
 )
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from redisq_ops.core.redis.client import VERSION
-
-        print(f"redisq {VERSION}")
+        print(f"redisq {__version__}")
         raise typer.Exit
 
 

@@ -1,7 +1,7 @@
-"""What the shell is told of words that aren't in the program: queues, operations, contexts.
+"""Shell completion of names that the program does not know: queues, operations, contexts.
 
-The shell waits while these run, so whatever goes wrong is no answer, and soon. Importing this loads
-nothing: the client comes when a queue's name is wanted.
+The shell waits while these run, so any failure gives no names, quickly. Importing this module loads
+nothing: the Redis client is imported when the name of a queue is completed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from redisq_ops.core.redis.operation import BlockingClient
 
 WITHIN_S = 0.3
-"""for the server's answer; the shell's user waits for it"""
+"""how long to wait for the server's reply"""
 MOST = 200
 _PLAIN = re.compile(r"[\w.:@%+,=^~-]+", re.ASCII)
-"""zsh evaluates what it is told, and bash expands it: of a word like this nothing comes"""
+"""names that are offered: zsh evaluates what it gets and bash expands it; this does nothing"""
 
 
 def queues(incomplete: str) -> list[str]:
-    """Names of queues that begin so; none when the server doesn't answer in time."""
+    """Names of queues with this beginning; none if the server doesn't answer in time."""
     if "/" in incomplete:
         return []
-    # Before the server's time begins: loading takes time of the machine, whatever the server does.
+    # Import before the time-out starts, which is for the server only.
     from redisq_ops.core.engine.registry import all_queues
     from redisq_ops.core.redis.operation import run
 
@@ -37,7 +37,7 @@ def queues(incomplete: str) -> list[str]:
 
 
 def operations(incomplete: str) -> list[str]:
-    """Names of the latest changes that can be undone and begin so."""
+    """Names of the latest changes that can be undone, with this beginning."""
     from redisq_ops.core.redis.operation import run
     from redisq_ops.ops.change.audit_log import log
     from redisq_ops.ops.deployment import Deployment
@@ -54,14 +54,14 @@ def _offered(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def states(incomplete: str) -> list[str]:
-    """Names of states that begin so."""
+    """Names of states with this beginning."""
     from redisq_ops.core.model.entry import STATES
 
     return _offered(STATES, incomplete)
 
 
 def contexts(incomplete: str) -> list[str]:
-    """Names of contexts that begin so."""
+    """Names of contexts with this beginning."""
     from redisq_ops.core.model.errors import RedisqError
     from redisq_ops.ops.config import contexts
 
@@ -72,21 +72,21 @@ def contexts(incomplete: str) -> list[str]:
 
 
 def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
-    """What the server that is meant by the line so far says in time."""
+    """Names from the server of the command line typed so far, if it answers in time."""
     from threading import Thread
 
     from redisq_ops.core.redis.client import connect
     from redisq_ops.ops.config import load
 
-    typed, found = _typed(os.environ), list[str]()
+    options, found = _connection_options(os.environ), list[str]()
 
     def ask() -> None:
         try:
-            flags = {name: typed.get(name) for name in ("url", "prefix")}
-            config = load(flags, typed.get("context"))
+            flags = {name: options.get(name) for name in ("url", "prefix")}
+            config = load(flags, options.get("context"))
             client = connect(config.server_address(), "completion")
             found.extend(names(client, config["prefix"] or "rq"))
-        except Exception:  # nobody could read it: the shell shows only names
+        except Exception:  # the shell shows names only, so nobody would see a message
             return
 
     asking = Thread(target=ask, daemon=True)
@@ -95,8 +95,8 @@ def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
     return list(found)
 
 
-def _typed(environment: Mapping[str, str]) -> dict[str, str]:
-    """Options of the line so far that say where to look: they may stand anywhere on it."""
+def _connection_options(environment: Mapping[str, str]) -> dict[str, str]:
+    """The options of the line so far that choose the server, anywhere on it."""
     line = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS") or ""
     try:
         words = shlex.split(line)
@@ -113,8 +113,8 @@ def _typed(environment: Mapping[str, str]) -> dict[str, str]:
 # --- the scripts --------------------------------------------------------------------------------
 
 _BASH = r"""
-# bash takes a word apart at : and =, as in sidekiq:default: the line itself is asked about, and
-# what bash keeps of the word is left out of the answers.
+# bash splits a word at : and =, as in sidekiq:default: the whole line is completed, and the part
+# that bash keeps is removed from the results.
 %(complete_func)s() {
     local IFS=$'\n' line="${COMP_LINE:0:COMP_POINT}" word kept
     word="${line##*[[:space:]]}"
@@ -138,14 +138,17 @@ _ZSH = r"""
 }
 
 compdef %(complete_func)s %(prog_name)s
-# The first time, this file itself is what is asked.
+# At the first TAB zsh runs this file instead of the function.
 [[ $funcstack[1] == _%(prog_name)s ]] && %(complete_func)s "$@"
 """
 
 
-def mend() -> None:
-    """Have Typer hand out these scripts: with its own the first TAB of a zsh does nothing, a value
-    behind = isn't completed there, and in bash no name with a colon is."""
+def replace_scripts() -> None:
+    """Make Typer install these scripts.
+
+    With Typer's own, in zsh the first TAB does nothing and a value behind ``=`` is not completed,
+    and bash completes no name with a colon.
+    """
     from typer import _completion_shared
 
     known = getattr(_completion_shared, "_completion_scripts", {})

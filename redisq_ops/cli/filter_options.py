@@ -1,4 +1,4 @@
-"""From a command's options to what it is about, and how it is looked for."""
+"""From a command's options to a filter, and the pages of its scan."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .session import Session
 
 
 def filtered(given: Mapping[str, Any], utc: bool) -> Filter:
-    """The options of `SELECTING` as a filter: all of them have to hold."""
+    """The options of `SELECTING` as a filter: an entry has to match all of them."""
     where, window = given.get("where"), given.get("window")
     if window == 0:
-        raise BadInput("--window 0: look at one entry at least")
+        raise BadInput("--window 0: scan at least one entry")
     return Filter(
         match=None if given["match"] is None else match_pattern(given["match"]),
         older_than_ms=None if given["older_than"] is None else duration_ms(given["older_than"]),
@@ -33,10 +33,10 @@ def filtered(given: Mapping[str, Any], utc: bool) -> Filter:
 
 
 def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Entry]]:
-    """What a scan finds, page by page, at the pace that was asked for; Ctrl+C ends it."""
-    # Where lines come as they are found, a line of progress would be among them.
-    apart = not (s.json and sys.stdout.isatty())
-    what = f"looking through {scan.queue.name}" if apart else None
+    """The pages of a scan, at the rate of ``--scan-rate``; Ctrl+C ends it."""
+    # JSON lines are printed while they are found: on a terminal a progress bar would be among them.
+    quiet = s.json and sys.stdout.isatty()
+    what = None if quiet else f"looking through {scan.queue.name}"
     with reading(what, rate=given.get("scan_rate")) as meter:
         while not scan.over:
             yield s.run(scan.step())
@@ -44,10 +44,10 @@ def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Ent
 
 
 def reads_payloads(s: Session, queue: Queue[Any], page: Sequence[Entry]) -> list[Entry]:
-    """The same entries with their payloads, but for those that went elsewhere meanwhile.
+    """The same entries with their payloads, without those that changed their state meanwhile.
 
-    Only of what is shown: a filter that looks at payloads has fetched them, as have layouts where
-    nothing is found by its id.
+    Nothing is read if the entries have payloads: because the filter needs them, or because the
+    layout has no reads by id.
     """
     if all(entry.payload is not None for entry in page):
         return list(page)

@@ -1,4 +1,4 @@
-"""The entry point of `redisq`: one command, its errors as one line, its exit code."""
+"""The entry point of `redisq`: runs a command; an error becomes one line and an exit code."""
 
 from __future__ import annotations
 
@@ -13,24 +13,21 @@ from functools import cache
 from io import TextIOWrapper
 from typing import Any
 
-# Options every command takes, anywhere on the line -> how many words follow.
-_GLOBAL = {
-    "--json": 0,
-    "--utc": 0,
-    "--verbose": 0,
-    "-v": 0,
-    "--url": 1,
-    "--prefix": 1,
-    "--context": 1,
-    "--confirm": 1,
-    "--no-redact": 0,
-    "--log-format": 1,
-    "--version": 0,
-}
+
+@cache
+def global_options() -> dict[str, bool]:
+    """The options that every command accepts, anywhere on the line -> whether a value follows."""
+    return {
+        name: not (param.is_flag or param.count)
+        for param in root_command().params
+        for name in param.opts
+        if not name.endswith("-completion")
+    }
 
 
 def hoisted(argv: Sequence[str]) -> list[str]:
     """The same words with global options in front, where the parser expects them."""
+    takes_value = global_options()
     front: list[str] = []
     rest: list[str] = []
     words = iter(argv)
@@ -38,9 +35,9 @@ def hoisted(argv: Sequence[str]) -> list[str]:
         name, equals, _ = word.partition("=")
         if word == "--":
             rest += [word, *words]
-        elif name in _GLOBAL or _verbosity(word):
+        elif name in takes_value or _verbosity(word):
             front.append(word)
-            if _GLOBAL.get(name) and not equals:
+            if takes_value.get(name) and not equals:
                 front += [following for following in [next(words, None)] if following is not None]
         else:
             rest.append(word)
@@ -48,37 +45,40 @@ def hoisted(argv: Sequence[str]) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run a command and end with the contract's exit code."""
+    """Run a command and exit with its documented exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    _occupy()
-    if isinstance(sys.stdout, TextIOWrapper):  # a locale may lack what is to be shown, as `≈`
+    _open_standard_streams()
+    if isinstance(sys.stdout, TextIOWrapper):  # a locale may lack characters such as `≈`
         sys.stdout.reconfigure(errors="backslashreplace")
-    # What describes an operation is a coroutine: Ctrl+C may come before it is begun.
+    # Operations are described by coroutines; Ctrl+C may come before one starts.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     try:
         code = run(words)
     except KeyboardInterrupt:  # while modules were loading
         code = 130
     if code == 130:
-        # An interrupt that passed through `exec`, as dataclasses use it while modules load, makes
-        # Python end by the signal however it was handled: who waits for 130 would not see it.
+        # After an interrupt inside `exec`, which dataclasses use while modules load, Python ends
+        # itself by the signal, even if it was handled: the exit code would not be 130.
         with suppress(OSError):
             sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
 
 
-def _occupy() -> None:
-    """Open what was closed of stdin, stdout and stderr: a connection would get its number else, and
-    what is written there."""
+def _open_standard_streams() -> None:
+    """Open those of stdin, stdout and stderr that were closed: otherwise a connection gets their
+    file descriptor, and what is printed goes to the server."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 (open until the end)
+            setattr(sys, name, stream)
 
 
 def run(words: Sequence[str]) -> int:
-    """One command, its errors as one clear line on stderr; returns the exit code. Of what it knows
-    of its own invocation nothing is left to the next."""
+    """Run one command; its errors become one line on stderr. Returns the exit code.
+
+    Context variables of the command are not visible to the next one.
+    """
     return copy_context().run(_run, words)
 
 
@@ -86,14 +86,14 @@ def _run(words: Sequence[str]) -> int:
     import typer
 
     if any(word.startswith(("--install-completion", "--show-completion")) for word in words):
-        from .completion import mend
+        from .completion import replace_scripts
 
-        mend()
-    # Typer brings its own click or uses the installed one; this class is the right one's.
+        replace_scripts()
+    # Typer bundles click or uses the installed one: take the class from Typer.
     usage_error: Any = typer.BadParameter.__base__
     as_json = "--json" in words
     try:
-        line = tuple(words)  # for what is to be typed again
+        line = tuple(words)  # for hints that repeat the command
         commands = root_command() if all(map(_is_utf8, words)) else _strict_commands()
         code = commands(hoisted(words), prog_name="redisq", standalone_mode=False, obj=line)
         sys.stdout.flush()
@@ -103,14 +103,14 @@ def _run(words: Sequence[str]) -> int:
             print(error.format_message(), file=sys.stderr)
             return 2
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _say(f"{error.format_message()}{where}", 2, as_json)
+        return _print_error(f"{error.format_message()}{where}", 2, as_json)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
-        # `redisq … | head` ends quietly (Typer makes an exit 1 of it); without this Python
-        # complains while it shuts down.
+        # `redisq … | head` ends quietly (Typer would exit with 1); without this Python prints an
+        # error while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -118,26 +118,26 @@ def _run(words: Sequence[str]) -> int:
 
         known = translate(error)
         if isinstance(known, RedisqError):
-            return _say(f"{known}{_at_another_port(known)}", known.exit_code, as_json, known)
+            return _print_error(f"{known}{_tls_hint(known)}", known.exit_code, as_json, known)
         if isinstance(error, OSError):
             where = f": {error.filename}" if error.filename else ""
-            said = file_error(error, f"{error.strerror or error}{where}")
-            return _say(str(said), said.exit_code, as_json)
+            refusal = file_error(error, f"{error.strerror or error}{where}")
+            return _print_error(str(refusal), refusal.exit_code, as_json)
         return _unexpected(error, words, as_json)
 
 
 def _unexpected(error: Exception, words: Sequence[str], as_json: bool) -> int:
-    """A mistake of ours: one line, and at ``-vv`` the traceback for a report of it."""
+    """Report a bug of this program in one line, with ``-vv`` also its traceback."""
     import traceback
 
     if sum(_verbosity(word) for word in words) >= 2:
         traceback.print_exception(error)
-    # Its own words may quote a payload.
+    # Without the error's message, which may quote a payload.
     frames = traceback.extract_tb(error.__traceback__)
     at = [frame for frame in frames if "redisq_ops" in frame.filename][-1]
     where = f"{at.filename.rpartition('redisq_ops/')[2]}:{at.lineno}"
     what = f"unexpected error: {type(error).__name__} at {where}"
-    return _say(f"{what}; please report it with what -vv shows", 1, as_json)
+    return _print_error(f"{what}; please report it with what -vv shows", 1, as_json)
 
 
 def _verbosity(word: str) -> int:
@@ -156,15 +156,15 @@ def _is_utf8(word: str) -> bool:
 
 @cache
 def _strict_commands() -> Any:
-    """The parser, changed to refuse texts that aren't UTF-8; only a line with one pays for it."""
+    """The parser, changed to refuse text that isn't UTF-8; it takes longer to build."""
     root = root_command()
     _require_utf8(root, root.context_class(root))
     return root
 
 
 def _require_utf8(command: Any, context: Any) -> None:
-    """Make a usage error of every text that isn't UTF-8, except names of files and what entries
-    are compared with, which may have any bytes."""
+    """Make text that isn't UTF-8 a usage error, except file names and the values that entries are
+    compared with, which may be any bytes."""
 
     def convert(self: Any, value: Any, param: Any, context: Any) -> Any:
         if isinstance(value, str) and not _is_utf8(value):
@@ -182,7 +182,7 @@ def _require_utf8(command: Any, context: Any) -> None:
 
 @cache
 def root_command() -> Any:
-    """All commands, as the parser has them."""
+    """The parser with all commands."""
     from typer.main import get_command
 
     from .app import app
@@ -190,8 +190,8 @@ def root_command() -> Any:
     return get_command(app)
 
 
-def _at_another_port(error: Exception) -> str:
-    """Words for who speaks TLS to a server that doesn't, or not to one that does."""
+def _tls_hint(error: Exception) -> str:
+    """A hint if the URL says TLS and the port has none, or the reverse; else an empty text."""
     from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
     from redisq_ops.core.model.errors import LoginRefused, RedisqError
@@ -200,9 +200,9 @@ def _at_another_port(error: Exception) -> str:
     from .session import current
 
     cause = error.__cause__
-    heard = not isinstance(cause, (ConnectionError, RedisClusterException, TimeoutError))
-    heard = heard or isinstance(error, LoginRefused)  # to redis-py a connection error, too
-    if heard or "refused" in str(cause) or (session := current()) is None:
+    answered = not isinstance(cause, (ConnectionError, RedisClusterException, TimeoutError))
+    answered = answered or isinstance(error, LoginRefused)  # a connection error of redis-py
+    if answered or "refused" in str(cause) or (session := current()) is None:
         return ""
     with suppress(RedisqError):
         if port := tls_mismatch(session.config.server_address().url):
@@ -210,8 +210,8 @@ def _at_another_port(error: Exception) -> str:
     return ""
 
 
-def _say(message: str, code: int, as_json: bool, error: Any = None) -> int:
-    """One line that says what is wrong; on a terminal a caret in a second one says where."""
+def _print_error(message: str, code: int, as_json: bool, error: Any = None) -> int:
+    """Print an error in one line; on a terminal a second line has a caret below its place."""
     from redisq_ops.ops.terminal import printable
 
     column = getattr(error, "column", None)

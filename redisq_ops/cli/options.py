@@ -1,8 +1,11 @@
-"""Options that several commands share, as tables from which their signatures are made."""
+"""Declares commands: options and arguments, those that commands share, and what a command runs.
+
+A command's options are a table, from which Typer gets a function with a signature.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -14,195 +17,62 @@ from .completion import queues
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
-Options = Mapping[str, tuple[Any, Any]]
-"""parameter -> its annotation for Typer, and its default (``...``: it has to be given)"""
-GO: Options = {
-    "reason": (
-        Annotated[
-            str, typer.Option("--reason", metavar="TEXT", help="Reason, kept in the audit log.")
-        ],
-        "",
-    ),
-    "dry_run": (
-        Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")],
-        False,
-    ),
-    "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Go ahead without asking.")], False),
-}
-PLANNING: Options = {
-    "plan": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--plan", metavar="FILE", help="Write the plan to FILE and change nothing."
-            ),
-        ],
-        None,
+Option = tuple[Any, Any]
+"""an annotation for Typer, and a default (``...``: required)"""
+Options = Mapping[str, Option]
+"""parameter -> option or argument"""
+
+
+def option(
+    names: str, metavar: str | None, help: str, kind: Any = str, default: Any = None, **more: Any
+) -> Option:
+    """An option with a value; ``names``: such as ``--output -o``."""
+    declared = typer.Option(*names.split(), metavar=metavar, help=help, **more)
+    return Annotated[kind | None if default is None else kind, declared], default
+
+
+def flag(names: str, help: str, default: bool = False) -> Option:
+    """An option without a value."""
+    return Annotated[bool, typer.Option(*names.split(), help=help)], default
+
+
+def argument(metavar: str, kind: Any = str, help: str = "", complete: Any = None) -> Option:
+    """A positional argument; optional if ``metavar`` is in brackets."""
+    if metavar.strip("[].") in ("QUEUE", "ADDRESS", "QUEUE/ID"):
+        complete = queues
+    declared = typer.Argument(
+        metavar=metavar, help=help, show_default=False, autocompletion=complete
     )
-}
-SELECTING: Options = {
-    "addresses": (
-        Annotated[
-            list[str] | None,
-            typer.Argument(metavar="[ADDRESS]...", show_default=False, autocompletion=queues),
-        ],
-        None,
-    ),
-    "queue": (
-        Annotated[
-            str | None,
-            typer.Option("--queue", metavar="NAME", help="Queue to use.", autocompletion=queues),
-        ],
-        None,
-    ),
-    "where": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--where",
-                metavar="EXPR",
-                help="Only entries that match: 'error~timeout age>2h client=acme'.",
-            ),
-        ],
-        None,
-    ),
-    "match": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--match",
-                metavar="REGEX",
-                help="Only entries whose id, error type or message matches.",
-            ),
-        ],
-        None,
-    ),
-    "older_than": (
-        Annotated[
-            str | None,
-            typer.Option("--older-than", metavar="AGE", help="Minimum age in this state: 90s, 2h."),
-        ],
-        None,
-    ),
-    "max": (
-        Annotated[
-            int | None, typer.Option("--max", min=1, max=MOST, help="Maximum number of entries.")
-        ],
-        None,
-    ),
-    "window": (
-        Annotated[
-            int | None,
-            typer.Option(
-                "--window",
-                min=-MOST,
-                max=MOST,
-                metavar="N",
-                help="Scan only the first N entries; -N: the latest N.",
-            ),
-        ],
-        None,
-    ),
-    "scan_rate": (
-        Annotated[
-            str | None,
-            typer.Option("--scan-rate", metavar="N/s", help="Scan at most N entries per second."),
-        ],
-        None,
-    ),
-}
-WHEN: Options = {
-    "at": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--at", metavar="TIME", help="Time: the next 03:12, or ISO 8601 with offset."
-            ),
-        ],
-        None,
-    ),
-    "after": (
-        Annotated[
-            str | None, typer.Option("--in", metavar="SPAN", help="Time from now: 90s, 5m, 2h, 3d.")
-        ],
-        None,
-    ),
-}
-Every = Annotated[
-    str | None,
-    typer.Option("--watch", metavar="SPAN", help="Repeat every SPAN (2s) until Ctrl+C."),
-]
-LOOKING: Options = {"every": (Every, None)}
-OneQueue = Annotated[
-    str | None,
-    typer.Option("--queue", metavar="NAME", help="Queue to use.", autocompletion=queues),
-]
-SkipInvalid = Annotated[
-    Path | None,
-    typer.Option(
-        "--skip-invalid", metavar="FILE", help="Send the valid lines; list the others in FILE."
-    ),
-]
+    optional = metavar.startswith("[")
+    return Annotated[kind | None if optional else kind, declared], None if optional else ...
 
 
-def argument(metavar: str, kind: Any = str, help: str = "") -> tuple[Any, Any]:
-    """A positional argument that has to be given."""
-    named = queues if metavar in ("QUEUE", "ADDRESS", "QUEUE/ID") else None
-    option = typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=named)
-    return Annotated[kind, option], ...
+def add(
+    group: typer.Typer,
+    name: str,
+    options: Options,
+    runs: str,
+    *first: Any,
+    help: str,
+    examples: tuple[str, ...],
+) -> None:
+    """Add a command to a group.
 
-
-def flag(name: str, help: str) -> tuple[Any, Any]:
-    """An option that is given or not."""
-    return Annotated[bool, typer.Option(name, help=help)], False
-
-
-_CANARY = typer.Option(
-    "--canary",
-    metavar="N",
-    min=1,
-    max=MOST,
-    help="Replay N first; ramp up only if they succeed.",
-)
-_WATCH = typer.Option(
-    "--watch", metavar="SPAN", help="Wait this long for replayed entries to end. [1m]"
-)
-_REENTRY = typer.Option(
-    "--max-reentry", metavar="SHARE", help="Pause when more than this share fails again. [20%]"
-)
-_LATENCY = typer.Option(
-    "--max-latency", metavar="SPAN", help="Pause when the server answers this much slower. [5ms]"
-)
-_WAITING = typer.Option(
-    "--max-waiting",
-    metavar="N",
-    min=0,
-    max=MOST,
-    help="Pause while more than N entries are waiting.",
-)
-_PATIENCE = typer.Option(
-    "--patience", metavar="SPAN", help="Stop after being paused this long. [5m]"
-)
-RAMPING: Options = {
-    "canary": (Annotated[int | None, _CANARY], None),
-    "ramp": flag("--ramp", "Start slowly; double up to --rate while entries succeed."),
-    "max_reentry": (Annotated[str | None, _REENTRY], None),
-    "max_latency": (Annotated[str | None, _LATENCY], None),
-    "max_waiting": (Annotated[int | None, _WAITING], None),
-    "watch": (Annotated[str | None, _WATCH], None),
-    "patience": (Annotated[str | None, _PATIENCE], None),
-}
-
-
-def command(options: Options, act: str, *first: Any) -> Callable[..., int]:
-    """A function of these options that performs ``act``; for Typer to read them from.
-
-    ``first`` are passed to it before the values of the options.
+    ``runs`` names the function that it runs, such as ``entries.listed``. It gets the session,
+    ``first``, and the values of the options by parameter, and returns the exit code (None: 0). With
+    `WATCHING` among the options it can be repeated.
     """
 
     def run(context: typer.Context, **given: Any) -> int:
-        every = given.pop("every", None)
-        return perform(context, act, *first, given, every=every)
+        # Loaded now: help and completion need neither it nor the Redis client.
+        module, _, function = runs.partition(".")
+        act = getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)
+        s, every = context.obj, given.pop("every", None)
+        if every is None:
+            return act(s, *first, given) or 0
+        from .watch import repeat
+
+        return repeat(lambda: act(s, *first, given), every, s.json)
 
     parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [
@@ -216,24 +86,58 @@ def command(options: Options, act: str, *first: Any) -> Callable[..., int]:
     ]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__dict__["__signature__"] = Signature(parameters)
-    return run
+    # The mark keeps the lines of the last paragraph from being joined.
+    epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in examples)])
+    group.command(name, help=help, epilog=epilog)(run)
 
 
-def perform(context: typer.Context, act: str, *given: Any, every: str | None = None) -> int:
-    """Run the function that ``act`` names, as ``entries.changed``; its exit code.
+# --- options of several commands -----------------------------------------------------------------
 
-    ``every``: repeat it until Ctrl+C. Its module is loaded now: help and completion need neither it
-    nor the Redis client.
-    """
-    module, _, name = act.partition(".")
-    function = getattr(import_module(f"redisq_ops.cli.{module}"), name)
-    if every is None:
-        return function(context.obj, *given) or 0
-    from .watch import repeat
-
-    return repeat(lambda: function(context.obj, *given), every, context.obj.json)
-
-
-def examples(*lines: str) -> str:
-    """A help text's last paragraph; the mark keeps its lines from being joined."""
-    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
+GO: Options = {
+    "reason": option("--reason", "TEXT", "Reason, kept in the audit log.", default=""),
+    "dry_run": flag("--dry-run", "Show the plan and change nothing."),
+    "yes": flag("--yes -y", "Go ahead without asking."),
+}
+PLANNING: Options = {"plan": option("--plan", "FILE", "Write the plan to FILE and change nothing.")}
+QUEUE = option("--queue", "NAME", "Queue to use.", autocompletion=queues)
+RATE = option("--rate", "N/s", "Change at most N entries per second.")
+SELECTING: Options = {
+    "addresses": argument("[ADDRESS]...", list[str]),
+    "queue": QUEUE,
+    "where": option(
+        "--where", "EXPR", "Only entries that match: 'error~timeout age>2h client=acme'."
+    ),
+    "match": option("--match", "REGEX", "Only entries whose id, error type or message matches."),
+    "older_than": option("--older-than", "AGE", "Minimum age in this state: 90s, 2h."),
+    "max": option("--max", None, "Maximum number of entries.", int, min=1, max=MOST),
+    "window": option(
+        "--window", "N", "Scan only the first N entries; -N: the latest N.", int, min=-MOST,
+        max=MOST,
+    ),
+    "scan_rate": option("--scan-rate", "N/s", "Scan at most N entries per second."),
+}  # fmt: skip
+WHEN: Options = {
+    "at": option("--at", "TIME", "Time: the next 03:12, or ISO 8601 with offset."),
+    "after": option("--in", "SPAN", "Time from now: 90s, 5m, 2h, 3d."),
+}
+WATCHING: Options = {"every": option("--watch", "SPAN", "Repeat every SPAN (2s) until Ctrl+C.")}
+SKIP_INVALID = option(
+    "--skip-invalid", "FILE", "Send the valid lines; list the others in FILE.", Path
+)
+RAMPING: Options = {
+    "canary": option(
+        "--canary", "N", "Replay N first; ramp up only if they succeed.", int, min=1, max=MOST
+    ),
+    "ramp": flag("--ramp", "Start slowly; double up to --rate while entries succeed."),
+    "max_reentry": option(
+        "--max-reentry", "SHARE", "Pause when more than this share fails again. [20%]"
+    ),
+    "max_latency": option(
+        "--max-latency", "SPAN", "Pause when the server answers this much slower. [5ms]"
+    ),
+    "max_waiting": option(
+        "--max-waiting", "N", "Pause while more than N entries are waiting.", int, min=0, max=MOST
+    ),
+    "watch": option("--watch", "SPAN", "Wait this long for replayed entries to end. [1m]"),
+    "patience": option("--patience", "SPAN", "Stop after being paused this long. [5m]"),
+}

@@ -28,30 +28,31 @@ _TAIL = 1 << 16
 class OutcomeReport:
     """A report that is being written, or none (without a path).
 
-    A line reaches the file at once, so that a kill loses none; one that a full disk cut in two goes
-    before the next run writes. ``last``: the entry that an earlier run reported last, or None.
+    Each line is written to the file at once, so that a kill loses none. A line that a full disk cut
+    is removed when the next run begins. ``last``: the last entry that an earlier run reported, or
+    None.
     """
 
     def __init__(self, path: str | None, op: str, of: str = PLAN) -> None:
         self.path = path or ""
         self.last: str | None = None
         self.change: Apply | Undo | None = None
-        """what it is about, once that begins"""
+        """the reported change, once it begins"""
         self.each: ReportResult | None = None
         self.hand = ""
-        """whose runs it tells of: those that write into this very file"""
+        """identifies the file, to recognise the runs that reported into it"""
         self._file: int | None = None
         if path is None:
             return
         self.each = self._each
 
         with self._named():
-            apart = os.path.exists(path) and not os.path.isfile(path)  # a pipe, a device
-            way = os.O_WRONLY if apart else os.O_RDWR | os.O_CREAT
-            self._file = open_private(path, way | os.O_APPEND)
-            self.hand = _hand(self._file)
-            whole = 0 if apart else self._mended()
-            if not whole:
+            special = os.path.exists(path) and not os.path.isfile(path)  # a pipe, a device
+            flags = os.O_WRONLY if special else os.O_RDWR | os.O_CREAT
+            self._file = open_private(path, flags | os.O_APPEND)
+            self.hand = _file_identity(self._file)
+            size = 0 if special else self._repair()
+            if not size:
                 self._write(_head(op, of))
 
     def close(self) -> None:
@@ -60,15 +61,15 @@ class OutcomeReport:
             self._file = None
 
     def end(self, outcome: ChangeOutcome, more: Mapping[str, Any]) -> None:
-        """The last object: as the command's own, with the reasons."""
+        """Write the last object: the command's own, with the reasons."""
         if self._file is not None:
             self._write(asdict(outcome) | dict(more))
 
     def _each(self, id: str, result: str) -> None:
         self._write({"id": id, "said": result})
 
-    def _mended(self) -> int:
-        """Cut off a line without its end and find the last entry; returns the bytes that stay."""
+    def _repair(self) -> int:
+        """Remove an incomplete last line and find the last reported entry; the size in bytes."""
         assert self._file is not None
         size = os.fstat(self._file).st_size
         tail = os.pread(self._file, _TAIL, max(0, size - _TAIL))
@@ -87,7 +88,7 @@ class OutcomeReport:
         assert self._file is not None
         line = json.dumps(row).encode() + b"\n"
         with self._named():
-            while line:  # the last bytes of a disk are taken, and the next write is refused
+            while line:  # on a nearly full disk a write may be partial
                 line = line[os.write(self._file, line) :]
 
     @contextmanager
@@ -98,10 +99,10 @@ class OutcomeReport:
             raise OSError(error.errno, error.strerror, self.path) from error
 
 
-def _hand(file: int) -> str:
-    there = os.fstat(file)
-    where = f"{socket.gethostname()} {there.st_dev} {there.st_ino}"
-    return hashlib.sha256(where.encode()).hexdigest()[:12]
+def _file_identity(file: int) -> str:
+    status = os.fstat(file)
+    identity = f"{socket.gethostname()} {status.st_dev} {status.st_ino}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 
 def _head(op: str, of: str) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _head(op: str, of: str) -> dict[str, Any]:
 
 
 def its_own(path: str | None, op: str, of: str = PLAN) -> None:
-    """Refuse to write into what isn't the report of this operation, or of its undo."""
+    """Raise `BadInput` for an existing file that isn't the report of this operation."""
     if path is not None:
         resolved_path(path)
     if path is None or not os.path.isfile(path) or not os.path.getsize(path):
@@ -117,20 +118,20 @@ def its_own(path: str | None, op: str, of: str = PLAN) -> None:
     with open(path, "rb") as file, suppress(ValueError):
         first = file.readline(1000)
         if not first.endswith(b"\n") and json.dumps(_head(op, of)).encode().startswith(first):
-            return  # a disk that was full from the first line on
+            return  # its first line was cut by a full disk
         if json.loads(first) == _head(op, of):
             return
-    raise BadInput(f"--report {path} is there, and is no report of this {of}: name another file")
+    raise BadInput(f"--report {path} exists and is no report of this {of}: name another file")
 
 
 @contextmanager
 def reporting(
     s: Session, path: str | None, op: str, before: int = 0, of: str = PLAN
 ) -> Iterator[OutcomeReport]:
-    """The report of a change, which gets every entry. ``before``: how many were done at its start.
+    """The report of a change. ``before``: how many entries were done when it began.
 
-    When it can't be written any more the change stops, with a message of how far it came; exit code
-    3 if it did anything.
+    If it can't be written any more, the change stops and reports how far it came; exit code 3 if it
+    changed anything.
     """
     report = None
     try:
@@ -139,18 +140,18 @@ def reporting(
     except OSError as error:
         change = None if report is None else report.change
         done = before if change is None else s.run(change.reached())
-        refused = file_error(error, f"--report {path}: {error.strerror or error}")
+        failure = file_error(error, f"--report {path}: {error.strerror or error}")
         if change is None or done == before:
-            refused = file_error(error, f"{refused}: nothing was changed")
+            failure = file_error(error, f"{failure}: nothing was changed")
         else:
-            outcome, refused.exit_code = change.outcome, 3
+            outcome, failure.exit_code = change.outcome, 3
             outcome.done = done
             if s.json:
                 emit(asdict(outcome) | {"left": max(0, outcome.matched - done)})
             else:
                 far = f"{count(done)} of {count(outcome.matched)}"
                 say(printable(f"stopped: {far}; continue with: {s.again}"))
-        raise refused from error
+        raise failure from error
     finally:
         if report is not None:
             report.close()

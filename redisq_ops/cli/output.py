@@ -1,4 +1,4 @@
-"""What goes to stdout (data) and to stderr (talk), for people and for programs."""
+"""Prints data on stdout and messages on stderr, for people and for programs."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from datetime import UTC
 from shutil import get_terminal_size
 from typing import Any, Protocol
 
-from redisq_ops.core.model.errors import RedisqError
+from redisq_ops.core.model.errors import Interrupted
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.terminal import age, count, date, printable
 
 _LEAST = 24
-"""cells that the last column of a table has at least"""
+"""least width of a table's last column"""
 _QUICK_S = 0.3
-"""what is over so soon shows no progress, and doesn't load what draws it"""
-_deaf = ContextVar("deaf", default="")
-"""why stdout takes nothing any more"""
+"""work that ends sooner shows no progress, and does not load Rich"""
+_stdout_error = ContextVar("stdout_error", default="")
+"""why stdout can't be written to any more"""
 
 
 def emit(row: Any) -> None:
-    """One object as a JSON line; bytes become ``payload`` or ``payload_b64``.
+    """Print an object as a JSON line; bytes become ``payload`` or ``payload_b64``.
 
-    All ASCII: no terminal acts on it, and any encoding of stdout can carry it.
+    It is ASCII, so it has no effect on a terminal, and any encoding of stdout has it.
     """
     sys.stdout.write(as_line(row) + "\n")
 
 
 def as_line(row: Any) -> str:
-    """What `emit` writes."""
+    """The JSON line that `emit` prints."""
     return json.dumps(plain(row))
 
 
 def plain(value: Any) -> Any:
-    """A value of ours as JSON: dataclasses by field, bytes as text or base64, never lossy."""
+    """A value as JSON: dataclasses by field, bytes as text or, if not UTF-8, as base64."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
@@ -60,18 +60,23 @@ def plain(value: Any) -> Any:
     return value
 
 
+def age_or_none(ms: int | None) -> str | None:
+    """For tables, which show None as ``-``."""
+    return None if ms is None else age(ms)
+
+
 def when(ms: int | None, utc: bool = False) -> str:
-    """A moment as ISO 8601 with its zone, to the second; local unless ``utc``."""
+    """A time in ISO 8601 with its offset, to the second; local unless ``utc``."""
     if ms is None:
         return "-"
     return date(ms, UTC if utc else None)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A plain aligned table; numbers to the right, everything escaped.
+    """Print a plain aligned table, numbers to the right, all text escaped.
 
-    On a terminal a text in the last column (an error, as a rule) ends where the line does: what
-    wraps can't be read as a table. In a pipe and in a file it is whole.
+    On a terminal a text in the last column (mostly an error) is cut at the end of the line, because
+    a table with wrapped lines can't be read. In a pipe and in a file it is complete.
     """
     from rich.cells import cell_len
 
@@ -88,23 +93,13 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         before = sum(widths[:-1]) + 2 * (len(widths) - 1)
         widths[-1] = min(widths[-1], max(_LEAST, get_terminal_size().columns - before))
         for row in texts:
-            row[-1] = _cut(row[-1], widths[-1])
+            row[-1] = printable(row[-1], widths[-1])
     for row in [list(headers), *texts]:
         cells = []
         for i, text in enumerate(row):
             gap = " " * (widths[i] - cell_len(text))
             cells.append(gap + text if right[i] else text + gap)
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
-
-
-def _cut(text: str, width: int) -> str:
-    from rich.cells import cell_len
-
-    if cell_len(text) <= width:
-        return text
-    while cell_len(text) >= width:
-        text = text[:-1]
-    return text + "…"
 
 
 def _cell(value: Any) -> str:
@@ -118,30 +113,30 @@ def _cell(value: Any) -> str:
 
 
 def tell(text: str) -> None:
-    """A line of data for a person, on stdout, escaped."""
+    """Print a line of data for a person on stdout, escaped."""
     print(printable(text))
 
 
 def say(text: str) -> None:
-    """Lines for a person, on stderr, escaped."""
+    """Print lines for a person on stderr, escaped."""
     print(*map(printable, text.split("\n")), sep="\n", file=sys.stderr)
 
 
 def conclude(line: str) -> None:
-    """What came of a change, on stdout; where that takes nothing, on stderr: it has to be known."""
-    why = _deaf.get()
+    """Print the outcome of a change on stdout; on stderr if stdout can't be written to."""
+    why = _stdout_error.get()
     if not why:
         try:
             print(printable(line), flush=True)
         except OSError as error:
-            # What is still in its buffer would fail once more while Python ends.
+            # Its buffer would fail again when Python flushes it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             why = error.strerror or str(error)
-            _deaf.set(why)  # of a change of several queues more is to come
+            _stdout_error.set(why)  # for the outcomes of further queues
         else:
             return
     say(line)
-    say(f"redisq: stdout: {why}; that line was meant for it")
+    say(f"redisq: stdout: {why}; so the line above is on stderr")
 
 
 class Meter(Protocol):
@@ -150,7 +145,7 @@ class Meter(Protocol):
 
 @contextmanager
 def progress(what: str | None, total: int | None = None) -> Iterator[Meter]:
-    """A progress line on stderr where a terminal is; silent otherwise and for quick work."""
+    """Show progress on stderr if it is a terminal and the work takes longer than a moment."""
     if what is None or not sys.stderr.isatty():
         yield lambda done, total=None: None
         return
@@ -167,9 +162,7 @@ def untouched(so: str = "nothing was changed") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        interrupted = RedisqError(f"interrupted, {so}")
-        interrupted.exit_code = 130
-        raise interrupted from stop
+        raise Interrupted(f"interrupted, {so}") from stop
 
 
 @contextmanager
@@ -204,7 +197,7 @@ def rate_limited(
 
 
 class _ProgressLine:
-    """Shown from the first report on that comes after a moment."""
+    """Appears with the first report after `_QUICK_S`."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self._what, self._total = what, total
@@ -242,6 +235,7 @@ class _ProgressLine:
 __all__ = [
     "Meter",
     "age",
+    "age_or_none",
     "count",
     "emit",
     "plain",

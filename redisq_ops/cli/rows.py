@@ -1,4 +1,4 @@
-"""Values as rows with stable JSON names, and as lines for people."""
+"""Rows with stable JSON names, and lines for people."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from .output import printable, say, tell, when
 from .session import Session, redaction
 
 NAMED = 8
-"""entries of one event that a line names"""
+"""entries of an event that a line names"""
 
 
 def queue_row(row: QueueRow, now_ms: int) -> dict[str, Any]:
-    """A queue in the overview as stable JSON names."""
+    """A queue of the overview with stable JSON names."""
     counts = row.counts
-    come, gone, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)
+    arrived, settled, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)
     oldest = counts.oldest_ms if counts else None
     return {
         "name": row.name, "kind": row.kind,
         **{state: counts and counts.of(state) for state in STATES},
-        "in_per_min": come, "out_per_min": gone, "failed_per_min": failed, "oldest_ms": oldest,
-        "oldest_age_ms": oldest and max(0, now_ms - oldest),
+        "in_per_min": arrived, "out_per_min": settled, "failed_per_min": failed,
+        "oldest_ms": oldest, "oldest_age_ms": oldest and max(0, now_ms - oldest),
         "paused": counts and counts.paused, "draining": counts and counts.closed,
         "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
     }  # fmt: skip
 
 
 def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
-    """An entry as stable JSON names, redacted."""
+    """An entry with stable JSON names, redacted."""
     entry = redaction().entry(entry)
     at, done = entry.at_ms, entry.state == "done"
     return {
@@ -52,15 +52,15 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
 
 
 def tell_unread(scans: Iterable[Scan]) -> bool:
-    """Say on stderr what of these couldn't be read; whether there was anything."""
-    told = dict.fromkeys((scan.queue.name, scan.unread) for scan in scans if scan.unread)
-    for name, unread in told:
+    """Report on stderr what scans could not read; returns whether there was anything."""
+    found = dict.fromkeys((scan.queue.name, scan.unread) for scan in scans if scan.unread)
+    for name, unread in found:
         say(printable(f"{name}: {unread}"))
-    return bool(told)
+    return bool(found)
 
 
 def tell_events(s: Session, events: Iterable[Event]) -> None:
-    """History events, a line each."""
+    """Print history events, a line each."""
     for event in events:
         what = "; ".join(f"{name} {_some(items)}" for name, items in event.what.items())
         by = f"  by {event.by}" if event.by != "-" else ""
@@ -68,23 +68,22 @@ def tell_events(s: Session, events: Iterable[Event]) -> None:
 
 
 def _some(items: Sequence[str]) -> str:
-    """What a line has room for: one event may name 500 entries."""
+    """The first items: one event may name 500 entries."""
     more = f" … and {len(items) - NAMED:,} more" if len(items) > NAMED else ""
     return " ".join(items[:NAMED]) + more
 
 
-def tell_sentence(text: str, before: str = "  ") -> None:
-    """A sentence on stdout, escaped, behind its mark; on a terminal it is broken between words.
+def tell_sentence(text: str) -> None:
+    """Print a sentence on stdout, indented and escaped; on a terminal wrapped between words.
 
     In a pipe and in a file it stays one line, so that it can be searched for.
     """
     line = printable(text)
     if not sys.stdout.isatty():
-        print(before + line)
+        print("  " + line)
         return
     lines = textwrap.wrap(
-        line, max(40, get_terminal_size().columns), initial_indent=before,
-        subsequent_indent=" " * (len(before) - len(before.lstrip()) + 2), break_long_words=False,
-        break_on_hyphens=False,
+        line, max(40, get_terminal_size().columns), initial_indent="  ", subsequent_indent="    ",
+        break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     print(*lines, sep="\n")

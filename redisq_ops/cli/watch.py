@@ -1,4 +1,4 @@
-"""``--watch``: repeat a look, redrawn in place on a terminal, one after the other in a pipe."""
+"""``--watch``: repeats a command, redrawn in place on a terminal, in a pipe one after the other."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from redisq_ops.ops.filter.time import duration_ms
 LEAST_MS = 100
 
 
-def repeat(look: Callable[[], object], every: str, json: bool) -> int:
-    """Run ``look`` every so often until Ctrl+C; what it prints is one frame.
+def repeat(command: Callable[[], object], every: str, json: bool) -> int:
+    """Run ``command`` every ``every`` until Ctrl+C; what it prints is one frame.
 
-    A server that goes away after the first frame is tried again. ``json``: nothing but the lines of
-    ``look`` goes to stdout. Raises `BadInput` for a bad span, and whatever ``look`` raises.
+    After the first frame, a server that can't be reached is tried again. ``json``: only the lines
+    of ``command`` go to stdout. Raises `BadInput` for a bad span, and whatever ``command`` raises.
     """
     pause_ms = duration_ms(every)
     if pause_ms < LEAST_MS:
         raise BadInput(f"--watch {every}: at least {LEAST_MS}ms")
-    frames = _frames(look, every, pause_ms)
+    frames = _frames(command, every, pause_ms)
     if json or not sys.stdout.isatty():
         for frame, lost in frames:
             sys.stdout.write("" if lost else frame if json else frame + "\n")
             sys.stdout.flush()
             sys.stderr.write(lost)
-    first, _ = next(frames)  # of a mistake nothing is drawn
+    first, _ = next(frames)  # if the first run fails, nothing is drawn
     with Live(console=Console(), auto_refresh=False, vertical_overflow="crop") as live:
-        live.console.show_cursor(True)  # or a signal that ends this process would leave it hidden
+        live.console.show_cursor(True)  # a signal that ends this process would leave it hidden
         for frame, lost in chain([(first, "")], frames):
             live.update(Text(frame + lost, no_wrap=True, overflow="ellipsis"), refresh=True)
     return 0
 
 
-def _frames(look: Callable[[], object], every: str, pause_ms: int) -> Iterator[tuple[str, str]]:
-    """What ``look`` printed last, and a line that says so while the server can't be reached."""
+def _frames(command: Callable[[], object], every: str, pause_ms: int) -> Iterator[tuple[str, str]]:
+    """The latest output of ``command``, and an error line while the server can't be reached."""
     frame, lost = "", ""
     while True:
         try:
             printed = io.StringIO()
             with redirect_stdout(printed), redirect_stderr(printed):
-                look()
+                command()
             frame, lost, seen = printed.getvalue(), "", datetime.now()
         except Exception as error:
             known = translate(error)

@@ -1,1 +1,1 @@
-"""What an operator does: look, select, plan, apply, undo; over the `Queue` protocol only."""
+"""What an operator does: inspect, select, plan, apply, undo; uses the `Queue` protocol only."""

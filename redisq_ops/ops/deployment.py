@@ -1,4 +1,4 @@
-"""A deployment: all queues behind one client, and the addresses that name things in them.
+"""A deployment: all queues of one server and prefix, and the addresses of what is in them.
 
 QUEUE                 mail
 QUEUE/ENTRY           later/e1
@@ -34,7 +34,7 @@ from .hint import hint
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where something is: a queue, and an id in it (of an entry or a request), or none."""
+    """A queue, or an entry or request in it."""
 
     queue: Queue[Any]
     id: str | None = None
@@ -44,7 +44,7 @@ class Address:
 
 
 class Deployment:
-    """Queues by name. Holds no connection: its coroutines run like any operation."""
+    """Queues by name. Its coroutines are descriptions, run like any operation."""
 
     def __init__(
         self, client: Any = None, *, prefix: str = PREFIX, clock: Clock | None = None
@@ -55,8 +55,11 @@ class Deployment:
         self.callers = CallerSlots()
 
     def open(self, entry: Registered) -> Queue[Any]:
-        """The queue of a registry entry; refuses a kind or schema this release doesn't know, and a
-        corrupt entry (`Unreadable`)."""
+        """The queue of a registry entry.
+
+        Raises `NotFound` for an unknown kind, `SchemaTooNew` for a newer schema, `Unreadable` for a
+        corrupt entry.
+        """
         if entry.problem is not None:
             raise Unreadable(entry.problem)
         return open_queue(
@@ -64,7 +67,7 @@ class Deployment:
         )
 
     async def foreign(self, name: str) -> Queue[Any] | None:
-        """Another program's queue by the name its kind gives it (``sidekiq:default``), if there."""
+        """Another program's queue, by the name that its kind gives it (``sidekiq:default``)."""
         reader = foreign_class(name.partition(":")[0])
         if reader is None:
             return None
@@ -72,12 +75,14 @@ class Deployment:
         return queue if await queue.exists.op() else None
 
     async def queues(self) -> list[Queue[Any]]:
-        """Every queue this release can open, by name; one round trip."""
+        """Every queue that this release can open, by name; one round trip."""
         return (await self.registered())[0]
 
     async def registered(self) -> tuple[list[Queue[Any]], dict[str, Refused]]:
-        """Every queue this release can open, by name, and why it can't open the others: one that
-        is too new, or whose registry entry is corrupt, must not hide the rest. One round trip."""
+        """Every queue that this release can open, and by name why it can't open the others.
+
+        So a queue that is too new or has a corrupt registry entry does not hide the rest.
+        """
         queues, refused = [], dict[str, Refused]()
         for entry in await all_queues(self.prefix):
             try:
@@ -87,28 +92,28 @@ class Deployment:
         return queues, refused
 
     async def apart(self) -> list[Queue[Any]]:
-        """As `queues`, with each entry in one of them only: a whole deployment of another program
-        is without those of its queues that are here by themselves."""
+        """As `queues`, with each entry in one queue only: another program's whole deployment leaves
+        out its queues that are registered by themselves."""
         queues = await self.queues()
         for whole in queues:
             if whole.whole:
-                whole.leave_out([one for one in queues if whole.covers(one)])
+                whole.leave_out([queue for queue in queues if whole.covers(queue)])
         return queues
 
     async def queue(self, name: str) -> Queue[Any]:
-        """A queue that exists: in the registry, or by what another program's keys say."""
+        """An existing queue, in the registry or by another program's keys; else `NotFound`."""
         queue = await self.named(checked_name(name, "queue name"))
         if queue is None:
             raise NotFound(f"no queue {name!r} here ({hint('ls')} shows what there is)")
         return queue
 
     async def named(self, name: str) -> Queue[Any] | None:
-        """The queue of that name, if there is one."""
+        """The queue of that name; None if there is none."""
         entry = await find(name, self.prefix)
         return await self.foreign(name) if entry is None else self.open(entry)
 
     async def resolve(self, text: str) -> Address:
-        """What an address names. A bare id is looked for in all queues at once."""
+        """Find what an address names; a bare id is searched for in all queues at once."""
         name, slash, rest = text.partition("/")
         for part in text.split("/"):
             checked_name(part, "name")
@@ -125,25 +130,24 @@ class Deployment:
         return hits[0]
 
     async def find(self, id: str) -> list[Address]:
-        """Every queue's request or entry of that id, in one pipeline.
+        """The requests and entries of that id in all queues, in one pipeline.
 
-        What can't be read, for lack of rights or since it is corrupt, is nobody's here, if it is
-        in another queue.
+        Queues that can't be read are ignored if another queue has the id.
         """
         queues = await self.apart()
         with_requests = [queue for queue in queues if isinstance(queue, HasRequests)]
-        looks: list[Description[Any]] = [queue.request.op(id) for queue in with_requests]
-        looks += [queue.get.op(id) for queue in queues]
-        found = await together(map(apart, looks))
-        barred = [one for one in found if isinstance(one, (Forbidden, Unreadable, WrongKind))]
+        reads: list[Description[Any]] = [queue.request.op(id) for queue in with_requests]
+        reads += [queue.get.op(id) for queue in queues]
+        found = await together(map(apart, reads))
+        unread = [one for one in found if isinstance(one, (Forbidden, Unreadable, WrongKind))]
         for one in found:
-            if isinstance(one, Unreachable):  # a second one may be there
-                raise Unreachable(f"where {id!r} is can't be said, name its queue too: {one}")
-            if isinstance(one, Exception) and one not in barred:
+            if isinstance(one, Unreachable):  # the id may be there as well
+                raise Unreachable(f"which queue has {id!r} is unknown, name the queue too: {one}")
+            if isinstance(one, Exception) and one not in unread:
                 raise one
         places = zip([*with_requests, *queues], found, strict=True)
-        there = {queue for queue, one in places if one is not None and one not in barred}
-        hits = [Address(queue, id) for queue in queues if queue in there]
-        if barred and not hits:
-            raise barred[0]
+        having = {queue for queue, one in places if one is not None and one not in unread}
+        hits = [Address(queue, id) for queue in queues if queue in having]
+        if unread and not hits:
+            raise unread[0]
         return hits

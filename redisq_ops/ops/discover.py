@@ -1,7 +1,7 @@
-"""Finding other programs' queues: a look through all keys, bounded, in steps, that never writes.
+"""Finds other programs' queues: scans all keys in bounded steps, and never writes.
 
-Every master is asked, a thousand keys a step. What was found is named, counted and checked, and may
-then be noted in the registry, so that it is shown from then on like any queue here.
+Each step scans a thousand keys of a master. Queues that are found get a name, are counted and
+checked, and may then be added to the registry, so that all commands show them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .hint import hint
 T = TypeVar("T")
 
 CHUNK = 100
-"""keys looked into side by side"""
+"""keys examined in one round trip"""
 _LONGEST = 128
 NOTHING = Checkup()
 
@@ -54,10 +54,10 @@ class Discovered:
 
 
 class Discovery:
-    """One look. Drive `step` until it says False, sleeping `pause` between; then `finds`.
+    """One scan. Call `step` until it returns False, sleeping `pause` in between; then `finds`.
 
-    ``match`` is a pattern as SCAN has them; ``rate`` keys a second; ``most`` keys looked at.
-    Stopped anywhere, `finds` tells what was found so far.
+    ``match``: a pattern of SCAN; ``rate``: keys per second; ``most``: keys to scan. If the scan is
+    stopped, `finds` has what was found so far.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Discovery:
         self.most = most
         self.walk = Walk(deployment.client, lanes, count)
         self.barred = 0
-        """keys that this user may not read, and that say nothing therefore"""
+        """keys that this user may not read"""
         self.frameworks: Counter[str] = Counter()
-        """how many keys are named like those of each program whose queues can't be read here"""
+        """number of keys by program, of programs whose queues this release can't read"""
         self._clock = clock
         self._began = 0.0
         self._ours = _ours(deployment.prefix)
@@ -99,7 +99,7 @@ class Discovery:
         return max(0.0, self._began + self.walk.looked / self.rate - self._clock())
 
     async def step(self) -> bool:
-        """Look at some more keys; False when all were, or enough."""
+        """Scan some more keys; False when all, or ``most``, were scanned."""
         if not self._now:
             self._now = await clock_ms(self.deployment.client)
             self._began = self._clock()
@@ -107,17 +107,17 @@ class Discovery:
             return False
         keys = [(type_, key) for type_, key in await self.walk.step() if self._foreign(key)]
         for i in range(0, len(keys), CHUNK):
-            said = await together(apart(self._sort(*pair)) for pair in keys[i : i + CHUNK])
-            self.barred += sum(isinstance(error, Forbidden) for error in said)
+            errors = await together(apart(self._sort(*pair)) for pair in keys[i : i + CHUNK])
+            self.barred += sum(isinstance(error, Forbidden) for error in errors)
         return not self.over
 
     def _foreign(self, key: bytes) -> bool:
         return not self._ours.match(key)
 
     async def _sort(self, type_: str, key: bytes) -> None:
-        """Show a key to the recognisers until one claims it. One that is gone by now, or of another
-        type, tells nothing."""
-        # A stream may be anybody's, and those of these programs have no groups.
+        """Show a key to the recognisers until one recognises it; a key that was deleted or changed
+        its type meanwhile is ignored."""
+        # A stream may belong to any program; those of these programs have no consumer groups.
         if type_ != "stream" and (program := recognition.unreadable(key)):
             self.frameworks[program] += 1
             return
@@ -142,11 +142,11 @@ class Discovery:
         return sorted(found, key=lambda find: (find.kind, find.what, find.at))
 
     async def _not_ours(self, finds: list[Find]) -> list[Find]:
-        """Without those of our own deployments under other prefixes."""
+        """Without redisq's own queues under other prefixes."""
         prefixes = {find.what: named[1] for find in finds if (named := _OURS.match(find.what))}
         once = sorted(set(prefixes.values()))
         types = await together(_type(prefix + b":registry") for prefix in once)
-        # One that can't be asked may be ours: better not shown than noted as another program's.
+        # Leave out also what may be ours: registering our own queue as another's is worse.
         ours = {
             prefix for prefix, type_ in zip(once, types, strict=True) if type_ in (b"hash", None)
         }
@@ -154,27 +154,26 @@ class Discovery:
 
 
 _OURS = re.compile(rb"(.+?):\{[^{}]+\}:", re.DOTALL)
-"""keys of a deployment of ours, under whatever prefix"""
+"""keys of redisq's own queues, under any prefix"""
 
 
 def _ours(prefix: str) -> re.Pattern[bytes]:
-    """Our keys: by tag, the registry, and what stands beside another program's."""
+    """Our keys under a prefix: of queues, of the registry, and beside other programs' queues."""
     kinds = "|".join(map(re.escape, (*KINDS, *LAYOUTS)))
     own = rf"(?:.*:)?{re.escape(prefix)}:(?:registry\Z|(?:\w+:)?\{{|(?:{kinds}):)"
     return re.compile(bytes_of(own), re.DOTALL)
 
 
 async def _type(key: bytes) -> bytes | None:
-    """None: the node that would have it doesn't answer, or one may not ask."""
-    asked: Call[bytes] = Call(("TYPE", key), bytes, key=key)
-    return await _known(asked)
+    """None: its node doesn't answer, or the user may not read it."""
+    return await _if_readable(Call(("TYPE", key), bytes, key=key))
 
 
-async def _known(asked: Description[T]) -> T | None:
-    said = await apart(asked)
-    if isinstance(said, Exception) and not isinstance(said, (Unreachable, Forbidden)):
-        raise said
-    return None if isinstance(said, Exception) else said
+async def _if_readable(read: Description[T]) -> T | None:
+    found = await apart(read)
+    if isinstance(found, Exception) and not isinstance(found, (Unreachable, Forbidden)):
+        raise found
+    return None if isinstance(found, Exception) else found
 
 
 # --- from finds to rows --------------------------------------------------------------------------
@@ -182,7 +181,7 @@ async def _known(asked: Description[T]) -> T | None:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredFind:
-    """A find with its registry entry: the one it has, or the one it would get."""
+    """A find with its registry entry, or the one that it would get."""
 
     find: Find
     entry: Registered
@@ -191,29 +190,28 @@ class RegisteredFind:
 
 
 async def named(deployment: Deployment, finds: Iterable[Find]) -> list[RegisteredFind]:
-    """Names for what was found.
+    """Give names to what was found.
 
-    A name is the kind and what the owner calls it, quoted where that can't be a name; cut, or with
-    a digest behind it, where it is too long, another queue here is called so, or it would mean
-    other keys unless registered. Of a Cluster that lost the registry's node nobody knows which are
-    registered, and who may not read the registry doesn't either.
+    A name is the kind and the owner's name, quoted if it has other characters. It is cut and gets a
+    digest if it is too long, if another queue here has the name, or if the name without a
+    registration would mean other keys.
     """
     now = await clock_ms(deployment.client)
-    told = await _known(all_queues(deployment.prefix))
-    unknown, entries = told is None, told or []
+    entries = await _if_readable(all_queues(deployment.prefix))
+    unknown, entries = entries is None, entries or []
     taken = {entry.name: entry for entry in entries}
     known = {(entry.kind, entry.at, _own(entry)): entry for entry in entries}
     rows = []
     for one in finds:
         at, own = text(one.at), text(one.what)
         entry = known.get((one.kind, at, own))
-        if entry is None and at == own:  # noted by its name alone
+        if entry is None and at == own:  # registered by its name alone
             entry = known.get((one.kind, "", own))
         registered = entry is not None
         name = f"{one.kind}:{legal(one.what)}" if one.what else one.kind
         reader = foreign_class(one.kind)
         if _is_ours(one.kind, taken.get(name)) or (reader and _is_shard(reader, own, taken)):
-            continue  # in a layout that is another program's
+            continue  # one of ours that uses another program's layout
         if entry is None:
             called = None
             if len(name) > _LONGEST or name in taken or not _by_name(reader, name, at, own):
@@ -237,10 +235,10 @@ def _is_shard(reader: type[Queue[Any]], own: str, entries: Mapping[str, Register
 
 
 def _by_name(reader: type[Queue[Any]] | None, name: str, at: str, own: str) -> bool:
-    """Whether a name leads to these keys also where it isn't registered.
+    """Whether the name means these keys also without a registration.
 
-    Only then it may be had: else the same command would mean one program's queue before it is
-    registered, and another's after. It doesn't count whether anything is there now.
+    Otherwise the same command would mean one program's queue before a registration and another's
+    after it, so the name can't be used.
     """
     return reader is None or at == own or reader(None, name).at == at
 
@@ -250,56 +248,47 @@ def _own(entry: Registered) -> str:
 
 
 async def described(deployment: Deployment, rows: Sequence[RegisteredFind]) -> list[Discovered]:
-    """Count and check what was found; one that can't be read doesn't hide the others."""
+    """Count and check the queues that were found; a queue that can't be read has a ``problem``."""
     now = await clock_ms(deployment.client)
-    looks: list[tuple[Counts, Checkup] | Exception]
-    looks = await together(apart(_looked_at(deployment, row, now)) for row in rows)
+    checks: list[tuple[Counts, Checkup] | Exception]
+    checks = await together(apart(_checked(deployment, row, now)) for row in rows)
     done = []
-    for row, look in zip(rows, looks, strict=True):
+    for row, check in zip(rows, checks, strict=True):
         entry = row.entry
         shown = Discovered(entry.name, entry.kind, entry.at or "", entry.called, row.registered)
-        if isinstance(look, Exception):
-            done.append(replace(shown, problem=str(look)))
+        if isinstance(check, Exception):
+            done.append(replace(shown, problem=str(check)))
         else:
-            done.append(replace(shown, counts=look[0], checkup=look[1]))
+            done.append(replace(shown, counts=check[0], checkup=check[1]))
     return done
 
 
-async def _looked_at(
-    deployment: Deployment, row: RegisteredFind, now: int
-) -> tuple[Counts, Checkup]:
-    queue = opened(deployment, row.entry)
+async def _checked(deployment: Deployment, row: RegisteredFind, now: int) -> tuple[Counts, Checkup]:
+    if foreign_class(row.entry.kind) is None:
+        raise Refused(f"this release recognises {row.entry.kind} queues and can't read them")
+    queue = deployment.open(row.entry)
     if row.find.parts:
         queue.found = frozenset(row.find.parts)
-    looks: tuple[Description[Counts], Description[Checkup]] = (
-        queue.counts.op(now), queue.checkup.op()
-    )  # fmt: skip
-    return await both(*looks)
-
-
-def opened(deployment: Deployment, entry: Registered) -> Queue[Any]:
-    """The reader of a found queue, registered or not."""
-    if foreign_class(entry.kind) is None:
-        raise Refused(f"this release recognises {entry.kind} queues and can't read them")
-    return deployment.open(entry)
+    counts, checkup = await both(queue.counts.op(now), queue.checkup.op())
+    return counts, checkup
 
 
 # --- the registry --------------------------------------------------------------------------------
 
 
 async def register(deployment: Deployment, entries: Iterable[Registered]) -> ChangeOutcome:
-    """Note queues so that they are shown like any other; what has the name already stays."""
+    """Add queues to the registry; an existing entry of the same name stays."""
     entries = list(entries)
     outcome = ChangeOutcome(None, len(entries))
     for i in range(0, len(entries), CHUNK):
-        said = await together(adopt(e, deployment.prefix) for e in entries[i : i + CHUNK])
-        outcome.done += sum(said)
-        outcome.skip("exists", len(said) - sum(said))
+        added = await together(adopt(e, deployment.prefix) for e in entries[i : i + CHUNK])
+        outcome.done += sum(added)
+        outcome.skip("exists", len(added) - sum(added))
     return outcome
 
 
 async def forgettable(deployment: Deployment, name: str) -> Registered:
-    """The registry entry of another program's queue; ours are destroyed, not forgotten."""
+    """The registry entry of another program's queue; `Refused` for a queue of redisq."""
     entry = await find(name, deployment.prefix)
     if entry is None:
         raise NotFound(f"no queue {name!r} is registered here ({hint('ls')} shows them)")
@@ -309,7 +298,7 @@ async def forgettable(deployment: Deployment, name: str) -> Registered:
 
 
 async def forgotten(deployment: Deployment, entry: Registered) -> ChangeOutcome:
-    """Take a queue out of the registry; its owner's keys stay as they are."""
+    """Remove a queue from the registry; the owner's keys stay as they are."""
     gone = await forget(entry, deployment.prefix)
     outcome = ChangeOutcome(None, 1, gone)
     outcome.skip("same", 1 - gone)

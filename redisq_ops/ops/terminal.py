@@ -67,6 +67,14 @@ def entries(number: int) -> str:
     return f"{count(number)} {'entry' if number == 1 else 'entries'}"
 
 
+def percent(share: float) -> str:
+    """``61 %``; a positive share is never 0 %, a share below 1 never 100 %."""
+    number = round(100 * share)
+    if share > 0 and number == 0:
+        return "<1 %"
+    return ">99 %" if share < 1 and number == 100 else f"{number} %"
+
+
 def a_second(rate: float) -> str:
     """A rate with three digits: ``2,500/s``, ``0.0278/s``."""
     return f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"

@@ -154,7 +154,7 @@ def _executor_rows(
 def wait_for_executor(spark: SparkSession, max_wait_s: float = EXECUTOR_WAIT_S) -> None:
     """Wait for a standalone cluster's first executor; `Unreachable` after ``max_wait_s``.
 
-    Without one a query waits for ever, and Spark tells only its log.
+    Without one a query waits for ever, and only Spark's log shows why.
     """
     if spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         return  # executors start on demand

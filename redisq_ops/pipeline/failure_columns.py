@@ -25,7 +25,7 @@ _FRAME = Failure("T", "T", "T").encoded().split(b"T")
 # For each text, the number of the quote behind it; and the number of quotes in a row.
 *_CLOSING, _QUOTES = accumulate(part.count(_QUOTE) for part in _FRAME)
 _ESCAPED_BYTE = np.zeros(256, np.uint8)
-"""the byte that an escaped byte stands for; 0: none, or several (``\\u``)"""
+"""the byte that an escaped byte means; 0: none, or several (``\\u``)"""
 _ESCAPED_BYTE[list(b'"\\/bfnrt')] = list(b'"\\/\b\f\n\r\t')
 
 
@@ -34,8 +34,8 @@ def split_failures(
 ) -> dict[str, pa.Array] | None:
     """The texts of each failure by name, null where the error is None.
 
-    None if any failure is not exactly as `Failure.encoded` writes it, or has an escape that stands
-    for several bytes. Raises `pyarrow.ArrowInvalid` if one is not UTF-8.
+    None if any failure is not exactly as `Failure.encoded` writes it, or has an escape that means
+    several bytes. Raises `pyarrow.ArrowInvalid` if one is not UTF-8.
     """
     rows = ByteRows(errors)
     if not rows.size:
@@ -91,7 +91,7 @@ def _escape_positions(raw: Bytes) -> Positions:
 
 
 def _unescape(texts: pa.Array) -> pa.Array | None:
-    """Texts without their escapes; None if an escape stands for several bytes."""
+    """Texts without their escapes; None if an escape means several bytes."""
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, np.int32)[: len(texts) + 1]
     raw = np.frombuffer(data, np.uint8)[: bounds[-1]]

@@ -37,7 +37,7 @@ from .atomic_json import write_json
 from .connection import Server
 from .history_ranges import Mark, encode_marks, read_mark
 from .job_errors import translating
-from .options import Options
+from .options import Options, table_named
 from .tables import TABLES, TableDefinition
 
 if TYPE_CHECKING:
@@ -232,9 +232,7 @@ def export(
     ``until_ms``: later rows are left for the next run (default: a second ago). ``options`` are
     options of the data source.
     """
-    if name not in TABLES:
-        raise BadInput(f"no table {name!r}: there are {', '.join(TABLES)}")
-    lake_table = LakeTable(lake, TABLES[name])
+    lake_table = LakeTable(lake, table_named(name))
     client, deployment = server.client, server.deployment()
     names = queues or [queue.name for queue in run(client, deployment.queues())]
     now_ms = run(client, server_ms())

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from redisq_ops.core.model.errors import BadInput
@@ -138,7 +138,7 @@ def folded(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def table(name: str) -> TableDefinition:
+def table_named(name: str) -> TableDefinition:
     """The definition of a table; `BadInput` if there is none."""
     if name not in TABLES:
         raise BadInput(f"no table {name!r}: there are {', '.join(TABLES)}")
@@ -162,7 +162,7 @@ def _columns(table: TableDefinition, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _table(text: str) -> str:
-    return table(text).name
+    return table_named(text).name
 
 
 def _name_list(text: str) -> tuple[str, ...]:
@@ -277,21 +277,3 @@ OPTIONS = (
 _NAMES = {folded(option.name): option for option in OPTIONS}
 _DISPLAY_NAMES = [option.name for option in OPTIONS]
 assert {option.field for option in OPTIONS} == {field.name for field in fields(Options)}
-
-
-def to_spark_options(options: Options) -> dict[str, str]:
-    """The options as strings for Spark; `parse_options` reads them back."""
-    default = Options(options.table)
-    given: dict[str, str] = {}
-    for option in OPTIONS:
-        value = getattr(options, option.field)
-        if value is None or (value == getattr(default, option.field) and option.field != "table"):
-            continue
-        if isinstance(value, tuple):
-            text = ",".join(cast(tuple[str, ...], value))
-        elif isinstance(value, bool):
-            text = str(value).lower()
-        else:
-            text = str(value / 1000 if option.field == "max_call_us" else value)
-        given[option.name] = text
-    return given

@@ -1,8 +1,8 @@
-"""The figures of a report: tables computed by Spark, collected and bounded in size.
+"""The tables of a report, computed by Spark.
 
 A `QueueReport` is made of two DataFrames, the history and the dead letters, from the data source or
-from a lake. `QueueReport.figures` collects what a terminal or a page can show; `QueueReport.write`
-stores all rows as Parquet.
+from a lake. `QueueReport.figures` collects what a terminal or a page can show, bounded in size;
+`QueueReport.write` stores all rows as Parquet.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import operator
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from redisq_ops.ops.groups.traits import trait_phrase
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
+
+from .figures import MAX_ROWS, Figures, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,48 +42,12 @@ STEP_CHOICES_S = (1, 5, 10, 30, 60, 120, 300, 900, 1800, 3600, 21_600, 86_400)
 MAX_STEPS = 100
 """maximum number of steps of a plot"""
 MINUTE, HOUR = 60_000, 3_600_000
-MAX_ROWS = 20_000
-"""rows of a table that are collected; Parquet has all"""
-MAX_QUEUE_NOTES = 10
-"""queues with a note of their own"""
 MAX_PATHS = 5
 """the slowest requests, whose critical paths are computed"""
 
-Row = dict[str, Any]
 Weights = Mapping[tuple[str, str], int]
 """(queue, client) -> weight: turns it gets for each turn of a client with weight 1"""
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """A report as plain values; times are ms UTC, durations ms."""
-
-    begin_ms: int | None
-    """time of the first event; None: the history is empty"""
-    end_ms: int | None
-    step_ms: int
-    """step of `series`"""
-    anomaly_ms: int
-    """step of the table ``anomalies``"""
-    accuracy: int | None
-    """None: percentiles are exact"""
-    events: int
-    unread: int
-    """rows that could not be read, including gaps"""
-    gaps: int
-    deliveries: int
-    unknown_waits: int
-    """deliveries whose wait is not in the history"""
-    failures_only: tuple[str, ...]
-    """queues whose history has failures only, so waits and run times are unknown"""
-    tables: dict[str, list[Row]]
-    series: dict[str, list[Row]]
-    """latency and throughput per step of the plots"""
-    truncated: tuple[str, ...] = ()
-    """tables of which only the first rows are included"""
-    weights_known: bool = True
-    """whether the weights of clients were read"""
 
 
 @dataclass
@@ -321,149 +286,6 @@ def step_for(range_ms: int) -> int:
         (s * 1000 for s in STEP_CHOICES_S if range_ms <= s * 1000 * MAX_STEPS),
         STEP_CHOICES_S[-1] * 1000,
     )
-
-
-def by_queue(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows by queue, in their order."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row["queue"], []).append(row)
-    return found
-
-
-def totals(figures: Figures) -> list[Row]:
-    """One row per queue over the whole time, the busiest first."""
-    found: dict[str, Row] = {}
-    names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad")
-    for row in figures.tables["throughput"]:
-        counts = found.setdefault(row["queue"], {"queue": row["queue"], **dict.fromkeys(names, 0)})
-        for name in names:
-            counts[name] += row[name]
-    for row in figures.tables["latency"]:
-        counts = found.setdefault(row["queue"], {"queue": row["queue"], **dict.fromkeys(names, 0)})
-        for name in ("wait_p99_ms", "run_p99_ms"):
-            if row[name] is not None:
-                counts[name] = max(counts.get(name, 0), row[name])
-    return sorted(found.values(), key=lambda row: (-max(row[n] for n in names), row["queue"]))
-
-
-def failures_only_reason(queues: Sequence[str]) -> str:
-    """Why waits and run times of these queues are missing."""
-    names = ", ".join(queues[:5]) + (" …" if len(queues) > 5 else "")
-    return (
-        f"the history of {names} has failures only "
-        "(redisq retention QUEUE history=all keeps all events from then on)"
-    )
-
-
-def empty_table_reasons(figures: Figures) -> dict[str, str]:
-    """The reason, as a clause, for each table without rows."""
-    from .transforms.anomalies import BASELINE
-
-    nothing = "no event in this time"
-    if figures.begin_ms is None or figures.end_ms is None:
-        nothing += " (redisq retention QUEUE shows what its history keeps; --since reads more)"
-        reasons = dict.fromkeys(figures.tables, nothing)
-    else:
-        reasons = dict.fromkeys(figures.tables, nothing)
-        if not figures.deliveries:
-            none = (
-                failures_only_reason(figures.failures_only)
-                if figures.failures_only
-                else "no delivery in this time"
-            )
-            reasons |= dict.fromkeys(("latency", "retries", "fairness", "requests"), none)
-        else:
-            reasons["fairness"] = (
-                "no delivery has a client (fair queues have clients; --client REGEX finds others)"
-            )
-            reasons["requests"] = "the history has no request with both its submission and its end"
-        steps = (figures.end_ms - figures.begin_ms) // figures.anomaly_ms + 1
-        few = steps < BASELINE
-        reasons["anomalies"] = f"fewer than {BASELINE} steps" if few else "no step is unusual"
-        reasons["critical_paths"] = reasons["requests"]
-    reasons["dead_groups"] = "no dead letters"
-    reasons["contrasts"] = "no trait is significantly more frequent in a group than elsewhere"
-    if reason := single_group_reason(figures.tables["dead_groups"]):
-        reasons["contrasts"] = reason
-    return {name: reasons[name] for name, rows in figures.tables.items() if not rows}
-
-
-def single_group_reason(groups: Sequence[Row]) -> str:
-    """A clause about queues whose dead letters are one group, or an empty text."""
-    queues = [queue for queue, rows in by_queue(groups).items() if len(rows) == 1]
-    if not queues:
-        return ""
-    names = ", ".join(queues[:5]) + (" …" if len(queues) > 5 else "")
-    return f"the dead letters of {names} are one group, with no others to compare it with"
-
-
-def backlog_at_start(figures: Figures) -> dict[str, tuple[int, int]]:
-    """By queue, if entries were open when the history begins: its first step (ms), and how many."""
-    found: dict[str, tuple[int, int]] = {}
-    for row in figures.tables["throughput"]:
-        if row["before"]:
-            found.setdefault(row["queue"], (row["from_ms"], row["before"]))
-    return found
-
-
-def notes(figures: Figures) -> list[str]:
-    """What a reader must know to interpret the figures, one sentence each."""
-    lines = []
-    if figures.accuracy is None:
-        lines.append("Percentiles are exact.")
-    else:
-        lines.append(
-            f"Percentiles are approximate: of {figures.deliveries:,} deliveries ranks are off by "
-            f"1/{figures.accuracy:,} at most."
-        )
-    if figures.unknown_waits:
-        lines.append(
-            f"The wait of {figures.unknown_waits:,} of {figures.deliveries:,} deliveries is "
-            "unknown: the history no longer has their submission, or they came from a replay or a "
-            "release."
-        )
-    if figures.failures_only:
-        lines.append(
-            f"Waits and run times are missing: {failures_only_reason(figures.failures_only)}."
-        )
-    from .page_elements import moment
-
-    for queue, (at, n) in list(backlog_at_start(figures).items())[:MAX_QUEUE_NOTES]:
-        lines.append(
-            f"The backlog of {queue} is a lower bound: it is counted from {moment(at)} UTC, when "
-            f"at least {n:,} entries were open already."
-        )
-    if figures.gaps:
-        lines.append(f"The history has {figures.gaps:,} gaps: it was trimmed while it was read.")
-    if figures.unread > figures.gaps:
-        lines.append(
-            f"{figures.unread - figures.gaps:,} rows could not be read and are not counted."
-        )
-    fairness = figures.tables["fairness"]
-    if fairness and not figures.weights_known:
-        lines.append("Clients' weights are unknown: all count as 1.")
-    elif any(row["weight"] != 1 for row in fairness):
-        lines.append("Fair shares use the clients' current weights.")
-    lines += [f"The table {name} shows its first {MAX_ROWS:,} rows." for name in figures.truncated]
-    return lines
-
-
-def trait_sentences(traits: Sequence[Mapping[str, Any]], moment: Callable[[int], str]) -> list[str]:
-    """What the entries of a group have in common, as `redisq dlq group` words it."""
-    lines = []
-    for trait in traits:
-        what = trait_phrase(trait["field"], trait["value"], moment)
-        lines.append(f"{percent(trait['share'])} {what}, {percent(trait['rest'])} of the rest")
-    return lines
-
-
-def percent(share: float) -> str:
-    """``61 %``; a positive share is never 0 %, a share below 1 never 100 %."""
-    number = round(100 * share)
-    if share > 0 and number == 0:
-        return "<1 %"
-    return ">99 %" if share < 1 and number == 100 else f"{number} %"
 
 
 def _select_columns(frame: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -12,21 +12,22 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from redisq_ops.ops.terminal import percent
+
 from . import svg_plot
 from .critical_path import DESCRIPTIONS
-from .page_elements import EscapedText, between, each_step, escaped_text, moment, table, time
-from .report import (
+from .figures import (
     Figures,
     Row,
     by_queue,
     empty_table_reasons,
     failures_only_reason,
     notes,
-    percent,
     single_group_reason,
     totals,
     trait_sentences,
 )
+from .page_elements import EscapedText, between, each_step, escaped_text, moment, table, time
 from .svg_plot import Bar, Series, ShadedSpan, duration, number, safe
 from .transforms.anomalies import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 

@@ -1,42 +1,28 @@
-"""Submit a dataset as requests and sub-requests, by many tasks, each request in one task.
+"""Submits a dataset as requests and sub-requests, by many tasks, each request in one task.
 
-A task gets its rows sorted: request by request, and each request in the order of the input. A
-request is submitted by the core's resumable submission: each chunk carries the digest of all chunks
-before it, so a chunk sent again, by a repeated task or a second copy of it, changes nothing. Memory
-holds a few chunks, however long a request is.
+Each task submits its rows with a `RequestWriter`.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
-from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, RedisqError, TooLarge
-from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
-from redisq_ops.core.queues.request.submission import (
-    CHUNK,
-    CHUNK_BYTES,
-    Digest,
-    checked_payload,
-    cut,
-)
-from redisq_ops.core.redis.operation import BlockingClient, Description, attempt, run, together
+from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.files.submit import opened
 
-from .connection import Server, run_retrying
+from .connection import Server
 from .dataset import DatasetOptions, partition_by_request
 from .dataset_validation import ValidationResult, validate_dataset
-from .rate_limiter import MAX_WAIT_S, RateLimiter
+from .request_writer import SAMPLES, RequestRows, RequestWriter
 from .spark_jobs import (
     TASK_REPORT_SCHEMA,
-    TaskReport,
     collect_reports,
     raise_refusal,
     refusal_report,
@@ -46,305 +32,6 @@ from .spark_jobs import (
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-REQUESTS_PER_ROUND = 16
-"""small requests per round trip"""
-_BYTES_PER_ROUND = 256 * 1024
-_SAMPLES = 5
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
-
-Row = tuple[str | None, int | None, bytes | None]
-"""request, priority, payload"""
-RequestRows = tuple[str | None, int | None, Sequence[bytes | None]]
-"""consecutive rows of one request: its id, the first row's priority, all payloads"""
-
-
-# --- in a task, without Spark --------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SmallRequest:
-    """A request that fits in one chunk."""
-
-    id: str
-    priority: int
-    payloads: list[bytes]
-
-
-class SubmitCounts:
-    """Outcomes of a task's requests."""
-
-    def __init__(self) -> None:
-        self.requests: Counter[str] = Counter()
-        self.entries = 0
-        self.samples: dict[str, list[str]] = {}
-
-    def add(self, word: str, entries: int = 0, reason: str = "") -> None:
-        self.requests[word] += 1
-        self.entries += entries
-        if reason and len(self.samples.setdefault(word, [])) < _SAMPLES:
-            self.samples[word].append(reason)
-
-    def reports(self, unit: int) -> list[TaskReport]:
-        rows = [
-            TaskReport(unit, word, n, "\n".join(self.samples.get(word, ())))
-            for word, n in self.requests.items()
-        ]
-        return [*rows, TaskReport(unit, "entries", self.entries)]
-
-
-@dataclass(frozen=True, slots=True)
-class RequestWriter:
-    """Submits sorted rows to a queue; one per task, or used directly.
-
-    Outcomes: ``ok`` (submitted) · ``same`` (was there already) · ``exists`` (the id is there with
-    other content; nothing was changed) · ``invalid`` (an unusable id, priority or payload).
-    ``skip``: leave invalid rows out instead.
-    """
-
-    server: Server
-    options: DatasetOptions
-    rate_name: str
-    """name of the job's shared rate, if it has one: see `rate_limiter`"""
-    max_wait_s: float = MAX_WAIT_S
-    sleep: Callable[[float], None] = time.sleep
-    on_progress: Callable[[int], object] | None = None
-    """called after each round trip with the number of entries submitted so far"""
-    skip: bool = False
-
-    def write(self, rows: Iterable[Row]) -> SubmitCounts:
-        """Submit rows one by one."""
-        return self.write_batches((id, priority, [payload]) for id, priority, payload in rows)
-
-    def write_batches(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
-        return _TaskWriter(self).submit_all(request_rows)
-
-
-class _TaskWriter:
-    def __init__(self, writer: RequestWriter) -> None:
-        self.options, self.writer = writer.options, writer
-        self.client: BlockingClient = writer.server.client
-        find = partial(opened, writer.server.deployment(), writer.options.queue)
-        found = run_retrying(self.client, find)
-        self.queue: RequestQueue[Any] = requests_of(found)
-        rate = writer.options.rate
-        self.max_step = max(1, int(rate)) if rate else 500
-        self.rate_limiter = RateLimiter(
-            self.queue, writer.rate_name, rate, min(self.max_step, 500), sleep=writer.sleep
-        )
-        self.counts = SubmitCounts()
-        self.small: list[SmallRequest] = []
-        self.bytes = 0
-
-    def submit_all(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
-        for id, group in groupby(request_rows, key=lambda rows: rows[0]):
-            self._submit_request(id, group)
-        self._flush()
-        return self.counts
-
-    def _submit_request(self, id: str | None, request_rows: Iterator[RequestRows]) -> None:
-        """Submit one request, with the priority of its first row."""
-        first, second = next(request_rows), next(request_rows, None)
-        priority = first[1]
-        first_rows = [first] if second is None else [first, second]
-        rows = chain.from_iterable(rows[2] for rows in chain(first_rows, request_rows))
-        try:
-            self.options.check_request(id, priority)
-            assert id is not None and priority is not None
-            if second is None and (chunk := self._one_chunk(first[2])) is not None:
-                self._add_small(SmallRequest(id, priority, chunk))
-                return
-            chunks = cut(self._payloads(rows))
-            head = list(islice(chunks, 2))
-            if not head:
-                return
-            if len(head) < 2:
-                self._add_small(SmallRequest(id, priority, head[0]))
-                return
-            entries, word = self._submit_chunks(id, priority, chain(head, chunks))
-            self.counts.add(word, entries)
-        except Exists as error:
-            self.counts.add("exists", 0, str(error))
-        except (BadInput, TooLarge) as error:
-            if self.writer.skip:
-                return
-            self.counts.add("invalid", 0, str(error) if id is None else f"{id[:140]}: {error}")
-
-    def _one_chunk(self, rows: Sequence[bytes | None]) -> list[bytes] | None:
-        """Rows that are a chunk as they are, found without work per row; most requests are.
-
-        None if `cut` and `_payloads` have to process them.
-        """
-        if self.options.split > 1 or len(rows) > CHUNK or None in rows:
-            return None
-        payloads = cast("list[bytes]", rows if isinstance(rows, list) else list(rows))
-        sizes = list(map(len, payloads))
-        if sum(sizes) > CHUNK_BYTES or max(sizes) > self.options.max_payload:
-            return None
-        return payloads
-
-    def _payloads(self, rows: Iterator[bytes | None]) -> Iterator[bytes]:
-        """Validated payloads of sub-requests; per-row work is kept to a minimum."""
-        max_payload, split = self.options.max_payload, self.options.split
-        if self.writer.skip:
-            rows = (row for row in rows if row is not None and len(row) <= max_payload)
-        payloads = rows if split == 1 else map(_join_lines, _groups_of(rows, split))
-        if self.writer.skip:
-            payloads = (p for p in payloads if p is not None and len(p) <= max_payload)
-        for number, payload in enumerate(payloads, 1):
-            if payload is None:
-                raise BadInput(f"sub-request {number}: a row without a payload")
-            if len(payload) > max_payload:
-                checked_payload(payload, number, max_payload)
-            yield payload
-
-    # --- requests of one chunk -----------------------------------------------------------------
-
-    def _add_small(self, request: SmallRequest) -> None:
-        self.small.append(request)
-        self.bytes += sum(map(len, request.payloads))
-        entries = sum(len(each.payloads) for each in self.small)
-        if (
-            len(self.small) == REQUESTS_PER_ROUND
-            or self.bytes > _BYTES_PER_ROUND
-            or entries >= self.max_step
-        ):
-            self._flush()
-
-    def _flush(self) -> None:
-        pending, self.small, self.bytes = self.small, [], 0
-        if not pending:
-            return
-        self.rate_limiter.wait(
-            self.client, sum(len(each.payloads) for each in pending), check_capacity=False
-        )
-        full = _QueueFullWait(self.writer)
-        while pending:
-            replies = run_retrying(self.client, partial(self._submit_round, pending))
-            rejected_full: list[SmallRequest] = []
-            for request, reply in zip(pending, replies, strict=True):
-                if isinstance(reply, QueueFull):
-                    rejected_full.append(request)
-                    full.error = reply
-                elif isinstance(reply, Exception) and not isinstance(reply, Exists):
-                    raise reply
-                elif isinstance(reply, Exception) or reply.word == "past":
-                    reason = f"request {request.id} exists with other content"
-                    self.counts.add("exists", 0, reason)
-                else:
-                    self.counts.add(reply.word, len(request.payloads))
-            if rejected_full:
-                full.wait(progressed=len(rejected_full) < len(pending))
-            pending = rejected_full
-        self._report_progress()
-
-    def _submit_round(
-        self, requests: list[SmallRequest]
-    ) -> Description[list[SubmittedRequest | Exception]]:
-        return together([self._try_submit(each) for each in requests])
-
-    async def _try_submit(self, request: SmallRequest) -> SubmittedRequest | Exception:
-        return await attempt(self._submit_whole(request))
-
-    def _submit_whole(self, request: SmallRequest) -> Description[SubmittedRequest]:
-        digest = Digest(request.priority, self.options.limit)
-        before = str(digest)
-        digest.extend(request.payloads)
-        call: Description[SubmittedRequest] = self.queue.append.op(
-            request.id, 1, request.payloads, before=before, after=str(digest), seal=True,
-            priority=request.priority, limit=self.options.limit,
-        )  # fmt: skip
-        return call
-
-    # --- requests of many chunks ---------------------------------------------------------------
-
-    def _submit_chunks(
-        self, id: str, priority: int, chunks: Iterator[list[bytes]]
-    ) -> tuple[int, str]:
-        """Submit a request chunk by chunk; the number of its entries, and ``ok`` or ``same``.
-
-        Entries that are there already are compared by digest.
-        """
-        existing = run_retrying(self.client, partial(self.queue.request.op, id))
-        if existing is not None and existing.state == "cancelled":
-            raise Exists(f"request {id} was cancelled: undo that, or use another id")
-        total, existing_digest = (
-            (existing.total, existing.digest) if existing is not None else (0, "")
-        )
-        digest, at, word = Digest(priority, self.options.limit), 0, "same"
-        conflict = Exists(f"request {id} exists with other content, limit or priority")
-        for chunk, last in _with_last_flag(self._rate_steps(chunks)):
-            known = min(len(chunk), total - at)
-            if known > 0:
-                digest.extend(chunk[:known])
-                at += known
-                if at == total and str(digest) != existing_digest:
-                    raise conflict
-                chunk = chunk[known:]
-                if not last and not chunk:
-                    continue
-            if last and at + len(chunk) < total:
-                raise conflict
-            before = str(digest)
-            digest.extend(chunk)
-            self.rate_limiter.wait(self.client, len(chunk), check_capacity=False)
-            call = {"before": before, "after": str(digest), "seal": last, "priority": priority}
-            reply = self._append(id, at + 1, chunk, call)
-            if last and reply.word == "past":
-                raise conflict
-            word = "ok" if reply.word == "ok" else word
-            at += len(chunk)
-            self._report_progress(at)
-        return at, word
-
-    def _rate_steps(self, chunks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
-        for chunk in chunks:
-            for start in range(0, len(chunk), self.max_step):
-                yield chunk[start : start + self.max_step]
-
-    def _append(
-        self, id: str, start: int, chunk: list[bytes], call: dict[str, Any]
-    ) -> SubmittedRequest:
-        full = _QueueFullWait(self.writer)
-        while True:
-            try:
-                append = partial(self.queue.append.op, id, start, chunk, limit=self.options.limit)
-                submitted: SubmittedRequest = run_retrying(self.client, partial(append, **call))
-                return submitted
-            except QueueFull as error:
-                full.error = error
-                full.wait()
-
-    def _report_progress(self, under_way: int = 0) -> None:
-        if self.writer.on_progress is not None:
-            self.writer.on_progress(self.counts.entries + under_way)
-
-
-class _QueueFullWait:
-    """Waits for capacity in a full queue with growing pauses; raises after ``max_wait_s``."""
-
-    def __init__(self, writer: RequestWriter) -> None:
-        self.writer = writer
-        self.error: QueueFull | None = None
-        self._pause, self._waited = _FIRST_PAUSE_S, 0.0
-
-    def wait(self, progressed: bool = False) -> None:
-        if progressed:
-            self._pause, self._waited = _FIRST_PAUSE_S, 0.0
-        if self._waited >= self.writer.max_wait_s:
-            assert self.error is not None
-            raise self.error
-        self.writer.sleep(self._pause)
-        self._waited += self._pause
-        self._pause = min(_LONGEST_PAUSE_S, self._pause * 2)
-
-
-def _with_last_flag(items: Iterator[list[bytes]]) -> Iterator[tuple[list[bytes], bool]]:
-    """Each item, and whether it is the last."""
-    ahead = next(items, None)
-    while ahead is not None:
-        item, ahead = ahead, next(items, None)
-        yield item, ahead is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,18 +65,6 @@ def split_by_request(batches: Iterable[pa.RecordBatch]) -> Iterator[RequestRows]
                 rows = payloads.slice(low, min(1000, end - low))
                 yield id, priorities[low].as_py(), rows.to_pylist()
             start = end
-
-
-def _groups_of(rows: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:
-    while part := list(islice(rows, size)):
-        yield part
-
-
-def _join_lines(lines: list[bytes | None]) -> bytes | None:
-    return None if None in lines else b"\n".join(cast(list[bytes], lines))
-
-
-# --- the job -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +133,7 @@ def submit(
             if each.detail:
                 samples.setdefault(each.word, []).extend(each.detail.split("\n"))
     entries = sum(each.n for each in reports if each.word == "entries")
-    samples = {word: reasons[:_SAMPLES] for word, reasons in samples.items()}
+    samples = {word: reasons[:SAMPLES] for word, reasons in samples.items()}
     return SubmitResult(
         dict(requests), entries, samples, len(validation.rejects), validation.corrupt
     )

@@ -17,7 +17,7 @@ from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import arun
-from redisq_ops.ops.change import audit_log, control
+from redisq_ops.ops.change import audit_log, consumers, control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.edit import Edit, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
@@ -32,7 +32,7 @@ from redisq_ops.ops.filter.ast import Query
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.inspect import consumers
+from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.tui.confirm_dialog import Question
@@ -151,9 +151,7 @@ async def take_over(
             raise Stopped
         changes.say(f"looking: {count(found)} of its entries so far")
 
-    look = consumers.held_entries(
-        queue, consumer, group, min_idle_ms=consumers.SILENT_MS, progress=progress
-    )
+    look = consumers.held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=progress)
     held = await arun(client, look)
     claims, number = verb == "claim", len(held.ids)
     if not claims:

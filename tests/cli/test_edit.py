@@ -138,7 +138,7 @@ def test_a_patch_changes_those_it_fits(redisq: Redisq, queue: Any) -> None:
     shown = redisq("dlq", "edit", "mail", "--patch", PATCH, "--dry-run")
     assert '-  "region": "us"' in shown and "(not JSON: stays as it is)" in shown
     assert "edit 2 of 5 dead entries of mail (filter: all)\n" in shown
-    assert "  as they are stay 3: 2 not JSON, 1 the patch doesn't apply\n" in shown
+    assert "  3 stay as they are: 2 not JSON, 1 the patch doesn't apply\n" in shown
     (plan,) = redisq.rows("dlq", "edit", "mail", "--patch", PATCH, "--dry-run")
     assert (plan["matched"], plan["changes"]) == (5, 2)
     assert payloads(queue) == PAYLOADS

@@ -165,6 +165,7 @@ def test_a_server_that_is_gone_or_refuses_has_one_code(
     deployment: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands = [*LOOKS, *CHANGES, "submit in.txt", "work json:loads --once", "wait request r1"]
+    monkeypatch.setattr("redisq_ops.core.redis.client._RESENDS", 0)
     there = redisq.url
     port = there.rpartition(":")[2]
     with socket.socket() as taken:  # bound and not listening: refuses

@@ -335,7 +335,7 @@ def test_other_content_under_the_same_id(
     out, err = capfd.readouterr()
     assert out == "r\n"
     plain, as_json = err.splitlines()
-    assert plain == "redisq: request r is there with other content (or limit, or priority)"
+    assert plain == "redisq: request r exists with other content (or limit, or priority)"
     assert json.loads(as_json) == {"error": plain.removeprefix("redisq: "), "exit": 1}
     assert content(queue, "r") == payloads
 
@@ -353,13 +353,13 @@ def test_a_request_per_line_and_its_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     numbers(Path("in.txt"), 1_000)
-    monkeypatch.setattr("redisq_ops.cli.submit._MANY", 1_000)
+    monkeypatch.setattr("redisq_ops.cli.actions.submit._MANY", 1_000)
     words = ["submit", "in.txt", "--id", "e", "--per-line", "--priority", "3"]
     assert cli.run(words) == 0
     assert capfd.readouterr() == ("e\n", "")
     assert queue.requests_total() == 1_000
     assert content(queue, "e-1000") == [b"999"]
-    monkeypatch.setattr("redisq_ops.cli.submit._MANY", 999)
+    monkeypatch.setattr("redisq_ops.cli.actions.submit._MANY", 999)
     assert cli.run([*words, "--json"]) == 0
     out, err = capfd.readouterr()
     assert json.loads(out) == {

@@ -39,6 +39,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 
 from ..foreign_keys import arq_program, rq_tasks
+from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
 from ..pipeline.rows import rows
 from ..queue_steps import end, take
@@ -109,7 +110,7 @@ def rq_(client: Client) -> Queue:
     for n in range(4):
         theirs.enqueue(rq_tasks.fails, "luck", job_id=f"bad{n}", failure_ttl=9000 + n)
         theirs.enqueue(rq_tasks.fine, n, job_id=f"good{n}")
-    rq.Worker([theirs], connection=client).work(burst=True, logging_level="CRITICAL")
+    SimpleWorker([theirs], connection=client).work(burst=True, logging_level="CRITICAL")
     for n in range(6):
         theirs.enqueue(rq_tasks.fine, n, job_id=f"w{n}", ttl=9000)
         theirs.enqueue_in(timedelta(seconds=9000 + n), rq_tasks.fine, n, job_id=f"s{n}")

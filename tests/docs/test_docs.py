@@ -13,8 +13,7 @@ import pytest
 import typer.main
 
 from redisq_ops.cli.app import app
-from redisq_ops.cli.main import _GLOBAL as TAKES
-from redisq_ops.cli.main import hoisted
+from redisq_ops.cli.main import global_options, hoisted
 from redisq_ops.core.model import settings
 from redisq_ops.ops.config import SETTINGS
 
@@ -68,7 +67,7 @@ def test_documented_commands_exist(page: str, line: str) -> None:
     front: list[str] = []
     while words and words[0].startswith("-"):
         front.append(words.pop(0))
-        if "=" not in front[-1] and TAKES.get(front[-1]):
+        if "=" not in front[-1] and global_options().get(front[-1]):
             words.pop(0)
     if set(front) & {"--help", "-h"} or not words:
         return

@@ -44,17 +44,27 @@ class Ids(HTMLParser):
         self.found |= {value for name, value in attrs if name == "id" and value}
 
 
-def test_the_api_page_has_every_public_name_and_every_method_it_lists(site: Path) -> None:
+def _documented_names() -> set[str]:
+    """The names and methods that the page about the API asks for."""
     text = (DOCS / "reference/python.md").read_text()
     asked: set[str] = set()
     for name, options in re.findall(r"^::: (\S+)\n((?:    .*\n)*)", text, re.M):
         listed = re.search(r"^ +members: \[(.*)\]$", options, re.M)
         members = listed[1].split(", ") if listed else []
         asked |= {name, *(f"{name}.{member}" for member in members)}
-    assert {f"redisq_ops.{name}" for name in redisq_ops.__all__} <= asked
-    assert asked - Ids(site / "reference/python.html").found == set()
+    return asked
 
 
+def test_the_api_page_asks_for_every_public_name() -> None:
+    assert {f"redisq_ops.{name}" for name in redisq_ops.__all__} <= _documented_names()
+
+
+@pytest.mark.slow
+def test_the_api_page_has_every_name_that_it_asks_for(site: Path) -> None:
+    assert _documented_names() - Ids(site / "reference/python.html").found == set()
+
+
+@pytest.mark.slow
 def test_an_operation_is_shown_as_the_method_that_it_is(site: Path) -> None:
     page = (site / "reference/python.html").read_text()
     text = re.sub(r"\s", "", html.unescape(re.sub(r"<[^>]+>", "", page)))
@@ -72,11 +82,15 @@ def _names(command: Any, path: str = "redisq") -> list[str]:
     ]
 
 
-def test_the_command_line_s_page_has_every_command(site: Path) -> None:
-    """With its help below; the table above names each as well, for who reads it elsewhere."""
-    commands = _names(typer.main.get_command(app))
+@pytest.mark.slow
+def test_the_command_line_s_page_has_the_help_of_every_command(site: Path) -> None:
     ids = Ids(site / "reference/command-line.html").found
+    commands = _names(typer.main.get_command(app))
     assert [name for name in commands if name.replace(" ", "-") not in ids] == []
+
+
+def test_the_command_line_s_table_has_every_command() -> None:
+    commands = _names(typer.main.get_command(app))
     table = (DOCS / "reference/command-line.md").read_text()
     named = set(re.findall(r"`([a-z -]+)`", table))
     assert [name for name in commands if name.removeprefix("redisq ") not in named] == []

@@ -226,7 +226,7 @@ MUTANTS = [
     mutant(
         "a paused request goes on",
         ("take", "return live and q.paused ~= 1 and", "return live and"),
-        ("request_tokens", "return q.paused == 1 and 0 or", "return"),
+        ("request_tokens", "return live and q.paused ~= 1 and", "return live and"),
         models=REQUESTS,
         often=("control", "take", "submit"),
     ),

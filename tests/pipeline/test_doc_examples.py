@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redisq_ops.cli import main as cli
-from redisq_ops.cli import spark as spark_commands
+from redisq_ops.cli.actions import spark as spark_commands
+from redisq_ops.cli.actions import spark_session
 from redisq_ops.demo.server import EmbeddedServer
 from tests.conftest import BINARIES
 from tests.docs.reader import PAGES, SHELL, SPARK, Reader, blocks, ending
@@ -35,8 +36,9 @@ def test_a_page_runs_as_printed(
     files.setWorkingDirectory(jvm.org.apache.hadoop.fs.Path(str(tmp_path)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(spark_commands, "started", lambda s, given, *, waits: kept)
-    monkeypatch.setattr(spark_commands, "handed_on", lambda s, spark: os.environ["REDIS_URL"])
+    monkeypatch.setattr(spark_session, "started", lambda s, given, *, waits: kept)
+    for module in (spark_commands, spark_session):
+        monkeypatch.setattr(module, "handed_on", lambda s, spark: os.environ["REDIS_URL"])
     monkeypatch.setattr(session, "session", lambda *given, **named: kept)
     try:
         with EmbeddedServer(BINARIES["valkey"]) as server:

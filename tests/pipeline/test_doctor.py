@@ -136,8 +136,8 @@ def test_sql_over_the_tables(
     everywhere(client)
     # The tests' session stays; its workers get the server's URL as an option.
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    from redisq_ops.cli import spark as module
-    from redisq_ops.cli import spark_lake
+    from redisq_ops.cli.actions import spark as module
+    from redisq_ops.cli.actions import spark_lake
 
     commands: Any = module
     frame = commands.frame

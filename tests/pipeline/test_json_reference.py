@@ -44,9 +44,10 @@ def test_the_reference_has_the_fields_of_spark_s_commands(
     from redisq_ops.cli import app
 
     assert app.app is not None
-    running = sys.modules["redisq_ops.cli.spark"]
+    running = sys.modules["redisq_ops.cli.actions.spark_session"]
     monkeypatch.setattr(running, "started", lambda s, given, *, waits: SharedSession(spark))
-    monkeypatch.setattr(running, "handed_on", lambda s, spark: url)
+    for module in (running, sys.modules["redisq_ops.cli.actions.spark"]):
+        monkeypatch.setattr(module, "handed_on", lambda s, spark: url)
     monkeypatch.setenv("REDIS_URL", url)
     history(url)
     (tmp_path / "lines.txt").write_text("one\ntwo\n")

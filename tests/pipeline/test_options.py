@@ -7,7 +7,7 @@ import pytest
 
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.client import ServerAddress, connect
-from redisq_ops.pipeline.options import OPTIONS, Options, parse_options, to_spark_options
+from redisq_ops.pipeline.options import OPTIONS, Options, parse_options
 from redisq_ops.pipeline.session import environment, parse_conf, spark_submit_line
 from redisq_ops.pipeline.tables import TABLES
 
@@ -54,13 +54,18 @@ def test_invalid_options_are_named(given: dict[str, str], message: str) -> None:
     assert refused.value.exit_code == 2
 
 
-def test_options_survive_a_round_trip_through_spark() -> None:
-    options = Options(
+def test_every_option_is_read() -> None:
+    given = {
+        "table": "history", "queue": "mail, later", "columns": "ID,at", "since": "5",
+        "until": "10", "url_env": "X", "prefix": "p",
+        "replica": "True", "rowsPerPartition": "3", "maxCallMs": "0.25", "onTrim": "report",
+        "maxEventsPerTrigger": "9", "startingOffsets": "latest", "pushdown": "true",
+        "marks": '{"q/0":7,"q/1":"5-0"}',
+    }  # fmt: skip
+    assert parse_options(given) == Options(
         "history", ("mail", "later"), ("id", "at"), False, 5, 10, None, "all", None, "X", None,
         "p", True, 3, 250, "report", 9, "latest", True, '{"q/0":7,"q/1":"5-0"}',
     )  # fmt: skip
-    assert parse_options(to_spark_options(options)) == options
-    assert to_spark_options(parse_options({"table": "dead"})) == {"table": "dead"}
 
 
 def test_a_url_option_with_a_password_is_refused() -> None:
@@ -84,7 +89,7 @@ def test_the_url_is_read_from_the_environment_or_a_file(tmp_path: Path) -> None:
         parse_options({"table": "dead"}).target({"REDIS_URL": "redis://else"}).url == "redis://else"
     )
     for options in (by_name, by_file):
-        assert SECRET not in repr(options) + str(to_spark_options(options))
+        assert SECRET not in repr(options)
 
 
 def test_workers_get_the_password_in_a_variable_that_spark_redacts() -> None:

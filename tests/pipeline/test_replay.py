@@ -26,10 +26,11 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.pipeline import replay
+from redisq_ops.pipeline import replay, replay_plan
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.rate_limiter import RateLimiter, reserve
-from redisq_ops.pipeline.replay import STEP, OperationPart, QueueReplay, ReplayPlan, ReplayRequest
+from redisq_ops.pipeline.replay import OperationPart
+from redisq_ops.pipeline.replay_plan import STEP, QueueReplay, ReplayPlan, ReplayRequest
 from tests.command_line import ERROR, Redisq, dead_letters
 from tests.dead_entries import KINDS, bury
 from tests.proxy import FlakyProxy
@@ -56,7 +57,7 @@ def planned(
 ) -> ReplayPlan:
     """A plan of dead entries, as Spark would have written it."""
     wanted = replay_request(queues=(queue,), **given)
-    (header,) = replay.plan_headers(server, wanted, [queue])
+    (header,) = replay_plan.plan_headers(server, wanted, [queue])
     plan = ReplayPlan(path, (QueueReplay(header, wanted.parts, len(ids)),), wanted.choice)
     for unit in range(wanted.parts):
         mine = ids[unit :: wanted.parts]
@@ -469,8 +470,8 @@ def test_a_python_worker_killed_mid_task_causes_no_loss_and_no_duplicate(
     queue = dead_letters(client, 900)
     frame = dead_frame(spark, "mail", [f"r1/{n}" for n in range(1, 901)] * 2)
     wanted = replay_request(parts=2)
-    plan = replay.create_plan(
-        frame, replay.plan_headers(server_at, wanted, ["mail"]), wanted, tmp_path
+    plan = replay_plan.create_plan(
+        frame, replay_plan.plan_headers(server_at, wanted, ["mail"]), wanted, tmp_path
     )
     assert plan.queues[0].count == 900  # each once
 

@@ -28,7 +28,7 @@ from .synthetic_history import BEGIN, MINUTE, SyntheticHistory
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.pipeline.report import Figures
+    from redisq_ops.pipeline.figures import Figures
 
 slow = pytest.mark.slow
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "report.png"
@@ -70,7 +70,7 @@ def figures(spark: "SparkSession", synthetic_history: SyntheticHistory) -> "Figu
 
 
 def empty() -> "Figures":
-    from redisq_ops.pipeline.report import Figures
+    from redisq_ops.pipeline.figures import Figures
 
     names = ("latency", "throughput", "retries", "anomalies", "dead_groups", "contrasts",
              "fairness", "requests", "critical_paths")  # fmt: skip
@@ -154,7 +154,7 @@ def test_a_report_from_a_history_to_a_browser(
 
 
 def its_incidents_stand_out(figures: "Figures", synthetic_history: SyntheticHistory) -> None:
-    from redisq_ops.pipeline.report import notes, totals
+    from redisq_ops.pipeline.figures import notes, totals
 
     minutes = {
         (a["queue"], a["metric"], (a["from_ms"] - BEGIN) // MINUTE, (a["to_ms"] - BEGIN) // MINUTE)
@@ -271,8 +271,8 @@ def test_a_page_escapes_foreign_text() -> None:
 def test_a_single_group_has_no_contrasts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    from redisq_ops.cli.actions.spark_tables import groups
     from redisq_ops.cli.session import Session
-    from redisq_ops.cli.spark_tables import groups
     from redisq_ops.pipeline.report_page import page
 
     figures = empty()
@@ -293,7 +293,7 @@ def test_the_backlog_is_never_negative_and_states_its_beginning() -> None:
     """A history that begins in the middle: it has ends of entries without their submission."""
     from dataclasses import replace
 
-    from redisq_ops.pipeline.report import notes
+    from redisq_ops.pipeline.figures import notes
     from redisq_ops.pipeline.report_page import page
 
     figures = replace(empty(), begin_ms=BEGIN, end_ms=BEGIN + 3 * MINUTE, deliveries=9)
@@ -482,10 +482,10 @@ def test_the_commands_on_a_real_history(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from redisq_ops.cli import spark as running
-    from redisq_ops.cli import spark_report
+    from redisq_ops.cli.actions import spark_report
+    from redisq_ops.cli.actions import spark_session as running
+    from redisq_ops.cli.actions.spark_session import frame
     from redisq_ops.cli.main import run
-    from redisq_ops.cli.spark import frame
 
     url, client = valkey_url, redis.Redis.from_url(valkey_url, protocol=3)
     client.flushall()
@@ -535,8 +535,8 @@ def test_the_commands_on_a_real_history(
 
 
 def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from redisq_ops.cli.actions.spark_tables import groups
     from redisq_ops.cli.session import Session
-    from redisq_ops.cli.spark_tables import groups
 
     row = {
         "queue": HOSTILE,

@@ -191,17 +191,17 @@ def redisq(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Redisq:
-    from redisq_ops.cli import spark as running
-    from redisq_ops.cli import spark_lake, spark_replay
-    from redisq_ops.cli.spark import frame as read
+    from redisq_ops.cli.actions import spark as commands
+    from redisq_ops.cli.actions import spark_lake, spark_replay
+    from redisq_ops.cli.actions import spark_session as running
+    from redisq_ops.cli.actions.spark_session import frame as read
 
     def frame(s: Any, session: Any, name: str, **options: str) -> Any:
         return read(s, session, name, url=valkey_url, **options)
 
     monkeypatch.setattr(running, "started", lambda s, given, *, waits: SharedSession(spark))
-    monkeypatch.setattr(running, "frame", frame)
-    for writing in (spark_lake, spark_replay):
-        monkeypatch.setattr(writing, "frame", frame)
+    for module in (commands, spark_lake, spark_replay):
+        monkeypatch.setattr(module, "frame", frame)
     return Redisq(valkey_url, capsys)
 
 
@@ -331,7 +331,7 @@ def test_a_missing_queue_is_refused_before_a_jvm_starts(
     valkey: redis.Redis, valkey_url: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, words: list[str],
 ) -> None:  # fmt: skip
-    from redisq_ops.cli import spark as running
+    from redisq_ops.cli.actions import spark_session as running
 
     monkeypatch.setattr(running, "started", None)
     message = Redisq(valkey_url, capsys).refusal("spark", *words, "--queue", "typo", code=1)

@@ -25,7 +25,7 @@ from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.dataset import DatasetOptions
 from redisq_ops.pipeline.dataset_validation import ValidationResult, validate_dataset
 from redisq_ops.pipeline.job_errors import translating
-from redisq_ops.pipeline.submit import RequestWriter, Row
+from redisq_ops.pipeline.request_writer import RequestWriter, Row
 from tests.proxy import FlakyProxy
 
 pytestmark = pytest.mark.alike

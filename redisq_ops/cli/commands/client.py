@@ -1,17 +1,27 @@
-"""`redisq client`: whose work is in a queue, and by what rules it is served."""
+"""`redisq client`: the clients of a fair queue, their entries and their rules."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from ..options import GO, LOOKING, MOST, Options, argument, command, examples
+from ..options import GO, MOST, WATCHING, Options, add, argument, option
 
 commands = typer.Typer()
 clients = typer.Typer(help="List the clients of a queue; block them, set their weight or cap.")
-
 commands.add_typer(clients, name="client")
+
+add(
+    clients, "ls",
+    {
+        "name": argument("QUEUE"),
+        "start": option("--start", "N", "Start at the Nth name.", int, 0, min=0, max=MOST),
+        "max": option("--max", None, "Maximum number of clients.", int, 100, min=1, max=500),
+        **WATCHING,
+    },
+    "client.listed",
+    help="List clients by name: their waiting and pending entries, and their rules.",
+    examples=("redisq client ls jobs", "redisq client ls jobs --start 100 --json"),
+)  # fmt: skip
 
 RULES: dict[str, tuple[str, Options, str]] = {
     "block": ("Stop delivering the entries of a client. New entries of it still wait.", {}, "acme"),
@@ -27,33 +37,10 @@ RULES: dict[str, tuple[str, Options, str]] = {
         "acme 10",
     ),
 }
-_START = Annotated[
-    int, typer.Option("--start", min=0, max=MOST, metavar="N", help="Start at the Nth name.")
-]
-_MAX = Annotated[int, typer.Option("--max", min=1, max=500, help="Maximum number of clients.")]
-
-clients.command(
-    "ls",
-    help="List clients by name: their waiting and pending entries, and their rules.",
-    epilog=examples("redisq client ls jobs", "redisq client ls jobs --start 100 --json"),
-)(
-    command(
-        {"name": argument("QUEUE"), "start": (_START, 0), "max": (_MAX, 100), **LOOKING},
-        "client.listed",
-    )
-)
-
-
-def _add(verb: str) -> None:
-    help, own, words = RULES[verb]
-    clients.command(verb, help=help, epilog=examples(f"redisq client {verb} jobs {words}"))(
-        command(
-            {"name": argument("QUEUE"), "client": argument("CLIENT"), **own, **GO},
-            "client.change",
-            verb,
-        )
-    )
-
-
-for _verb in RULES:
-    _add(_verb)
+for _verb, (_help, _own, _words) in RULES.items():
+    add(
+        clients, _verb,
+        {"name": argument("QUEUE"), "client": argument("CLIENT"), **_own, **GO},
+        "client.change", _verb,
+        help=_help, examples=(f"redisq client {_verb} jobs {_words}",),
+    )  # fmt: skip

@@ -1,32 +1,19 @@
-"""`redisq explain`: the rule that holds something, and the verb that helps."""
+"""`redisq explain`: the rule that holds something, and the command that helps."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from ..completion import queues
-from ..options import Every, examples, perform
+from ..options import WATCHING, add, argument
 
 commands = typer.Typer()
 
-
-@commands.command(
-    epilog=examples(
-        "redisq explain mail/r1/17", "redisq explain mail/r1", "redisq explain mail --json"
-    )
-)
-def explain(
-    context: typer.Context,
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", show_default=False, autocompletion=queues)
-    ],
-    every: Every = None,
-) -> int:
-    """Explain why an entry, request or queue does not progress, or where an entry went.
+add(
+    commands, "explain", {"address": argument("ADDRESS"), **WATCHING}, "explain.explain",
+    help="""Explain why an entry, request or queue does not progress, or where an entry went.
 
     Shows the rule that holds it, what helps, and when it will end, as far as known. Exit 1 if
     it does not exist; what the history has about it is shown.
-    """
-    return perform(context, "explain.explain", address, every=every)
+    """,
+    examples=("redisq explain mail/r1/17", "redisq explain mail/r1", "redisq explain mail --json"),
+)  # fmt: skip

@@ -1,78 +1,63 @@
-"""Looking at all of it: ls, log, history, config, fsck. Nothing here writes."""
+"""Commands that look at all queues or their logs: ls, log, history, config, fsck. None writes."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 import typer
 
 from ..completion import queues
-from ..options import MOST, Every, examples, perform
+from ..options import MOST, WATCHING, Option, add, argument, flag, option
 
 commands = typer.Typer()
 
 
-@commands.command(epilog=examples("redisq ls", "redisq ls --json", "redisq ls --watch 2s"))
-def ls(context: typer.Context, every: Every = None) -> int:
-    """List the queues: entries by state, rates, oldest age.
+def _latest(default: int) -> Option:
+    return option("--max", None, "Show the latest N.", int, default, min=1, max=MOST)
+
+
+add(
+    commands, "ls", WATCHING, "overview.ls",
+    help="""List the queues: entries by state, rates, oldest age.
 
     Rates (in, out) are of the last 60 seconds; the age is of the oldest waiting entry. Exit 3 if a
     queue could not be read; the others are shown.
-    """
-    return perform(context, "overview.ls", every=every)
+    """,
+    examples=("redisq ls", "redisq ls --json", "redisq ls --watch 2s"),
+)  # fmt: skip
 
+add(
+    commands, "log",
+    {
+        "queue": option("--queue", "NAME", "Only of this queue.", autocompletion=queues),
+        "max": _latest(50),
+    },
+    "overview.log",
+    help="List the changes that operators made, newest first.",
+    examples=("redisq log", "redisq log --queue mail --max 5 --json"),
+)  # fmt: skip
 
-Most = Annotated[int, typer.Option("--max", min=1, max=MOST, help="Show the latest N.")]
-OneQueue = Annotated[
-    str | None,
-    typer.Option("--queue", metavar="NAME", help="Only of this queue.", autocompletion=queues),
-]
-AQueue = typer.Argument(metavar="QUEUE", show_default=False, autocompletion=queues)
+add(
+    commands, "history", {"queue": argument("QUEUE"), "max": _latest(100)}, "overview.history",
+    help="Show the latest events of a queue, oldest first.",
+    examples=("redisq history mail", "redisq history mail --max 1000 --json"),
+)  # fmt: skip
 
-
-@commands.command(epilog=examples("redisq log", "redisq log --queue mail --max 5 --json"))
-def log(context: typer.Context, queue: OneQueue = None, max: Most = 50) -> int:
-    """List the changes that operators made, newest first."""
-    return perform(context, "overview.log", queue, max)
-
-
-@commands.command(epilog=examples("redisq history mail", "redisq history mail --max 1000 --json"))
-def history(
-    context: typer.Context,
-    queue: Annotated[str, AQueue],
-    max: Most = 100,
-) -> int:
-    """Show the latest events of a queue, oldest first."""
-    return perform(context, "overview.history", queue, max)
-
-
-@commands.command(
-    epilog=examples(
-        "redisq config", "redisq config --context live --json", "redisq config --contexts"
-    )
-)
-def config(
-    context: typer.Context,
-    contexts: Annotated[
-        bool,
-        typer.Option("--contexts", help="List the contexts of the configuration file instead."),
-    ] = False,
-) -> int:
-    """Show every setting and where its value comes from.
+add(
+    commands, "config",
+    {"contexts": flag("--contexts", "List the contexts of the configuration file instead.")},
+    "overview.config",
+    help="""Show every setting and where its value comes from.
 
     Secrets are never shown.
-    """
-    return perform(context, "overview.config", contexts)
+    """,
+    examples=("redisq config", "redisq config --context live --json", "redisq config --contexts"),
+)  # fmt: skip
 
-
-@commands.command(epilog=examples("redisq fsck", "redisq fsck mail --json"))
-def fsck(
-    context: typer.Context,
-    queue: Annotated[str | None, AQueue] = None,
-) -> int:
-    """Check the invariants of a queue, or of all queues.
+add(
+    commands, "fsck", {"queue": argument("[QUEUE]")}, "overview.fsck",
+    help="""Check the invariants of a queue, or of all queues.
 
     Exit 1 if one is violated, else 3 if something could not be read. A busy queue changes while it
     is read, so a finding counts only when repeated checks confirm it.
-    """
-    return perform(context, "overview.fsck", queue)
+    """,
+    examples=("redisq fsck", "redisq fsck mail --json"),
+)  # fmt: skip

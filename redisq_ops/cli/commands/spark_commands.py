@@ -1,6 +1,6 @@
-"""`redisq spark` with all its commands."""
+"""`redisq spark` with all its commands, which these modules add."""
 
-from . import spark_lake, spark_replay, spark_report, spark_submit  # noqa: F401  (they add commands)
+from . import spark_lake, spark_replay, spark_report, spark_submit
 from .spark import commands
 
-__all__ = ["commands"]
+__all__ = ["commands", "spark_lake", "spark_replay", "spark_report", "spark_submit"]

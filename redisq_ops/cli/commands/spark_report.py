@@ -1,119 +1,66 @@
-"""`redisq spark report | groups | critical-path`: what the history and the dead letters say."""
+"""`redisq spark report | groups | critical-path`: figures of the history and the dead letters."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ..completion import queues
-from ..options import Options, argument, command, examples, flag
+from ..options import Options, add, argument, flag, option
 from .spark import RUNNING, spark
 
-_LAKE = typer.Option("--lake", metavar="DIR", help="Read this lake instead of the server.")
-_SINCE = typer.Option(
-    "--since", metavar="AGE|TIME", help="Start: 6h, 03:12 or ISO 8601; default: 24h."
-)
-_UNTIL = typer.Option("--until", metavar="AGE|TIME", help="End; default: now.")
-_QUEUES = typer.Argument(metavar="[QUEUE]...", show_default=False, autocompletion=queues)
-_CLIENT = typer.Option(
-    "--client", metavar="REGEX", help="Find the client in a request id: '^(\\w+)-'."
-)
 FROM: Options = {
-    "lake": (Annotated[Path | None, _LAKE], None),
-    "since": (Annotated[str | None, _SINCE], None),
-    "until": (Annotated[str | None, _UNTIL], None),
+    "lake": option("--lake", "DIR", "Read this lake instead of the server.", Path),
+    "since": option("--since", "AGE|TIME", "Start: 6h, 03:12 or ISO 8601; default: 24h."),
+    "until": option("--until", "AGE|TIME", "End; default: now."),
 }
-WHOSE: Options = {"queues": (Annotated[list[str] | None, _QUEUES], None)}
+WHOSE: Options = {"queues": argument("[QUEUE]...", list[str])}
 
-spark.command(
-    "report",
-    help="Report latency, throughput, retries, anomalies, dead-letter groups, "
-    "fairness and the slowest requests, from the history and dead letters "
-    "of the server or a lake: as tables, an HTML page or Parquet. The "
-    "queue's setting `history` decides how much the history has.",
-    epilog=examples(
+add(
+    spark, "report",
+    {
+        **WHOSE,
+        **FROM,
+        "html": option("--html", "FILE", "Write one HTML page for all queues.", Path),
+        "parquet": option("--parquet", "DIR", "Write each table to a folder below DIR.", Path),
+        "client": option("--client", "REGEX", "Find the client in a request id: '^(\\w+)-'."),
+        "payloads": flag("--payloads", "Read payloads of dead letters too."),
+        **RUNNING,
+    },
+    "spark_report.reported",
+    help="Report latency, throughput, retries, anomalies, dead-letter groups, fairness and the "
+    "slowest requests, from the history and dead letters of the server or a lake: as tables, an "
+    "HTML page or Parquet. The queue's setting `history` decides how much the history has.",
+    examples=(
         "redisq spark report mail --html report.html",
         "redisq spark report --since 6h --until 2h --parquet tables/",
         "redisq spark report --lake /data/queues --since 30d --html month.html --json",
     ),
-)(
-    command(
-        {
-            **WHOSE,
-            **FROM,
-            "html": (
-                Annotated[
-                    Path | None,
-                    typer.Option(
-                        "--html", metavar="FILE", help="Write one HTML page for all queues."
-                    ),
-                ],
-                None,
-            ),
-            "parquet": (
-                Annotated[
-                    Path | None,
-                    typer.Option(
-                        "--parquet", metavar="DIR", help="Write each table to a folder below DIR."
-                    ),
-                ],
-                None,
-            ),
-            "client": (Annotated[str | None, _CLIENT], None),
-            "payloads": flag("--payloads", "Read payloads of dead letters too."),
-            **RUNNING,
-        },
-        "spark_report.reported",
-    )
-)
+)  # fmt: skip
 
-spark.command(
-    "groups",
-    help="Group all dead letters by error, and show what each group has in "
-    "common that others have not. The group names are those of redisq dlq "
-    "groups.",
-    epilog=examples(
+add(
+    spark, "groups",
+    {**WHOSE, **FROM, "payloads": flag("--payloads", "Read all payloads too."), **RUNNING},
+    "spark_report.grouped",
+    help="Group all dead letters by error, and show what each group has in common that others have "
+    "not. The group names are those of redisq dlq groups.",
+    examples=(
         "redisq spark groups mail", "redisq spark groups --lake /data/queues --payloads --json"
     ),
-)(
-    command(
-        {
-            **WHOSE,
-            **FROM,
-            "payloads": flag("--payloads", "Read all payloads too."),
-            **RUNNING,
-        },
-        "spark_report.grouped",
-    )
-)
+)  # fmt: skip
 
-spark.command(
-    "critical-path",
-    help="Show which sub-requests held a request back: the path from its end "
-    "back to its submission, and what each delivery on it waited for, and "
-    "how long.",
-    epilog=examples(
+add(
+    spark, "critical-path",
+    {
+        "request": argument("REQUEST", help="Request, by id or as QUEUE/REQUEST."),
+        "queue": option("--queue", "NAME", "Queue to use.", autocompletion=queues),
+        **FROM,
+        **RUNNING,
+    },
+    "spark_report.held_back",
+    help="Show which sub-requests held a request back: the path from its end back to its "
+    "submission, and what each delivery on it waited for, and how long.",
+    examples=(
         "redisq spark critical-path mail/today",
         "redisq spark critical-path today --queue mail --lake /data/queues --json",
     ),
-)(
-    command(
-        {
-            "request": argument("REQUEST", help="Request, by id or as QUEUE/REQUEST."),
-            "queue": (
-                Annotated[
-                    str | None,
-                    typer.Option(
-                        "--queue", metavar="NAME", help="Queue to use.", autocompletion=queues
-                    ),
-                ],
-                None,
-            ),
-            **FROM,
-            **RUNNING,
-        },
-        "spark_report.held_back",
-    )
-)
+)  # fmt: skip

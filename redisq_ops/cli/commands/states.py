@@ -5,9 +5,6 @@ The core's table says which verb is possible in which state; here are its help a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
-
 import typer
 
 from redisq_ops.core.model.entry import State
@@ -18,13 +15,14 @@ from ..options import (
     GO,
     PLANNING,
     RAMPING,
+    RATE,
     SELECTING,
     WHEN,
     Options,
+    add,
     argument,
-    command,
-    examples,
     flag,
+    option,
 )
 from . import edit, groups
 
@@ -54,60 +52,60 @@ HELP: dict[Verb, str] = {
 }
 NAMED: dict[str, str] = {"hard": "empty"}
 BARE: tuple[Verb, ...] = ("replay", "requeue", "claim", "purge", "move")
-_STATE = typer.Option("--state", metavar="STATE", help="State to act on.", autocompletion=states)
-_RATE = typer.Option("--rate", metavar="N/s", help="Change at most N entries per second.")
-CHANGING: Options = {"rate": (Annotated[str | None, _RATE], None), **GO}
-_TO = typer.Option(
-    "--to",
-    metavar="OTHER",
-    show_default=False,
-    help="Queue that receives the entries.",
-    autocompletion=queues,
-)
-_CONSUMER = typer.Option(
-    "--consumer", metavar="NAME", show_default=False, help="Consumer that receives the entries."
-)
 OWN: dict[Verb, Options] = {
     "replay": RAMPING,
-    "claim": {"consumer": (Annotated[str, _CONSUMER], ...)},
+    "claim": {
+        "consumer": option(
+            "--consumer", "NAME", "Consumer that receives the entries.", default=...,
+            show_default=False,
+        ),
+    },
     "purge": {"hard": flag("--hard", "Remove the entries for good; there is no undo.")},
     "reschedule": WHEN,
-    "move": {"to": (Annotated[str, _TO], ...)},
-}
+    "move": {
+        "to": option(
+            "--to", "OTHER", "Queue that receives the entries.", default=..., show_default=False,
+            autocompletion=queues,
+        )
+    },
+}  # fmt: skip
+_STATE = option("--state", "STATE", "State to act on.", autocompletion=states)
 
 
-def _add(to: typer.Typer, verb: Verb, states: Sequence[State], typed: str) -> None:
+def _add(to: typer.Typer, verb: Verb, states: tuple[State, ...], typed: str) -> None:
     name = NAMED.get(verb, verb)
-    options = {**SELECTING, **OWN.get(verb, {}), **CHANGING, **PLANNING}
+    options = {**SELECTING, **OWN.get(verb, {}), "rate": RATE, **GO, **PLANNING}
     if not states:
-        options["state"] = (Annotated[str | None, _STATE], None)
+        options["state"] = _STATE
     own = {"claim": " --consumer me", "reschedule": " --in 5m", "move": " --to other"}
     more = own.get(verb, "")
-    # Without a noun a verb of several states has to be told which.
-    told = {"purge": " --state dead", "requeue": " --state delayed", "move": " --state dead"}
-    which = "" if states else told.get(verb, "")
-    chosen = [f"{typed} {name} mail{which} --where 'error~timeout age>2h' "
-              "--plan p.ndjson"] if verb in ("replay", "purge") else []  # fmt: skip
+    # Without a noun, a verb that is possible in several states needs --state.
+    chosen = {"purge": " --state dead", "requeue": " --state delayed", "move": " --state dead"}
+    which = "" if states else chosen.get(verb, "")
+    planned = (
+        f"{typed} {name} mail{which} --where 'error~timeout age>2h' --plan p.ndjson",
+    ) if verb in ("replay", "purge") else ()  # fmt: skip
     queue, id = ("later", "e1") if verb in ("reschedule", "move") else ("mail", "r1/17")
-    to.command(
-        name,
+    add(
+        to, name, options, "change_entries.changed", verb, states,
         help=HELP[verb],
-        epilog=examples(
+        examples=(
             f"{typed} {name} {queue}/{id}{more} --dry-run",
             f"{typed} {name} --queue {queue}{which} --older-than 2h --rate 100/s{more} --yes",
-            *chosen,
+            *planned,
         ),
-    )(command(options, "change_entries.changed", verb, states))
+    )  # fmt: skip
 
 
 def _noun(noun: str) -> typer.Typer:
     """The group of a state: its list and its verbs."""
     state, help = NOUNS[noun]
     group = typer.Typer(help=help, no_args_is_help=True)
-    shown = examples(f"redisq {noun} ls", f"redisq {noun} ls mail/r1 --json")
-    group.command("ls", help="List the entries.", epilog=shown)(
-        command(SELECTING, "entries.listed", state)
-    )
+    add(
+        group, "ls", SELECTING, "entries.listed", state,
+        help="List the entries.",
+        examples=(f"redisq {noun} ls", f"redisq {noun} ls mail/r1 --json"),
+    )  # fmt: skip
     for verb, (sources, _) in VERBS.items():
         if state in sources and (verb != "hard" or noun == "trash"):
             _add(group, verb, (state,), f"redisq {noun}")
@@ -122,19 +120,15 @@ for _verb in BARE:
 groups.add_to(GROUPS["dlq"])
 for _name in ("dlq", "delay"):
     edit.add_to(GROUPS[_name], _name, NOUNS[_name][0])
-GROUPS["delay"].command(
-    "schedule",
-    help="Add an entry that becomes ready at a time; creates the queue if it "
-    "does not exist. - reads the payload from stdin. Run again with the "
-    "same --at, it changes nothing; another payload or time for the same id"
-    " is refused.",
-    epilog=examples(
+add(
+    GROUPS["delay"], "schedule",
+    {"address": argument("QUEUE/ID"), "payload": argument("PAYLOAD|-"), **WHEN},
+    "entries.schedule",
+    help="Add an entry that becomes ready at a time; creates the queue if it does not exist. - "
+    "reads the payload from stdin. Run again with the same --at, it changes nothing; another "
+    "payload or time for the same id is refused.",
+    examples=(
         "redisq delay schedule later/e1 --in 5m hello",
         "redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 -",
     ),
-)(
-    command(
-        {"address": argument("QUEUE/ID"), "payload": argument("PAYLOAD|-"), **WHEN},
-        "entries.schedule",
-    )
-)
+)  # fmt: skip

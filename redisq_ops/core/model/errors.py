@@ -16,7 +16,9 @@
     ├── BadInput         a name, number, URL or file is not usable       (exit 2)
     ├── Unreachable      no connection to the server, or it was lost     (exit 4)
     │   └── LoginRefused     the server refuses user name or password        (exit 1)
-    └── Unconfirmed      the change needs a confirmation (`--yes`)       (exit 5)
+    ├── Unconfirmed      the change needs a confirmation (`--yes`)       (exit 5)
+    ├── TimedOut         what a wait waited for did not happen in time   (exit 124)
+    └── Interrupted      Ctrl+C; the text says what was done             (exit 130)
 
 Each exception has the exit code with which the command line ends.
 """
@@ -137,6 +139,18 @@ class Unconfirmed(RedisqError):
     exit_code = 5
 
 
+class TimedOut(RedisqError):
+    """What a command waited for did not happen in time."""
+
+    exit_code = 124
+
+
+class Interrupted(RedisqError):
+    """Ctrl+C ended a command; the text says what was done."""
+
+    exit_code = 130
+
+
 _DISK = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 
 
@@ -171,11 +185,11 @@ _BY_WORD: dict[str, type[RedisqError]] = {
 _IN_WORDS = {
     "OOM": "the server is full (maxmemory): no new work; taking, settling and purging still work",
     "READONLY": "this server is a read-only replica; connect to its primary",
-    "WRONGTYPE": "a key of another type stands where the queue keeps its data",
+    "WRONGTYPE": "a key of another type is where the queue keeps its data",
     "WRONGPASS": "wrong user name or password",
     "NOAUTH": "the server asks for a password (set REDISQ_PASSWORD or put it in the URL)",
     "LOADING": "the server is still loading its data; try again in a moment",
-    "user_script": "a script met something in the queue's keys that it can't work with; "
+    "user_script": "a script found a value in the queue's keys that it can't read; "
     "`redisq fsck` looks for it",
     "MISCONF": "the server refuses writes because it can't save to disk",
 }
@@ -267,16 +281,16 @@ def translate(error: Exception) -> Exception:
         found, rest = Unreadable, f"a key of the queue holds a corrupt value: {text}"
     if found is None:
         return error
-    said = found(_IN_WORDS.get(word, rest or text))
-    said.__cause__ = error
-    return said
+    translated = found(_IN_WORDS.get(word, rest or text))
+    translated.__cause__ = error
+    return translated
 
 
 def _unconnected(error: Exception) -> RedisqError | None:
     """Why a cluster client could not read the slots from any node.
 
-    redis-py hides the last node's reason behind a message of its own, and takes a server that
-    refuses the command, also because of its ACL, for one without a cluster.
+    redis-py hides the last node's reason behind another message, and takes a server that refuses
+    the command, also because of its ACL, for one without a cluster.
     """
     why = error.__cause__
     if "Cluster cannot be connected" not in str(error) or not isinstance(why, Exception):
@@ -286,7 +300,7 @@ def _unconnected(error: Exception) -> RedisqError | None:
         if "cluster support disabled" in str(refusal) or not isinstance(refusal, Exception):
             return BadInput("that is a server, and no Cluster: write redis://…, or rediss://…")
         why = refusal
-    said = translate(why)
-    if isinstance(said, RedisqError):
-        return said
+    translated = translate(why)
+    if isinstance(translated, RedisqError):
+        return translated
     return Unreachable(f"can't ask for the Cluster's slots: {why}")

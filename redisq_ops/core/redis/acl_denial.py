@@ -71,8 +71,10 @@ class Denial:
 
     def __str__(self) -> str:
         who = f"user {self.user}" if self.user else "this user"
-        said = f"the server's ACL says no: {who} may not {self._what()}"
-        return f"{said}; to allow it: {setuser(self.user, self.rules)}" if self.rules else said
+        refused = f"the server's ACL says no: {who} may not {self._what()}"
+        return (
+            f"{refused}; to allow it: {setuser(self.user, self.rules)}" if self.rules else refused
+        )
 
     def _what(self) -> str:
         names, more = list(self.names[:_SHOWN]), len(self.names) - _SHOWN

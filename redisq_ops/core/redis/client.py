@@ -2,8 +2,8 @@
 
 redis-py 8 waits 5 s on a socket and sends a command again up to ten times, also a blocking one, so
 that a dead socket may take elements. Here a command is sent again twice, quickly: every change of
-ours is safe to send twice. Blocking commands run on a client that never sends one again and waits
-longer than the server does.
+ours is safe to send twice. Workers send blocking commands on a connection that never sends one
+again (`core.worker.wake_up`).
 
 URLs: ``redis://`` ``rediss://`` ``unix://``, the same with ``valkey``; ``…+cluster://`` for a
 Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel (see `sentinels`).
@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import redis
@@ -28,6 +28,7 @@ from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from ... import __version__
 from ..model.errors import BadInput, translate
 from .cluster import AsyncCluster, ClusterClient, ReplicaCluster, checked
 from .connection import NodePool, mended
@@ -36,7 +37,6 @@ from .sentinel import OWN, Sentinels, asked_with_tls
 from .url import check_database, check_options, masked_url
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
-VERSION = "0.1.0"
 _RESENDS = 2
 _TIMEOUT = 10.0
 _Single = TypeVar("_Single", redis.Redis, aredis.Redis)
@@ -85,7 +85,7 @@ class ServerAddress:
         return masked_url(self.url)
 
     def __repr__(self) -> str:
-        return f"Target({str(self)!r})"
+        return f"ServerAddress({str(self)!r})"
 
 
 def connect(
@@ -104,7 +104,7 @@ def connect(
     target = ServerAddress(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
     options["retry"] = Retry(ConstantBackoff(0.03), _RESENDS)
-    with _in_words(target):
+    with _translated(target):
         if mode == "cluster":
             options.pop("retry")  # the cluster client counts its own attempts per node
             options["connection_pool_class"] = NodePool
@@ -113,7 +113,8 @@ def connect(
                 return ReplicaCluster.from_url(checked(url, blocking=True), **options)
             return ClusterClient.from_url(checked(url, blocking=True), **options)
         if mode == "sentinel":
-            return cast(redis.Redis, _master(Sentinel, target, url, options, replica))
+            primary: redis.Redis = _from_sentinel(Sentinel, target, url, options, replica)
+            return primary
         return mended(_known(redis.Redis.from_url(url, **options)))
 
 
@@ -126,33 +127,19 @@ def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -
     target = ServerAddress(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
     options["retry"] = AsyncRetry(ConstantBackoff(0.03), _RESENDS)
-    with _in_words(target):
+    with _translated(target):
         if mode == "cluster":
             options.pop("retry")
             return AsyncCluster.from_url(checked(url), **options)
         if mode == "sentinel":
-            return cast(aredis.Redis, _master(AsyncSentinel, target, url, options))
+            primary: aredis.Redis = _from_sentinel(AsyncSentinel, target, url, options)
+            return primary
         return mended(_known(aredis.Redis.from_url(url, **options)))
-
-
-def blocking_twin(target: ServerAddress | str, role: str = "wait") -> BlockingClient:
-    """Make a client for BLPOP and pub/sub: without a time-out, and it sends nothing twice."""
-    target = ServerAddress(target) if isinstance(target, str) else target
-    mode, url, options = _dissect(target, role)
-    options["socket_timeout"] = None
-    with _in_words(target):
-        if mode == "cluster":
-            options["connection_pool_class"] = NodePool
-            return ClusterClient.from_url(checked(url, blocking=True), **options)
-        options["retry"] = Retry(ConstantBackoff(0), 0)
-        if mode == "sentinel":
-            return cast(redis.Redis, _master(Sentinel, target, url, options))
-        return mended(_known(redis.Redis.from_url(url, **options)))
 
 
 def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]]:
     if not isinstance(target, ServerAddress):
-        raise BadInput(f"connect takes a URL or a Target, not {type(target).__name__}")
+        raise BadInput(f"connect takes a URL or a ServerAddress, not {type(target).__name__}")
     try:
         parts = urlsplit(target.url)
     except ValueError as error:
@@ -174,7 +161,7 @@ def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]
         "protocol": 3,
         "socket_timeout": _TIMEOUT,
         "socket_connect_timeout": 3.0,
-        "client_name": f"redisq/{VERSION}/{role}",
+        "client_name": f"redisq/{__version__}/{role}",
     }
     if mode == "" and "socket_timeout" in parse_qs(parts.query):
         options.pop("socket_timeout")
@@ -212,7 +199,7 @@ def _check_certificates(options: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _in_words(target: ServerAddress) -> Iterator[None]:
+def _translated(target: ServerAddress) -> Iterator[None]:
     try:
         yield
     except (RedisError, RedisClusterException) as error:
@@ -247,7 +234,7 @@ def _known(client: _Single) -> _Single:
     return client
 
 
-def _master(
+def _from_sentinel(
     make: Any, target: ServerAddress, url: str, options: dict[str, Any], replica: bool = False
 ) -> Any:
     there = Sentinels.of(url)

@@ -43,7 +43,7 @@ class NodeCommand:
 
 def by_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
     """The replies of a round; an exception in the place of each that a lost node didn't answer."""
-    for node, its in _placed(client, round):
+    for node, its in _per_node(client, round):
         _ask(client, node, its)
     if lost := [asked for asked in round if isinstance(asked.reply, LOST)]:
         try:
@@ -51,9 +51,9 @@ def by_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
         except (*LOST, rx.RedisClusterException):
             pass
         else:
-            for node, its in _elsewhere(client, lost):
+            for node, its in _other_nodes(client, lost):
                 _ask(client, node, its)
-    for node, its in _pointed(client, round):
+    for node, its in _importing(client, round):
         _ask(client, node, its, moving=True)
     for asked in round:
         if isinstance(asked.reply, _MOVED) and "target_nodes" not in asked.options:
@@ -61,21 +61,21 @@ def by_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
                 asked.reply = client.execute_command(*asked.command, **asked.options)
             except (rx.RedisError, rx.RedisClusterException) as error:
                 asked.reply = error
-    return [_told(asked) for asked in round]
+    return [_answer(asked) for asked in round]
 
 
 async def aby_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
     """`by_node` for an asyncio cluster client."""
-    await asyncio.gather(*(_aask(node, its) for node, its in _placed(client, round)))
+    await asyncio.gather(*(_aask(node, its) for node, its in _per_node(client, round)))
     if lost := [asked for asked in round if isinstance(asked.reply, LOST)]:
         try:
             await client.nodes_manager.initialize()
         except (*LOST, rx.RedisClusterException):
             pass
         else:
-            again = _elsewhere(client, lost)
+            again = _other_nodes(client, lost)
             await asyncio.gather(*(_aask(node, its) for node, its in again))
-    pointed = _pointed(client, round)
+    pointed = _importing(client, round)
     await asyncio.gather(*(_aask(node, its, moving=True) for node, its in pointed))
     for asked in round:
         if isinstance(asked.reply, _MOVED) and "target_nodes" not in asked.options:
@@ -83,10 +83,10 @@ async def aby_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
                 asked.reply = await client.execute_command(*asked.command, **asked.options)
             except (rx.RedisError, rx.RedisClusterException) as error:
                 asked.reply = error
-    return [_told(asked) for asked in round]
+    return [_answer(asked) for asked in round]
 
 
-def _placed(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
+def _per_node(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
     """The commands of each node."""
     nodes: dict[str, tuple[Any, list[NodeCommand]]] = {}
     for asked in round:
@@ -102,14 +102,14 @@ def _placed(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[N
     return list(nodes.values())
 
 
-def _elsewhere(client: Any, lost: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
+def _other_nodes(client: Any, lost: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
     """Other nodes for the commands that a lost node didn't answer."""
     silent = {asked.node for asked in lost}
-    placed = _placed(client, [asked for asked in lost if "target_nodes" not in asked.options])
+    placed = _per_node(client, [asked for asked in lost if "target_nodes" not in asked.options])
     return [(node, its) for node, its in placed if node.name not in silent]
 
 
-def _pointed(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
+def _importing(client: Any, round: Sequence[NodeCommand]) -> list[tuple[Any, list[NodeCommand]]]:
     """The nodes to which slots are migrating, for the keys that are there already."""
     nodes: dict[str, tuple[Any, list[NodeCommand]]] = {}
     for asked in round:
@@ -150,12 +150,13 @@ async def _aask(
         asked.node, asked.reply = node.name, reply
 
 
-def _told(asked: NodeCommand) -> Any:
+def _answer(asked: NodeCommand) -> Any:
+    """Its reply; the loss of a node as an `Unreachable` that names the node."""
     reply = asked.reply
     if not isinstance(reply, LOST):
         return reply
     # In redis-py a loading server and a wrong password are connection errors, too.
     why = " doesn't answer" if type(reply) in LOST else f": {translate(reply)}"
-    said = Unreachable(f"node {asked.node}{why}")
-    said.__cause__ = reply
-    return said
+    error = Unreachable(f"node {asked.node}{why}")
+    error.__cause__ = reply
+    return error

@@ -155,7 +155,8 @@ async def together(descriptions: Iterable[Description[T]]) -> list[T]:
 
 async def both(one: Description[A], two: Description[B]) -> tuple[A, B]:
     """`together` for two descriptions with results of different types."""
-    first, second = await together(cast("list[Description[Any]]", [one, two]))
+    pair: list[Description[Any]] = [one, two]
+    first, second = await together(pair)
     return first, second
 
 
@@ -204,7 +205,7 @@ class _Apart(Generic[T]):
                 try:
                     calls = checked(coroutine.send(replies))
                 except StopIteration as stop:
-                    return cast(T, stop.value)
+                    return cast(T, stop.value)  # untyped in typeshed
                 except Exception as error:
                     return error
                 # An exception raised here concerns the server, and goes to the caller.

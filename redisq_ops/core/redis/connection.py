@@ -63,8 +63,8 @@ class _Doubting:
     socket_timeout: float | None
 
     def _wrap_socket_with_ssl(self, line: socket.socket) -> Any:
-        wrap: Any = super()._wrap_socket_with_ssl  # type: ignore[misc]  # of redis-py
-        anew: Any = super(redis.SSLConnection, self)._connect  # type: ignore[misc]
+        wrap: Any = super()._wrap_socket_with_ssl  # type: ignore[misc]  # of the class mixed in
+        anew: Any = super(redis.SSLConnection, self)._connect  # type: ignore[misc]  # likewise
         whole = line.gettimeout() or HANDSHAKE_S
         line.settimeout(min(PATIENCE_S, whole))
         try:
@@ -97,7 +97,7 @@ class _ADoubting:
     port: int
 
     async def connect_check_health(self, *given: Any, **named: Any) -> None:
-        whole: Any = super().connect_check_health  # type: ignore[misc]  # of redis-py
+        whole: Any = super().connect_check_health  # type: ignore[misc]  # likewise
         try:
             await whole(*given, **named)
         except (RedisConnectionError, RedisTimeoutError) as error:

@@ -2,8 +2,8 @@
 
 Only for layouts without an index: `redisq discover`, and checks of other programs' queues. One
 round trip reads about a thousand keys. It asks for several *lanes* at once, a
-type and a pattern each: so the server sorts the keys out, and names that can't be meant never
-travel. SCAN's promise holds: a key that is there all the time is seen, maybe more than once.
+type and a pattern each: so the server filters the keys, and only names that can match are sent.
+SCAN's guarantee holds: a key that exists all the time is seen, maybe more than once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Walk:
     """One scan of all keys, node after node: call `step` until `over`.
 
     ``looked`` and ``keys`` are about right: a SCAN doesn't say how many keys it looked at, and
-    keys come and go. ``missing``: masters that didn't answer, and what they said. Their keys were
+    keys come and go. ``missing``: masters that didn't answer, and their errors. Their keys were
     not seen.
     """
 
@@ -72,9 +72,8 @@ class Walk:
     async def step(self) -> list[tuple[str, bytes]]:
         """The next keys, each with its type. The first step only reads how many there are."""
         if self._nodes is None:
-            await clock_ms(
-                self.client
-            )  # an asyncio cluster client reads its nodes at the first command
+            # An asyncio cluster client reads its nodes at the first command.
+            await clock_ms(self.client)
             self._nodes = _masters(self.client)
             for node in self._nodes:
                 await self._begin(node)

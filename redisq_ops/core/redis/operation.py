@@ -90,7 +90,7 @@ def _run(client: BlockingClient, description: Description[T]) -> T:
             else:
                 calls = checked(description.send(replies))
     except StopIteration as stop:
-        return cast(T, stop.value)
+        return cast(T, stop.value)  # untyped in typeshed
     finally:
         description.close()
         if line is not None:
@@ -122,7 +122,7 @@ async def _arun(client: AsyncClient, description: Description[T]) -> T:
             else:
                 calls = checked(description.send(replies))
     except StopIteration as stop:
-        return cast(T, stop.value)
+        return cast(T, stop.value)  # untyped in typeshed
     finally:
         description.close()
 
@@ -204,7 +204,7 @@ class BoundOperation(Generic[P, T_co]):
 
     @property
     def _method(self) -> functools.partial[Any]:
-        return cast("functools.partial[Any]", self.op)
+        return cast("functools.partial[Any]", self.op)  # `operation` makes no others
 
     @property
     def __name__(self) -> str:
@@ -263,7 +263,7 @@ class operation(Generic[P, T_co]):
         self._function = validated(function)
         self._shown: Callable[..., Any] | None = None
         self.__isabstractmethod__ = getattr(function, "__isabstractmethod__", False)
-        functools.update_wrapper(cast(Any, self), function)
+        functools.update_wrapper(cast(Any, self), function)  # typed for functions only
 
     @overload
     def __get__(
@@ -297,8 +297,8 @@ class operation(Generic[P, T_co]):
             def shown(*args: Any, **kwargs: Any) -> Any:
                 return function(*args, **kwargs)
 
-            cast(Any, shown).__signature__ = _signature(function)
             self._shown = shown
+            vars(shown)["__signature__"] = _signature(function)
         return self._shown
 
 

@@ -119,7 +119,7 @@ class PinnedConnection:
             self._connection = None
 
 
-def _heard(replies: Iterable[Any]) -> list[Any]:
+def _complete(replies: Iterable[Any]) -> list[Any]:
     """A round's replies; a node that was lost or lost its slots on the way is the round's failure.
 
     The cluster pipelines put it among the replies instead, where half a round would be kept.
@@ -150,6 +150,10 @@ def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[An
             return [client.execute_command(*commands[0], NEVER_DECODE=True, **calls[0].options)]
         except rx.ResponseError as error:
             return [error]
+    return _complete(_pipeline(client, calls, commands, cluster).execute(raise_on_error=False))
+
+
+def _pipeline(client: Any, calls: Round, commands: list[tuple[Arg, ...]], cluster: bool) -> Any:
     pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
     for call, command in zip(calls, commands, strict=True):
         options: dict[str, Any] = {"NEVER_DECODE": True, **call.options}
@@ -157,7 +161,7 @@ def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[An
             # Left to itself the cluster pipeline asks COMMAND GETKEYS once per EVALSHA.
             options["target_nodes"] = client.get_node_from_key(call.route)
         pipe.execute_command(*command, **options)
-    return _heard(pipe.execute(raise_on_error=False))
+    return pipe
 
 
 async def aexchange(client: AsyncClient, calls: Round) -> list[Any]:
@@ -188,10 +192,5 @@ async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> 
             return [error]
     if cluster:
         await client.initialize()  # learns the slots, once
-    pipe = client.pipeline() if cluster else client.pipeline(transaction=False)
-    for call, command in zip(calls, commands, strict=True):
-        options: dict[str, Any] = {"NEVER_DECODE": True, **call.options}
-        if cluster and call.key is not None:
-            options["target_nodes"] = client.get_node_from_key(call.route)
-        pipe.execute_command(*command, **options)
-    return _heard(await pipe.execute(raise_on_error=False))
+    pipe = _pipeline(client, calls, commands, cluster)
+    return _complete(await pipe.execute(raise_on_error=False))

@@ -1,7 +1,7 @@
 """A selection as a file of JSON Lines.
 
-A file is sections, one for each state of a queue: a line that says what it is (``{"redisq":
-"export", …}``), a line for each entry, a line that ends it. docs/reference/json.md has the fields.
+A file has a section for each state of a queue: a header line (``{"redisq": "export", …}``), a line
+for each entry, and a line that ends it. docs/reference/json.md has the fields.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..redaction import NO_REDACTION, Redaction
 VERSION = 1
 STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
 REQUEST = ("priority", "limit", "total")
-"""what a sub-request's line says of its request"""
+"""fields of the request in a sub-request's line"""
 
 
 class Export:
-    """One section. Drive `step` until it says False; what it returns in ``rows`` are its lines."""
+    """One section. Call `step` until it returns False; after each call ``rows`` has new lines."""
 
     def __init__(self, target: Target, now_ms: int, redaction: Redaction = NO_REDACTION) -> None:
         self.queue = target.queue
@@ -34,10 +34,10 @@ class Export:
         self.rows: list[dict[str, Any]] = []
         self.written = 0
         self.left = 0
-        """entries that went to another state before their payload was read"""
+        """entries that changed their state before their payload was read"""
         self.redacted = 0
         self._redaction = redaction
-        self._scan = Scan(
+        self.scan = Scan(
             target.queue, target.state, target.filter, now_ms, payloads=True, partly=True
         )
         self._head: dict[str, Any] | None = {
@@ -46,55 +46,42 @@ class Export:
             "at_ms": now_ms, "redacted": bool(redaction),
         }  # fmt: skip
 
-    @property
-    def scan(self) -> Scan:
-        return self._scan
-
-    @property
-    def scanned(self) -> int:
-        return self._scan.scanned
-
-    @property
-    def total(self) -> int:
-        """Entries in the state, as far as is known."""
-        return self._scan.total
-
     async def step(self) -> bool:
-        """Read some; False when its last line is in ``rows``."""
+        """Read some entries; False when the last line is in ``rows``."""
         if self._head is not None:
             self.rows, self._head = [self._head], None
             return True
-        readable = [entry for entry in await self._scan.step() if not entry.problem]
+        readable = [entry for entry in await self.scan.step() if not entry.problem]
         found = await self._whole(readable)
         self.rows = [self._row(*pair) for pair in found]
         self.written += len(self.rows)
-        if not self._scan.over:
+        if not self.scan.over:
             return True
         self.rows.append(
             {
                 "redisq": "end", "queue": self.queue.name, "state": self.state,
-                "entries": self.written, "scanned": self._scan.scanned,
-                "complete": self._scan.complete and not self._scan.unread, "left": self.left,
+                "entries": self.written, "scanned": self.scan.scanned,
+                "complete": self.scan.complete and not self.scan.unread, "left": self.left,
             }
         )  # fmt: skip
         return False
 
     async def _whole(self, batch: Sequence[Entry]) -> list[tuple[Entry, Request | None]]:
-        """The entries with their payloads and requests; those that are in the state still."""
+        """The entries that are still in the state, with their payloads and requests."""
         found: Sequence[Entry | None] = batch
         if missing := [entry.id for entry in batch if entry.payload is None]:
             again = await together(self.queue.get.op(id) for id in missing)
             now = dict(zip(missing, again, strict=True))
             found = [now.get(entry.id, entry) for entry in batch]
-        there = [entry for entry in found if entry is not None and entry.state == self.state]
-        self.left += len(batch) - len(there)
+        present = [entry for entry in found if entry is not None and entry.state == self.state]
+        self.left += len(batch) - len(present)
         queue = self.queue
         if not isinstance(queue, HasRequests):
-            return [(entry, None) for entry in there]
-        names = list(dict.fromkeys(entry.id.rpartition("/")[0] for entry in there))
+            return [(entry, None) for entry in present]
+        names = list(dict.fromkeys(entry.id.rpartition("/")[0] for entry in present))
         records = await together(queue.request.op(name) for name in names)
         requests = dict(zip(names, records, strict=True))
-        return [(entry, requests[entry.id.rpartition("/")[0]]) for entry in there]
+        return [(entry, requests[entry.id.rpartition("/")[0]]) for entry in present]
 
     def _row(self, entry: Entry, request: Request | None) -> dict[str, Any]:
         shown = self._redaction.entry(entry)

@@ -1,4 +1,4 @@
-"""Lines and rows that can't be submitted: a record of each, and the file that lists them."""
+"""Lines and rows that can't be submitted, and the file that lists them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 
 from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
 
@@ -19,7 +18,7 @@ class RejectedLine:
 
     file: str | None
     row: int | None
-    """its number in the file, from 1; of text the line"""
+    """its number in the file, from 1"""
     request: str | None
     reason: str
 
@@ -31,12 +30,12 @@ class RejectedLine:
 
 
 def too_large(size: int, most: int, what: str = "") -> str:
-    """Why a payload of ``size`` bytes is rejected; ``what`` it is, where it is no whole line."""
+    """Why a payload of ``size`` bytes is rejected; ``what``: what it is, unless it is a line."""
     return f"{what}{size:,} bytes, over the limit of {most:,} (--max-payload)"
 
 
 def refusal(first: RejectedLine, count: int, kind: type[RedisqError] = TooLarge) -> RedisqError:
-    """Why nothing is sent: the first reject and the number of all."""
+    """The error if nothing is sent because of rejects: the first one, and their number."""
     more = "" if count == 1 else f", and {count - 1:,} more can't be submitted"
     return kind(
         f"{first}{more}: nothing was sent "
@@ -45,16 +44,15 @@ def refusal(first: RejectedLine, count: int, kind: type[RedisqError] = TooLarge)
 
 
 class RejectFile:
-    """A file of rejects, a JSON object a line: ``file``, ``row``, ``request``, ``reason``.
+    """A file of rejects, one JSON object per line: ``file``, ``row``, ``request``, ``reason``.
 
-    It replaces an earlier file when the block ends (with an error: if it has a reject); only its
-    owner can read it. ``count`` is the number of rejects. `BadInput` if it can't be written there.
+    It replaces an earlier file when the block ends; after an error only if it has a reject. Only
+    its owner can read it. `BadInput` if it can't be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.count = 0
-        self.first: RejectedLine | None = None
         if path.is_dir():
             raise BadInput(f"{path}: Is a directory")
         try:
@@ -68,15 +66,9 @@ class RejectFile:
 
     def add(self, reject: RejectedLine) -> None:
         self.count += 1
-        self.first = self.first or reject
         self._out.write(json.dumps(asdict(reject)) + "\n")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self._out.close()
             if kind is None or self.count:

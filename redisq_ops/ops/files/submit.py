@@ -1,8 +1,8 @@
-"""Submitting: payloads stream from an iterator into requests, in constant memory.
+"""Submits payloads from an iterator as requests, in constant memory.
 
-A request grows by chunks, and the digest of all that is in it travels along, so a submission that
-was interrupted anywhere goes on where it stopped: the same input is read again and compared, only
-what is missing is sent.
+A request grows by chunks, each with the digest of everything before it. So an interrupted
+submission can be continued: the same input is read again and compared, and only what is missing is
+sent.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ..deployment import Deployment
 from .rejects import too_large
 
 WINDOW = 2
-"""chunks in one exchange; more would only delay the other clients of the server"""
+"""chunks in one round trip; more would only delay the server's other clients"""
 BITE = 20_000
 """payloads compared in one step of resuming"""
 REQUEST_BYTES = 5_100
-"""server memory of a request with one sub-request of at most 4 KB: the growth of used_memory over
-100,000 of them is 5,111 each on Valkey 9 and 5,094 on Redis 7.0. MEMORY USAGE says why: 4,480 of it
-are the stream, which sets a whole node of 4 KB aside for its first entry."""
+"""server memory of a request with one sub-request of at most 4 KB: used_memory grows by 5,111 bytes
+for each of 100,000 on Valkey 9, by 5,094 on Redis 7.0. 4,480 bytes of it are the stream, which
+allocates a node of 4 KB for its first entry."""
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def ulid(now_ms: Callable[[], int] = wall_ms, bits: Callable[[int], int] = secrets.randbits) -> str:
-    """A new id: 26 characters that sort by time (48 bits of ms), then chance (80 bits)."""
+    """A new id: 26 characters that sort by time (48 bits of ms), then 80 random bits."""
     number = now_ms() << 80 | bits(80)
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
@@ -48,12 +48,12 @@ def lines(
     split: int = 1,
     skip: Callable[[int, str], object] | None = None,
 ) -> Iterator[bytes | None]:
-    r"""A payload per line, or per ``split`` lines joined by ``\n``; the final line end is no part.
+    r"""A payload per line, or per ``split`` lines joined by ``\n``, without the last ``\n``.
 
-    Any bytes but ``\n`` are kept, a carriage return too. A line, or a chunk of lines, over ``most``
+    All other bytes are kept, a carriage return too. A line, or a chunk of lines, over ``most``
     bytes raises `TooLarge`, which names the line. With ``skip`` it is left out instead: ``skip`` is
-    called with the number of each such line and the reason, and where a payload would have been
-    there is a None. No more than ``2 * most`` bytes are in memory.
+    called with the number of each such line and the reason, and None takes the payload's place. At
+    most ``2 * most`` bytes are in memory.
     """
     number = 0
     while True:
@@ -67,7 +67,7 @@ def lines(
                 if skip is None:
                     what = f"line {number:,} is over the limit of {most:,} bytes (--max-payload)"
                     raise TooLarge(what)
-                length = len(body) if line.endswith(b"\n") else len(body) + _passed(file, most)
+                length = len(body) if line.endswith(b"\n") else len(body) + _skip_line(file, most)
                 skip(number, too_large(length, most))
                 alone.add(number)
                 if split == 1:
@@ -96,8 +96,8 @@ def lines(
         yield None
 
 
-def _passed(file: BinaryIO, block: int) -> int:
-    """Read to the end of a line that has begun; how many bytes that were, without the line end."""
+def _skip_line(file: BinaryIO, block: int) -> int:
+    """Read the rest of a line; its number of bytes without the line end."""
     size = 0
     while part := file.readline(block):
         size += len(part)
@@ -108,17 +108,17 @@ def _passed(file: BinaryIO, block: int) -> int:
 
 @dataclass(slots=True)
 class LineCounts:
-    """What there is to submit in a file, and what can't be submitted."""
+    """The payloads in a file, and the lines that can't be submitted."""
 
     payloads: int = 0
     size: int = 0
     """bytes of the payloads"""
     lines: int = 0
-    """of the payloads, and of what is left out"""
+    """lines of the payloads, and those that are left out"""
     rejects: int = 0
     """lines that are left out"""
     first: tuple[int, str] | None = None
-    """the first of them: its number and the reason"""
+    """the first of these: its number and the reason"""
 
     def reject(self, number: int, reason: str) -> None:
         self.lines += 1
@@ -126,7 +126,7 @@ class LineCounts:
         self.first = self.first or (number, reason)
 
     def of(self, payloads: Iterable[bytes | None]) -> LineCounts:
-        """Count them all."""
+        """Count all payloads."""
         for payload in payloads:
             if payload is not None:
                 self.payloads += 1
@@ -136,7 +136,7 @@ class LineCounts:
 
 
 async def opened(deployment: Deployment, name: str) -> Queue[Any]:
-    """The queue of that name; one that isn't there yet is a request queue, made by first use."""
+    """The queue of that name; else a request queue, which its first use creates."""
     return await deployment.named(name) or RequestQueue(
         deployment.client, name, prefix=deployment.prefix, clock=deployment.clock,
         callers=deployment.callers,
@@ -149,11 +149,11 @@ def memory(requests: int, bytes: int) -> int:
 
 
 class Submission:
-    """One request, its sub-requests from an iterator. Drive `step` until it says False.
+    """One request with sub-requests from an iterator. Call `step` until it returns False.
 
-    `Exists`, before anything is sent, if the id has other content. Given up between two steps, or
-    failing in one (then it can't go on; make another), the request stays open with what it has;
-    ``read`` counts what was read, ``sent`` what is known to be there.
+    Raises `Exists`, before anything is sent, if the id has other content. If it is given up, or a
+    step fails (then make a new object), the request stays open with what was sent. ``read``:
+    payloads read so far; ``sent``: payloads that are known to be on the server.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Submission:
         self._known: tuple[int, str] | None = None
 
     async def step(self) -> bool:
-        """Compare or send some; False when the request is whole and sealed."""
+        """Compare or send some payloads; False when the request is complete and sealed."""
         if self._known is None:
             found = await self.queue.request.op(self.id)
             if found is not None and found.state == "cancelled":
@@ -192,14 +192,14 @@ class Submission:
         return self.done is None
 
     def _compare(self, total: int, digest: str) -> None:
-        """Read again what is there already. Only its digest says whether it is the same."""
+        """Read again what the server has already, and compare the digests."""
         bite = min(BITE, total - self.read)
         for payload in islice(self._payloads, bite):
             self._digest.add(payload)
             self.read += 1
             bite -= 1
         if bite or (self.read == total and str(self._digest) != digest):
-            raise Exists(f"request {self.id} is there with other content (or limit, or priority)")
+            raise Exists(f"request {self.id} exists with other content (or limit, or priority)")
         if self.read == total:
             self.sent = total
 
@@ -207,9 +207,9 @@ class Submission:
         if self._ahead is None:
             self._ahead = next(self._chunks, [])
         window: list[tuple[list[bytes], bool]] = []
-        # The first goes alone: enrolling a queue takes rounds, and one must not overtake another.
+        # The first chunk is sent alone: it may have to register the queue, in several round trips.
         while self._ahead is not None and len(window) < (WINDOW if self.sent else 1):
-            # One is always read ahead: the last chunk seals, and must know that it is the last.
+            # Read one chunk ahead, because the last one seals the request.
             chunk, self._ahead = self._ahead, next(self._chunks, None)
             window.append((chunk, self._ahead is None))
         last = (await together(self._append(chunk, seal) for chunk, seal in window))[-1]
@@ -230,10 +230,10 @@ class Submission:
 
 
 class EachLine:
-    """A request per payload, ids ``ID-1…``. Drive `step` until it says False.
+    """A request per payload, with ids ``ID-1``, ``ID-2``, …. Call `step` until it returns False.
 
-    Sent again, it skips what is there; `Exists` at the first id that has other content. A None
-    among the payloads is a number without a request.
+    Repeating it skips what exists; raises `Exists` at the first id that has other content. For None
+    among the payloads the number has no request.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class EachLine:
                 yield payload
 
     async def step(self) -> bool:
-        """Send some; False when all are there."""
+        """Send some requests; False when all are sent."""
         chunk = next(self._chunks, [])
         calls = [self._request(self._numbers.popleft(), payload) for payload in chunk]
         self.read += len(chunk)
@@ -287,7 +287,7 @@ class EachLine:
 
 
 def _whole(submitted: SubmittedRequest) -> SubmittedRequest:
-    """``past`` in answer to what should be the end: there is more than was submitted."""
+    """Raise `Exists` for ``past``: the request has more than was submitted."""
     if submitted.word == "past":
-        raise Exists(f"request {submitted.id} is there with other content")
+        raise Exists(f"request {submitted.id} exists with other content")
     return submitted

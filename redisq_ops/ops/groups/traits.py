@@ -22,6 +22,7 @@ from redisq_ops.core.redis.operation import together
 from ..filter.fields import Path, path_text
 from ..filter.scan import Filter, Scan
 from ..redaction import MASK, NO_REDACTION, Redaction
+from ..terminal import percent
 from .error_groups import ErrorGroup, ErrorGroups
 from .fingerprint import fingerprint
 from .heavy_hitters import HeavyHitters
@@ -65,15 +66,19 @@ class Trait:
     """lower bound of ``here`` - ``rest``"""
 
 
-def trait_phrase(field: str, value: Any, when: Callable[[int], str]) -> str:
-    """A trait as a verb phrase: ``have payload.region=eu``."""
+def trait_sentence(
+    field: str, value: Any, here: float, rest: float, when: Callable[[int], str]
+) -> str:
+    """``61 % have payload.region=eu, 2 % of the rest``."""
     if value is None:
-        return f"lack {field}"
-    if field == "hour":
-        return f"died in the hour from {when(int(value))}"
-    if field == "payload":
-        return f"have a payload that is {value}"
-    return f"have {field} (redacted)" if value == MASK else f"have {field}={value}"
+        what = f"lack {field}"
+    elif field == "hour":
+        what = f"died in the hour from {when(int(value))}"
+    elif field == "payload":
+        what = f"have a payload that is {value}"
+    else:
+        what = f"have {field} (redacted)" if value == MASK else f"have {field}={value}"
+    return f"{percent(here)} {what}, {percent(rest)} of the rest"
 
 
 def share_difference(a: int, of_a: int, b: int, of_b: int, z: float = SURE) -> float:

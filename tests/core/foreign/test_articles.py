@@ -633,7 +633,7 @@ def filled(client: Client) -> Client:
 def test_looking_at_everything_writes_nothing(
     filled: Client, redisq: Redisq, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redisq_ops.cli.overview.MOMENT_S", 0)
+    monkeypatch.setattr("redisq_ops.cli.actions.overview.MOMENT_S", 0)
     before = picture(filled)
     filled.config_resetstat()
     for words in (

@@ -38,6 +38,7 @@ from redisq_ops.tui.app import Top
 
 from ...command_line import Redisq
 from ...foreign_keys import rq_tasks
+from ...foreign_keys.rq_workers import Worker
 from ...tui.test_app import drive, see, until
 
 Client = redis.Redis
@@ -54,7 +55,7 @@ def queue(client: Client) -> rq.Queue:
 
 def work(client: Client, schedule: bool = False) -> None:
     """A real worker, until there is nothing left."""
-    worker = rq.Worker(["mail"], connection=client)
+    worker = Worker(["mail"], connection=client)
     worker.work(burst=True, with_scheduler=schedule, logging_level="CRITICAL")
 
 

@@ -154,7 +154,7 @@ def test_a_queue_needs_a_client(url: str) -> None:
         with pytest.raises(BadInput, match="a worker"):
             Worker(queues, print)  # type: ignore[arg-type]
     client: Any = connect(url)
-    with pytest.raises(BadInput, match="connect takes a URL or a Target, not Redis"):
+    with pytest.raises(BadInput, match="connect takes a URL or a ServerAddress, not Redis"):
         connect(client)
     for prefix in ("a{b", "", "a b", 5):
         with pytest.raises(BadInput, match="prefix"):

@@ -16,7 +16,7 @@ from redis.crc import key_slot
 
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Delivery, Entry, Settlement, State
+from redisq_ops.core.model.entry import Entry, Settlement, State
 from redisq_ops.core.model.errors import BadInput, QueueClosed, QueueFull, TooLarge, WrongKind
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.settings import LEASE_MS
@@ -33,7 +33,7 @@ from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import Redisq
 from ...model.wire import picture
-from ...queue_steps import ids, take
+from ...queue_steps import ids, settle, take
 from . import carmine_reader
 
 Queue = CarmineQueue[redis.Redis]
@@ -55,10 +55,6 @@ def queue(client: redis.Redis, clock: FakeClock) -> Iterator[Queue]:
 def put(queue: Queue, id: str, content: bytes = b"", **how: Any) -> str:
     (said,) = queue.enqueue([(id, content)], **how)
     return said.word
-
-
-def settle(queue: Queue, outcome: Any, *deliveries: Delivery, wait: int = 0) -> list[str]:
-    return queue.settle([Settlement(d, outcome, b"", wait) for d in deliveries])
 
 
 def move(queue: Queue, op: str, verb: Any, source: Any, *which: str, at: int = 0) -> list[str]:
@@ -138,10 +134,10 @@ def test_every_state_of_the_table(client: redis.Redis, queue: Queue, clock: Fake
     (held,) = take(queue)
     put(queue, "e", b"2", requeue=True)
     assert seen(client, queue, "e") == "locked-with-requeue"
-    settle(queue, "ack", held, wait=50)
+    settle(queue, "ack", held, delay=50)
     assert seen(client, queue, "e") == "queued-with-backoff"
     clock.advance(50)
-    settle(queue, "ack", *take(queue), wait=50)
+    settle(queue, "ack", *take(queue), delay=50)
     assert seen(client, queue, "e") == "done-with-backoff"
     assert entry(queue, "e").at_ms == clock.now_ms + 50
     clock.advance(50)
@@ -192,7 +188,7 @@ def test_the_circle_turns_and_what_is_done_with_leaves_it(
     queue.enqueue([(f"e{n}", b"") for n in range(10)])
     held = take(queue, 5)
     settle(queue, "ack", *held[:3])
-    settle(queue, "ack", held[3], wait=1000)
+    settle(queue, "ack", held[3], delay=1000)
     before = circle(client)
     assert before == [*(f"e{n}" for n in range(9, -1, -1)), "end-of-circle"]
     assert queue.sweep() == 3
@@ -270,7 +266,7 @@ def test_an_id_that_is_there_is_refused_with_its_state(queue: Queue, clock: Fake
     settle(queue, "ack", held)
     (held,) = take(queue)
     assert held.payload == b"2"
-    settle(queue, "ack", held, wait=1000)
+    settle(queue, "ack", held, delay=1000)
     assert put(queue, "e", b"4") == "done-with-backoff"
     clock.advance(1000)
     assert put(queue, "e", b"4") == "ok"
@@ -304,7 +300,7 @@ def test_what_waits_behind_a_lock_outlives_retries_and_lost_leases(
     put(queue, "e", b"old")
     (held,) = take(queue)
     put(queue, "e", b"new", requeue=True)
-    settle(queue, "fail", held, wait=10)
+    settle(queue, "fail", held, delay=10)
     clock.advance(10)
     (held,) = take(queue)
     assert (held.payload, held.attempt) == (b"old", 2), "what was begun is ended first"
@@ -332,7 +328,7 @@ def test_requeued_during_its_backoff_it_runs_when_that_is_over(
     queue: Queue, clock: FakeClock
 ) -> None:
     put(queue, "e", b"1")
-    settle(queue, "ack", *take(queue), wait=1000)
+    settle(queue, "ack", *take(queue), delay=1000)
     assert put(queue, "e", b"2", requeue=True) == "requeued"
     assert entry(queue, "e").called == "queued-with-backoff"
     assert take(queue) == []

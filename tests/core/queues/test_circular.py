@@ -16,7 +16,7 @@ import redis
 import redis.asyncio
 
 from redisq_ops.core.model.clock import FakeClock, ServerClock
-from redisq_ops.core.model.entry import Delivery, Failure, Settlement
+from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
@@ -37,7 +37,8 @@ from redisq_ops.demo.server import EmbeddedServer
 
 from ...command_line import Redisq
 from ...model.wire import picture
-from ...queue_steps import ids
+from ...queue_steps import ids, settle
+from ...queue_steps import take_all as take
 
 Queue = CircularQueue[redis.Redis]
 Opener = Callable[..., Queue]
@@ -88,21 +89,6 @@ def queue(request: pytest.FixtureRequest, open_queue: Opener) -> Queue:
 @pytest.fixture
 def plain(open_queue: Opener) -> Queue:
     return open_queue()
-
-
-def take(queue: Queue, n: int = 100, worker: str = "w") -> list[Delivery]:
-    """As a worker takes: again, as long as the reply says that there may be more."""
-    found: list[Delivery] = []
-    while len(found) < n:
-        taken = queue.take(min(500, n - len(found)), consumer=worker)
-        found += taken.deliveries
-        if not taken.deliveries and not taken.more:
-            break
-    return found
-
-
-def settle(queue: Queue, outcome: Any, *deliveries: Delivery, delay: int = 0) -> list[str]:
-    return queue.settle([Settlement(d, outcome, b"", delay) for d in deliveries])
 
 
 def move(queue: Queue, op: str, verb: Any, source: Any, *which: str) -> list[str]:

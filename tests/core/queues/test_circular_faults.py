@@ -18,6 +18,7 @@ from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.circular import CircularQueue
 
 from ...queue_steps import ids
+from ...queue_steps import take_all as take
 
 NEXT = """
 local item = redis.call('RPOP', KEYS[1])
@@ -116,16 +117,6 @@ Ours = CircularQueue[redis.Redis]
 @pytest.fixture(params=["list", "rotate"])
 def queue(request: pytest.FixtureRequest, client: redis.Redis, clock: FakeClock) -> Ours:
     return CircularQueue(client, "ours", clock=clock, residence=request.param)
-
-
-def take(queue: Ours, n: int = 100, worker: str = "w1") -> list[Delivery]:
-    found: list[Delivery] = []
-    while (taken := queue.take(n, consumer=worker)).more or taken.deliveries:
-        found += taken.deliveries
-        n -= len(taken.deliveries)
-        if not n:
-            break
-    return found
 
 
 def ack(queue: Ours, *deliveries: Delivery) -> list[str]:

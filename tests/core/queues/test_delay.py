@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Delivery, Settlement
+from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
@@ -24,7 +24,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.demo.server import EmbeddedServer
 
 from ...model.wire import picture
-from ...queue_steps import ids, take
+from ...queue_steps import ids, settle, take
 
 Queue = DelaySet[redis.Redis]
 
@@ -44,10 +44,6 @@ def queue(client: redis.Redis, clock: FakeClock) -> Iterator[Queue]:
 def put(queue: Queue, id: str, after: int, payload: bytes = b"", mode: Any = "new") -> str:
     (said,) = queue.schedule([(id, payload)], after_ms=after, mode=mode)
     return said.word
-
-
-def settle(queue: Queue, outcome: Any, *deliveries: Delivery) -> list[str]:
-    return queue.settle([Settlement(delivery, outcome) for delivery in deliveries])
 
 
 def move(queue: Queue, op: str, verb: Any, source: Any, *which: str, at: int = 0) -> list[str]:

@@ -15,7 +15,7 @@ import redis.asyncio
 
 from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Client, Delivery, Settlement
+from redisq_ops.core.model.entry import Client, Delivery
 from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
@@ -47,7 +47,7 @@ from redisq_ops.ops.filter.scan import Filter, select
 from ...command_line import Redisq
 from ...model.wire import picture
 from ...proxy import FlakyProxy
-from ...queue_steps import ids, take
+from ...queue_steps import ids, settle, take
 
 Queue = FairQueue[redis.Redis]
 
@@ -78,10 +78,6 @@ def fill(queue: Queue, client: str, n: int) -> None:
 def whose(deliveries: list[Delivery]) -> str:
     """Clients of one letter, in the order they were served."""
     return "".join(delivery.client or "?" for delivery in deliveries)
-
-
-def settle(queue: Queue, outcome: Any, *deliveries: Delivery, wait: int = 0) -> list[str]:
-    return queue.settle([Settlement(d, outcome, b"boom", wait) for d in deliveries])
 
 
 def move(queue: Queue, op: str, verb: Any, source: Any, *which: str) -> list[str]:
@@ -372,7 +368,7 @@ def test_a_full_server_takes_no_new_work_and_can_be_worked_empty() -> None:
             put(queue, "a", "more")
         held = take(queue, 3)
         assert settle(queue, "ack", held[0]) == ["done"]
-        assert settle(queue, "fail", held[1], wait=10) == ["retry"]
+        assert settle(queue, "fail", held[1], delay=10) == ["retry"]
         assert queue.extend(held[2:]) == [True]
         assert move(queue, "purge", "purge", "waiting", "e4") == ["moved"]
         assert move(queue, "hard", "hard", "trash", "e4") == ["moved"]
@@ -413,7 +409,7 @@ def test_a_lost_lease_and_a_due_retry_come_back_to_the_front(
 ) -> None:
     put(queue, "a", "a0", "a1", "a2", "a3", "a4")
     first, second, third = take(queue, 3)
-    assert settle(queue, "fail", first, wait=1000) == ["retry"]
+    assert settle(queue, "fail", first, delay=1000) == ["retry"]
     assert settle(queue, "release", second) == ["released"]
     assert waiting(queue) == ["a1", "a3", "a4"]
     clock.advance(1000)
@@ -436,7 +432,7 @@ def test_who_fails_at_once_goes_to_the_end_of_its_own_list(queue: Queue) -> None
 def test_the_dead_keep_the_whole_record_and_come_back_behind_the_living(queue: Queue) -> None:
     put(queue, "a", "bad", "good")
     held = take(queue, 1)
-    assert settle(queue, "reject", *held) == ["dead"]
+    assert settle(queue, "reject", *held, value=b"boom") == ["dead"]
     (dead,) = queue.page("dead", payloads=True).entries
     assert (dead.id, dead.client, dead.payload, dead.reason) == ("bad", "a", b"bad", "rejected")
     assert dead.error and dead.error.message == "boom"

@@ -16,12 +16,12 @@ import pytest
 import redis
 
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Delivery, Failure, Settlement
+from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.fair import FairQueue
 
-from ...queue_steps import ids, take
+from ...queue_steps import ids, settle, take
 
 MAX_ATTEMPTS_COUNT = 4
 MAIN = "bqueues:"
@@ -115,10 +115,6 @@ def queue(ours: Callable[[str], Ours]) -> Ours:
 
 def put(queue: Ours, client: str, *ids: str) -> None:
     queue.submit(client, [(id, id.encode()) for id in ids])
-
-
-def settle(queue: Ours, outcome: Any, *deliveries: Delivery) -> list[str]:
-    return queue.settle([Settlement(d, outcome, b"boom") for d in deliveries])
 
 
 def drained(worker: Receiver) -> list[Any]:

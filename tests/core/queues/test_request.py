@@ -34,7 +34,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 
 from ...model.wire import picture
-from ...queue_steps import ids
+from ...queue_steps import ids, settle
 
 Queue = RequestQueue[redis.Redis]
 DAY = 24 * 3600 * 1000
@@ -58,10 +58,6 @@ def submit(queue: Queue, id: str, n: int = 1, **options: Any) -> None:
 
 def take(queue: Queue, n: int = 1, worker: str = "w") -> list[Delivery]:
     return list(queue.take(n, consumer=worker).deliveries)
-
-
-def settle(queue: Queue, outcome: Any, *deliveries: Delivery, value: bytes = b"") -> list[str]:
-    return queue.settle([Settlement(delivery, outcome, value) for delivery in deliveries])
 
 
 def move(queue: Queue, op: str, verb: Any, source: Any, *which: str, step: int = 1) -> list[str]:

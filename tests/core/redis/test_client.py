@@ -6,7 +6,7 @@ import redis
 import redis.exceptions as rx
 
 from redisq_ops.core.model.errors import BadInput, Unreachable, translate
-from redisq_ops.core.redis.client import aconnect, blocking_twin, connect
+from redisq_ops.core.redis.client import aconnect, connect
 from redisq_ops.core.redis.operation import Call, arun
 from redisq_ops.demo.server import EmbeddedServer
 
@@ -23,7 +23,7 @@ def test_a_server_is_reached_by_its_socket(
             return await client.ping()
 
     with EmbeddedServer(args=["--unixsocket", str(tmp_path / "s")]):
-        with blocking_twin(url) as client:
+        with connect(url) as client:
             everywhere(client)
         assert [row["name"] for row in Redisq(url, capsys).rows("ls")] == ["mail"]
         assert asyncio.run(awaited())
@@ -40,7 +40,7 @@ def test_an_option_that_there_is_not_is_named(
 
 
 def test_every_client_names_an_option_that_a_cluster_s_has_not() -> None:
-    for make in (connect, aconnect, blocking_twin):
+    for make in (connect, aconnect):
         for option in ("colour", "ssl_ca_certs", "path", "startup_nodes"):
             with pytest.raises(BadInput, match=f"'{option}' is no option$"):
                 make(f"redis+cluster://127.0.0.1:1?{option}=red")
@@ -60,7 +60,7 @@ def test_every_client_names_an_option_that_a_cluster_s_has_not() -> None:
     ["retry", "service_name", "redis_class", "is_master", "ssl", "host", "connection_pool"],
 )
 def test_what_no_text_can_give_a_sentinel_s_client_is_no_option(option: str) -> None:
-    for make in (connect, aconnect, blocking_twin):
+    for make in (connect, aconnect):
         with pytest.raises(BadInput, match=f"'{option}' is no option$"):
             make(f"redis+sentinel://h/m?{option}=1")
     with pytest.raises(BadInput, match=r"'retry' is no option$"):
@@ -69,7 +69,7 @@ def test_what_no_text_can_give_a_sentinel_s_client_is_no_option(option: str) -> 
 
 @pytest.mark.parametrize("hosts", ["", "h1,,h2", "h1,", ":26379"])
 def test_a_sentinel_url_names_hosts(hosts: str) -> None:
-    for make in (connect, aconnect, blocking_twin):
+    for make in (connect, aconnect):
         with pytest.raises(BadInput, match="names hosts"):
             make(f"redis+sentinel://{hosts}/mymaster")
 
@@ -102,7 +102,7 @@ def test_a_cluster_s_url_says_what_a_cluster_has(
     plain = f"redis+cluster://{'…@' if '@' in url else ''}127.0.0.1:1"
     shown = url.replace("pw", "***")
     assert Redisq(url, capsys).refusal("ls", code=2) == f"{shown}: {write.format(plain)}"
-    for make in (connect, aconnect, blocking_twin):
+    for make in (connect, aconnect):
         with pytest.raises(BadInput, match="write"):
             make(url)
 
@@ -120,7 +120,7 @@ def test_a_server_that_is_no_cluster_is_called_so(
         await arun(aconnect(there), Call(("PING",), str))
 
     with pytest.raises(BadInput, match=f"^{said}$"):
-        blocking_twin(there)
+        connect(there)
     with pytest.raises(BadInput, match=f"^{said}$"):
         asyncio.run(awaited())
     # To redis-py whoever may not ask which slots there are asks a server without any.

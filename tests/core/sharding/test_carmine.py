@@ -35,7 +35,8 @@ from redisq_ops.ops.deployment import Deployment
 from ...command_line import Redisq
 from ...conftest import BINARIES
 from ...model.wire import picture
-from ...queue_steps import Killed, run_until
+from ...queue_steps import Killed, ack_all, run_until, settle
+from ...queue_steps import take_all as take
 from ..queues import carmine_reader
 
 Queue = ShardedCarmineQueue[BlockingClient]
@@ -67,28 +68,6 @@ def ids(n: int) -> list[str]:
 
 def put(queue: CarmineQueue[Any], names: list[str], **how: Any) -> list[str]:
     return [one.word for one in queue.enqueue([(name, name.encode()) for name in names], **how)]
-
-
-def take(queue: Queue, n: int = 500) -> list[Delivery]:
-    found: list[Delivery] = []
-    while len(found) < n:
-        taken = queue.take(n - len(found), consumer="w")
-        found += taken.deliveries
-        if not taken.deliveries and not taken.more:
-            break
-    return found
-
-
-def settle(queue: Queue, outcome: Any, held: list[Delivery], wait: int = 0) -> list[str]:
-    return queue.settle([Settlement(d, outcome, b"why", wait) for d in held])
-
-
-def ack_all(queue: Queue) -> list[str]:
-    ran: list[str] = []
-    while held := take(queue, 100):
-        assert settle(queue, "ack", held) == ["done"] * len(held)
-        ran += [d.id for d in held]
-    return ran
 
 
 def words(client: redis.Redis, shards: int, now_ms: int) -> dict[str, str]:
@@ -248,9 +227,9 @@ def test_an_id_is_guarded_while_the_number_changes(
         put(queue, names[state])
         held = take(queue)
         if state in ("done", "over"):
-            settle(queue, "ack", held, wait=60_000 if state == "done" else 0)
+            settle(queue, "ack", *held, delay=60_000 if state == "done" else 0)
         if state == "dead":
-            settle(queue, "reject", held)
+            settle(queue, "reject", *held)
         if state == "twice":
             put(queue, names[state], requeue=True)
     put(queue, names["waits"])
@@ -280,7 +259,7 @@ def test_an_id_is_guarded_while_the_number_changes(
 def test_what_is_done_is_guarded_between_two_shards(opened: Opener, client: redis.Redis) -> None:
     queue = opened(3)
     put(queue, ids(40))
-    settle(queue, "ack", take(queue), wait=60_000)
+    settle(queue, "ack", *take(queue), delay=60_000)
     for steps in range(30):
         with suppress(Killed):
             run_until(client, opened().resize.op(2), steps, True)
@@ -321,8 +300,8 @@ def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, 
     put(queue, ids(100))
     put(queue, [f"soon-{n}" for n in range(50)], backoff_ms=1000)
     first = take(queue, 40)
-    settle(queue, "reject", first[:5])
-    settle(queue, "fail", first[5:15], wait=1000)
+    settle(queue, "reject", *first[:5], value=b"why")
+    settle(queue, "fail", *first[5:15], delay=1000, value=b"why")
     assert put(queue, [d.id for d in first[15:20]], requeue=True) == ["requeued"] * 5
     queue.move("p", 1, [d.id for d in first[15:25]], source="pending", target="trash",
                high_water_ms=clock.now_ms)  # fmt: skip
@@ -339,7 +318,7 @@ def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, 
     left = opened().resize(after)
     assert left == sum(home(d.id, before) != home(d.id, after) for d in held)
     assert everything() == was
-    assert settle(queue, "ack", held) == ["done"] * len(held)
+    assert settle(queue, "ack", *held) == ["done"] * len(held)
     other = opened()
     assert other.resize(after) == 0
     counts = other.counts()
@@ -377,7 +356,7 @@ def test_killed_at_any_round_trip_nothing_is_lost_or_doubled(
             client.flushall()
             queue = opened(before)
             put(queue, ids(30))
-            settle(queue, "ack", take(queue, 10), wait=60_000)
+            settle(queue, "ack", *take(queue, 10), delay=60_000)
             done = set(ids(30)) - {e.id for e in queue.page("waiting").entries}
             put(queue, ["x", "y"])
             try:
@@ -389,7 +368,7 @@ def test_killed_at_any_round_trip_nothing_is_lost_or_doubled(
             assert worker.invariants() == []
             assert put(worker, sorted(done)[:5]) == ["done-with-backoff"] * 5
             taken = worker.take(10, consumer="w").deliveries
-            settle(worker, "ack", list(taken), wait=60_000)
+            settle(worker, "ack", *list(taken), delay=60_000)
             assert opened().resize(after) == 0
             assert opened().invariants() == []
             assert put(opened(), [*done, *(d.id for d in taken)]) == ["done-with-backoff"] * 20
@@ -407,7 +386,7 @@ def test_what_goes_back_into_sight_behind_the_mover_is_not_left_there(
     queue = opened(2)
     name = next(id for id in ids(99) if home(id, 2) == 1)
     put(queue, [name])
-    settle(queue, "reject", take(queue))
+    settle(queue, "reject", *take(queue))
     work = opened().resize.op(1)
     assert isinstance(work, Coroutine)
     roll = CarmineQueue(None, NAME)._script("list_ids").sha
@@ -474,7 +453,7 @@ def test_any_mix_of_work_changes_and_kills(
                 process.sweep()
         assert random.choice(processes).counts().pending == len(held)
     ran.update(d.id for d in held)
-    assert set(settle(processes[0], "ack", held)) <= {"done"}
+    assert set(settle(processes[0], "ack", *held)) <= {"done"}
     later = opened()
     clock.advance(LEASE_MS)
     while later.resize(number):
@@ -507,8 +486,8 @@ def test_on_a_cluster_shards_are_on_all_nodes(
             with redis.Redis.from_url(node_url) as node:
                 spread.append(sum(b":messages" in key for key in node.scan_iter()))
         assert sum(spread) == 12 and all(spread)
-        settle(queue, "ack", take(queue, 20), wait=60_000)
-        settle(queue, "reject", take(queue, 10))
+        settle(queue, "ack", *take(queue, 20), delay=60_000)
+        settle(queue, "reject", *take(queue, 10))
         queue.configure("set", 1, {"max_failures": "7"})
         assert queue.resize(5) == 0
         assert queue.resize(9) == 0

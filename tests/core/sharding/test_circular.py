@@ -26,7 +26,8 @@ from redisq_ops.demo.server import cluster
 from redisq_ops.ops.deployment import Deployment
 
 from ...conftest import BINARIES
-from ...queue_steps import Killed, run_until
+from ...queue_steps import Killed, ack_all, run_until, settle
+from ...queue_steps import take_all as take
 
 Queue = ShardedCircularQueue[BlockingClient]
 Opener = Callable[..., Queue]
@@ -67,29 +68,6 @@ def put(queue: Queue, names: list[str]) -> list[str]:
     return queue.push([(name, name.encode()) for name in names])
 
 
-def take(queue: Queue, n: int = 500) -> list[Delivery]:
-    found: list[Delivery] = []
-    while len(found) < n:
-        taken = queue.take(n - len(found), consumer="w")
-        found += taken.deliveries
-        if not taken.deliveries and not taken.more:
-            break
-    return found
-
-
-def settle(queue: Queue, outcome: Any, held: list[Delivery], delay: int = 0) -> list[str]:
-    return queue.settle([Settlement(d, outcome, b"", delay) for d in held])
-
-
-def ack_all(queue: Queue) -> list[str]:
-    ran: list[str] = []
-    while held := take(queue, 100):
-        assert settle(queue, "ack", held) == ["done"] * len(held)
-        assert all(d.payload == d.id.encode() for d in held)
-        ran += [d.id for d in held]
-    return ran
-
-
 def test_ids_are_spread_and_each_is_in_the_queue_once(queue: Queue, client: redis.Redis) -> None:
     assert put(queue, ids(400)) == ["new"] * 400
     assert put(queue, ids(400)) == ["queued"] * 400
@@ -98,7 +76,7 @@ def test_ids_are_spread_and_each_is_in_the_queue_once(queue: Queue, client: redi
     assert queue.counts().waiting == 400
     held = take(queue, 50)
     assert put(queue, [d.id for d in held[:10]]) == ["again"] * 10
-    assert settle(queue, "ack", held) == ["done"] * 50
+    assert settle(queue, "ack", *held) == ["done"] * 50
     ran = [d.id for d in held] + ack_all(queue)
     assert Counter(ran) == Counter([*ids(400), *(d.id for d in held[:10])])
     assert queue.counts().done == 410
@@ -165,7 +143,7 @@ def test_another_producer_pushes_to_shard_0(
     assert queue.move("op", 1, strangers, source="pending", target="waiting",
                       high_water_ms=clock.now_ms) == ["moved"] * 10  # fmt: skip
     held = take(queue)
-    assert settle(queue, "ack", held) == ["done"] * 10
+    assert settle(queue, "ack", *held) == ["done"] * 10
     assert queue.counts().dead == 1
     assert queue.invariants() == []
 
@@ -173,7 +151,7 @@ def test_another_producer_pushes_to_shard_0(
 def test_idle_workers_look_again_as_the_queue_says(opened: Opener, clock: FakeClock) -> None:
     queue = opened(idle="sleep", turns=2, pause_ms=70)
     queue.push("a")
-    settle(queue, "ack", take(queue))
+    settle(queue, "ack", *take(queue))
     looks = [queue.take(1, consumer="idle") for _ in range(4)]
     assert [taken.more for taken in looks] == [True, False, False, False]
     assert {taken.look_again_ms for taken in looks[1:]} == {clock.now_ms + 70}
@@ -182,13 +160,13 @@ def test_idle_workers_look_again_as_the_queue_says(opened: Opener, clock: FakeCl
 def test_retries_and_lost_leases_of_every_shard_come_back(queue: Queue, clock: FakeClock) -> None:
     put(queue, ids(60))
     held = take(queue)
-    settle(queue, "fail", held[:20], delay=500)
+    settle(queue, "fail", *held[:20], delay=500)
     assert queue.take(10, consumer="w").look_again_ms == clock.now_ms + 500
     clock.advance(LEASE_MS)
     again = [d for _ in range(3) for d in take(queue)]
     assert sorted(d.id for d in again) == sorted(ids(60))
-    assert settle(queue, "ack", held[20:]) == ["stale"] * 40
-    assert settle(queue, "ack", again) == ["done"] * 60
+    assert settle(queue, "ack", *held[20:]) == ["stale"] * 40
+    assert settle(queue, "ack", *again) == ["done"] * 60
 
 
 def test_a_worker_of_the_deployment_runs_it(opened: Opener, client: redis.Redis) -> None:
@@ -209,8 +187,8 @@ def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, 
     queue = opened(before)
     put(queue, ids(150))
     first = take(queue, 30)
-    settle(queue, "reject", first[:5])
-    settle(queue, "fail", first[5:10], delay=1000)
+    settle(queue, "reject", *first[:5])
+    settle(queue, "fail", *first[5:10], delay=1000)
     queue.move("p", 1, [d.id for d in first[10:15]], source="pending", target="trash",
                high_water_ms=clock.now_ms)  # fmt: skip
     held = first[15:]
@@ -219,7 +197,7 @@ def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, 
     left = opened().resize(after)
     assert left <= len(held)
     assert put(stale, ids(150)[-20:]) == ["queued"] * 20
-    assert settle(stale, "ack", held) == ["done"] * len(held)
+    assert settle(stale, "ack", *held) == ["done"] * len(held)
     other = opened()
     assert other.resize(after) == 0
     counts = other.counts()
@@ -267,7 +245,7 @@ def test_a_mover_killed_at_any_round_trip_loses_and_doubles_nothing(
         assert process.invariants() == []
         for delivery in take(process, 1):
             ran.append(delivery.id)
-            assert settle(process, "ack", [delivery]) == ["done"]
+            assert settle(process, "ack", *[delivery]) == ["done"]
     assert opened().resize(2) == 0
     ran += ack_all(opened())
     assert sorted(ran) == sorted(ids(40))
@@ -303,7 +281,7 @@ def test_another_producers_id_that_a_killed_mover_carried_is_brought_home_by_a_s
     queue = opened(3)
     theirs = next(name for name in ids(99) if home(name, 3) and home(name, 2))
     client.lpush(queue.queue_key, theirs)
-    assert settle(queue, "fail", take(queue)) == ["retry"]  # met, so it is known now
+    assert settle(queue, "fail", *take(queue)) == ["retry"]  # met, so it is known now
     for step in range(30):
         with suppress(Killed):
             run_until(client, opened().resize.op(2), step, True)
@@ -324,12 +302,12 @@ def test_an_id_in_two_shards_becomes_one(opened: Opener, client: redis.Redis) ->
     (ours,) = take(queue)
     client.lpush(queue.queue_key, name)
     (theirs,) = take(queue)
-    assert settle(queue, "fail", [theirs], delay=10_000) == ["retry"]
+    assert settle(queue, "fail", *[theirs], delay=10_000) == ["retry"]
     assert opened().resize(4) == 0
     after = opened()
     counts = after.counts()
     assert (counts.pending, counts.delayed) == (1, 0)
-    assert settle(after, "ack", [ours]) == ["done"]
+    assert settle(after, "ack", *[ours]) == ["done"]
     assert [d.id for d in take(after)] == [name], "theirs is the run that follows"
     assert after.invariants() == []
 
@@ -383,7 +361,7 @@ def test_any_mix_of_work_changes_and_kills(
                 process.sweep()
         assert random.choice(processes).counts().pending == len(held)
     ran.update(d.id for d in held)
-    assert set(settle(processes[0], "ack", held)) <= {"done"}
+    assert set(settle(processes[0], "ack", *held)) <= {"done"}
     queue = opened()
     while queue.resize(number):
         ran.update(ack_all(queue))
@@ -439,7 +417,7 @@ def test_another_producers_id_at_work_does_not_hold_up_a_change(
 ) -> None:
     queue = opened(3)
     put(queue, ids(20))
-    settle(queue, "ack", take(queue))
+    settle(queue, "ack", *take(queue))
     theirs = [n for n in ids(99) if home(n, 3) and home(n, 5)][:4]
     client.lpush(queue.queue_key, *theirs)
     held = take(queue)
@@ -448,14 +426,14 @@ def test_another_producers_id_at_work_does_not_hold_up_a_change(
     after = opened()
     assert after.counts().pending == 4 and after.invariants() == []
     assert {after.get(name).state for name in theirs} == {"pending"}  # type: ignore[union-attr]
-    assert settle(after, "fail", held[:1]) == ["retry"]
-    assert settle(after, "ack", [*held[1:], *take(after)]) == ["done"] * 4
+    assert settle(after, "fail", *held[:1]) == ["retry"]
+    assert settle(after, "ack", *[*held[1:], *take(after)]) == ["done"] * 4
     mine = next(n for n in ids(99) if home(n, 5) == 0 and home(n, 4))
     put(after, [mine])
     (working,) = take(after)
     assert opened().resize(4) == 1, "ours does: its new home must not get it once more"
     assert put(opened(), [mine]) == ["again"]
-    assert settle(opened(), "ack", [working]) == ["done"]
+    assert settle(opened(), "ack", working) == ["done"]
     assert opened().resize(4) == 0
 
 
@@ -486,7 +464,7 @@ def test_a_payload_that_meets_its_id_on_the_way_is_kept(
     name = next(n for n in ids(99) if home(n, 2) == 1)
     client.lpush(queue.queue_key, name)
     (theirs,) = take(queue)
-    assert settle(queue, "release", [theirs]) == ["released"]
+    assert settle(queue, "release", *[theirs]) == ["released"]
     assert queue.push([(name, b"important")]) == ["new"]
     while opened().resize(1):
         pass
@@ -500,7 +478,7 @@ def test_an_id_that_died_in_two_shards_is_one_letter(opened: Opener, client: red
     (ours,) = take(queue)
     client.lpush(queue.queue_key, name)
     (theirs,) = take(queue)
-    assert settle(queue, "reject", [ours, theirs]) == ["dead", "dead"]
+    assert settle(queue, "reject", *[ours, theirs]) == ["dead", "dead"]
     assert opened().resize(3) == 0
     assert opened().counts().dead == 1
     assert opened().invariants() == []

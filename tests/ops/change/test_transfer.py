@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -828,10 +829,16 @@ def idle(*queues: Queue[Any]) -> None:
 
 
 def killed(redisq: Redisq, point: str, nth: int, *words: str) -> None:
-    """A real process that kills itself at that point."""
-    command = [sys.executable, "-c", KILLING, point, str(nth), "--url", redisq.url, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    """A process of its own that kills itself at that point."""
+
+    def run_and_die() -> None:
+        sys.argv = ["", point, str(nth), "--url", redisq.url, *words]
+        exec(KILLING, {})
+
+    process = get_context("fork").Process(target=run_and_die)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.slow

@@ -760,7 +760,7 @@ def test_stream_entries(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) ->
         "consumer w1 of group mail has had it for 0s and was last active 0s ago; deliveries here "
         "have no deadline: it stays pending until it is acknowledged or claimed"
     )
-    monkeypatch.setattr("redisq_ops.ops.explain.explanation.SILENT_MS", 0)
+    monkeypatch.setattr("redisq_ops.ops.explain.entry_reasons.SILENT_MS", 0)
     assert Answer(queue, f"mail:{ids[0]}").rule == "silent"
     client.xack("orders", "mail", ids[0])
     answer = Answer(queue, f"mail:{ids[0]}")

@@ -602,7 +602,7 @@ def test_an_import_stopped_by_ctrl_c_says_how_far_it_came(
     there = queue.counts().delayed
     assert done.returncode == 130 and 0 < there < 400
     assert f"imported into later: {there} of 400" in out
-    assert "run it again to go on" in err
+    assert "run it again to continue" in err
     redisq("undo", "--yes")
     assert queue.counts().delayed == 0
 

@@ -413,10 +413,10 @@ def test_select_scans_all_states(client: redis.Redis, redisq: Redisq) -> None:
     redisq("select", "mail", "--max", "2")
     assert "--max shows more" in redisq.err
     redisq("select", "mail", "--where", "state:done")
-    assert "0 matched: of what is done only results are kept (redisq results)" in redisq.err
+    assert "0 matched: of done entries only the results are kept (redisq results)" in redisq.err
     FairQueue(client, "fair").submit("acme", [b"x"])
     redisq("select", "fair", "--where", "state:done")
-    assert "0 matched: what is done isn't listed in a fair queue" in redisq.err
+    assert "0 matched: done entries are not listed in a fair queue" in redisq.err
     redisq.refusal("select", "nope", code=1)
     redisq.refusal("select", "mail", "--all-queues", code=2)
 

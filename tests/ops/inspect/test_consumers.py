@@ -26,14 +26,9 @@ from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.consumers import RECHECKS, ConsumerChange, held_entries
 from redisq_ops.ops.change.undo import Undo
-from redisq_ops.ops.inspect.consumers import (
-    RECHECKS,
-    ConsumerChange,
-    ConsumerReport,
-    consumer_reports,
-    held_entries,
-)
+from redisq_ops.ops.inspect.consumers import ConsumerReport, consumer_reports
 
 from ...command_line import Redisq
 from ...model.wire import picture
@@ -328,7 +323,7 @@ def test_several_steps_and_the_undo_limit(
     assert change.outcome.done == 250 and names(client) == {"w2"}
     undone(queue, op)
     assert set(pel(client).values()) == {"w1"}
-    monkeypatch.setattr("redisq_ops.ops.inspect.consumers.UNDOABLE", 200)
+    monkeypatch.setattr("redisq_ops.ops.change.consumers.UNDOABLE", 200)
     change, op = taken_from(queue, "w1", "w3")
     assert not change.undoable
     operation = run(client, audit_log.read(queue, op))
@@ -414,7 +409,7 @@ def test_killed_stream_claim_is_in_the_audit_log(
     undoable: int,
 ) -> None:  # fmt: skip
     """Also the last one, whose reply nobody heard: it counts itself."""
-    monkeypatch.setattr("redisq_ops.ops.inspect.consumers.UNDOABLE", undoable)
+    monkeypatch.setattr("redisq_ops.ops.change.consumers.UNDOABLE", undoable)
     change = ConsumerChange(run(client, held_entries(many, "w1")), "w2", ADA, remove=True)
     op = change.outcome.op
     assert op is not None
@@ -698,7 +693,7 @@ def test_removal_gives_up_on_a_consumer_that_keeps_taking(client: redis.Redis) -
 def test_killed_removal_can_be_continued(
     orders: StreamQueue[redis.Redis], client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redisq_ops.ops.inspect.consumers.STEP", 3)
+    monkeypatch.setattr("redisq_ops.ops.change.consumers.STEP", 3)
     before = set(pel(client))
     first = ConsumerChange(run(client, held_entries(orders, "w1")), "w3", ADA, remove=True)
     run(client, first.step())

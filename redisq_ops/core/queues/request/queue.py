@@ -111,7 +111,7 @@ class RequestQueue(RequestReads[C_co]):
             start += len(chunk)
         assert submitted is not None
         if submitted.word == "past":
-            raise Exists(f"request {id} is there with other content")
+            raise Exists(f"request {id} exists with other content")
         return submitted
 
     async def _resumed(
@@ -125,7 +125,7 @@ class RequestQueue(RequestReads[C_co]):
         for payload in payloads[: known.total]:
             digest.add(payload)
         if known.total > len(payloads) or str(digest) != known.digest:
-            raise Exists(f"request {id} is there with other content")
+            raise Exists(f"request {id} exists with other content")
         # The last chunk is sent again even when all is there: its reply says `same`, or seals.
         return digest, known.total
 
@@ -155,7 +155,7 @@ class RequestQueue(RequestReads[C_co]):
         def read(reply: list[bytes]) -> SubmittedRequest:
             word, total, state = words(reply)
             if word == "exists":
-                raise Exists(f"request {id} is there with other content ({total} sub-requests)")
+                raise Exists(f"request {id} exists with other content ({total} sub-requests)")
             return SubmittedRequest(id, word, int(total), state)
 
         argv: dict[str, Any] = {

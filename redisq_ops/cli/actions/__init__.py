@@ -1,0 +1,1 @@
+"""What the commands do, with the session and the values of their options."""

@@ -1,0 +1,121 @@
+"""Plans as files: `--plan FILE` writes one and changes nothing, `apply` does just what it says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.states import Verb
+from redisq_ops.ops.change.apply import Apply
+from redisq_ops.ops.change.audit_log import Operation, new_id
+from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile
+from redisq_ops.ops.change.prepare import PreparedChange, prepare_plan
+from redisq_ops.ops.change.preview import PAST
+from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.hint import hint
+
+from ..confirm_and_run import agreed, drive, ended, indented, tell_recovered
+from ..outcome_report import its_own, reporting
+from ..output import count, emit, printable, reading, say, untouched, when
+from ..session import Session
+from .canary import limits, ramped
+
+
+def draft(verb: Verb, queues: Sequence[Queue[Any]], given: Mapping[str, Any]) -> Draft:
+    """A plan file that was begun."""
+    if given["dry_run"]:
+        raise BadInput("--plan writes a file and --dry-run writes nothing: use one of them")
+    if len(queues) > 1:
+        raise BadInput("a plan is for one queue: " + ", ".join(queue.name for queue in queues))
+    return Draft(given["plan"], new_id(verb))
+
+
+def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
+    """Finish a plan file and say what is in it; exit code 0."""
+    with untouched():
+        s.run(prepared.write_plan(file, why, s.deployment))
+    preview = prepared.preview
+    if s.json and file.path != "-":
+        emit({"plan": preview.title, "file": file.path, "op": file.op, **preview.facts})
+    elif not s.json:
+        say("\n".join(indented(preview)))
+        if file.path != "-":
+            say(printable(f"nothing was changed; do it with: {hint('apply', str(file.path))}"))
+    return 0
+
+
+def apply(s: Session, given: dict[str, Any]) -> int:
+    """Carry a plan out, or the rest of it."""
+    path, report_path = given["file"], given["report"]
+    if path == "-":
+        raise BadInput(READ_AGAIN)
+    if not given["dry_run"]:
+        s.writable()
+    with suppress(OSError):  # a file that can't be read or doesn't exist is dealt with below
+        if report_path is not None and os.path.samefile(report_path, path):
+            raise BadInput(f"--report {report_path} would overwrite the plan")
+    with reading(f"checking {path}") as meter:
+        plan = PlanFile(path, meter)
+    header = plan.header
+    if not given["dry_run"]:
+        its_own(report_path, header.op)
+    rate = None if given["rate"] is None else per_second(given["rate"])
+    with reading("looking again", plan.count) as meter:
+        preparing = prepare_plan(
+            s.deployment, plan, rate=rate, most=given["max"], utc=s.utc,
+            look_again=given["dry_run"], progress=meter,
+        )  # fmt: skip
+        prepared = s.run(preparing)
+    before, request = prepared.before, prepared.request
+    ramp = limits(given, request.rate, header.verb)
+    into = f" to {header.into}" if header.into else ""
+    done = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
+    if before is not None and before.ended:
+        return _already(s, before, done)
+    if not agreed(s, [prepared.preview], given):
+        return 0
+    with reporting(s, report_path, header.op, 0 if before is None else before.done) as report:
+        change = prepared.run(
+            given["reason"], most=given["max"], report=report.each, last=report.last,
+            hand=report.hand,
+        )  # fmt: skip
+        assert isinstance(change, Apply)
+        report.change = change
+        if ramp is not None:
+            code = ramped(s, change, ramp, done)
+            report.end(change.outcome, {"left": change.left})
+            return code
+        finished = drive(s, change, f"{header.verb} in {header.queue}", s.again)
+        s.run(change.finish())
+        outcome, left = change.outcome, change.left
+        report.end(outcome, {"left": left})
+    halted = {"halted": change.halted} if change.halted else {}
+    ended(s, outcome, done, undo=header.verb != "hard", more={"left": left, **halted})
+    tell_recovered(s, change.recovered)
+    if left and not s.json:
+        why = f" ({header.into} is {change.halted})" if change.halted else ""
+        say(printable(f"{count(left)} left{why}; continue with: {s.again}"))
+    if not finished:
+        return 130
+    if left and not change.halted and outcome.done == outcome.matched - left:
+        return 0  # as many as were asked for
+    return outcome.exit_code
+
+
+def _already(s: Session, before: Operation, what: str) -> int:
+    """A plan that was applied to its end: nothing is done, and it says so."""
+    outcome = ChangeOutcome(before.id, before.matched, before.done)
+    if s.json:
+        skipped = {"earlier": before.matched - before.done} if before.matched > before.done else {}
+        outcome.skipped = skipped
+        ended(s, outcome, what, more={"left": 0, "already": True})
+    else:
+        at = f"{when(before.started_ms, s.utc)} by {before.by}"
+        done = f"{count(before.done)} of {count(before.matched)}"
+        print(printable(f"already applied {at}: {what}: {done} (op {before.id})"))
+    return 0

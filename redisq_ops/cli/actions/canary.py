@@ -1,0 +1,145 @@
+"""`--canary` and `--ramp`: a replay that watches what comes of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.states import Verb
+from redisq_ops.ops.change.apply import Apply
+from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.canary import Ramp
+from redisq_ops.ops.change.ramp_controller import Limits
+from redisq_ops.ops.filter.time import duration_ms
+
+from ..confirm_and_run import drive, ended
+from ..output import Meter, printable, say
+from ..session import Session
+
+_THRESHOLDS = ("max_reentry", "max_latency", "max_waiting", "watch", "patience")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
+_FINE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
+SHOWN_S = 0.2
+
+
+def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") -> Limits | None:
+    """What `RAMPING` asks for; None: no canary, no ramp."""
+    if not given["canary"] and not given["ramp"]:
+        if set_ := [name for name in _THRESHOLDS if given[name] is not None]:
+            option = "--" + set_[0].replace("_", "-")
+            raise BadInput(f"{option} is for a ramp: say --ramp, or --canary N")
+        return None
+    if verb != "replay":
+        raise BadInput(f"a canary and a ramp are for a replay, not to {verb}")
+    if given.get("plan") is not None:
+        raise BadInput("--plan changes nothing: say --canary and --ramp to redisq apply")
+    found = Limits(canary=given["canary"] or 0, rate=rate)
+    if given["max_reentry"] is not None:
+        found = replace(found, reentry=_share(given["max_reentry"]))
+    if given["max_latency"] is not None:
+        found = replace(found, latency_ms=_fine_ms(given["max_latency"]))
+    if given["watch"] is not None:
+        found = replace(found, watch_ms=max(1, duration_ms(given["watch"])))
+    if given["patience"] is not None:
+        found = replace(found, patience_ms=duration_ms(given["patience"]))
+    return replace(found, waiting=given["max_waiting"])
+
+
+def _share(text: str) -> float:
+    """``20%`` or ``0.2``."""
+    found = _SHARE.fullmatch(text.strip())
+    share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
+    if not 0 <= share <= 1:
+        raise BadInput(f"{text!r} is not a share: write 20% or 0.2")
+    return share
+
+
+def _fine_ms(text: str) -> float:
+    """``5ms``, ``0.5ms`` or ``1s`` in milliseconds."""
+    found = _FINE.fullmatch(text.strip())
+    if found is None:
+        raise BadInput(f"{text!r} is not a latency: write 5ms or 0.5ms")
+    return float(found[1]) * (1000 if found[2] == "s" else 1)
+
+
+def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
+    """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code."""
+    ramp = Ramp(steps, limits)
+    outcome = ramp.outcome
+    try:
+        finished = drive(s, ramp, what, s.again, _RampLine(ramp))
+    except RedisqError:
+        _tell_rest(s, steps)
+        raise
+    seen, course = ramp.seen, ramp.course
+    names = ("judged", "died", "failing", "unsettled", "untold")
+    observed = {name: 0 if seen is None else getattr(seen, name) for name in names}
+    phase = course.phase if finished else "interrupted"
+    left = max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
+    ended(s, outcome, what, more={"left": left, "phase": phase, "why": course.why, **observed})
+    if not s.json:
+        if course.phase == "stopped":
+            say(printable(f"stopped by itself: {course.why}"))
+        elif course.why and finished:
+            say(printable(course.why))
+        if left:
+            # The same words again, so that the rest is as careful: without --ramp it would not be.
+            say(printable(f"{left:,} left; continue with: {s.again}"))
+            _tell_rest(s, steps)
+    return ramp.exit_code if finished else 130
+
+
+def _tell_rest(s: Session, steps: Bulk) -> None:
+    """Say what the same command covers when it is run again."""
+    if not s.json and not isinstance(steps, Apply):
+        say("it covers all entries that are dead by then, also those that died again")
+
+
+class _RampLine:
+    """How a ramp stands: one line that changes on a terminal, else a line for each change."""
+
+    def __init__(self, ramp: Ramp) -> None:
+        self._ramp = ramp
+        self._terminal = sys.stderr.isatty()
+        self._shown = -SHOWN_S
+        self._state: tuple[Any, ...] = ()
+
+    def __enter__(self) -> Meter:
+        return self._show
+
+    def __exit__(self, *_: object) -> None:
+        """The last state stays on the screen."""
+        if self._terminal:
+            self._draw(str(self._ramp))
+            sys.stderr.write("\n")
+        else:
+            self._line(str(self._ramp))
+        sys.stderr.flush()
+
+    def _show(self, done: int, total: int | None = None) -> None:
+        course = self._ramp.course
+        changed = self._state != (now := (course.phase, course.rate))
+        if self._terminal:
+            if changed and course.phase == "paused":  # a reason that stays, and isn't cut
+                sys.stderr.write("\r\x1b[K")
+                self._line(f"paused after {self._ramp.outcome.done:,}: {course.why}")
+            if changed or time.monotonic() - self._shown >= SHOWN_S:
+                self._shown, self._state = time.monotonic(), now
+                self._draw(str(self._ramp))
+        elif changed:
+            self._state = now
+            self._line(str(self._ramp))
+
+    def _line(self, text: str) -> None:
+        say(printable(text))
+
+    def _draw(self, text: str) -> None:
+        room = max(20, shutil.get_terminal_size().columns - 1)
+        sys.stderr.write("\r\x1b[K" + printable(text)[:room])
+        sys.stderr.flush()

@@ -1,0 +1,155 @@
+"""Replay, requeue, claim, purge, restore, reschedule and move entries: all by one path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.transfer_recovery import recover
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.ops.change.plan import free
+from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
+from redisq_ops.ops.change.preview import PAST
+from redisq_ops.ops.change.ramp_controller import Limits
+from redisq_ops.ops.change.transfer_plan import Way, way_to
+from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.hint import hint
+
+from ..confirm_and_run import (
+    agreed,
+    drive,
+    ended,
+    nothing_matched,
+    tell_recovered,
+    tell_unfinished,
+)
+from ..output import reading, say
+from ..session import Session
+from .apply import draft, written
+from .canary import limits, ramped
+from .entries import ready_time, targets_of, tell_cancelled
+
+
+def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str, Any]) -> int:
+    """Prepare the change of each queue, ask, and carry them out one after the other."""
+    if given["plan"] is not None:
+        free(given["plan"])
+    verb, states = _verb_and_states(verb, states, given)
+    rate = None if given["rate"] is None else per_second(given["rate"])
+    ramp = limits(given, rate) if verb == "replay" else None
+    routes: dict[str, Way] = {}
+
+    async def find_route(queue: Queue[Any]) -> None:
+        routes[queue.name] = await way_to(s.deployment, queue, given["to"])
+
+    move = verb == "move"
+    targets = targets_of(s, states, given, None if move else verb, find_route if move else None)
+    ready_ms = None
+    if verb == "reschedule":
+        ready_ms = ready_time(s, given, s.run(targets[0].queue.now.op()))
+    requests = [
+        ChangeRequest(
+            verb, target.queue, target.state, target.filter, rate,
+            consumer=given.get("consumer", ""), ready_ms=ready_ms,
+            route=routes.get(target.queue.name),
+            by_ids=given["plan"] is not None or ramp is not None, utc=s.utc,
+        )
+        for target in targets
+    ]  # fmt: skip
+    if given["plan"] is not None:
+        return _planned(s, verb, requests, given)
+    prepared = [prepared_for(s, request, given) for request in requests]
+    for target in targets:
+        if target.state == "trash":
+            tell_cancelled(s, target)
+    if not any(each.scope.count for each in prepared):
+        return _nothing_matched(s, prepared, given)
+    if not agreed(s, [each.preview for each in prepared], given):
+        return 0
+    return _carried_out(s, [each for each in prepared if each.scope.count], ramp, given)
+
+
+def _verb_and_states(
+    verb: Verb, states: Sequence[State], given: Mapping[str, Any]
+) -> tuple[Verb, Sequence[State]]:
+    """The verb, with --hard, and the states it may be about: of the command, or of --state."""
+    if given.get("hard"):
+        verb = "hard"
+    possible = [state for state in VERBS[verb][0] if state != "trash" or states]
+    if named := given.get("state"):
+        if (verb, named) == ("hard", "trash"):
+            places = given["addresses"] or [given["queue"] or "QUEUE"]
+            how = hint("trash", "empty", *places)
+            raise BadInput(f"to remove what is in the trash for good, use {how}")
+        if named not in possible:
+            raise BadInput(f"{verb} is for {' or '.join(possible)} entries, not {named!r}")
+        return verb, [named]
+    return verb, states or possible
+
+
+def prepared_for(
+    s: Session,
+    request: ChangeRequest,
+    given: Mapping[str, Any],
+    keep: Callable[[list[Entry]], None] | None = None,
+) -> PreparedChange:
+    """The change prepared, with a line of progress, at the rate of ``--scan-rate``."""
+    with reading(f"looking through {request.queue.name}", rate=given.get("scan_rate")) as meter:
+        return s.run(prepare(request, progress=meter, keep=keep, shown=s.redaction.text))
+
+
+def _planned(
+    s: Session, verb: Verb, requests: Sequence[ChangeRequest], given: Mapping[str, Any]
+) -> int:
+    with draft(verb, [request.queue for request in requests], given) as file:
+        prepared = prepared_for(s, requests[0], given, file.add)
+        return written(s, file, prepared, given["reason"])
+
+
+def _nothing_matched(
+    s: Session, prepared: Sequence[PreparedChange], given: Mapping[str, Any]
+) -> int:
+    dry_run = given["dry_run"]
+    if not dry_run and not s.config.read_only:
+        for each in prepared:  # entries that an earlier move left on their way may be all there is
+            if (route := each.request.route) is not None:
+                for queue in (route.source, route.target):
+                    tell_recovered(s, s.run(recover(queue)))
+                tell_unfinished(s, route.source)
+    corrupt = sum(each.corrupt for each in prepared)
+    outcome = ChangeOutcome(None, corrupt, 0, {"corrupt": corrupt} if corrupt else {})
+    return nothing_matched(s, [each.preview for each in prepared], dry_run, outcome)
+
+
+def _carried_out(
+    s: Session, prepared: Sequence[PreparedChange], ramp: Limits | None, given: Mapping[str, Any]
+) -> int:
+    """Carry the changes out, one after another; the exit code of them all."""
+    total = ChangeOutcome(None, 0)
+    for nth, each in enumerate(prepared, 1):
+        queue, verb, route = each.request.queue, each.request.verb, each.request.route
+        into = f" to {route.target.name}" if route else ""
+        done = f"{PAST[verb]} {each.request.state} entries of {queue.name}{into}"
+        change = each.run(given["reason"], ahead=s.config.guard.max_rate is None)
+        if ramp is not None:
+            if code := ramped(s, change, ramp, done):
+                if rest := [left.request.queue.name for left in prepared[nth:]]:
+                    say(f"not begun: {', '.join(rest)}")
+                return code
+            continue
+        finished = drive(s, change, f"{verb} in {queue.name}", s.again)
+        ended(s, change.outcome, done, undo=verb != "hard")
+        if route is not None:
+            tell_recovered(s, change.recovered)
+            tell_unfinished(s, queue)
+        if "away" in change.outcome.skipped and not s.json:
+            say("away: moved to another queue; only the undo of that move brings these back")
+        if not finished:
+            return 130
+        total.matched += change.outcome.matched
+        total.done += change.outcome.done
+    return total.exit_code

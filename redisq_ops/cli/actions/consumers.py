@@ -1,0 +1,195 @@
+"""`redisq consumers`: what each consumer holds, and giving it to another."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from itertools import pairwise
+from typing import Any
+
+from redisq_ops.core.engine.optional_features import HasConsumerGroups
+from redisq_ops.core.model.errors import Refused
+from redisq_ops.ops.change.allowed import allowed
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.consumers import (
+    ConsumerChange,
+    HeldEntries,
+    change_preview,
+    checked_receiver,
+    held_entries,
+    held_filter,
+    left_out,
+)
+from redisq_ops.ops.change.plan import free
+from redisq_ops.ops.change.prepare import ChangeRequest
+from redisq_ops.ops.filter.time import duration_ms
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.inspect.consumers import (
+    AGES_MS,
+    DELIVERIES,
+    ConsumerReport,
+    consumer_reports,
+)
+
+from ..confirm_and_run import agreed, drive, nothing_matched
+from ..output import age, age_or_none, count, emit, printable, reading, say, table, tell
+from ..rows import tell_sentence
+from ..session import Session
+from .apply import draft, written
+from .change_entries import prepared_for
+
+AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
+
+
+def listed(s: Session, given: dict[str, Any]) -> int:
+    silent = duration_ms(given["silent_for"])
+    named = given["name"]
+    queues = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
+    first, code = True, 0
+    for queue in queues:
+        try:
+            found = s.run(
+                consumer_reports(queue, given["request"], silent_ms=silent, poison=given["poison"])
+            )
+        except Refused as refusal:
+            if named:
+                raise
+            code = 3  # the other queues are shown
+            say(printable(f"{queue.name}: {refusal}"))
+            continue
+        for report in found:
+            if s.json:
+                emit(_row(report))
+            elif named or report.pending or report.consumers:
+                if not first:
+                    print()
+                first = False
+                _print(report, given["poison"])
+    return code
+
+
+def _row(report: ConsumerReport) -> dict[str, Any]:
+    lags = [load.lag for load in report.loads]
+    return {
+        "queue": report.queue, "group": report.group,
+        "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
+        "pending": report.pending, "groups": [asdict(load) for load in report.loads],
+        "consumers": [asdict(one) | {"silent": one.silent_ms is not None}
+                      for one in report.consumers],
+        "heat": {"deliveries": DELIVERIES, "ages_ms": AGES_MS, "counts": report.heat},
+        "poison": [asdict(row) for row in report.poison],
+        "looked": report.looked,
+    }  # fmt: skip
+
+
+def _print(report: ConsumerReport, poison: int) -> None:
+    inside = f", group {report.group}" if report.group else ""
+    tell(f"queue {report.queue}{inside}")
+    for load in report.loads[:20]:
+        name = f"group {load.group}: " if load.group and load.group != report.group else ""
+        lag = "unknown" if load.lag is None else count(load.lag)
+        held = "unknown" if load.pending is None else count(load.pending)
+        again = f", and {count(load.again)} that run again" if load.again else ""
+        tell_sentence(
+            f"{name}lag {lag} (not delivered yet), pending {held} (delivered, not settled){again}"
+        )
+    if len(report.loads) > 20:
+        tell(f"  … {len(report.loads) - 20:,} more groups")
+    if report.consumers:
+        print()
+        table(
+            ["consumer", "pending", "idle", "oldest", "leases over", ""],
+            [
+                [one.name, one.pending, age_or_none(one.idle_ms), age_or_none(one.oldest_ms),
+                 one.late, "" if one.silent_ms is None else f"silent for {age(one.silent_ms)}"]
+                for one in report.consumers
+            ],
+        )  # fmt: skip
+    if report.looked:
+        names = [
+            f"{n}" if after == n + 1 else f"{n}-{after - 1}" for n, after in pairwise(DELIVERIES)
+        ] + [f"{DELIVERIES[-1]}+"]
+        print()
+        table(
+            ["deliveries", *AGES],
+            [[name, *(n or "" for n in row)]
+             for name, row in zip(names, report.heat, strict=True)],
+        )  # fmt: skip
+        tell(f"  of the {count(report.looked)} first of {count(report.pending)} pending")
+    for row in report.poison[:20]:
+        tell_sentence(f"poison: {row.id}, delivered {row.deliveries} times, {row.consumer} has it")
+    if len(report.poison) > 20:
+        tell(f"  … {len(report.poison) - 20:,} more delivered {poison} times or more")
+
+
+def claimed(s: Session, given: dict[str, Any]) -> int:
+    min_idle_ms = duration_ms(given["min_idle"])
+    if given["plan"] is not None:
+        return _planned(s, given, min_idle_ms)
+    return _changed(s, _held(s, given, min_idle_ms), given, given["to"], remove=False)
+
+
+def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
+    """Write the claim as a plan for the same entries, as `redisq claim --plan` does."""
+    name, consumer, to = given["name"], given["consumer"], given["to"]
+    free(given["plan"])
+    queue = s.run(s.deployment.queue(name))
+    if isinstance(queue, HasConsumerGroups):
+        # Its steps are not numbered, so a plan could not be continued.
+        words = ("consumers", "claim", name, consumer, "--dry-run")
+        dry_run = hint(*words, **{"to": to, "min-idle": given["min_idle"]})
+        raise Refused(
+            f"a claim in a {queue.kind} queue can't be planned; to see what it would do: {dry_run}"
+        )
+    allowed(queue, "claim", "pending")
+    held = _held(s, given, min_idle_ms)
+    checked_receiver(held, to)
+    request = ChangeRequest(
+        "claim", queue, "pending", held_filter(held, s.redaction), consumer=to, by_ids=True
+    )
+    with draft("claim", [queue], given) as file:
+        prepared = prepared_for(s, request, given, file.add)
+        lines = (*prepared.preview.lines, *left_out(held))
+        prepared = replace(prepared, preview=replace(prepared.preview, lines=lines))
+        return written(s, file, prepared, given["reason"])
+
+
+def removed(s: Session, given: dict[str, Any]) -> int:
+    held = _held(s, given, 0)
+    to = given["to"]
+    if to is None and isinstance(held.queue, HasConsumerGroups):
+        to = "operator"  # delivered entries of a plain stream can't go back to waiting
+    return _changed(s, held, given, to, remove=True)
+
+
+def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
+    queue = s.run(s.deployment.queue(given["name"]))
+    with reading(f"looking through {queue.name}") as meter:
+        return s.run(
+            held_entries(
+                queue, given["consumer"], given["request"], min_idle_ms=min_idle_ms, progress=meter
+            )
+        )
+
+
+def _changed(
+    s: Session, held: HeldEntries, given: dict[str, Any], to: str | None, *, remove: bool
+) -> int:
+    change = ConsumerChange(held, to, Author.here(given["reason"]), remove=remove)
+    preview = change_preview(held, to, remove=remove)
+    queue, outcome = held.queue.name, change.outcome
+    if not (held.ids or remove):
+        return nothing_matched(s, [preview], given["dry_run"])
+    if not agreed(s, [preview], given):
+        return 0
+    finished = drive(s, change, preview.what, s.again)
+    if s.json:
+        emit(asdict(outcome) | {"removed": change.removed})
+    else:
+        skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())
+        past = f"{'removed' if remove and change.removed else 'took from'} {held.what} of {queue}"
+        line = f"{past}: {count(outcome.done)} of {count(outcome.matched)} entries"
+        line += f" to {to}" if to else " wait again"
+        print(printable(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})"))
+        if outcome.done and outcome.op and change.undoable:
+            say(printable(f"undo with: {hint('undo', outcome.op)}"))
+    return outcome.exit_code if finished else 130

@@ -1,0 +1,148 @@
+"""`redisq discover` and `redisq forget`: find other programs' queues, register, unregister them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.redis.key_scan import clock_ms
+from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.ops.change.preview import Preview
+from redisq_ops.ops.discover import (
+    Discovered,
+    Discovery,
+    RegisteredFind,
+    described,
+    forgettable,
+    forgotten,
+    named,
+    register,
+)
+from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.inspect.overview import QueueRow
+
+from ..confirm_and_run import agreed
+from ..output import age_or_none, count, emit, printable, progress, say, table, tell
+from ..rows import queue_row
+from ..session import Session
+
+SHOWN = 5
+"""faults of a queue that are shown to a person"""
+BATCH = 20
+"""queues counted and checked in one round trip"""
+
+
+def discover(s: Session, given: dict[str, Any]) -> int:
+    if given["register"] and not given["dry_run"]:
+        s.writable()
+    rate = None if given["rate"] is None else per_second(given["rate"])
+    search = Discovery(s.deployment, match=given["match"], rate=rate, most=given["max"])
+    finished = _search(s, search)
+    entries = s.run(named(s.deployment, s.run(search.finds())))
+    rows = _describe(s, entries)
+    _print(s, rows)
+    looked, keys = search.walk.looked, search.walk.keys
+    of = "" if search.walk.over else f" of about {count(keys)}"
+    stopped = "" if finished else "interrupted: "
+    queues = f"{count(len(rows))} queue{'' if len(rows) == 1 else 's'}"
+    say(f"{stopped}{queues} of other programs in {count(looked)}{of} keys")
+    for why in search.walk.missing.values():
+        say(f"not looked at: {why}")
+    if search.barred:
+        say(f"not looked at: {count(search.barred)} keys that this user may not read")
+    for framework, number in sorted(search.frameworks.items()):
+        keys_of = f"{count(number)} key{'' if number == 1 else 's'}"
+        say(f"not shown: {keys_of} named as {framework}'s, whose queues redisq can't read")
+    if not finished:
+        return 130
+    broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)
+    unknown = any(row.registered is None for row in rows)
+    if given["register"] and unknown:
+        say("nothing is registered: the registry can't be read")
+    elif given["register"]:
+        sound = {row.name for row in rows if not row.registered and not row.problem}
+        new = [one.entry for one in entries if one.entry.name in sound]
+        title = f"register {count(len(new))} queue{'' if len(new) == 1 else 's'}"
+        lines = (", ".join(e.name for e in new[:SHOWN]) + (", …" if len(new) > SHOWN else ""),)
+        facts = {"verb": "register", "matched": len(new), "queues": [e.name for e in new]}
+        if not new:
+            _ended(s, None, "nothing new to register")
+        elif agreed(s, [Preview(title, lines, facts=facts)], given):
+            outcome = s.run(register(s.deployment, new))
+            _ended(s, outcome, "registered")
+            return outcome.exit_code or (3 if broken else 0)
+    return 3 if broken else 0
+
+
+def _search(s: Session, search: Discovery) -> bool:
+    """Scan the keys; False after Ctrl+C."""
+    try:
+        with progress("looking through the keys") as meter:
+            while s.run(search.step()):
+                meter(search.walk.looked, search.walk.keys)
+                time.sleep(search.pause)
+        return True
+    except KeyboardInterrupt:
+        return False
+
+
+def _describe(s: Session, entries: list[RegisteredFind]) -> list[Discovered]:
+    rows: list[Discovered] = []
+    with progress("counting and checking", len(entries)) as meter:
+        for i in range(0, len(entries), BATCH):
+            rows += s.run(described(s.deployment, entries[i : i + BATCH]))
+            meter(len(rows), len(entries))
+    return rows
+
+
+def _print(s: Session, rows: list[Discovered]) -> None:
+    now = s.run(clock_ms(s.client))
+    states = ("waiting", "pending", "delayed", "dead")
+    cells: list[list[Any]] = []
+    for row in rows:
+        values = queue_row(QueueRow(row.name, row.kind, row.counts, None, row.problem), now)
+        if s.json:
+            emit(
+                values
+                | {"at": row.at, "called": row.called, "registered": row.registered,
+                   "faults": row.checkup.flaws, "unseen": row.checkup.unseen}
+            )  # fmt: skip
+            continue
+        oldest = age_or_none(values["oldest_age_ms"])
+        faults = row.problem or len(row.checkup.flaws)
+        cells.append([row.name, row.kind, *(values[state] for state in states), oldest,
+                      "unknown" if row.registered is None else row.registered, faults])  # fmt: skip
+    if cells:
+        table(["name", "kind", *states, "oldest", "registered", "faults"], cells)
+        for row in rows:
+            for line in row.checkup.flaws[:SHOWN]:
+                tell(f"  {row.name}: {line}")
+            if (more := len(row.checkup.flaws) - SHOWN) > 0:
+                tell(f"  {row.name}: … and {more:,} more (redisq fsck after --register)")
+            if row.checkup.unseen:
+                tell(f"  {row.name}: not looked at: {row.checkup.unseen}")
+
+
+def forget(s: Session, given: dict[str, Any]) -> int:
+    name = checked_name(given["name"], "queue name")
+    entry: Registered = s.run(forgettable(s.deployment, name))
+    facts = {"verb": "forget", "queue": name, "matched": 1}
+    lines = ("redisq doesn't show it any more; its owner's keys stay as they are",)
+    if not agreed(s, [Preview(f"forget queue {name}", lines, facts=facts)], given):
+        return 0
+    outcome = s.run(forgotten(s.deployment, entry))
+    _ended(s, outcome, f"forgot {name}")
+    return outcome.exit_code
+
+
+def _ended(s: Session, outcome: ChangeOutcome | None, what: str) -> None:
+    if s.json:
+        emit(outcome or ChangeOutcome(None, 0))
+    elif outcome is None:
+        tell(f"0 matched: {what}")
+    else:
+        skipped = ", ".join(f"{count(n)} {why}" for why, n in outcome.skipped.items())
+        done = f"{count(outcome.done)} of {count(outcome.matched)}"
+        print(printable(f"{what}: {done}" + (f", skipped {skipped}" if skipped else "")))

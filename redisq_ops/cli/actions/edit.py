@@ -1,0 +1,118 @@
+"""`redisq dlq edit`, `redisq delay edit`: other payloads, in an editor or by a patch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.edit import (
+    Change,
+    Edit,
+    Patch,
+    Replaced,
+    edit_preview,
+    editable,
+    preview_edit,
+)
+from redisq_ops.ops.change.editor import chosen, edited, readable
+from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.ops.change.preview import Preview
+from redisq_ops.ops.filter.scan import Selection, select
+
+from ..confirm_and_run import agreed, drive, ended, interactive, nothing_matched
+from ..output import emit, printable, progress, reading, say, untouched
+from ..session import Session
+from .entries import targets_to_read
+
+
+def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
+    """Select entries, show some changes, ask, and change each that is still as it was read."""
+    if given["patch"] is not None and given["payload"] is not None:
+        raise BadInput("either --patch or --payload")
+    patch = None if given["patch"] is None else Patch.parse(_text(given["patch"], "--patch"))
+    found = list(targets_to_read(s, (state,), given))
+    if len(found) > 1:
+        raise BadInput(
+            "edit is for entries of one queue: " + ", ".join(t.queue.name for t in found)
+        )
+    (target,) = found
+    editable(target.queue, state)
+    with reading(f"looking through {target.queue.name}", rate=given.get("scan_rate")) as meter:
+        selection = s.run(select(target.queue, state, target.filter, meter))
+    if not selection.count:
+        nothing = edit_preview(selection, Counter(), ())
+        return nothing_matched(s, [nothing], given["dry_run"])
+    if patch is None and selection.count > 1:
+        raise BadInput(f"{selection.count:,} entries: name one, or say --patch for all of them")
+    with untouched():
+        change = patch or _replacement(s, selection, given["payload"])
+        if change is None:
+            print("the payload is as it was: nothing was changed")
+            return 0
+        with progress(f"looking at payloads of {target.queue.name}", selection.count) as meter:
+            preview, looked = s.run(preview_edit(selection, change, meter))
+    if not preview.facts["changes"] and not given["dry_run"]:
+        return _nothing(s, preview)
+    if not s.json:
+        tell = print if given["dry_run"] else say  # part of the preview: data where nobody is asked
+        for sample in looked:
+            for line in (f"{selection.queue.name}/{sample.id}", *sample.lines):
+                tell(printable(line))
+    if not agreed(s, [preview], given):
+        return 0
+    work = Edit(selection, change, Author.here(given["reason"]))
+    finished = drive(s, work, f"edit in {selection.queue.name}")
+    ended(s, work.outcome, f"edited {state} entries of {selection.queue.name}")
+    return work.outcome.exit_code if finished else 130
+
+
+def _nothing(s: Session, preview: Preview) -> int:
+    """All entries would stay as they are: ask nothing, write nothing."""
+    outcome = ChangeOutcome(None, preview.facts["matched"], 0, preview.facts["stay"])
+    if s.json:
+        emit(outcome)
+    else:
+        print(printable(f"nothing would change: {preview}"))
+    return 1 if outcome.exit_code else 0  # 3 would mean that a part was done
+
+
+def _replacement(s: Session, selection: Selection, given: str | None) -> Change | None:
+    """One entry's new payload, from ``given`` or the editor; None if it did not change."""
+    (id,) = selection.ids()
+    entry = s.run(selection.queue.get.op(id))
+    if entry is None or entry.payload is None:
+        raise NotFound(f"{selection.queue.name}/{id} has no payload any more")
+    if given is not None:
+        after = sys.stdin.buffer.read() if given == "-" else _bytes(given, "--payload")
+    elif not interactive() and not chosen():
+        raise BadInput("no terminal for an editor: say --payload TEXT, @FILE or -, or --patch")
+    else:
+        readable(entry.payload, s.redaction)
+        after = edited(entry.payload)
+    # Whether a redacted payload changed would tell something about its hidden parts.
+    plain = s.redaction.payload(entry.payload) == entry.payload
+    return None if plain and after == entry.payload else Replaced(entry.payload, after)
+
+
+def _text(given: str, option: str) -> str:
+    try:
+        return _bytes(given, option).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{option}: not UTF-8") from error
+
+
+def _bytes(given: str, option: str) -> bytes:
+    """The text of an option, or for ``@FILE`` the bytes of the file."""
+    if not given.startswith("@"):
+        return os.fsencode(given)
+    try:
+        return Path(given[1:]).read_bytes()
+    except OSError as error:
+        raise BadInput(f"{option} {given}: {error.strerror}") from error

@@ -1,0 +1,148 @@
+"""Entries by state: `waiting`, `pending`, `dlq` …, and the same verbs without a noun.
+
+Which verb there is in which state is the core's table; here are its words and options. The table
+is read when a noun is used: loading it takes the Redis client, which `redisq --help` must not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from redisq_ops.core.engine.optional_features import HasConsumerGroups
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.entry import GONE, Entry, State
+from redisq_ops.core.model.errors import BadInput, Exists, WrongKind
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.states import Verb
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.ops.change.preview import entries
+from redisq_ops.ops.filter.scan import Scan
+from redisq_ops.ops.filter.target import Target, targets
+from redisq_ops.ops.filter.time import duration_ms, moment_ms
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
+
+from ..address import queue_named
+from ..filter_options import filtered, pages, reads_payloads
+from ..output import age, emit, printable, say, table, when
+from ..rows import entry_row, tell_unread
+from ..session import Session, redaction
+
+
+def targets_of(
+    s: Session,
+    states: Sequence[State],
+    given: Mapping[str, Any],
+    verb: Verb | None = None,
+    check: Callable[[Queue[Any]], Awaitable[object]] | None = None,
+) -> list[Target]:
+    """The addresses and options of a command as targets."""
+    addresses, filter = given["addresses"] or (), filtered(given, s.utc)
+    queue = given["queue"] if addresses else queue_named(s, given["queue"])
+    deployment, filter = s.deployment, replace(filter, redaction=s.redaction)
+    return s.run(targets(deployment, addresses, filter, states, queue, verb=verb, check=check))
+
+
+def targets_to_read(
+    s: Session, states: Sequence[State], given: Mapping[str, Any]
+) -> Iterator[Target]:
+    """As `targets_of`; says of each why no entry can match, if none can."""
+    for target in targets_of(s, states, given):
+        if mismatch := target.filter.state_mismatch(target.state):
+            say(printable(f"{target.queue.name}: no entry matches: {mismatch}"))
+        yield target
+
+
+def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
+    """``ls``: all of them for programs, the first 100 for people."""
+    most = given["max"] or (None if s.json else 100)
+    broken = False
+    for target in targets_to_read(s, (state,), {**given, "max": most}):
+        queue = target.queue
+        scan = Scan(queue, state, target.filter, now := s.run(queue.now.op()), partly=True)
+        found: list[Entry] = []
+        for page in pages(s, scan, given):
+            if not s.json:
+                # Of a stream only a look at the payloads shows which of them are gone from it.
+                looks = state == "pending" and isinstance(queue, HasConsumerGroups)
+                found += reads_payloads(s, queue, page) if looks else page
+                continue
+            for entry in reads_payloads(s, queue, page):
+                emit(entry_row(queue.name, entry))
+        unknown = not scan.found and state in s.run(queue.counts.op()).unknown
+        if not s.json:
+            table(*_table(queue.name, state, found, now)) if found else None
+            if gone := [entry for entry in found if entry.called == GONE]:
+                how = f"{hint('explain', f'{queue.name}/{gone[0].id}')} says what clears one"
+                some = entries(len(gone), state)
+                say(f"{queue.name}: {some} without a payload, gone from the stream: {how}")
+            capped = scan.found == most and not scan.complete
+            of = f" of {scan.total_text}: --max shows more" if capped else ""
+            looked = f"; {scan.window_text}" if scan.window_text else ""
+            if not unknown:
+                say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
+        elif scan.window_text:
+            say(f"{queue.name}: {scan.window_text}")
+        if unknown:
+            say(f"{queue.name}: unknown: a {queue.kind} queue doesn't tell which are {state}")
+        broken = tell_unread([scan]) or broken
+        tell_cancelled(s, target)
+    return 3 if broken else 0
+
+
+def tell_cancelled(s: Session, target: Target) -> None:
+    """Say what the trash counts and doesn't list."""
+    if target.state == "trash" and (text := s.run(cancelled_trash(target.queue))):
+        say(printable(f"{target.queue.name}: {text}"))
+
+
+def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:
+    clock = {"pending": "lease left", "delayed": "ready in"}.get(state)
+    headers = ["entry", "since", *([clock] if clock else []), "failures", "lost", "consumer"]
+    texts: list[list[Any]] = []
+    for entry in map(redaction().entry, rows):
+        error = entry.error
+        texts.append(
+            [f"{queue}/{entry.id}", entry.since_ms and age(now - entry.since_ms)]
+            + ([entry.at_ms and age(entry.at_ms - now)] if clock else [])
+            + [entry.failures, entry.lost, entry.consumer,
+               GONE if entry.called == GONE else entry.reason,
+               f"{error.type}: {error.message}" if error else entry.problem]
+        )  # fmt: skip
+    return [*headers, "reason", "error"], texts
+
+
+def ready_time(s: Session, given: Mapping[str, Any], now_ms: int) -> int:
+    """The ready time that ``--at`` (its next occurrence) or ``--in`` names."""
+    if (given["at"] is None) == (given["after"] is None):
+        raise BadInput("say when: either --at or --in")
+    if given["at"] is not None:
+        return moment_ms(given["at"], now_ms, ahead=True, utc=s.utc)
+    return now_ms + duration_ms(given["after"])
+
+
+def schedule(s: Session, given: dict[str, Any]) -> int:
+    address, payload = given["address"], given["payload"]
+    name, slash, id = address.partition("/")
+    if not slash:
+        raise BadInput(f"{address!r} lacks an id: QUEUE/ID")
+    s.writable()
+    ready_ms = ready_time(s, given, s.run(server_ms()))
+    content = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
+    there = s.run(s.deployment.named(checked_name(name, "queue name")))
+    queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)
+    if not isinstance(queue, DelaySet):
+        raise WrongKind(f"queue {name} is a {queue.kind} queue, not a delay queue")
+    (done,) = queue.schedule([(id, content)], at_ms=ready_ms)
+    if done.word == "exists":
+        raise Exists(f"{address} is there already, with another payload or time")
+    if s.json:
+        emit(done)
+    else:
+        print(f"{address} ready {when(done.ready_ms, s.utc)}")
+    return 0

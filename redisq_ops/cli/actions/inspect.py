@@ -1,0 +1,197 @@
+"""`redisq inspect`: everything known about one queue, request or entry."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, cast
+
+from redisq_ops.core.model.entry import State
+from redisq_ops.ops.change.preview import entries
+from redisq_ops.ops.change.unfinished import unfinished
+from redisq_ops.ops.inspect.details import entry_details, queue_details, request_details
+from redisq_ops.ops.inspect.history import EntryHistory
+from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.terminal import size
+
+from ..address import place
+from ..output import age, emit, printable, table, tell, when
+from ..rows import entry_row, queue_row, tell_events
+from ..session import Session
+
+SHOWN = 20
+"""history events shown to a person"""
+
+
+def inspect(s: Session, what: str, given: dict[str, Any]) -> None:
+    """``what``: queue, request or entry."""
+    {"queue": inspect_queue, "request": _request, "entry": _entry}[what](s, given["address"])
+
+
+def inspect_queue(s: Session, name: str) -> None:
+    queue = s.run(s.deployment.queue(name))
+    view = s.run(queue_details(queue))
+    rates = view.rates if view.rates.arrived else None
+    left = tuple(one.operation.id for one in s.run(unfinished(queue)))
+    row = queue_row(
+        QueueRow(queue.name, queue.kind, view.counts, rates, unfinished=left), view.now_ms
+    )
+    open, settled = view.requests or (None, None)
+    if s.json:
+        settings = {setting.name: setting.value for setting in view.settings}
+        levels = [asdict(level) for level in view.levels]
+        more = {"open_requests": open, "settled_requests": settled, "levels": levels}
+        more["shards"] = len(queue.shard_queues)
+        now = {"faults": view.checkup.flaws, "unseen": view.checkup.unseen}
+        consumers = [asdict(consumer) for consumer in view.consumers]
+        return emit(
+            {**row, **more, "settings": settings, "history": view.history, "consumers": consumers}
+            | {"known_faults": queue.layout_faults, **now}
+            | {"clients": [asdict(client) for client in view.clients.clients]}
+            | {"options": view.options}
+        )
+    own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
+    facts = {"": f"queue {queue.name}", **row, "unfinished": " ".join(left) or None}
+    if len(queue.shard_queues) > 1:
+        facts["shards"] = len(queue.shard_queues)
+    if open is not None:
+        facts |= {"open requests": open, "settled requests": settled}
+    if view.levels or open is not None:
+        facts["priorities"] = ", ".join(f"{x.priority}: {x.tokens} tokens" for x in view.levels)
+    if view.options:
+        facts["options"] = ", ".join(f"{name}={value}" for name, value in view.options.items())
+    if queue.has_settings:
+        facts["settings"] = ", ".join(own) or "all default"
+    _facts(s, facts | {"history": f"{view.history:,} event{'' if view.history == 1 else 's'}"})
+    if view.consumers:
+        print()
+        table(
+            ["consumer", "pending", "idle"],
+            [[one.name, one.pending, age(one.idle_ms)] for one in view.consumers],
+        )
+    if clients := [asdict(client) for client in view.clients.clients]:
+        print()
+        table(list(clients[0]), [list(client.values()) for client in clients])
+        if len(clients) < view.clients.total:
+            tell(f"  {len(clients)} of {view.clients.total:,} shown")
+    for title, lines in (
+        ("wrong now", view.checkup.flaws),
+        ("not looked at", filter(None, [view.checkup.unseen])),
+        ("known faults of this layout", queue.layout_faults),
+    ):
+        for nth, line in enumerate(lines):
+            if not nth:
+                print()
+                tell(f"  {title}")
+            tell(f"    {line}")
+
+
+def _request(s: Session, address: str) -> None:
+    at = place(s, address, "request")
+    view = s.run(request_details(at.queue, at.id or ""))
+    request, now = view.request, view.now_ms
+    pending = [
+        {**entry_row(view.queue.name, row.entry), "idle_ms": row.idle_ms,
+         "lease_left_ms": (row.entry.at_ms or now) - now}
+        for row in view.pending
+    ]  # fmt: skip
+    differ = [dict(zip(("who", "entries", "why"), row, strict=True)) for row in view.differences]
+    if s.json:
+        tokens = {"tokens_free": request.tokens, "tokens_held": request.pending}
+        stream = {"key": view.stream, "length": view.length, "group": "g"}
+        return emit(
+            {"queue": view.queue.name, **asdict(request), **tokens, "stream": stream}
+            | {"consumers": [asdict(consumer) for consumer in view.consumers]}
+            | {"pending_entries": pending, "pel_differs": differ}
+            | {"history": _history_row(view.history)}
+        )
+    states = ("waiting", "pending", "delayed", "done", "dead", "trash")
+    facts = {
+        "": f"request {view.queue.name}/{request.id}",
+        "state": request.state + (", paused" if request.paused else ""),
+        "priority": request.priority,
+        "limit": f"{request.limit} (tokens: {request.pending} held, {request.tokens} free)",
+        "total": f"{request.total:,} = "
+        + " + ".join(f"{getattr(request, state):,} {state}" for state in states),
+        "created_ms": request.created_ms, "added_ms": request.added_ms,
+        "closed_ms": request.closed_ms,
+        "results": f"{size(request.results_bytes)}, {request.results_dropped:,} over the limit",
+        "stream": f"{view.stream}: {view.length:,} entries, group g",
+    }  # fmt: skip
+    _facts(s, facts)
+    for difference in differ:
+        tell(f"  the group's own pending list: {difference['entries']:,} under "
+              f"{difference['who']} ({difference['why']})")  # fmt: skip
+    if view.consumers:
+        print()
+        table(
+            ["consumer", "pending", "idle"],
+            [
+                [consumer.name, consumer.pending, age(consumer.idle_ms)]
+                for consumer in view.consumers
+            ],
+        )
+    if pending:
+        print()
+        table(
+            ["pending", "consumer", "idle", "attempt", "lease left"],
+            [
+                [row["id"], row["consumer"], row["idle_ms"] and age(row["idle_ms"]),
+                 row["attempts"] + 1, age(row["lease_left_ms"])]
+                for row in pending
+            ],
+        )  # fmt: skip
+        if len(pending) < request.pending:
+            tell(f"  {len(pending)} of {request.pending:,} shown")
+    _tell_history(s, view.history)
+
+
+def _entry(s: Session, address: str) -> None:
+    at = place(s, address, "entry")
+    view = s.run(entry_details(at.queue, at.id or ""))
+    row = entry_row(view.queue.name, view.entry)
+    row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.deliveries}
+    done = view.operation
+    if s.json:
+        operation = done and {**asdict(done), "undoable": done.undoable}
+        return emit(row | {"operation": operation, "history": _history_row(view.history)})
+    error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
+    title = {"": f"entry {row.pop('address')}"}
+    del row["queue"], row["id"]
+    _facts(s, title | row | {"error": error["type"], "message": error["message"]})
+    for line in error["traceback"].splitlines():
+        tell(f"    {line}")
+    _tell_history(s, view.history)
+    if done is not None:
+        state = cast("State", done.source or done.target)  # the audit log stores text
+        what = f"{done.verb} of {entries(done.done, state)} (op {done.id})"
+        why = f": {done.why}" if done.why else ""
+        tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
+
+
+def _facts(s: Session, facts: dict[str, Any]) -> None:
+    """Names and values, aligned; unknown values are left out, times are formatted."""
+    for name, value in facts.items():
+        if value is None:
+            continue
+        if name.endswith(("_age_ms", "idle_ms")):
+            value = age(value)
+        elif name.endswith("_ms"):
+            value = when(value, s.utc)
+        elif not isinstance(value, (str, bytes)):
+            value = f"{value:,}"
+        word = name.removesuffix("_ms").replace("_", " ")
+        tell(f"  {word:<16}  {printable(value, 2000)}" if name else printable(value))
+
+
+def _history_row(history: EntryHistory) -> dict[str, Any]:
+    """The same events as for people, oldest first, as in `redisq history`."""
+    events = [asdict(event) for event in reversed(history.events)]
+    return {"events": events, "looked": history.searched, "total": history.total}
+
+
+def _tell_history(s: Session, history: EntryHistory) -> None:
+    found, looked = len(history.events), f"the latest {history.searched:,} of {history.total:,}"
+    cut = f", the latest {SHOWN} of them" if found > SHOWN else ""
+    print()
+    tell(f"  history: {found:,} about it in {looked} events{cut}")
+    tell_events(s, reversed(history.events[:SHOWN]))

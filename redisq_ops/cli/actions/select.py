@@ -1,0 +1,184 @@
+"""`redisq select`: the entries that match an expression, in all states of one or all queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import STATES, Entry, State
+from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
+from redisq_ops.core.redis.operation import apart, together
+from redisq_ops.ops.filter.scan import Filter, Scan
+from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
+from redisq_ops.ops.terminal import entries
+
+from ..address import queue_named
+from ..filter_options import filtered, pages, reads_payloads
+from ..output import age, count, emit, printable, say, table
+from ..rows import entry_row, tell_unread
+from ..session import Session, redaction
+
+SHOWN = 100
+
+
+def selected(s: Session, given: Mapping[str, Any]) -> int:
+    """Scan every state that the expression allows."""
+    counting = given["count"]
+    most = given["max"] or (None if s.json or counting else SHOWN)
+    filter = replace(filtered(given, s.utc), max=most, redaction=s.redaction)
+    scans: list[Scan] = []
+    rows: list[list[Any]] = []
+    broken = False
+    queues, refused = _queues(s, given)
+    unanswered = _unanswered(s, queues) if given["all_queues"] else {}
+    for name, why in (refused | unanswered).items():
+        broken = True
+        say(printable(f"{name}: not looked at: {why}"))
+        queues = [queue for queue in queues if queue.name != name]
+    for queue in queues:
+        left = None if most is None else most - sum(scan.found for scan in scans)
+        if left == 0:
+            break
+        try:
+            scans += _scan_queue(s, queue, replace(filter, max=left), given, rows)
+        except Unreachable:
+            raise
+        except Refused as refusal:
+            if not given["all_queues"]:
+                raise
+            broken = True
+            say(printable(f"{queue.name}: {refusal}"))
+    broken = tell_unread(scans) or broken
+    if counting:
+        _print_counts(s, scans)
+    elif not s.json:
+        _print_rows(rows, scans, most)
+    else:
+        for scan in scans:
+            if scan.window_text:
+                say(f"{scan.queue.name}: {scan.window_text} {scan.state}")
+    for scan in scans:
+        if scan.state == "trash" and (sentence := s.run(cancelled_trash(scan.queue))):
+            say(printable(f"{scan.queue.name}: {sentence}"))
+    if not scans and not broken:
+        say("0 matched: " + _why_nothing(filter, queues))
+    return 3 if broken else 0
+
+
+def _why_nothing(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
+    from redisq_ops.core.engine.optional_features import HasRequests
+
+    if queues and filter.where is not None and filter.where.states == frozenset[State]({"done"}):
+        if all(isinstance(queue, HasRequests) for queue in queues):
+            return "of done entries only the results are kept (redisq results)"
+        more = "" if len(queues) > 1 else f" in a {queues[0].kind} queue"
+        return f"done entries are not listed{more}"
+    return filter.state_mismatch("dead") or "there is no queue here"
+
+
+def _queues(s: Session, given: Mapping[str, Any]) -> tuple[list[Queue[Any]], dict[str, str]]:
+    """The chosen queues, and why others can't be opened."""
+    if given["all_queues"]:
+        if given["name"] is not None:
+            raise BadInput("either a queue or --all-queues")
+        refused = s.run(s.deployment.registered())[1]
+        return s.run(s.deployment.apart()), {name: str(why) for name, why in refused.items()}
+    return [s.run(s.deployment.queue(queue_named(s, given["name"])))], {}
+
+
+def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
+    """Queues of a Cluster whose node doesn't answer, with the reason."""
+    from redis import RedisCluster
+
+    if not isinstance(
+        s.client, RedisCluster
+    ):  # if one server does not answer, the whole command fails
+        return {}
+    replies = s.run(together(apart(queue.counts.op()) for queue in queues))
+    return {
+        queue.name: str(reply)
+        for queue, reply in zip(queues, replies, strict=True)
+        if isinstance(reply, Unreachable)
+    }
+
+
+def _scan_queue(
+    s: Session,
+    queue: Queue[Any],
+    filter: Filter,
+    given: Mapping[str, Any],
+    rows: list[list[Any]],
+) -> list[Scan]:
+    """Scan all states of a queue; entries are printed as JSON, or added to ``rows``."""
+    scans: list[Scan] = []
+    now = s.run(queue.now.op())
+    left = filter.max
+    for state in STATES:
+        # Done entries are not kept, only their results.
+        if state == "done" or filter.state_mismatch(state) or left == 0:
+            continue
+        scan = Scan(queue, state, replace(filter, max=left), now, partly=True)
+        try:
+            for page in pages(s, scan, given):
+                if given["count"]:
+                    continue
+                if s.json:
+                    for entry in reads_payloads(s, queue, page):
+                        emit(entry_row(queue.name, entry))
+                else:
+                    rows += [_row(queue.name, entry, now) for entry in page]
+        except (Unreadable, WrongKind) as corrupt:  # the other states may be readable
+            scan.problem, scan.over = f"{state}: {corrupt}", True
+        left = None if left is None else left - scan.found
+        scans.append(scan)
+    return scans
+
+
+def _row(queue: str, entry: Entry, now: int) -> list[Any]:
+    entry = redaction().entry(entry)
+    error = entry.error
+    return [
+        f"{queue}/{entry.id}", entry.state, entry.since_ms and age(now - entry.since_ms),
+        entry.failures, entry.lost, entry.consumer, entry.reason,
+        f"{error.type}: {error.message}" if error else entry.problem,
+    ]  # fmt: skip
+
+
+def _print_rows(rows: list[list[Any]], scans: list[Scan], most: int | None) -> None:
+    if rows:
+        table(["entry", "state", "since", "failures", "lost", "consumer", "reason", "error"], rows)
+    by_queue: dict[str, list[Scan]] = {}
+    for scan in scans:
+        by_queue.setdefault(scan.queue.name, []).append(scan)
+    for name, own in by_queue.items():
+        parts = [entries(sum(scan.found for scan in own))]
+        parts += [f"{count(scan.found)} {scan.state}" for scan in own if scan.found]
+        # Without the states that were read to their end: six would fill two lines.
+        parts += [f"{x.window_text} {x.state}" for x in own if x.window_text and not x.read_all]
+        say(printable(f"{name}: " + ", ".join(parts)))
+    if most is not None and sum(scan.found for scan in scans) >= most:
+        say(f"the first {count(most)}: --max shows more, --count says how many there are")
+
+
+def _print_counts(s: Session, scans: list[Scan]) -> None:
+    rows = [
+        {"queue": scan.queue.name, "state": scan.state, "matched": scan.found,
+         "looked": scan.scanned, "total": scan.total if scan.exact else None,
+         "complete": scan.complete}
+        for scan in scans
+    ]  # fmt: skip
+    if s.json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        shown = ("queue", "state", "matched", "looked")
+        lines = [
+            [*(row[name] for name in shown), scan.total_text]
+            for row, scan in zip(rows, scans, strict=True)
+            if row["total"] != 0
+        ]
+        if lines:
+            table((*shown[:3], "looked at", "of"), lines)
+        say(entries(sum(scan.found for scan in scans)))

@@ -1,0 +1,140 @@
+"""`redisq spark doctor | schema | sql`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.ops.redaction import Redaction
+
+from ..output import count, emit, printable, say, table
+from ..session import Session
+from .spark_session import awaited, bounds, check_queues, frame, handed_on, on_spark, printed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from redisq_ops.pipeline.doctor import DoctorCheck
+
+SHOWN = 100
+"""rows shown to a person; programs get all"""
+
+
+def doctored(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.doctor import check_driver, check_executors
+
+    if printed(given):
+        return 0
+    found: list[DoctorCheck] = []
+
+    def report(findings: list[DoctorCheck]) -> None:
+        for finding in findings:
+            if s.json:
+                emit(finding)
+            else:
+                _say_finding(finding)
+        found.extend(findings)
+
+    report(check_driver(s.config.server_address(), remote=given["remote"] is not None))
+    if all(finding.ok for finding in found):
+        with on_spark(s, given, waits=False) as spark:
+            report(check_executors(spark, given["tasks"], handed_on(s, spark)))
+    return 0 if all(finding.ok for finding in found) else 1
+
+
+def _say_finding(finding: DoctorCheck) -> None:
+    mark = "ok   " if finding.ok else "WRONG"
+    print(f"{mark}  {finding.name:<10}  {printable(finding.says)}")
+
+
+def described(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.options import table_named
+    from redisq_ops.pipeline.tables import TABLES
+
+    name = given["table"]
+    if name is None:
+        rows = [(t.name, t.says, t.time) for t in TABLES.values()]
+        if s.json:
+            for row in rows:
+                emit(dict(zip(("table", "says", "time"), row, strict=True)))
+        else:
+            table(["table", "what", "time"], rows)
+        return 0
+    columns = table_named(name).columns
+    if s.json:
+        for column in columns:
+            emit(column)
+    else:
+        table(["column", "type", "what"], [(c.name, c.type, c.says) for c in columns])
+    return 0
+
+
+def queried(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.options import parse_options
+    from redisq_ops.pipeline.redaction import redact_table
+    from redisq_ops.pipeline.tables import TABLES
+
+    if printed(given):
+        return 0
+    # Each table that Spark plans takes a while: only those that the query names.
+    named = [n for n in TABLES if re.search(rf"\b{n}\b", given["query"], re.IGNORECASE)]
+    common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
+    own = {
+        name: common | ({"payloads": "true"} if given["payloads"] and _has(name) else {})
+        for name in named
+    }
+    for name in named:
+        check_queues(s, parse_options({"table": name, **own[name]}).queue)
+    with on_spark(s, given) as spark:
+        for name in named:
+            shown = redact_table(frame(s, spark, name, **own[name]), s.redaction)
+            shown.createOrReplaceTempView(name)
+        _print_rows(s, spark, awaited(spark, "planning", lambda: spark.sql(given["query"])))
+    return 0
+
+
+def _print_rows(s: Session, spark: SparkSession, found: DataFrame) -> None:
+    if s.json:
+        rows = found.toLocalIterator()
+        row = awaited(spark, "reading", lambda: next(rows, None))
+        while row is not None:
+            emit(_plain(row.asDict(recursive=True), s.redaction))
+            row = next(rows, None)
+        return
+    taken = awaited(spark, "reading", lambda: found.take(SHOWN + 1))
+    shown = [list(_plain(row.asDict(recursive=True), s.redaction).values()) for row in taken]
+    table(found.columns, shown[:SHOWN])
+    more = "; more are there: --json has all" if len(shown) > SHOWN else ""
+    n = min(len(shown), SHOWN)
+    say(f"{count(n)} {'row' if n == 1 else 'rows'}{more}")
+
+
+def _has(name: str) -> bool:
+    from redisq_ops.pipeline.tables import TABLES
+
+    return TABLES[name].column("payload") is not None
+
+
+def _plain(row: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
+    """A row as JSON has it: times in ISO 8601, bytes unchanged; all text and bytes redacted again.
+
+    A query may join parts into a text that only as a whole matches a pattern.
+    """
+
+    def value(item: Any) -> Any:
+        if isinstance(item, (bytes, bytearray)):
+            return redaction.payload(bytes(item))
+        if isinstance(item, str):
+            return redaction.text(item)
+        if isinstance(item, date):
+            return item.isoformat()
+        if isinstance(item, Mapping):
+            return {value(name): value(part) for name, part in item.items()}
+        if isinstance(item, list):
+            return [value(part) for part in item]
+        return float(item) if isinstance(item, Decimal) else item
+
+    return {name: value(item) for name, item in row.items()}

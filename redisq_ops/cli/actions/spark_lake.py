@@ -1,0 +1,109 @@
+"""`redisq spark export | results`: tables into a lake of Parquet, and requests' results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.redis.operation import together
+from redisq_ops.ops.change.control import requests_of
+from redisq_ops.ops.terminal import size
+from redisq_ops.pipeline.redaction import redact_table
+from redisq_ops.pipeline.results import check_output, select_requests
+
+from ..output import count, emit, say, tell
+from ..session import Session
+from .spark_session import awaited, check_queues, frame, on_spark, printed, server_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def exported(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.lake import export
+    from redisq_ops.pipeline.options import parse_options, table_named
+
+    if printed(given):
+        return 0
+    trim = {"onTrim": given["on_trim"]}
+    parse_options({"table": "history", **trim})  # check it for every table
+    wanted: dict[str, dict[str, Any]] = {}
+    for each in map(table_named, given["table"]):
+        wanted[each.name] = dict(trim) if each.name == "history" else {}
+        if given["payloads"] and each.column("payload") is not None:
+            wanted[each.name]["payloads"] = "true"
+        parse_options({"table": each.name, **wanted[each.name]})
+    queues = [given["queue"]] if given["queue"] is not None else []
+    check_queues(s, queues)
+    corrupt = 0
+    stopped = "what is in the lake stays; run the same command again to continue"
+    with on_spark(s, given, stopped=stopped) as session:
+
+        def read(name: str, **more: str) -> DataFrame:
+            return redact_table(frame(s, session, name, **more), s.redaction)
+
+        for name, options in wanted.items():
+            take = partial(
+                export, server_of(s), read, name, Path(given["lake"]), queues=queues,
+                **options,
+            )  # fmt: skip
+            done = awaited(session, f"exporting {name}", take)
+            corrupt += done.corrupt
+            if s.json:
+                emit(done)
+                continue
+            tell(f"{name}: {count(done.rows)} rows in {count(done.files)} files "
+                  f"({size(done.bytes)}), run {done.run}")  # fmt: skip
+            if done.recovered:
+                say(f"{name}: {count(done.recovered)} interrupted runs finished first")
+            if done.corrupt:
+                say(f"{name}: {count(done.corrupt)} rows could not be read; kept in _corrupt")
+    return 3 if corrupt else 0
+
+
+def collected(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.results import FORMATS, write
+
+    if printed(given):
+        return 0
+    out = Path(given["out"])
+    end = out.suffix.removeprefix(".")
+    format = given["format"] or {"txt": "text"}.get(end, end if end in FORMATS else "parquet")
+    check_output(out, format, overwrite=given["overwrite"])
+    if given["no_final_newline"] and not (given["single_file"] and format == "text"):
+        raise BadInput("--no-final-newline is for --single-file --format text")
+    queue = given["queue"] or s.config["queue"] or "default"
+    requests = given["requests"] or []
+    _known(s, queue, requests)
+    options = {"request": requests[0]} if len(requests) == 1 else {}
+    with on_spark(s, given, stopped="nothing was written") as session:
+        found = redact_table(frame(s, session, "results", queue=queue, **options), s.redaction)
+        picked = select_requests(found, requests, given["starting"] or "")
+        put = partial(
+            write, picked, out, format, overwrite=given["overwrite"], require_rows=not requests,
+            single_file=given["single_file"], final_newline=not given["no_final_newline"],
+        )  # fmt: skip
+        done = awaited(session, "collecting", put)
+    if s.json:
+        emit({"out": str(out), "format": format, **asdict(done)})
+    else:
+        states = ", ".join(f"{count(n)} {state}" for state, n in done.states.items())
+        tell(f"{out}: {count(done.results)} results; sub-requests: {states or 'none'}")
+        if not done.complete:
+            say("not all of them are done: redisq wait request ID, then again with --overwrite")
+    return done.exit_code
+
+
+def _known(s: Session, queue: str, requests: Sequence[str]) -> None:
+    """Refuse a request that does not exist: its empty results would replace earlier ones."""
+    requests_queue = requests_of(s.run(s.deployment.queue(queue)))
+    for start in range(0, len(requests), 100):
+        some = requests[start : start + 100]
+        found = s.run(together([requests_queue.request.op(id) for id in some]))
+        for id, request in zip(some, found, strict=True):
+            if request is None:
+                raise NotFound(f"no request {id} in queue {queue}")

@@ -1,0 +1,158 @@
+"""`redisq spark replay | requeue`: entries chosen by SQL or by error group, with many tasks."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
+from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.ops.change.preview import PAST
+from redisq_ops.pipeline.replay import check_plan
+from redisq_ops.pipeline.replay_plan import create_plan, plan_headers
+from redisq_ops.pipeline.session import is_local
+
+from ..confirm_and_run import agreed, ended
+from ..output import emit, printable, progress, say, untouched
+from ..session import Session
+from .spark_session import (
+    awaited,
+    bounds,
+    check_queues,
+    frame,
+    on_spark,
+    printed,
+    rate_of,
+    server_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest
+
+
+def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest
+
+    if printed(given):
+        return 0
+    states = VERBS[verb][0]
+    state = given.get("state") or states[0]
+    if state not in states:
+        raise BadInput(f"{verb} is for {' or '.join(states)} entries, not {state!r}")
+    queues = (given["queue"],) if given["queue"] is not None else ()
+    asked = ReplayRequest(
+        verb, state, _choice(given), Author.here(given["reason"]), rate_of(s, given),
+        given["parts"], queues, given["payloads"], given["since"], given["until"],
+    )  # fmt: skip
+    kept = given["plan"] is not None
+    if not kept and not (is_local(given["master"]) and given["remote"] is None):
+        raise BadInput("tasks elsewhere need a folder they all see: --plan DIR on shared storage")
+    path = Path(given["plan"]) if kept else Path(tempfile.mkdtemp(prefix="redisq-spark-"))
+    try:
+        orders = ReplayPlan.read(path) if kept else None
+        if orders is not None:
+            orders.check_request(asked)
+            if given["rate"] is None:  # the plan's own rate may be above the limit here
+                for order in orders.queues:
+                    s.config.guard.rate(order.header.rate)
+            else:
+                orders = orders.with_rate(asked.rate)
+            check_plan(server_of(s), orders)
+        between = bounds(s, given)
+        check_queues(s, queues)
+        with on_spark(s, given) as session:
+            if orders is None:
+                with untouched():
+                    orders = _chosen(s, session, asked, path, between, given)
+            return _carried_out(s, session, orders, given)
+    finally:
+        if not kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _choice(given: Mapping[str, Any]) -> str:
+    """The choice in words."""
+    words = [f"group {group}" for group in given["group"] or ()]
+    words += [f"where {given['where']}"] if given["where"] is not None else []
+    if not words and not given["all"]:
+        raise BadInput("choose entries with --group FINGERPRINT, --where SQL, or --all")
+    words = words or ["all"]
+    words += [f"{name} {given[name]}" for name in ("since", "until") if given[name] is not None]
+    return ", ".join(words)
+
+
+def _chosen(
+    s: Session,
+    session: SparkSession,
+    asked: ReplayRequest,
+    path: Path,
+    between: Mapping[str, str],
+    given: Mapping[str, Any],
+) -> ReplayPlan:
+    from pyspark.errors import AnalysisException, ParseException
+
+    from redisq_ops.pipeline.job_errors import short_message
+
+    made = plan_headers(server_of(s), asked, asked.queues)
+    options = dict(between)
+    if made:
+        options["queue"] = ",".join(header.queue for header in made)
+    if given["payloads"]:
+        options["payloads"] = "true"
+    found: DataFrame = frame(s, session, asked.state, **options)
+    if given["group"]:
+        found = found.where(found["fingerprint"].isin(*given["group"]))
+    if given["where"] is not None:
+        try:
+            found = found.where(given["where"])
+        except (AnalysisException, ParseException) as error:
+            raise BadInput(f"--where: {short_message(error)}") from error
+    return awaited(session, "choosing", lambda: create_plan(found, made, asked, path))
+
+
+def _carried_out(
+    s: Session, session: SparkSession, orders: ReplayPlan, given: Mapping[str, Any]
+) -> int:
+    from redisq_ops.pipeline.replay import apply, outcomes
+
+    plans = orders.descriptions()
+    if not plans:
+        if not s.json:
+            print("0 matched")
+        elif given["dry_run"]:
+            emit({"plan": "0 matched", "matched": 0})
+        else:
+            emit(ChangeOutcome(None, 0))
+        return 0
+    if not agreed(s, plans, given):
+        return 0
+    server = server_of(s)
+    headers = {order.header.op: order.header for order in orders.queues}
+    try:
+        with progress(f"{plans[0].facts['verb']} by {len(orders.units())} tasks") as meter:
+            found = apply(session, server, orders, meter)
+    except (KeyboardInterrupt, RedisqError) as error:
+        with suppress(RedisqError):  # the server may be unreachable
+            for outcome in outcomes(server, orders):
+                header = headers[outcome.op or ""]
+                say(printable(f"{header.queue}: stopped after {outcome.done:,} of "
+                              f"{outcome.matched:,} (op {outcome.op})"))  # fmt: skip
+        again = "the same command goes on" if given["plan"] else "the same command does the rest"
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(f"interrupted: {again}") from error
+        say(again)
+        raise
+    codes = set()
+    for outcome in found:
+        header = headers[outcome.op or ""]
+        ended(s, outcome, f"{PAST[header.verb]} {header.state} entries of {header.queue}")
+        codes.add(outcome.exit_code)
+    return 3 if len(codes) > 1 else codes.pop()

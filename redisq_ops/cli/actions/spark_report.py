@@ -1,0 +1,260 @@
+"""`redisq spark report | groups | critical-path`: figures of the history and the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.ops.filter.regex import BadRegex, regex
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.private_files import atomic_write
+
+from ..output import count, emit, progress, say
+from ..session import Session
+from . import spark_tables
+from .spark_session import announced, check_queues, frame, moment, on_spark, printed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from redisq_ops.pipeline.figures import Figures
+    from redisq_ops.pipeline.report import Progress, QueueReport
+
+
+DAY = 86_400_000
+
+
+def reported(s: Session, given: dict[str, Any]) -> int:
+    html, parquet = given["html"], given["parquet"]
+    _writable(html, parquet)
+    if printed(given):
+        return 0
+    with _report(s, given, client=_pattern(given["client"])) as (report, meter):
+        written = report.write(parquet, meter) if parquet is not None else {}
+        figures = report.figures(progress=meter)
+    if html is not None:
+        with atomic_write(html) as file:
+            file.write(_page(s, figures, given).encode())
+    if s.json:
+        spark_tables.emitted(figures)
+    else:
+        spark_tables.described(s, figures)
+    for what, where in ((html, html), (parquet, f"{len(written)} tables below {parquet}")):
+        if what is not None:
+            say(f"written: {where}")
+    return 0
+
+
+def _page(s: Session, figures: Figures, given: Mapping[str, Any]) -> str:
+    from redisq_ops.pipeline.report_page import page
+
+    names = given["queues"] or []
+    title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
+    place = f"lake {given['lake']}" if given["lake"] else _server(s)
+    return page(figures, title=title, source=place)
+
+
+def _server(s: Session) -> str:
+    """Host and port, without user name and password."""
+    parts = urlsplit(s.config.server_address().url)
+    host = parts.hostname or parts.path
+    return f"{host}:{parts.port}" if parts.port else host
+
+
+def grouped(s: Session, given: dict[str, Any]) -> int:
+    if printed(given):
+        return 0
+    with _report(s, given, history=False) as (report, meter):
+        figures = report.dead_letter_groups(progress=meter)
+    groups, traits = figures["dead_groups"], figures["contrasts"]
+    if not s.json:
+        spark_tables.groups(s, groups, traits)
+        say(
+            f"{count(sum(row['entries'] for row in groups))} dead letters in "
+            f"{count(len(groups))} {'group' if len(groups) == 1 else 'groups'}"
+        )
+        return 0
+    own = ("field", "value", "share", "rest", "surely")
+    for row in groups:
+        same = (row["queue"], row["fingerprint"])
+        its_traits = [t for t in traits if (t["queue"], t["fingerprint"]) == same]
+        emit({**row, "contrast": [{name: t[name] for name in own} for t in its_traits]})
+    return 0
+
+
+def held_back(s: Session, given: dict[str, Any]) -> int:
+    queue, slash, request = given["request"].rpartition("/")
+    if slash and given["queue"] not in (None, queue):
+        raise NotFound(f"{given['request']} isn't in queue {given['queue']}")
+    queue = queue or given["queue"]
+    if printed(given):
+        return 0
+    own = given | {"queues": [queue] if queue else None}
+    with _report(s, own, request=request) as (report, meter):
+        rows, silent = report.critical_path(request, progress=meter)
+    found = sorted({row["queue"] for row in rows})
+    if len(found) > 1:
+        here = ", ".join(f"{name}/{request}" for name in found)
+        raise BadInput(f"request {request} is in more than one queue: {here}")
+    if not found:
+        _nothing(request, queue, silent)
+    spark_tables.walked(s, rows, f"{found[0]}/{request}")
+    return 0
+
+
+def _nothing(request: str, queue: str | None, silent: Sequence[str]) -> None:
+    why = ""
+    if silent and (queue is None or queue in silent):
+        named = queue or silent[0]
+        why = (
+            f"; that of {named} has failures only "
+            f"({hint('retention', named, 'history=all')} keeps all)"
+        )
+    raise NotFound(f"the history has no delivery of request {request} that has ended{why}")
+
+
+@contextmanager
+def _report(
+    s: Session,
+    given: Mapping[str, Any],
+    *,
+    client: str | None = None,
+    history: bool = True,
+    request: str | None = None,
+) -> Iterator[tuple[QueueReport, Progress]]:
+    """A report from the tables of the server or of a lake, and a meter for its parts."""
+    redaction = s.redaction
+    names = tuple(given["queues"] or ())
+    lake: Path | None = given["lake"]
+    if lake is not None and not lake.is_dir():
+        raise BadInput(f"no lake at {lake}")
+    if lake is None:
+        check_queues(s, names)
+    since, until = _range(s, given, DAY if history else None)
+    announced(s, given)
+    from redisq_ops.pipeline import spark_tuning
+
+    ours = spark_tuning.startup_conf(_rows(s, lake, names, history, request is None))
+    own = {**given, "conf": [*ours, *(given["conf"] or ())]}
+    with on_spark(s, own, announces=False) as running:
+        from redisq_ops.pipeline.report import QueueReport
+        from redisq_ops.pipeline.session import parse_conf
+
+        with progress("working the tables out") as meter:
+            # A critical path needs no dead letters, groups need no history.
+            events = _table(s, running, "history", lake, names, since, until, empty=not history)
+            letters = _table(
+                s, running, "dead", lake, names, None, None, empty=request is not None,
+                payloads=bool(given.get("payloads")),
+            )  # fmt: skip
+            if not history:
+                letters = _between(letters, "since_at", since, until)
+            weights = None
+            if history and lake is None and client is None:
+                weights = s.run(spark_tuning.weights(names, s.config["prefix"] or "rq"))
+            report = QueueReport(
+                events, letters, client, bool(given.get("payloads")), redaction, weights
+            )
+            asked = parse_conf(given["conf"] or ())
+            for name, value in (report.settings if history else {}).items():
+                if name not in asked:
+                    running.conf.set(name, value)
+            yield report, meter
+
+
+def _rows(s: Session, lake: Path | None, names: Sequence[str], history: bool, dead: bool) -> int:
+    """About how many rows of the two tables will be read."""
+    from redisq_ops.pipeline import spark_tuning
+
+    wanted = [name for name, asked in (("history", history), ("dead", dead)) if asked]
+    if lake is not None:
+        return spark_tuning.lake_rows(lake, wanted)
+    return s.run(spark_tuning.server_rows(wanted, names, s.config["prefix"] or "rq"))
+
+
+def _table(
+    s: Session,
+    running: SparkSession,
+    name: str,
+    lake: Path | None,
+    names: Sequence[str],
+    since: int | None,
+    until: int | None,
+    *,
+    empty: bool,
+    payloads: bool = False,
+) -> DataFrame:
+    from redisq_ops.pipeline import report
+    from redisq_ops.pipeline.lake import read_table
+    from redisq_ops.pipeline.schemas import struct
+    from redisq_ops.pipeline.tables import TABLES
+
+    if empty:
+        return running.createDataFrame([], struct(TABLES[name]))
+    if lake is None:
+        columns = (*report.DEAD_COLUMNS, "payload") if payloads else report.DEAD_COLUMNS
+        wanted = {"columns": ",".join(report.HISTORY_COLUMNS if name == "history" else columns)}
+        if names:
+            wanted["queue"] = ",".join(names)
+        if since is not None:
+            wanted["since"] = str(since)
+        if until is not None:
+            wanted["until"] = str(until)
+        if name == "history":
+            wanted["onTrim"] = "report"
+        return frame(s, running, name, **wanted)
+    found = read_table(running, lake, name)
+    if names:
+        found = found.where(found["queue"].isin(*names))
+    return _between(found, "at" if name == "history" else "since_at", since, until)
+
+
+def _between(rows: DataFrame, column: str, since: int | None, until: int | None) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    at = F.unix_millis(column)
+    if since is not None:
+        rows = rows.where(at >= since)
+    return rows if until is None else rows.where(at <= until)
+
+
+def _range(
+    s: Session, given: Mapping[str, Any], default: int | None
+) -> tuple[int | None, int | None]:
+    """Since and until in ms, by the server's clock; the default for a lake is all of it."""
+    now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
+    until = None if given["until"] is None else moment(given["until"], now, utc=s.utc)
+    if given["since"] is not None:
+        since: int | None = moment(given["since"], now, utc=s.utc)
+    else:
+        since = None if default is None or given["lake"] else (until or now) - default
+    if since is not None and until is not None and since >= until:
+        raise BadInput("--since is not before --until")
+    return since, until
+
+
+def _pattern(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        groups = regex(text).groups
+    except BadRegex as error:
+        at = f" column {error.at + 1}:" if error.at is not None else ""
+        raise BadInput(f"--client {text!r}:{at} {error}") from error
+    if groups < 1:
+        raise BadInput(f"--client {text!r}: its first group is the client, as in '^(\\w+)-'")
+    return text
+
+
+def _writable(html: Path | None, parquet: Path | None) -> None:
+    """Refuse outputs that can't be written, before minutes of work."""
+    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
+        raise BadInput(f"--html {html}: a file in a folder that is there")
+    if parquet is not None and parquet.exists() and not parquet.is_dir():
+        raise BadInput(f"--parquet {parquet}: a folder")

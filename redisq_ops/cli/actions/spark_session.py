@@ -1,0 +1,200 @@
+"""The Spark session of a command: start, tables, progress, interrupts.
+
+Spark is imported, and a JVM started, only where rows are read.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.errors import BadInput, Interrupted
+from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
+
+from ..output import progress
+from ..session import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from redisq_ops.pipeline.connection import Server
+
+T = TypeVar("T")
+
+
+def printed(given: Mapping[str, Any]) -> bool:
+    """Whether only the spark-submit command was asked for; then print it."""
+    if not given["print_submit"]:
+        return False
+    from redisq_ops.pipeline.session import spark_submit_line
+
+    if given["remote"]:
+        raise BadInput("--print-submit goes with --master: nothing is submitted to Spark Connect")
+    print(spark_submit_line(_typed(sys.argv[1:]), given["master"], given["conf"] or ()))
+    return True
+
+
+_TAKEN = {"--master": 1, "--conf": 1, "--print-submit": 0, "--url": 1}
+
+
+def _typed(argv: list[str]) -> list[str]:
+    """The words of the command without the options that spark-submit gets itself.
+
+    Also without the URL, which may contain a password: set it in the environment.
+    """
+    words, kept = iter(argv), list[str]()
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name not in _TAKEN:
+            kept.append(word)
+        elif _TAKEN[name] and not equals:
+            next(words, None)
+    return kept
+
+
+def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> SparkSession:
+    """Start a Spark session whose readers use this invocation's server.
+
+    ``waits``: until a standalone cluster has an executor.
+    """
+    from redisq_ops.pipeline.session import session
+
+    made = session(
+        "redisq", master=given["master"], remote=given["remote"], conf=given["conf"] or (),
+        target=s.config.server_address(),
+    )  # fmt: skip
+    if waits and (given["master"] or "").startswith("spark://"):
+        from redisq_ops.pipeline.doctor import wait_for_executor
+
+        try:
+            wait_for_executor(made)
+        except BaseException:
+            made.stop()
+            raise
+    return made
+
+
+def _no_interrupt(record: logging.LogRecord) -> bool:
+    """Drop py4j's log of calls that Ctrl+C interrupted; real errors are raised as well."""
+    return not record.getMessage().endswith("while sending command.")
+
+
+def announced(s: Session, given: Mapping[str, Any]) -> None:
+    """Check the settings, then report that Spark starts, which takes some seconds."""
+    from redisq_ops.pipeline.session import check_installed, parse_conf
+
+    parse_conf(given["conf"] or ())
+    check_installed()
+    if not s.json:
+        print("starting Spark…", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def on_spark(
+    s: Session,
+    given: Mapping[str, Any],
+    *,
+    stopped: str = "",
+    waits: bool = True,
+    announces: bool = True,
+) -> Iterator[SparkSession]:
+    """A session for a command; its errors become one line, and it is stopped at the end.
+
+    ``stopped``: the message after Ctrl+C, if any. ``announces``: report first that Spark starts.
+    """
+    if announces:
+        announced(s, given)
+    logging.getLogger().addFilter(_no_interrupt)
+    made = started(s, given, waits=waits)
+    with suppress(ValueError):  # not the main thread
+        # PySpark's own handler calls the JVM, perhaps in the middle of another call.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield made
+    except KeyboardInterrupt as stop:
+        if not stopped:
+            raise
+        raise Interrupted(f"interrupted: {stopped}") from stop
+    except Exception as error:
+        from redisq_ops.pipeline.job_errors import translate_job_error
+
+        known = translate_job_error(error)
+        if known is error:
+            raise
+        raise known from error
+    finally:
+        made.stop()
+
+
+def awaited(spark: SparkSession, what: str, job: Callable[[], T]) -> T:
+    """The result of a job; shows how many of its tasks have ended."""
+    from redisq_ops.pipeline.spark_jobs import run_job, task_progress
+
+    with progress(what) as meter:
+        return run_job(spark, job, lambda: meter(*task_progress(spark)))
+
+
+def handed_on(s: Session, spark: SparkSession) -> str | None:
+    """The server's URL without password, for workers whose environment we can't set.
+
+    None: they have it in their environment, or no URL is set.
+    """
+    from redisq_ops.pipeline.session import environment, is_connect_session
+
+    if not is_connect_session(spark) or s.config["url"] is None:
+        return None
+    return environment(s.config.server_address())["REDIS_URL"]
+
+
+def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFrame:
+    """A table of this invocation's server; ``options`` as docs/reference/spark.md has them."""
+    from redisq_ops.pipeline.options import parse_options
+
+    given = {"table": table, "prefix": s.config["prefix"] or "rq", **options}
+    if (url := handed_on(s, spark)) is not None:
+        given["url"] = url
+    parse_options(given)  # Spark would report an error in fifty lines
+    return spark.read.format("redisq").options(**given).load()
+
+
+def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
+    """``--since`` and ``--until`` as options of the reader, ages by the server's clock."""
+    asked = {name: given[name] for name in ("since", "until") if given[name] is not None}
+    if not asked:
+        return {}
+    now = s.run(server_ms())
+    found = {name: moment(text, now, utc=s.utc) for name, text in asked.items()}
+    if len(found) == 2 and found["since"] >= found["until"]:
+        raise BadInput("--since is not before --until")
+    return {name: str(ms) for name, ms in found.items()}
+
+
+def moment(text: str, now: int, *, utc: bool) -> int:
+    """An age or a time, as ms since 1970."""
+    if re.fullmatch(r"(\s*\d+\s*(ms|s|m|h|d))+\s*", text):
+        return now - duration_ms(text)
+    return moment_ms(text, now, utc=utc)
+
+
+def check_queues(s: Session, names: Iterable[str]) -> None:
+    """Refuse queues that do not exist, before Spark starts."""
+    for name in names:
+        s.run(s.deployment.queue(name))
+
+
+def server_of(s: Session) -> Server:
+    """This invocation's server and prefix, for tasks that write."""
+    from redisq_ops.pipeline.connection import Server
+
+    return Server(s.config.server_address(), s.config["prefix"] or "rq")
+
+
+def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:
+    """The rate of ``--rate``, else the highest that the configuration allows."""
+    return s.config.guard.rate(None if given["rate"] is None else per_second(given["rate"]))

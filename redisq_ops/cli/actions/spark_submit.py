@@ -1,0 +1,125 @@
+"""`redisq spark submit`: a dataset's rows as requests."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.core.model.errors import BadInput, Refused
+from redisq_ops.ops.files.rejects import RejectFile
+from redisq_ops.ops.files.submit import memory, ulid
+from redisq_ops.ops.terminal import size as shown
+from redisq_ops.pipeline.submit import SubmitResult
+
+from ..output import count, emit, printable, progress, say, tell, untouched
+from ..session import Session
+from .spark_session import awaited, on_spark, printed, rate_of, server_of
+
+if TYPE_CHECKING:
+    from redisq_ops.pipeline.dataset_validation import ValidationResult
+
+
+_MANY = 100_000
+_SAMPLES = 5
+"""rejects that a dry run shows"""
+
+
+def submitted(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.dataset import DatasetOptions
+
+    if printed(given):
+        return 0
+    wanted = DatasetOptions(
+        given["queue"] or s.config["queue"] or "default", given["id"], given["name"],
+        given["rows"], given["payload"], tuple(given["order"] or ()), given["split"],
+        given["priority"], given["limit"], given["max_payload"], rate_of(s, given), given["parts"],
+    )  # fmt: skip
+    dry_run, skipped = given["dry_run"], given["skip_invalid"]
+    if not dry_run:
+        s.writable()
+    stopped = "what was sent stays; run the same command again to continue"
+    with ExitStack() as stack:
+        listed: RejectFile | None = None
+        if skipped is not None and not dry_run:
+            listed = stack.enter_context(RejectFile(skipped))
+        session = stack.enter_context(on_spark(s, given, stopped=stopped))
+        from redisq_ops.pipeline import dataset, dataset_validation, submit
+        from redisq_ops.pipeline.spark_jobs import task_progress
+
+        def rejected(found: ValidationResult) -> None:
+            assert listed is not None
+            for reject in found.rejects:
+                listed.add(reject)
+            if found.rejects and not found.entries:
+                raise Refused(f"no row of {given['input']} can be submitted: {skipped} says why")
+
+        with untouched("nothing was sent"):
+            path, format, multiline = given["input"], given["format"], given["multiline"]
+            source = awaited(
+                session, "looking",
+                lambda: dataset.read(session, path, format, multiline=multiline),
+            )  # fmt: skip
+            if dry_run:
+                with progress("counting") as meter:
+                    found = dataset_validation.validate_dataset(
+                        session, source, wanted, lambda: meter(*task_progress(session))
+                    )
+                if not found.rows and not found.rejects:
+                    raise BadInput("the input has no rows: nothing to submit")
+                return _counted(s, wanted.queue, found, skips=skipped is not None)
+        with progress("submitting") as meter:
+            done = submit.submit(
+                session, server_of(s), source, wanted, f"submit-{ulid()}",
+                on_poll=lambda: meter(*task_progress(session)),
+                on_rejects=None if listed is None else rejected,
+            )  # fmt: skip
+    return _submitted(s, wanted.queue, done, skipped)
+
+
+def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) -> int:
+    """Print what would be sent and what would be refused; the exit code of submit."""
+    rejects = [str(reject) for reject in found.rejects[:_SAMPLES]]
+    refused = len(found.rejects)
+    if s.json:
+        emit({"queue": queue, "word": "dry-run", "requests": found.requests,
+              "entries": found.entries, "rows": found.rows, "bytes": found.bytes,
+              "refused": refused, "corrupt": found.corrupt, "samples": rejects})  # fmt: skip
+    else:
+        tell(f"{count(found.rows)} rows, {count(found.bytes)} bytes: {count(found.requests)} "
+              f"requests with {count(found.entries)} sub-requests, not sent")  # fmt: skip
+        if refused:
+            how = "would be left out" if skips else "would be refused, and all with them"
+            say(f"{count(refused)} rows {how}:")
+        for line in rejects:
+            say(f"  {printable(line)}")
+        if refused > len(rejects):
+            say(f"  and {count(refused - len(rejects))} more")
+        if found.requests > _MANY:
+            takes = shown(memory(found.requests, found.bytes))
+            say(f"so many requests take about {takes} of the server's memory")
+    if not refused:
+        return 0
+    if skips:
+        return 3 if found.entries else 1
+    return found.error.exit_code
+
+
+def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None) -> int:
+    if s.json:
+        emit({"queue": queue, "requests": done.requests, "entries": done.entries,
+              "refused": done.rejects, "corrupt": done.corrupt,
+              "samples": done.samples})  # fmt: skip
+        return done.exit_code
+    present = done.requests.get("ok", 0) + done.requests.get("same", 0)
+    tell(
+        f"{queue}: {count(present)} requests with {count(done.entries)} sub-requests are there, "
+        f"{count(done.requests.get('same', 0))} of them were"
+    )
+    if done.rejects:
+        say(f"{count(done.rejects)} rows were not submitted: {skipped} lists them")
+    for word, why in done.samples.items():
+        say(f"{count(done.requests[word])} {word}:")
+        for line in why:
+            say(f"  {printable(line)}")
+    return done.exit_code

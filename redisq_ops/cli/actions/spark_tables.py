@@ -1,0 +1,219 @@
+"""What `redisq spark report`, `groups` and `critical-path` print, for people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.ops.terminal import percent
+
+from ..output import emit, printable, say, table, when
+from ..session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.pipeline.figures import Figures, Row
+
+SHOWN = 30
+"""rows of a table shown to a person; --json and --parquet have all"""
+
+
+def emitted(figures: Figures) -> None:
+    from redisq_ops.pipeline.figures import empty_table_reasons, notes
+
+    emit(
+        {"table": "report", "begin_ms": figures.begin_ms, "end_ms": figures.end_ms,
+         "events": figures.events, "deliveries": figures.deliveries, "notes": notes(figures),
+         "missing": empty_table_reasons(figures)}
+    )  # fmt: skip
+    for name, rows in figures.tables.items():
+        for row in rows:
+            emit({"table": name, **row})
+
+
+def described(s: Session, figures: Figures) -> None:
+    from redisq_ops.pipeline.figures import empty_table_reasons, notes, totals
+    from redisq_ops.pipeline.report_page import METRICS
+    from redisq_ops.pipeline.svg_plot import duration, number
+
+    def moment(ms: int | None) -> str:
+        return when(ms, s.utc)[:16]
+
+    def time(ms: float | None) -> str | None:
+        return None if ms is None else duration(ms)
+
+    tables, why = figures.tables, empty_table_reasons(figures)
+    if figures.begin_ms is not None:
+        say(f"{when(figures.begin_ms, s.utc)} to {when(figures.end_ms, s.utc)}")
+    names = ("submitted", "taken", "done", "failed", "lost", "dead")
+    _section(
+        "queues",
+        ["queue", *names],
+        ([r["queue"], *(r[n] for n in names)] for r in totals(figures)),
+        why.get("throughput"),
+    )
+    spread = [f"{what}_{p}_ms" for what in ("wait", "run") for p in ("p50", "p95", "p99")]
+    _section(
+        "latency by the hour",
+        ["queue", "hour", "taken", "wait p50", "p95", "p99", "run p50", "p95", "p99"],
+        ([r["queue"], moment(r["from_ms"]), r["taken"], *(time(r[name]) for name in spread)]
+         for r in tables["latency"]),
+        why.get("latency"),
+    )  # fmt: skip
+    _section(
+        "how deliveries end",
+        ["queue", "attempt", "deliveries", "done", "failed", "lost", "dead", "not done"],
+        ([r["queue"], r["attempt"], r["n"], r["done"], r["failed"], r["lost"], r["dead"],
+          None if r["bad_share"] is None else percent(r["bad_share"])] for r in tables["retries"]),
+        why.get("retries"),
+    )  # fmt: skip
+
+    def value(row: Row, name: str) -> str:
+        return (duration if row["metric"].endswith("_ms") else number)(row[name])
+
+    _section(
+        f"unusual (steps of {duration(figures.anomaly_ms)})",
+        ["queue", "what", "from", "to", "", "value", "usually", "z"],
+        ([r["queue"], METRICS[r["metric"]], moment(r["from_ms"]), moment(r["to_ms"]), r["side"],
+          value(r, "value"), value(r, "median"), f"{r['z']:.1f}"] for r in tables["anomalies"]),
+        why.get("anomalies"),
+    )  # fmt: skip
+    groups(s, tables["dead_groups"], None)
+    _section(
+        "fairness",
+        ["queue", "hour", "Jain", "clients", "most to", "share", "of fair"],
+        _fairness(tables["fairness"], moment),
+        why.get("fairness"),
+    )
+    _section(
+        "slowest requests",
+        ["request", "took", "sub-requests", "deliveries", "failed", "mostly"],
+        ([f"{r['queue']}/{r['request']}", duration(r["took_ms"]), r["entries"], r["deliveries"],
+          r["bad"], _mostly(r, tables["critical_paths"])] for r in tables["requests"]),
+        why.get("requests"),
+        most=10,
+    )  # fmt: skip
+    for note in notes(figures):
+        say(note)
+
+
+def _fairness(rows: Iterable[Row], moment: Any) -> Iterator[list[Any]]:
+    hours: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        hours.setdefault((row["queue"], row["from_ms"]), []).append(row)
+    for (queue, at), clients in hours.items():
+        first = clients[0]
+        yield [
+            queue, moment(at), None if first["jain"] is None else f"{first['jain']:.3f}",
+            len(clients), first["client"],
+            None if first["share"] is None else percent(first["share"]),
+            None if first["ratio"] is None else f"{first['ratio']:.2f}",
+        ]  # fmt: skip
+
+
+def _mostly(request: Row, stretches: Iterable[Row]) -> str | None:
+    """What most of a request's critical path was spent on."""
+    own = [
+        r for r in stretches if (r["queue"], r["request"]) == (request["queue"], request["request"])
+    ]
+    spent = _spent(own)
+    if not spent:
+        return None
+    what, ms = spent[0]
+    return f"{percent(ms / max(1, sum(took for _, took in spent)))} {what}"
+
+
+def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
+    from redisq_ops.pipeline.critical_path import DESCRIPTIONS
+
+    found: dict[str, int] = {}
+    for row in stretches:
+        name = DESCRIPTIONS[row["what"]]
+        found[name] = found.get(name, 0) + row["took_ms"]
+    return sorted(found.items(), key=lambda item: -item[1])
+
+
+def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
+    """Groups, and with ``traits`` what is more frequent in each."""
+    from redisq_ops.pipeline.figures import single_group_reason, trait_sentences
+
+    by_group: dict[tuple[str, str], list[Row]] = {}
+    for trait in traits or ():
+        by_group.setdefault((trait["queue"], trait["fingerprint"]), []).append(trait)
+    ranked = sorted(groups, key=lambda row: -row["entries"])
+    rows = []
+    for row in ranked:
+        error = row["form"] if row["error_type"] is None else f"{row['error_type']}: {row['form']}"
+        rows.append([row["queue"], row["fingerprint"], row["entries"], percent(row["share"]),
+                     row["lost"], row["clients"] or None, row["requests"] or None,
+                     when(row["last_ms"], s.utc)[:16], error])  # fmt: skip
+    _section(
+        "dead letters",
+        ["queue", "group", "entries", "share", "lost", "clients", "requests", "last", "error"],
+        rows,
+        "no dead letters",
+    )
+    if traits is None:
+        return
+    if why := single_group_reason(ranked):
+        _line(why)
+    for row in ranked[:SHOWN]:
+        sentences = trait_sentences(
+            by_group.get((row["queue"], row["fingerprint"]), ()), lambda ms: when(ms, s.utc)
+        )
+        if sentences:
+            _line(f"{row['queue']} {row['fingerprint']}, more frequent here than elsewhere:")
+            for sentence in sentences:
+                _line(f"  {sentence}")
+
+
+def walked(s: Session, rows: Sequence[Row], named: str) -> None:
+    from redisq_ops.pipeline.critical_path import DESCRIPTIONS
+    from redisq_ops.pipeline.svg_plot import duration
+
+    if s.json:
+        for row in rows:
+            emit(row)
+        return
+    begin, whole = rows[0]["from_ms"], max(1, rows[-1]["to_ms"] - rows[0]["from_ms"])
+    _line(f"{named}: {duration(rows[-1]['to_ms'] - begin)} from {when(begin, s.utc)}")
+    for what, ms in _spent(rows):
+        _line(f"  {percent(ms / whole):>5}  {duration(ms):>8}  {what}")
+    # The longest segments, in the order of time.
+    kept = sorted(range(len(rows)), key=lambda i: -rows[i]["took_ms"])[:SHOWN]
+    shown = [rows[i] for i in sorted(kept)]
+    _section(
+        "the path" if len(shown) == len(rows) else f"the {len(shown)} longest stretches",
+        ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"],
+        ([r["id"], r["attempt"], DESCRIPTIONS[r["what"]], r["ended"], r["consumer"],
+          duration(r["from_ms"] - begin), duration(r["took_ms"]), percent(r["took_ms"] / whole)]
+         for r in shown),
+    )  # fmt: skip
+    held: dict[str, int] = {}
+    for row in rows:
+        held[row["id"]] = held.get(row["id"], 0) + row["took_ms"]
+    most = sorted(held.items(), key=lambda item: -item[1])[:3]
+    ids = ", ".join(f"{id} ({percent(ms / whole)})" for id, ms in most)
+    say(f"held back most by {ids}; {len(rows):,} stretches in all")
+
+
+def _section(
+    title: str,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    why: str | None = None,
+    most: int = SHOWN,
+) -> None:
+    """A table with its title; without rows the reason ``why``."""
+    found = [list(row) for row in rows]
+    if not found:
+        _line(f"\n{title}: none, {why}")
+        return
+    _line(f"\n{title}")
+    table(headers, found[:most])
+    if len(found) > most:
+        say(f"{len(found) - most:,} more rows: --json and --parquet have all")
+
+
+def _line(text: str) -> None:
+    blank = text.startswith("\n")
+    print(("\n" if blank else "") + printable(text.lstrip("\n")))

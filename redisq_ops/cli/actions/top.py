@@ -1,0 +1,121 @@
+"""`redisq top`, also as `redisq-top`: the dashboard, or one frame of it as text.
+
+The Redis client is imported where it is used: it takes longer to load than the first frame to draw.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import ExitStack
+from datetime import UTC
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.core.model.errors import BadInput
+
+from ..main import run
+from ..session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.inspect.snapshot import Snapshot
+    from redisq_ops.tui.poller import Connected
+
+
+DEMO_S = 4.0
+"""how long the demo runs before its only frame is drawn"""
+
+
+def top(s: Session, given: dict[str, Any]) -> int:
+    interval, once = given["interval"], given["once"]
+    if not isfinite(interval):
+        raise BadInput(f"--interval {interval}: say how many seconds")
+    s.role = "top"
+    with ExitStack() as stack:
+        once = once or s.json or not sys.stdout.isatty()
+        if given["demo"]:
+            from redisq_ops.demo.demonstration import demonstration
+
+            s.flags["url"] = stack.enter_context(demonstration())
+            if once:
+                time.sleep(DEMO_S)
+        if s.no_redact:
+            _ = s.redaction  # refused before there is a screen
+        if s.json:
+            return _rows(s, given["queue"])
+        return _show(s, given["queue"], interval, once, given["read_only"])
+
+
+def demo(s: Session, given: dict[str, Any]) -> int:
+    usual = {"queue": None, "interval": 1.0, "once": False, "read_only": False}
+    return top(s, usual | {"demo": True})
+
+
+def _rows(s: Session, queue: str | None) -> int:
+    """The data of a frame for programs, as other commands print it."""
+    from . import inspect, overview
+
+    if queue is None:
+        return overview.ls(s, {})
+    inspect.inspect_queue(s, queue)
+    return 0
+
+
+def _show(s: Session, queue: str | None, interval: float, once: bool, read_only: bool) -> int:
+    from redisq_ops.tui.app import Top
+    from redisq_ops.tui.poller import Live
+
+    dashboard = Top(
+        Live(lambda: _connect(s)),
+        interval=interval,
+        queue=queue,
+        read_only=read_only,
+        zone=UTC if s.utc else None,
+    )
+    if once:
+        if queue is not None:  # without it the frame would show another view
+            s.run(s.deployment.queue(queue))
+        from redisq_ops.tui.frame import frame
+
+        sys.stdout.write(frame(dashboard, _size()))
+        return 3 if dashboard.snapshot and _unread(dashboard.snapshot) else 0
+    if error := dashboard.run():
+        raise error
+    return 0
+
+
+def _unread(seen: Snapshot) -> bool:
+    """Whether a part could not be read; then `ls` ends with 3 as well."""
+    shown = [row.counts for row in seen.overview] + [seen.counts]
+    refused = [row.problem for row in seen.overview] + [seen.problem]
+    return any(refused) or any(counts.problem for counts in shown if counts)
+
+
+def main() -> None:
+    """The command `redisq-top`."""
+    sys.exit(run(["top", *sys.argv[1:]]))
+
+
+def _connect(s: Session) -> Connected:
+    from redisq_ops.core.redis.client import aconnect
+    from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.tui.poller import Connected
+
+    config = s.config
+    target = config.server_address()
+    client = aconnect(target, s.role)
+    deployment = Deployment(client, prefix=config["prefix"] or "rq")
+    word = config["label"] or config.context or ""
+    return Connected(
+        str(target), deployment, config.read_only, config.guard, s.redaction, word,
+        config["color"] or "",
+    )  # fmt: skip
+
+
+def _size() -> tuple[int, int]:
+    def cells(name: str, usual: int) -> int:
+        word = os.environ.get(name, "")
+        return int(word) if word.isdigit() and 0 < len(word) < 5 and int(word) else usual
+
+    return cells("COLUMNS", 120), cells("LINES", 40)

@@ -1,0 +1,132 @@
+"""`redisq wait`: until requests end, or until counts meet a condition."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from redisq_ops.core.model.entry import STATES, Request
+from redisq_ops.core.model.errors import TimedOut, Unreachable
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.wait import wait
+from redisq_ops.ops.filter.count_condition import parse_condition
+from redisq_ops.ops.filter.time import duration_ms
+
+from ..address import queue_named, request_at
+from ..output import count, emit, printable, progress, say, tell
+from ..session import Session
+
+POLL_S = 0.2
+_LONGEST_PAUSE_S = 2.0
+
+
+def wait_request(s: Session, given: dict[str, Any]) -> int:
+    requests = [request_at(s, text, given["queue"]) for text in given["requests"]]
+    return wait_for_requests(s, requests, _timeout_s(given))
+
+
+def _timeout_s(given: dict[str, Any]) -> float | None:
+    return None if given["timeout"] is None else duration_ms(given["timeout"]) / 1000
+
+
+def wait_for_requests(
+    s: Session, requests: list[tuple[RequestQueue[Any], str]], timeout_s: float | None
+) -> int:
+    """Wait for requests and print how each ended; the exit code of all."""
+    by_queue: dict[str, tuple[RequestQueue[Any], list[str]]] = {}
+    for queue, id in requests:
+        by_queue.setdefault(queue.name, (queue, []))[1].append(id)
+    outage = _Outage(timeout_s)
+    seen: dict[tuple[str, str], Request] = {}
+    code = 0
+    with progress("waiting") as meter:
+        for name, (queue, ids) in by_queue.items():
+
+            def show(request: Request, name: str = name) -> None:
+                outage.over()
+                seen[name, request.id] = request
+                settled = sum(r.done + r.dead + r.trash for r in seen.values())
+                meter(settled, sum(r.total for r in seen.values()))
+
+            still = dict.fromkeys(ids)
+            while still:
+                try:
+                    for request in wait(queue, list(still), outage.left(), progress=show):
+                        del still[request.id]
+                        if request.state == "cancelled":
+                            code = 1
+                        elif request.dead and code == 0:
+                            code = 3
+                        if s.json:
+                            emit(request)
+                        else:
+                            more = f", {count(request.dead)} dead" if request.dead else ""
+                            if request.trash and request.state == "done":
+                                more += f", {count(request.trash)} purged or moved to another queue"
+                            tell(f"{request.id} {request.state}: {count(request.done)} done{more}")
+                        sys.stdout.flush()
+                except TimeoutError as error:
+                    raise TimedOut(f"timed out; {error}") from error
+                except Unreachable as error:
+                    outage.pause(error)
+    return code
+
+
+class _Outage:
+    """Retries of a wait whose server was lost, until it answers again or the time is over.
+
+    The loss is reported once.
+    """
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self._ends = None if timeout_s is None else time.monotonic() + timeout_s
+        self._pause_s = 0.0
+
+    def left(self) -> float | None:
+        """Seconds until the wait times out."""
+        return None if self._ends is None else max(0.0, self._ends - time.monotonic())
+
+    def pause(self, error: Unreachable) -> None:
+        """Pause before the next try; exit 124 when the time is over."""
+        left = self.left()
+        if left == 0.0:
+            raise TimedOut(f"timed out; {error}") from error
+        if not self._pause_s:
+            say(printable(f"connection lost: {error}; retrying"))
+        self._pause_s = min(_LONGEST_PAUSE_S, max(0.1, 2 * self._pause_s))
+        time.sleep(self._pause_s if left is None else min(left, self._pause_s))
+
+    def over(self) -> None:
+        """The server answered."""
+        if self._pause_s:
+            say("the server answers again")
+            self._pause_s = 0.0
+
+
+def wait_when(s: Session, given: dict[str, Any]) -> int:
+    expression = given["expression"]
+    holds = parse_condition(expression)
+    outage = _Outage(_timeout_s(given))
+    name = queue_named(s, given["queue"])
+    watched = s.run(s.deployment.queue(name))
+    with progress(f"waiting until {expression}") as meter:
+        while True:
+            try:
+                counts = s.run(watched.counts.op())
+            except Unreachable as error:
+                outage.pause(error)
+                continue
+            outage.over()
+            if holds(counts):
+                break
+            meter(counts.done, counts.done + counts.waiting + counts.pending + counts.delayed)
+            if outage.left() == 0.0:
+                raise TimedOut(f"timed out; still not {expression} in queue {name}")
+            time.sleep(POLL_S)
+    states = {state: getattr(counts, state) for state in STATES}
+    if s.json:
+        emit({"name": name, **states})
+    else:
+        tell(f"{name}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
+    return 0

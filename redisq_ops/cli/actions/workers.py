@@ -1,0 +1,99 @@
+"""`redisq workers`: list and prune the worker processes that other programs register."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.model.worker_process import Process
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.filter.time import duration_ms
+from redisq_ops.ops.inspect.worker_processes import (
+    ProcessRegister,
+    Prune,
+    job_outcomes,
+    process_registers,
+    prune_preview,
+    select_processes,
+    with_processes,
+)
+
+from ..confirm_and_run import agreed, drive, ended, nothing_matched
+from ..output import age_or_none, emit, printable, say, table, untouched, when
+from ..session import Session
+
+
+def listed(s: Session, given: dict[str, Any]) -> int:
+    """The processes of a queue's program, or of all known programs."""
+    name = given["queue"]
+    if name is None:
+        registers = s.run(process_registers(s.deployment))
+        nothing = "no queue here has an owner that lists its workers"
+    else:
+        queue = s.run(s.deployment.queue(name))
+        nothing, registers = f"no worker process is registered with {queue.name}", []
+        try:
+            registering = with_processes(queue)
+        except Refused as why:
+            nothing = str(why)
+        else:
+            processes = s.run(registering.worker_processes.op())
+            registers = [ProcessRegister(registering, tuple(processes))]
+    rows = [_row(each.queue.name, process) for each in registers for process in each.processes]
+    if s.json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        table(
+            ["name", "queue", "state", "silent", "busy", "since", "serves"],
+            [
+                [row["name"], row["queue"], row["state"] + (", quiet" if row["quiet"] else ""),
+                 age_or_none(row["silent_ms"]), row["busy"], when(row["since_ms"], s.utc),
+                 ", ".join(row["queues"])]
+                for row in rows
+            ],
+        )  # fmt: skip
+    elif not any(each.problem for each in registers):
+        say(printable(nothing if name or not registers else "no worker process is registered"))
+    problems = [(each.queue.name, each.problem) for each in registers]
+    problems += [
+        (process.name, process.problem) for each in registers for process in each.processes
+    ]
+    for of, problem in problems:
+        if problem:
+            say(printable(f"{of}: {problem}"))
+    return 3 if any(problem for _, problem in problems) else 0
+
+
+def _row(queue: str, process: Process) -> dict[str, Any]:
+    """A process with stable JSON names."""
+    return {
+        "queue": queue, "name": process.name,
+        "state": "unreadable" if process.problem else "alive" if process.alive else "silent",
+        "quiet": process.quiet, "silent_ms": process.silent_ms, "since_ms": process.since_ms,
+        "busy": len(process.work), "jobs": [work.id for work in process.work],
+        "host": process.host, "pid": process.pid, "queues": process.queues,
+        "problem": process.problem,
+    }  # fmt: skip
+
+
+def pruned(s: Session, given: dict[str, Any]) -> int:
+    """Remove dead processes from their program's register."""
+    older = given["older_than"]
+    silent_ms = None if older is None else duration_ms(older)
+    with untouched():
+        queue = s.run(s.deployment.queue(given["name"]))
+        chosen = s.run(select_processes(queue, given["process"], silent_ms))
+    preview = prune_preview(chosen, given["rescue"])
+    if not chosen.processes:
+        return nothing_matched(s, [preview], given["dry_run"])
+    if not agreed(s, [preview], given):
+        return 0
+    change = Prune(chosen, Author.here(given["reason"]), rescue=given["rescue"])
+    what = f"prune processes of {queue.name}"
+    finished = drive(s, change, what)
+    ended(s, change.outcome, what, undo=False, more={"jobs": dict(change.jobs)})
+    if not s.json:
+        for line in job_outcomes(change.jobs):
+            say(line)
+    return change.outcome.exit_code if finished else 130

@@ -1,0 +1,175 @@
+"""The reasons for an entry, by its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from redisq_ops.core.model.entry import GONE, Entry
+
+from ..hint import hint
+from ..inspect.consumers import SILENT_MS
+from ..terminal import age
+from .blocking_reasons import Reason
+from .outcome_reasons import OutcomeReasons, error_row, error_text
+
+GROUPS = 5
+"""other consumer groups of a stream that are named"""
+
+
+class EntryReasons(OutcomeReasons):
+    """The reasons for an entry: what keeps it in its state, and what was done to it."""
+
+    def _entry_reasons(self, entry: Entry) -> Iterator[Reason]:
+        match entry.state:
+            case "waiting":
+                yield from self._waiting()
+            case "delayed":
+                yield from self._delayed(entry)
+            case "pending":
+                yield from self._pending(entry)
+            case "dead":
+                yield self._dead(entry)
+            case "trash":
+                yield self._trash(entry)
+            case "done":
+                yield self._done(entry)
+        yield from self._other_groups(entry)
+        change = self._operation(entry.op)
+        if entry.state not in ("trash", "done") and change is not None:
+            sentence = f"last changed by an operator: {change.verb} {self._by(change)}"
+            if change.origin:
+                sentence = f"moved here from {change.origin} {self._by(change)}"
+            yield Reason("touched", sentence, facts=self._op_facts(change))
+
+    def _held_back(self) -> list[Reason]:
+        """What keeps an entry that is ready from delivery; busy workers last."""
+        held = [
+            *self._paused(), *self._request_paused(), *self._client(), *self._no_worker(),
+            *self._limit(),
+        ]  # fmt: skip
+        return sorted(held, key=lambda reason: reason.rule == "busy")
+
+    def _waiting(self) -> Iterator[Reason]:
+        held = self._held_back()
+        yield from held
+        # A client that is not served has no place in the order of clients, so nothing is "ahead" of
+        # it; still the next take does not deliver its entry.
+        unserved = any(reason.rule in ("blocked", "cap") for reason in held)
+        if not unserved or self.observed.position.ahead:
+            yield self._in_line()
+
+    def _delayed(self, entry: Entry) -> Iterator[Reason]:
+        at = entry.at_ms
+        requeue = self._command("requeue", "delayed")
+        facts = {
+            "ready_ms": at,
+            "failures": entry.failures,
+            "error": error_row(self.redacted(entry.error)),
+        }
+        if at is not None and at <= self.now:
+            held = self._held_back()
+            yield from held
+            yield Reason(
+                "due", f"it became ready {age(self.now - at)} ago: the next takes deliver it, a "
+                "few ready entries per take", facts={"ready_ms": at}, **({} if held else requeue),
+            )  # fmt: skip
+            return
+        until = "an unknown time" if at is None else f"{self.when(at)}, {self._until(at)}"
+        if entry.failures:
+            most = self._setting("max_failures") if self.queue.has_settings else None
+            of = f" of {most}" if most and self.queue.counts_failures else ""
+            error = error_text(self.redacted(entry.error))
+            yield Reason(
+                "retry", f"it will be retried at {until}; failure {entry.failures}{of}: {error}",
+                eta_ms=at, facts=facts | {"max_failures": most}, **requeue,
+            )  # fmt: skip
+        else:
+            yield Reason("delayed", f"it is delayed until {until}", eta_ms=at, facts=facts,
+                         **requeue)  # fmt: skip
+        yield from self._paused()
+        yield from self._no_worker_at_all()
+
+    def _no_worker_at_all(self) -> list[Reason]:
+        return [reason for reason in self._no_worker() if reason.rule == "no-worker"]
+
+    def _pending(self, entry: Entry) -> Iterator[Reason]:
+        who = f"consumer {entry.consumer}" if entry.consumer else "an unknown consumer"
+        held = "" if entry.since_ms is None else f" for {age(self.now - entry.since_ms)}"
+        facts = {
+            "consumer": entry.consumer, "since_ms": entry.since_ms, "deadline_ms": entry.at_ms,
+            "lost": entry.lost, "deliveries": entry.deliveries,
+        }  # fmt: skip
+        claim = self._operation(entry.op)
+        claimed = ""
+        if claim is not None and claim.verb == "claim":
+            claimed = f", claimed for it {self._by(claim)}"
+            facts |= self._op_facts(claim)
+        if entry.at_ms is None:
+            yield self._without_lease(
+                entry, who, held, facts | {"heard_ms": self.observed.position.heard_ms}
+            )
+        elif entry.at_ms > self.now:
+            yield Reason(
+                "pending", f"{who} has had it{held}{claimed}; its lease ends "
+                f"{self._until(entry.at_ms)}, unless it is extended", eta_ms=entry.at_ms,
+                facts=facts, **self._command("requeue", "pending"),
+            )  # fmt: skip
+        else:
+            late = self.now - entry.at_ms
+            max_lost = self._setting("max_lost")
+            becomes = "dead" if entry.lost + 1 >= max_lost else "waiting again"
+            no_worker = self._no_worker_at_all()
+            but = f", but {no_worker[0].sentence}" if no_worker else ""
+            yield Reason(
+                "overdue", f"{who} has been silent for {age(late)}: it has had the entry{held}"
+                f"{claimed}, and its lease ended {self._ago(entry.at_ms)}; the next take, or a "
+                f"worker's maintenance every 30 s, makes it {becomes}{but}",
+                facts=facts | {"silent_ms": late, "max_lost": max_lost},
+                **self._command("requeue", "pending"),
+            )  # fmt: skip
+            yield from no_worker
+
+    def _without_lease(self, entry: Entry, who: str, held: str, facts: dict[str, Any]) -> Reason:
+        """Pending where deliveries have no deadline: it stays until somebody claims it."""
+        position = self.observed.position
+        active = position.heard_ms
+        verb = self._command("requeue", "pending")
+        of = "" if position.group is None else f" of group {position.group}"
+        if entry.called == GONE:
+            return self._trimmed(entry, f"{who}{of} has held its id{held}", facts)
+        sentence = f"{who}{of} has had it{held}"
+        facts |= {"group": position.group}
+        if active is not None and position.group is not None:
+            options = {"group": position.group, "to": "NAME"}
+            claim = hint("consumers", "claim", self.queue.name, entry.consumer or "-", **options)
+            verb = {"verb": "claim", "command": claim}
+            sentence += f" and was last active {self._ago(active)}"
+        rule = "pending" if active is None or self.now - active < SILENT_MS else "silent"
+        sentence += "; deliveries here have no deadline: it stays pending until it is acknowledged"
+        return Reason(rule, f"{sentence} or claimed", facts=facts, **verb)
+
+    def _trimmed(self, entry: Entry, held: str, facts: dict[str, Any]) -> Reason:
+        """Only the id of a stream entry is left. No command removes this one alone."""
+        group = self.observed.position.group
+        also = f"; consumers claim or remove of {entry.consumer} removes it and moves the others"
+        return Reason(
+            "trimmed", "its payload was deleted or trimmed from the stream, so no consumer can "
+            f"process it. {held}, until an XACK from any client removes it"
+            f"{'' if group is None else also}", facts=facts | {"group": group},
+        )  # fmt: skip
+
+    def _other_groups(self, entry: Entry) -> Iterator[Reason]:
+        """The state of the same stream entry in other consumer groups."""
+        group = self.observed.position.group
+        for other in self.observed.position.beside[:GROUPS]:
+            name = other.id.rpartition(":")[0]
+            sentence = f"group {name} has not received it yet"
+            if other.state == "pending":
+                since = age(self.now - (other.since_ms or self.now))
+                sentence = f"in group {name}, consumer {other.consumer} has had it for {since}"
+            yield Reason(
+                "group", f"the answer is for group {group}; {sentence}", "explain",
+                hint("explain", f"{self.queue.name}/{other.id}"),
+                facts={"group": name, "state": other.state, "consumer": other.consumer},
+            )  # fmt: skip

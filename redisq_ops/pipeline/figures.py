@@ -1,0 +1,181 @@
+"""The figures of a report as plain values, and what is worth saying about them, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.ops.groups.traits import trait_sentence
+
+if TYPE_CHECKING:
+    pass
+
+
+MAX_ROWS = 20_000
+"""rows of a table that are collected; Parquet has all"""
+MAX_QUEUE_NOTES = 10
+"""queues with a note of their own"""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A report as plain values; times are ms UTC, durations ms."""
+
+    begin_ms: int | None
+    """time of the first event; None: the history is empty"""
+    end_ms: int | None
+    step_ms: int
+    """step of `series`"""
+    anomaly_ms: int
+    """step of the table ``anomalies``"""
+    accuracy: int | None
+    """None: percentiles are exact"""
+    events: int
+    unread: int
+    """rows that could not be read, including gaps"""
+    gaps: int
+    deliveries: int
+    unknown_waits: int
+    """deliveries whose wait is not in the history"""
+    failures_only: tuple[str, ...]
+    """queues whose history has failures only, so waits and run times are unknown"""
+    tables: dict[str, list[Row]]
+    series: dict[str, list[Row]]
+    """latency and throughput per step of the plots"""
+    truncated: tuple[str, ...] = ()
+    """tables of which only the first rows are included"""
+    weights_known: bool = True
+    """whether the weights of clients were read"""
+
+
+def by_queue(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows by queue, in their order."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["queue"], []).append(row)
+    return found
+
+
+def totals(figures: Figures) -> list[Row]:
+    """One row per queue over the whole time, the busiest first."""
+    found: dict[str, Row] = {}
+    names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad")
+    for row in figures.tables["throughput"]:
+        counts = found.setdefault(row["queue"], {"queue": row["queue"], **dict.fromkeys(names, 0)})
+        for name in names:
+            counts[name] += row[name]
+    for row in figures.tables["latency"]:
+        counts = found.setdefault(row["queue"], {"queue": row["queue"], **dict.fromkeys(names, 0)})
+        for name in ("wait_p99_ms", "run_p99_ms"):
+            if row[name] is not None:
+                counts[name] = max(counts.get(name, 0), row[name])
+    return sorted(found.values(), key=lambda row: (-max(row[n] for n in names), row["queue"]))
+
+
+def failures_only_reason(queues: Sequence[str]) -> str:
+    """Why waits and run times of these queues are missing."""
+    names = ", ".join(queues[:5]) + (" …" if len(queues) > 5 else "")
+    return (
+        f"the history of {names} has failures only "
+        "(redisq retention QUEUE history=all keeps all events from then on)"
+    )
+
+
+def empty_table_reasons(figures: Figures) -> dict[str, str]:
+    """The reason, as a clause, for each table without rows."""
+    from .transforms.anomalies import BASELINE
+
+    nothing = "no event in this time"
+    if figures.begin_ms is None or figures.end_ms is None:
+        nothing += " (redisq retention QUEUE shows what its history keeps; --since reads more)"
+        reasons = dict.fromkeys(figures.tables, nothing)
+    else:
+        reasons = dict.fromkeys(figures.tables, nothing)
+        if not figures.deliveries:
+            none = (
+                failures_only_reason(figures.failures_only)
+                if figures.failures_only
+                else "no delivery in this time"
+            )
+            reasons |= dict.fromkeys(("latency", "retries", "fairness", "requests"), none)
+        else:
+            reasons["fairness"] = (
+                "no delivery has a client (fair queues have clients; --client REGEX finds others)"
+            )
+            reasons["requests"] = "the history has no request with both its submission and its end"
+        steps = (figures.end_ms - figures.begin_ms) // figures.anomaly_ms + 1
+        few = steps < BASELINE
+        reasons["anomalies"] = f"fewer than {BASELINE} steps" if few else "no step is unusual"
+        reasons["critical_paths"] = reasons["requests"]
+    reasons["dead_groups"] = "no dead letters"
+    reasons["contrasts"] = "no trait is significantly more frequent in a group than elsewhere"
+    if reason := single_group_reason(figures.tables["dead_groups"]):
+        reasons["contrasts"] = reason
+    return {name: reasons[name] for name, rows in figures.tables.items() if not rows}
+
+
+def single_group_reason(groups: Sequence[Row]) -> str:
+    """A clause about queues whose dead letters are one group, or an empty text."""
+    queues = [queue for queue, rows in by_queue(groups).items() if len(rows) == 1]
+    if not queues:
+        return ""
+    names = ", ".join(queues[:5]) + (" …" if len(queues) > 5 else "")
+    return f"the dead letters of {names} are one group, with no others to compare it with"
+
+
+def backlog_at_start(figures: Figures) -> dict[str, tuple[int, int]]:
+    """By queue, if entries were open when the history begins: its first step (ms), and how many."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in figures.tables["throughput"]:
+        if row["before"]:
+            found.setdefault(row["queue"], (row["from_ms"], row["before"]))
+    return found
+
+
+def notes(figures: Figures) -> list[str]:
+    """What a reader must know to interpret the figures, one sentence each."""
+    lines = []
+    if figures.accuracy is None:
+        lines.append("Percentiles are exact.")
+    else:
+        lines.append(
+            f"Percentiles are approximate: of {figures.deliveries:,} deliveries ranks are off by "
+            f"1/{figures.accuracy:,} at most."
+        )
+    if figures.unknown_waits:
+        lines.append(
+            f"The wait of {figures.unknown_waits:,} of {figures.deliveries:,} deliveries is "
+            "unknown: the history no longer has their submission, or they came from a replay or a "
+            "release."
+        )
+    if figures.failures_only:
+        lines.append(
+            f"Waits and run times are missing: {failures_only_reason(figures.failures_only)}."
+        )
+    from .page_elements import moment
+
+    for queue, (at, n) in list(backlog_at_start(figures).items())[:MAX_QUEUE_NOTES]:
+        lines.append(
+            f"The backlog of {queue} is a lower bound: it is counted from {moment(at)} UTC, when "
+            f"at least {n:,} entries were open already."
+        )
+    if figures.gaps:
+        lines.append(f"The history has {figures.gaps:,} gaps: it was trimmed while it was read.")
+    if figures.unread > figures.gaps:
+        lines.append(
+            f"{figures.unread - figures.gaps:,} rows could not be read and are not counted."
+        )
+    fairness = figures.tables["fairness"]
+    if fairness and not figures.weights_known:
+        lines.append("Clients' weights are unknown: all count as 1.")
+    elif any(row["weight"] != 1 for row in fairness):
+        lines.append("Fair shares use the clients' current weights.")
+    lines += [f"The table {name} shows its first {MAX_ROWS:,} rows." for name in figures.truncated]
+    return lines
+
+
+def trait_sentences(traits: Sequence[Mapping[str, Any]], moment: Callable[[int], str]) -> list[str]:
+    """What the entries of a group have in common, as `redisq dlq group` words it."""
+    return [trait_sentence(t["field"], t["value"], t["share"], t["rest"], moment) for t in traits]
