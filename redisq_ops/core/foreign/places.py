@@ -194,11 +194,11 @@ class Place:
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
         """Elements by rank, without those of other queues; and how many there are in all. The rank
-        in a set or hash is that in a scan from its beginning."""
+        in a set or hash is that in a scan from its beginning, which ends after 10,000 elements."""
         if self.kind == "busy":
             return list(self.rows[start : start + max]), len(self.rows)
         if self.kind in ("set", "hash"):
-            scanned, _, size = await self._scan_after(None, start + max)
+            scanned, _, size = await self._scan_after(None, min(start + max, DEPTH))
             return await self.located(scanned[start:]), size
         if self.kind != "list":
             size, rows = await both(self.size(), self._ranked(start, max))
