@@ -283,10 +283,10 @@ async def _drive(
     if stopped:  # a step whose reply was lost may have been carried out
         with suppress(Exception):
             outcome.done = await arun(changes.deployment.client, change.reached())
-    _tell_outcome(changes, outcome, past, stopped, undo)
+    _told(changes, outcome, past, stopped, undo)
 
 
-def _tell_outcome(
+def _told(
     changes: Changes, outcome: ChangeOutcome, past: str, stopped: str = "", undo: bool = True
 ) -> None:
     parts = [f"{count(outcome.done)} {past}"]
@@ -327,7 +327,7 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
         else:
             done, changes.last_op = done + 1, outcome.op or changes.last_op
     if not refused:
-        _tell_held(changes, held, what, done)
+        _told_held(changes, held, what, done)
         return True
     said = f"{count(done)} of {what} {'resumed' if held else 'held'}" if len(names) > 1 else ""
     changes.tell("\n".join([*([said] if said else []), *refused]), False)
@@ -354,7 +354,7 @@ async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bo
             queue, request.id, "resume" if held else "pause", Author.here(changes.why)
         )
         changes.last_op = (await arun(client, change)).op
-    _tell_held(changes, held, what, len(live))
+    _told_held(changes, held, what, len(live))
     return True
 
 
@@ -370,7 +370,7 @@ def _handed_out(held: bool, waiting: int, pending: int, noun: str) -> tuple[str,
     )
 
 
-def _tell_held(changes: Changes, held: bool, what: str, number: int) -> None:
+def _told_held(changes: Changes, held: bool, what: str, number: int) -> None:
     last = "it" if number == 1 else "the last one"
     said = f"{what} {'resumed' if held else 'held'}"
     changes.tell(f"{said}\n{changes.last_op} · U undoes {last}")

@@ -711,6 +711,21 @@ def test_killed_removal_can_be_continued(
 # --- as commands --------------------------------------------------------------
 
 
+def test_a_preview_says_whether_the_old_consumer_can_still_settle(
+    orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
+) -> None:
+    claim = ("--to", "w3", "--min-idle", "0s", "--dry-run")
+    said = redisq("consumers", "claim", "stream:orders", "w1", *claim)
+    assert said.startswith("claim 7 pending entries of consumer w1 of group bill in queue ")
+    assert "  w3 receives them\n" in said and "can't settle" not in said  # XACK asks for no owner
+    assert "it may be at work on them\n" in said
+    later = DelaySet(client, "later")
+    later.schedule([("e1", b"x")], after_ms=0)
+    later.take(1, consumer="w1")
+    said = redisq("consumers", "claim", "later", "w1", *claim)
+    assert "w3 receives them; the present consumer can't settle them any more\n" in said
+
+
 def test_claim_and_remove_as_commands(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
 ) -> None:
