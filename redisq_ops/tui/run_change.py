@@ -26,7 +26,7 @@ from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST, Preview
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.selection import PlannedScope
-from redisq_ops.ops.change.transfer_undo import taking_back
+from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.filter.ast import Query
 from redisq_ops.ops.filter.scan import Filter, select
@@ -248,7 +248,7 @@ async def undo(changes: Changes, name: str | None) -> bool:
         return False
     queue = await arun(client, deployment.queue(operation.queue))
     # Refuses what can't be undone, and says why.
-    change = await arun(client, taking_back(deployment, queue, operation, Author.here()))
+    change = await arun(client, undo_of(deployment, queue, operation, Author.here()))
     preview = await arun(client, undo_preview(change, now))
     lines = (*preview.lines, "", "Entries that changed since then stay as they are.")
     n = change.outcome.matched

@@ -52,8 +52,8 @@ from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
 from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.change.transfer import Move, MoveApply
-from redisq_ops.ops.change.transfer_plan import Way
-from redisq_ops.ops.change.transfer_undo import Recall
+from redisq_ops.ops.change.transfer_plan import Route
+from redisq_ops.ops.change.transfer_undo import MoveUndo
 from redisq_ops.ops.filter.scan import Filter, select
 
 from .model import LEASE, SETS
@@ -421,9 +421,9 @@ class MoveModel:
 
     # --- those who move ------------------------------------------------------------------------
 
-    def way(self, trip_way: int) -> Way:
+    def way(self, trip_way: int) -> Route:
         source, into = self.queues[trip_way], self.queues[1 - trip_way]
-        return Way(source, into, self.known_ms[1 - trip_way], 2 * DAY_MS)
+        return Route(source, into, self.known_ms[1 - trip_way], 2 * DAY_MS)
 
     def choose(self) -> tuple[int, Any, State, Filter]:
         k, queue = self.which()
@@ -470,7 +470,7 @@ class MoveModel:
             return
         k, queue, state, limit = self.choose()
         chosen = run(self.client, select(queue, state, limit))
-        change = Move(chosen, "move", ME, way=self.way(k), clock=Ticks())
+        change = Move(chosen, "move", ME, route=self.way(k), clock=Ticks())
         trip = self.new_trip(change.op, k, state, chosen.ids())
         self.begin(Tool(trip, change, self.carried_out(change)))
 
@@ -484,7 +484,7 @@ class MoveModel:
         plan = PlanFile(trip.path)
         most = self.rng.choice([None, None, 4])
         change = MoveApply(
-            plan, self.queues[trip.way], ME, way=self.way(trip.way), most=most, clock=Ticks(),
+            plan, self.queues[trip.way], ME, route=self.way(trip.way), most=most, clock=Ticks(),
             report=lambda id, said: self.hears(trip, id, said),
         )  # fmt: skip
         return Tool(trip, change, self.carried_out(change))
@@ -497,13 +497,13 @@ class MoveModel:
         """Somebody takes a move back; at times it is the second who does."""
         if self.trips and len(self.tools) < 2 * OPEN:
             trip = self.rng.choice(list(self.trips.values())[-2 * OPEN :])
-            self.taking_back(trip)
+            self.undo_of(trip)
 
-    def taking_back(self, trip: Trip) -> Tool | None:
+    def undo_of(self, trip: Trip) -> Tool | None:
         operation = run(self.client, audit_log.read(self.queues[trip.way], trip.op))
         if operation is None or not operation.undoable:
             return None
-        change = Recall(self.way(trip.way), operation, ME)
+        change = MoveUndo(self.way(trip.way), operation, ME)
         tool = Tool(trip, change, self.carried_out(change), undoes=True)
         self.begin(tool)
         return tool
@@ -833,7 +833,7 @@ class MoveModel:
                 self.begin(self.applying(trip))
                 last: Tool | None = self.tools[-1]
             else:
-                last = self.taking_back(trip)
+                last = self.undo_of(trip)
             while last is not None and self.exchange(last):
                 pass
         self.look()

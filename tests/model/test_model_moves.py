@@ -13,7 +13,7 @@ from _pytest.mark import ParameterSet
 
 from redisq_ops.core.engine import transfer
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.transfer import Onward
+from redisq_ops.ops.change.transfer import MoveAction
 
 from .moves import KINDS, MoveModel
 from .spoiling import noticed, spoilt
@@ -71,7 +71,7 @@ async def nothing(*given: Any) -> None:
 
 refused = transfer._refused
 PYTHON: dict[str, tuple[Any, Any, int]] = {
-    "_refused": (transfer, all_of_it, 5), "settle": (Onward, nothing, 8),
+    "_refused": (transfer, all_of_it, 5), "settle": (MoveAction, nothing, 8),
 }  # fmt: skip
 """what stands there instead, and the story that tells"""
 LUA = {

@@ -295,7 +295,7 @@ LOOKS = {
 }  # fmt: skip
 """commands that print something of entries, as they do so"""
 NO_LOOKS = {
-    "client block", "client cap", "client unblock", "client weight", "demo", "forget",
+    "client block", "client cap", "client unblock", "client weight", "demo", "forget", "metrics",
     "queue drain", "queue pause", "queue resume", "request limit", "request pause",
     "request priority", "request resume", "retention", "work", "workers prune",
 }  # fmt: skip

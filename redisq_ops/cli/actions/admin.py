@@ -14,7 +14,7 @@ from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.destroy import Destroy, contents, destroyable
 from redisq_ops.ops.change.preview import Preview, typed_number
-from redisq_ops.ops.change.transfer_undo import taking_back
+from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo import Undo, why_not
 from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.files.submit import opened
@@ -31,7 +31,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     author = audit_log.Author.here(given["reason"])
     op = given["op"] or _latest(s, author, given)
     queue, operation = s.run(audit_log.find(s.deployment, op))
-    change = s.run(taking_back(s.deployment, queue, operation, author))
+    change = s.run(undo_of(s.deployment, queue, operation, author))
     if not given["dry_run"]:
         its_own(given["report"], op, UNDO)
     now = s.run(queue.now.op())

@@ -15,7 +15,7 @@ from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST
 from redisq_ops.ops.change.ramp_controller import Limits
-from redisq_ops.ops.change.transfer_plan import Way, way_to
+from redisq_ops.ops.change.transfer_plan import Route, route_to
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
@@ -41,10 +41,10 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
     verb, states = _verb_and_states(verb, states, given)
     rate = None if given["rate"] is None else per_second(given["rate"])
     ramp = limits(given, rate) if verb == "replay" else None
-    routes: dict[str, Way] = {}
+    routes: dict[str, Route] = {}
 
     async def find_route(queue: Queue[Any]) -> None:
-        routes[queue.name] = await way_to(s.deployment, queue, given["to"])
+        routes[queue.name] = await route_to(s.deployment, queue, given["to"])
 
     move = verb == "move"
     targets = targets_of(s, states, given, None if move else verb, find_route if move else None)

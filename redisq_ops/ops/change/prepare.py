@@ -40,7 +40,7 @@ from .selection import (
     select_whole_state,
 )
 from .transfer import Move, MoveApply
-from .transfer_plan import Way, planned_way
+from .transfer_plan import Route, planned_route
 from .whole_state import WholeBulk
 
 
@@ -58,7 +58,7 @@ class ChangeRequest:
     """of a claim: the one that receives the entries; empty: named when it is confirmed"""
     ready_ms: int | None = None
     """of a reschedule: when the entries become ready"""
-    route: Way | None = None
+    route: Route | None = None
     """of a move: from which queue to which"""
     by_ids: bool = False
     """choose every entry by its id, also of a whole large state: for a plan file and for a ramp"""
@@ -112,7 +112,7 @@ class PreparedChange:
         author, request = Author.here(why), self.request
         more: dict[str, Any] = {"rate": request.rate}
         if request.route is not None:
-            more["way"] = request.route
+            more["route"] = request.route
         if self.plan is not None:
             kind = Apply if request.route is None else MoveApply
             return kind(self.plan, request.queue, author, **more, **applying)
@@ -195,7 +195,7 @@ async def prepare_plan(
         header.verb, queue, header.state, Filter(), header.rate if rate is None else rate,
         consumer=header.consumer if header.verb == "claim" else "",
         ready_ms=header.argument if header.verb == "reschedule" else None,
-        route=await planned_way(deployment, queue, header) if header.into and not ended else None,
+        route=await planned_route(deployment, queue, header) if header.into and not ended else None,
         by_ids=True, utc=utc,
     )  # fmt: skip
     scope = PlannedScope(queue, header.state, header.filter, header.high_water_ms, plan.count)

@@ -27,7 +27,7 @@ from .apply import Apply
 from .bulk import Bulk
 from .entry_steps import EntryAction, Pick, Stride
 from .selection import ChangeScope
-from .transfer_plan import CALLS, Way, movable
+from .transfer_plan import CALLS, Route, movable
 
 ASKED = 8
 """steps for each time that the target is asked whether it takes more, where nothing says that it
@@ -49,10 +49,10 @@ class _Ended:
 
 
 @dataclass(frozen=True)
-class Onward(EntryAction):
+class MoveAction(EntryAction):
     """What is done to each entry of a move."""
 
-    way: Way
+    route: Route
     ended: _Ended = field(default_factory=_Ended)
 
     async def move(self, op: str, seq: int, picks: list[Pick], span: tuple[int, int]) -> list[str]:
@@ -84,21 +84,23 @@ class Onward(EntryAction):
 
     async def finish(self, op: str) -> None:
         """Take the move off both queues' lists. (Each step ends those before it.)"""
-        target = self.way.target
+        target = self.route.target
         last = (await target.unfinished_transfers.op()).get(op)
         if await transfer_recovery.finish(self.queue, op, steps=self.ended.step or 0):
             await transfer_recovery.finish(target, op, at_ms=last)
 
     def _transfer(self, op: str) -> transfer.Transfer:
-        way = self.way
-        return transfer.Transfer(self.queue, way.target, way.into_ms, op, self.state, way.keep_ms)
+        route = self.route
+        return transfer.Transfer(
+            self.queue, route.target, route.into_ms, op, self.state, route.keep_ms
+        )
 
 
-class Relocating(Bulk):
+class BulkMove(Bulk):
     """A bulk change between two queues: the part that `Move` and `MoveApply` share."""
 
-    def __init__(self, *given: Any, way: Way, **more: Any) -> None:
-        self.way = way
+    def __init__(self, *given: Any, route: Route, **more: Any) -> None:
+        self.route = route
         self._room = BATCH
         self._looked = 0
         """steps since the target was asked"""
@@ -113,22 +115,22 @@ class Relocating(Bulk):
             raise BadInput(f"move is for {' or '.join(VERBS['move'][0])} entries")
 
     def _ordered(self, order: EntryAction) -> EntryAction:
-        return Onward(
+        return MoveAction(
             order.queue, order.verb, order.state, order.high_water_ms, order.consumer,
-            order.argument, self.way,
+            order.argument, self.route,
         )  # fmt: skip
 
     @property
-    def onward(self) -> Onward:
-        assert isinstance(self.order, Onward)
+    def action(self) -> MoveAction:
+        assert isinstance(self.order, MoveAction)
         return self.order
 
     @property
     def destination(self) -> dict[str, Any]:
-        return {"into": self.way.target.name, "into_ms": self.way.into_ms}
+        return {"into": self.route.target.name, "into_ms": self.route.into_ms}
 
     async def _begin(self) -> None:
-        into, source = self.way.target, self.order.queue
+        into, source = self.route.target, self.order.queue
         for queue in (source, into):
             self.recovered += await transfer_recovery.recover(queue, but=[self.op])
         if await audit_log.read(into, self.op) is None:
@@ -162,14 +164,14 @@ class Relocating(Bulk):
             await self._give_up()
         goes_on = not self.halted and await super().step()
         if not goes_on:  # what it left here may be replaced from now on
-            if self.onward.ended.step is None:
+            if self.action.ended.step is None:
                 await self._settled()
-            await self.onward.finish(self.op)
+            await self.action.finish(self.op)
         return goes_on
 
     async def _shut(self) -> str:
         """Why the target takes nothing now, if it doesn't; else how much goes in next."""
-        into = self.way.target
+        into = self.route.target
         self._looked = (self._looked + 1) % ASKED
         if self._looked != 1 and not self._wary:
             return ""
@@ -194,28 +196,28 @@ class Relocating(Bulk):
 
     async def _end(self) -> None:
         await self._settled()
-        await self.onward.finish(self.op)
+        await self.action.finish(self.op)
         await super()._end()
-        await audit_log.note(self.way.target, self.op, ended=1)
+        await audit_log.note(self.route.target, self.op, ended=1)
 
     async def _settled(self) -> None:
         operation = await audit_log.read(self.order.queue, self.op)
         if operation is not None:
-            await self.onward.settle(self.op, operation.steps)
+            await self.action.settle(self.op, operation.steps)
 
     async def reached(self) -> int:
         """After an interruption: the step that was under way is brought to its end."""
         await self._settled()
-        if self.onward.ended.step:
-            await self.onward.finish(self.op)
+        if self.action.ended.step:
+            await self.action.finish(self.op)
         return await super().reached()
 
 
-class Move(Relocating):
+class Move(BulkMove):
     """Entries of a selection go to another queue. Drive `step` until it says False."""
 
 
-class MoveApply(Relocating, Apply):
+class MoveApply(BulkMove, Apply):
     """A plan of a move being carried out; as `Apply`."""
 
     @property

@@ -30,7 +30,7 @@ SHORTEST_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Route:
     """From one queue to another."""
 
     source: Queue[Any]
@@ -48,7 +48,7 @@ class Way:
         return self.into
 
 
-async def way_to(deployment: Deployment, source: Queue[Any], name: str) -> Way:
+async def route_to(deployment: Deployment, source: Queue[Any], name: str) -> Route:
     """The way from a queue to the one of that name; refuses what can't be gone."""
     movable(source)
     if checked_name(name, "queue name") == source.name:
@@ -78,7 +78,7 @@ async def way_to(deployment: Deployment, source: Queue[Any], name: str) -> Way:
             f"wants {age(SHORTEST_MS)} ({hint('retention', source.name, 'trash_ms=10m')})"
         )
     entry = await find(name, deployment.prefix)
-    return Way(source, into, entry.created_ms if entry else 0, kept + DAY_MS)
+    return Route(source, into, entry.created_ms if entry else 0, kept + DAY_MS)
 
 
 def movable(queue: Queue[Any]) -> None:
@@ -90,9 +90,9 @@ def movable(queue: Queue[Any]) -> None:
         )
 
 
-async def planned_way(deployment: Deployment, source: Queue[Any], header: PlanHeader) -> Way:
+async def planned_route(deployment: Deployment, source: Queue[Any], header: PlanHeader) -> Route:
     """A plan's way; refuses when the target isn't the one that was planned for."""
-    found = await way_to(deployment, source, header.into)
+    found = await route_to(deployment, source, header.into)
     if found.into_ms != header.into_ms:
         raise Refused(
             f"queue {header.into} isn't the one that was planned for: it was destroyed and created "
@@ -105,10 +105,10 @@ async def trash_ms(queue: Queue[Any]) -> int:
     return int((await queue.settings.op()).get("trash_ms", DEFAULTS.trash_ms))
 
 
-async def look_ahead(weight: Consequences, way: Way, state: State) -> None:
+async def look_ahead(weight: Consequences, route: Route, state: State) -> None:
     """What waits already, and how fast it goes, is the target's: that is where they will wait."""
     found: tuple[Counts, Rates] = await both(
-        way.target.counts.op(), way.target.rates.op(weight.now_ms, 60)
+        route.target.counts.op(), route.target.rates.op(weight.now_ms, 60)
     )
     counts, rates = found
     weight.goes_on = state == "waiting"
@@ -117,13 +117,13 @@ async def look_ahead(weight: Consequences, way: Way, state: State) -> None:
     weight.cost_us, weight.calls = COST_US, CALLS
 
 
-def means(way: Way, state: State) -> str:
+def means(route: Route, state: State) -> str:
     """What a move does, in words."""
     then = {"dead": "dead", "delayed": "delayed to the same time", "waiting": "behind what waits"}
-    keeps = age(way.keep_ms - DAY_MS)
+    keeps = age(route.keep_ms - DAY_MS)
     named = ", in requests of their own there, named after theirs and this move"
     return (
-        f"they go to {way.target.name}, {then[state]} there, attempts kept"
-        f"{named if isinstance(way.source, HasRequests) else ''}; the trash of "
-        f"{way.source.name} keeps a copy for undo ({keeps})"
+        f"they go to {route.target.name}, {then[state]} there, attempts kept"
+        f"{named if isinstance(route.source, HasRequests) else ''}; the trash of "
+        f"{route.source.name} keeps a copy for undo ({keeps})"
     )

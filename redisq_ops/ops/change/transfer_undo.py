@@ -1,4 +1,4 @@
-"""The undo of a move between two queues: `Recall`.
+"""The undo of a move between two queues: `MoveUndo`.
 
 The entries are fetched back one by one: those that are unchanged leave the target and return to
 their old place in the source; the others stay in the target.
@@ -21,11 +21,11 @@ from redisq_ops.core.redis.operation import together
 from ..deployment import Deployment
 from ..terminal import count
 from .audit_log import Author, Operation
-from .transfer_plan import Way, trash_ms
+from .transfer_plan import Route, trash_ms
 from .undo import Undo
 
 
-class Recall(Undo):
+class MoveUndo(Undo):
     """Undoes a move, as far as its entries are unchanged in the queue they went to.
 
     If that queue was destroyed since, what was done there is unknown: all entries come back.
@@ -33,13 +33,13 @@ class Recall(Undo):
 
     across = True
 
-    def __init__(self, way: Way, operation: Operation, author: Author) -> None:
-        super().__init__(way.source, operation, author)
-        self.way = way
+    def __init__(self, route: Route, operation: Operation, author: Author) -> None:
+        super().__init__(route.source, operation, author)
+        self.route = route
         self._held_ms = 0
 
     async def step(self) -> bool:
-        source, into, id = self.queue, self.way.into, self.operation.id
+        source, into, id = self.queue, self.route.into, self.operation.id
         if self._began is None:
             if into is not None:
                 self.recovered += await transfer_recovery.recover(into, but=[id])
@@ -52,10 +52,10 @@ class Recall(Undo):
         return goes_on
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
-        way, source, by = self.way, self.queue, self.op
+        route, source, by = self.route, self.queue, self.op
         state, seq = cast("State", self.operation.source), self._taken + 1
         self._held_ms = await transfer_recovery.list_unfinished(source, id, step)
-        move = transfer.Transfer(source, way.into, way.into_ms, id, state, way.keep_ms)
+        move = transfer.Transfer(source, route.into, route.into_ms, id, state, route.keep_ms)
         took = await move.revert(step, by, seq)
         rows, results, out, back, stay = took.rows, took.results, took.out, took.back, took.stay
         touched = [
@@ -63,7 +63,7 @@ class Recall(Undo):
             if not one.back and one.id not in out and results.get(one.id) == OK
         ]  # fmt: skip
         left = [*touched, *sorted(stay)]
-        marks = await transfer.accepted_as(way.target, id, step) if left and way.into else {}
+        marks = await transfer.accepted_as(route.target, id, step) if left and route.into else {}
         called = {one: marks[one][1] if one in marks else one for one in left}
         self._touched += called.values()
         kept = [one for one in rows if one.row and one.id not in back]
@@ -80,7 +80,7 @@ class Recall(Undo):
         """Which of those that stay only an operator changed over there: that can be taken back.
         What a worker had is its queue's own, also once that is destroyed and nobody can say."""
         found: list[Entry | None] = await together(
-            self.way.target.get.op(called[one.id]) for one in stay
+            self.route.target.get.op(called[one.id]) for one in stay
         )
         return {
             one.id
@@ -101,7 +101,7 @@ def _an_operators(entry: Entry, moved: TransferEntry) -> bool:
     return entry.op is not None and entry.state != "pending" and not had
 
 
-async def taking_back(
+async def undo_of(
     deployment: Deployment, queue: Queue[Any], operation: Operation, author: Author
 ) -> Undo:
     """What takes an operation back, a move between two queues or any other."""
@@ -114,14 +114,14 @@ async def taking_back(
     ):
         into = None  # another one of that name
     keep = await trash_ms(queue) + DAY_MS
-    return Recall(Way(queue, into, operation.into_ms, keep), operation, author)
+    return MoveUndo(Route(queue, into, operation.into_ms, keep), operation, author)
 
 
 def undone(operation: Operation, change: Undo) -> str:
     """What an undo of a move brings back, in words; shown before it begins."""
-    if not isinstance(change, Recall):
+    if not isinstance(change, MoveUndo):
         return ""
-    if change.way.into is None:
+    if change.route.into is None:
         gone, n = f"queue {operation.into} was destroyed since", change.outcome.matched
         if operation.rest:
             left = count(min(n, operation.rest))

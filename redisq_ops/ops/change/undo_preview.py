@@ -16,8 +16,8 @@ from ..hint import hint
 from ..terminal import age, count
 from .audit_log import Operation
 from .preview import Preview, entries, typed_number
-from .transfer_plan import Way
-from .transfer_undo import Recall, undone
+from .transfer_plan import Route
+from .transfer_undo import MoveUndo, undone
 from .undo import Undo
 
 FEW = 10_000
@@ -52,8 +52,8 @@ async def untouched(change: Undo) -> tuple[int | None, str]:
     """How many of an operation's entries nobody touched since, where the state they went to is
     small; None: not looked. And the command that lists them, empty where none can. Reads only."""
     queue, operation = change.queue, change.operation
-    if isinstance(change, Recall):
-        return await _across(change.way, operation)
+    if isinstance(change, MoveUndo):
+        return await _across(change.route, operation)
     state = operation.source if operation.target == EDIT else operation.target
     # An entry's line has its latest operation's name: of a part that is the part's own.
     if operation.parts or not queue.marks_operations:
@@ -65,10 +65,10 @@ async def untouched(change: Undo) -> tuple[int | None, str]:
     return None if ids is None else len(ids), listing
 
 
-async def _across(way: Way, operation: Operation) -> tuple[int | None, str]:
+async def _across(route: Route, operation: Operation) -> tuple[int | None, str]:
     """Of a move: what would come back, also of what is on its way, or was destroyed over there."""
     here, listing = set[str](), ""
-    if (into := way.into) is not None:
+    if (into := route.into) is not None:
         # What was delayed and has become due meanwhile comes back as well.
         states = ("delayed", "waiting") if operation.source == "delayed" else (operation.source,)
         listing = _listing(into, f"state:{','.join(states)} op={operation.id}")
@@ -80,14 +80,14 @@ async def _across(way: Way, operation: Operation) -> tuple[int | None, str]:
         return None, listing
     steps = range(1, operation.steps + 1)
     try:
-        return sum([await _coming(way, operation.id, step, here) for step in steps]), listing
+        return sum([await _coming(route, operation.id, step, here) for step in steps]), listing
     except Forbidden:  # what it took out is found by a script, and who only looks may run none
         return None, listing
 
 
-async def _coming(way: Way, op: str, step: int, here: set[str]) -> int:
-    rows = await transfer.read_step(way.source, op, step, brief=True)
-    marks = {} if way.into is None else await transfer.accepted_as(way.into, op, step)
+async def _coming(route: Route, op: str, step: int, here: set[str]) -> int:
+    rows = await transfer.read_step(route.source, op, step, brief=True)
+    marks = {} if route.into is None else await transfer.accepted_as(route.into, op, step)
     results = (marks.get(one.id, ("", "")) for one in rows if one.row)
     return sum(result != transfer.OK or place in here for result, place in results)
 

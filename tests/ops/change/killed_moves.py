@@ -38,8 +38,8 @@ from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.transfer import Move
-from redisq_ops.ops.change.transfer_plan import way_to
-from redisq_ops.ops.change.transfer_undo import taking_back
+from redisq_ops.ops.change.transfer_plan import route_to
+from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.fsck import QueueCheck
@@ -163,7 +163,7 @@ class Story:
         found = [o for o in run(self.client, audit_log.last(self.queue(), 5)) if o.undoable]
         if found and not found[0].into:
             queue = self.queue(found[0].queue)
-            self.finish(run(self.client, taking_back(self.deployment, queue, found[0], ME)))
+            self.finish(run(self.client, undo_of(self.deployment, queue, found[0], ME)))
 
     def pause(self) -> None:
         queue = self.queue()
@@ -198,14 +198,14 @@ class Story:
             ]
             if found:
                 operation = self.rng.choice(found)
-                return run(self.client, taking_back(self.deployment, queue, operation, ME))
-        way = run(self.client, way_to(self.deployment, queue, to))
+                return run(self.client, undo_of(self.deployment, queue, operation, ME))
+        way = run(self.client, route_to(self.deployment, queue, to))
         states = sorted(STATES, key=lambda state: self.rng.random())
         for state in states:
             if self.payloads(queue, state):
                 break
         chosen = run(self.client, select(queue, state, Filter(max=self.rng.choice([None, 5]))))
-        move = Move(chosen, "move", ME, way=way)
+        move = Move(chosen, "move", ME, route=way)
         move._stride.size = SIZE
         move._stride.learn = lambda *_: None  # type: ignore[method-assign]
         return move

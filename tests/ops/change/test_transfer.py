@@ -39,8 +39,8 @@ from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
 from redisq_ops.ops.change import audit_log, transfer
 from redisq_ops.ops.change.entry_steps import EntryAction, Pick
 from redisq_ops.ops.change.plan import PlanFile
-from redisq_ops.ops.change.transfer_plan import planned_way, way_to
-from redisq_ops.ops.change.transfer_undo import taking_back
+from redisq_ops.ops.change.transfer_plan import planned_route, route_to
+from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 
@@ -376,7 +376,7 @@ def test_what_is_refused_on_arrival_is_put_back(
     async def open_(self: Any) -> str:
         return ""
 
-    monkeypatch.setattr(transfer.Relocating, "_shut", open_)
+    monkeypatch.setattr(transfer.BulkMove, "_shut", open_)
     before = [e.id for e in source.page("waiting").entries]
     (outcome,) = redisq.rows("move", source.name, "--to", target.name, "--state", "waiting",
                              "--yes", code=3 if word == "full" else 1)  # fmt: skip
@@ -596,8 +596,8 @@ def applied(client: redis.Redis, path: str = "p", **more: Any) -> transfer.MoveA
     plan = PlanFile(path)
     deployment = Deployment(client)
     queue = run(client, deployment.queue(plan.header.queue))
-    way = run(client, planned_way(deployment, queue, plan.header))
-    change = transfer.MoveApply(plan, queue, ME, way=way, **more)
+    way = run(client, planned_route(deployment, queue, plan.header))
+    change = transfer.MoveApply(plan, queue, ME, route=way, **more)
     change._stride.size = 10
     change._stride.learn = lambda *_: None  # type: ignore[method-assign]
     return change
@@ -615,7 +615,7 @@ def undo(client: redis.Redis, op: str) -> None:
 def recalled(client: redis.Redis, op: str) -> Undo:
     deployment = Deployment(client)
     queue, operation = run(client, audit_log.find(deployment, op))
-    return run(client, taking_back(deployment, queue, operation, ME))
+    return run(client, undo_of(deployment, queue, operation, ME))
 
 
 @pytest.mark.slow
@@ -780,7 +780,7 @@ POINTS = {
     "in": ("redisq_ops.core.engine.transfer.accept_entries", "behind"),
     "refused": ("redisq_ops.core.engine.transfer.restore_entries", "before"),
     "put back": ("redisq_ops.core.engine.transfer.restore_entries", "behind"),
-    "end": ("redisq_ops.ops.change.transfer.Relocating._end", "before"),
+    "end": ("redisq_ops.ops.change.transfer.BulkMove._end", "before"),
 }
 KILLING = """
 import os, signal, sys
@@ -808,7 +808,7 @@ def wrapped(function, before):
 if point == "out":
     ops.EntryAction.move = wrapped(ops.EntryAction.move, False)
 elif point == "end":
-    ops.Relocating._end = wrapped(ops.Relocating._end, True)
+    ops.BulkMove._end = wrapped(ops.BulkMove._end, True)
 elif point == "put away":
     core.revert_entries = wrapped(core.revert_entries, False)
 elif point == "forgotten":
@@ -1447,8 +1447,8 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
     source, target = filled(client, kind, "a", 4), made(client, kind, named(kind, "b"))
     dead = sorted(entries(source, "dead"))
     put(target, dead[:1], b"another ")
-    way = run(client, way_to(Deployment(client), source, target.name))
-    order = transfer.Onward(source, "move", "dead", source.now(), "me", 0, way)
+    way = run(client, route_to(Deployment(client), source, target.name))
+    order = transfer.MoveAction(source, "move", "dead", source.now(), "me", 0, way)
     picks = [Pick(id) for id in dead]
     said = run_twice(client, order.move("move-00000000aa", 1, picks, (0, 4)))
     assert said == ["exists", "moved", "moved", "moved"]
@@ -1486,8 +1486,8 @@ def test_large_entries_are_read_once(client: redis.Redis) -> None:
     """No page of them is read for what doesn't fit the call any more."""
     source, _ = made(client, "delay", "a"), made(client, "delay", "b")
     put(source, [f"e{n}" for n in range(20)], b"x" * 200_000)
-    way = run(client, way_to(Deployment(client), source, "b"))
-    order = transfer.Onward(source, "move", "waiting", source.now(), "me", 0, way)
+    way = run(client, route_to(Deployment(client), source, "b"))
+    order = transfer.MoveAction(source, "move", "waiting", source.now(), "me", 0, way)
     op = "move-00000000aa"
     run(client, EntryAction.move(order, op, 1, [Pick(f"e{n}") for n in range(20)], (0, 20)))
     client.config_resetstat()

@@ -25,7 +25,7 @@ from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.outcome import OTHERS
 from redisq_ops.ops.change.plan import PlanFile
-from redisq_ops.ops.change.transfer_plan import way_to
+from redisq_ops.ops.change.transfer_plan import route_to
 from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import ERROR, Redisq
@@ -241,9 +241,9 @@ def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
 ) -> None:
     """Also when the source is told to keep its trash longer while the move goes on."""
     source, target = filled(client, "a"), made(client, "b")
-    way = run(client, way_to(Deployment(client), source, "b"))
+    way = run(client, route_to(Deployment(client), source, "b"))
     redisq("retention", "a", "trash_ms=7d", "--yes")
-    order = transfer.Onward(source, "move", "dead", source.now(), "me", 0, way)
+    order = transfer.MoveAction(source, "move", "dead", source.now(), "me", 0, way)
     op, dead = "move-00000000aa", sorted(entries(source, "dead"))
     run(client, order.move(op, 1, [Pick(id) for id in dead], (0, 6)))
     run(client, order.finish(op))
@@ -619,8 +619,8 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis) -> No
 
     source, target = filled(client, "a"), made(client, "b")
     dead, op = sorted(entries(source, "dead")), "move-00000000aa"
-    way = run(client, way_to(Deployment(client), source, "b"))
-    order = transfer.Onward(source, "move", "dead", source.now(), "me", 0, way)
+    way = run(client, route_to(Deployment(client), source, "b"))
+    order = transfer.MoveAction(source, "move", "dead", source.now(), "me", 0, way)
     picks = [Pick(id) for id in dead]
     assert run_twice(client, order.move(op, 1, picks, (0, 6))) == ["moved"] * 6
     assert requests(target)[f"r0.{op}"].total == 3
