@@ -855,7 +855,11 @@ MUTANTS += [
     mutant(
         "moved without its error", ("transfer_accept", "failure ~= ''", "false"), models=CARRIED
     ),
-    mutant("moved without what follows", ("transfer_accept", "own ~= ''", "false"), models=CARRIED),
+    mutant(
+        "moved without what follows",
+        ("transfer_accept", "following ~= ''", "false"),
+        models=CARRIED,
+    ),
     mutant(
         "dead ones arrive alive",
         (

@@ -209,6 +209,22 @@ def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, 
     assert put(other, [first[0].id]) == ["new"]
 
 
+def test_a_run_without_payload_that_follows_moves_too(opened: Opener, clock: FakeClock) -> None:
+    queue, names = opened(), ids(20)
+    put(queue, names)
+    held = take(queue)
+    assert queue.push(names) == ["again"] * 20
+    settle(queue, "fail", held, 1000)
+    while opened().resize(5):
+        pass
+    clock.advance(1000)
+    for payloads in ({name.encode() for name in names}, {b""}):
+        held = take(opened())
+        assert len(held) == 20 and {each.payload for each in held} == payloads
+        settle(opened(), "ack", held)
+    assert opened().invariants() == []
+
+
 def test_order_survives_the_move_as_far_as_shards_have_one(opened: Opener) -> None:
     queue = opened(1)
     put(queue, ids(200))

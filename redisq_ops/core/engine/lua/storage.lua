@@ -146,8 +146,9 @@ local function storage_place(id, payload)
   return id, 'ok'
 end
 
--- storage_merge(id, state, payload, following): an entry in `state` comes from another shard, and one of
--- its id is here. Make the two one; returns true if that was possible, and false to try again later.
+-- storage_merge(id, state, payload, following): an entry in `state` comes from another shard, with what
+-- `storage_following` gave there (or false), and one of its id is here. Make the two one; returns true
+-- if that was possible, and false to try again later.
 -- Default: never.
 local function storage_merge()
   return false

@@ -30,7 +30,7 @@ for k, id in ipairs(ids) do
     local copy = here and by and by:find(TRANSFER_NAMES_MOVED) and redis.call('ZSCORE', trash, id)
       and not unfinished_operations_has(by)
     if inside and here then
-      word = storage_merge(id, state, payload, own) and 'ok' or 'exists'
+      word = storage_merge(id, state, payload, ARGV[at + 7] ~= '' and own) and 'ok' or 'exists'
     elseif state == '-' or here and not copy then
       word = 'exists'
     elseif not inside and (config.closed or storage_refuses(own, state)) then
@@ -61,12 +61,12 @@ end
 if cleared then transitions_flush() end
 for _, k in ipairs(chosen) do
   local at = first + (k - 1) * width
-  local state, score, record, payload, failure, own = unpack(ARGV, at + 2, at + 7)
-  own = own:sub(2)
+  local state, score, record, payload, failure, following = unpack(ARGV, at + 2, at + 7)
+  local own = following:sub(2)
   local id, result = storage_place(ids[k], payload, own)
   if kept then results[#results + 1], results[#results + 2] = ids[k], result end
   if failure ~= '' then redis.call('HSET', err, id, failure) end
-  if storage_next_runs and own ~= '' then redis.call('HSET', storage_next_runs, id, own) end
+  if storage_next_runs and following ~= '' then redis.call('HSET', storage_next_runs, id, own) end
   if score == '' then score = now_text end
   if moved then
     local r = record_unpack(record)

@@ -6,9 +6,8 @@
 -- USES: transitions elements record state
 local ENDED = {dead = true, trash = true}
 
-local function storage_merge(id, state, payload, following)
+local function storage_merge(id, state, payload, row)
   local here = state_of(id, redis.call('HGET', meta, id))
-  local row = following ~= '' and following
   if ENDED[state] then return ENDED[here] or false end
   if here == 'transit' then return false end
   if ENDED[here] then
