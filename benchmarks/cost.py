@@ -15,7 +15,9 @@ from typing import Any
 import redis
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.carmine import CarmineQueue
 from redisq_ops.core.queues.circular import CircularQueue

@@ -12,7 +12,9 @@ from functools import partial
 
 import redis
 
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Outcome, Settlement
 
 from .measure import ROUNDS, empty, server_us, servers, spread

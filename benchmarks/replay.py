@@ -27,7 +27,8 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.whole_state import WholeBulk, whole
+from redisq_ops.ops.change.selection import select_whole_state
+from redisq_ops.ops.change.whole_state import WholeBulk
 from redisq_ops.ops.filter.scan import Filter
 
 from .bulk_entries import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
@@ -224,7 +225,7 @@ def library_rate(client: redis.Redis, jobs: int) -> tuple[float, int]:
         empty(client)
         delayed(client, jobs)
         queue = DelaySet(client, "mail")
-        chosen, _ = run(client, whole(queue, "dead", Filter()))
+        chosen, _ = run(client, select_whole_state(queue, "dead", Filter()))
         bulk = WholeBulk(chosen, "replay", Author("benchmark", "here"), ahead=True)
         start = time.perf_counter()
         steps += run(client, run_steps(bulk))

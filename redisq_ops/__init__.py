@@ -22,7 +22,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+    from .core.foreign.resque import ResqueQueue
+    from .core.foreign.ruby_jobs import Job
+    from .core.foreign.sidekiq import SidekiqQueue
     from .core.foreign.streams import StreamQueue
     from .core.model import errors
     from .core.model.entry import Delivery, Failure, Settlement
@@ -80,7 +82,7 @@ _HOMES = {
     "Delivery": "model.entry",
     "Failure": "model.entry",
     "FairQueue": "queues.fair",
-    "Job": "foreign.resque",
+    "Job": "foreign.ruby_jobs",
     "LeaseReclaimer": "worker.lease_reclaimer",
     "Periodic": "queues.delay",
     "Reject": "worker.retry",
@@ -93,7 +95,7 @@ _HOMES = {
     "ShardedDelaySet": "queues.delay",
     "ShardedFairQueue": "queues.fair",
     "ShardedRequestQueue": "queues.request",
-    "SidekiqQueue": "foreign.resque",
+    "SidekiqQueue": "foreign.sidekiq",
     "StreamQueue": "foreign.streams",
     "Work": "worker.handler",
     "Worker": "worker",

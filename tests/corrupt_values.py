@@ -27,7 +27,9 @@ from unittest.mock import patch
 import redis
 
 from redisq_ops.cli import main as cli
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Outcome, Settlement
 from redisq_ops.core.queues.carmine import CarmineQueue
 from redisq_ops.core.queues.circular import CircularQueue

@@ -22,6 +22,12 @@ from redisq_ops.core.redis import scripts
 from redisq_ops.core.redis.scripts import ENGINE, ScriptHeader
 
 CORE = Path(core.__file__).parent
+KINDS = {
+    ENGINE: ("queues.request",),
+    "foreign": ("foreign.rq", "foreign.arq", "foreign.resque", "foreign.sidekiq"),
+    "foreign.ruby_jobs": ("foreign.resque", "foreign.sidekiq"),
+}
+"""folders of shared scripts -> kinds that run them"""
 LOADER = {
     "KEYS", "ARGV", "now", "now_text", "first", "width", "DEFAULT", "run_by", "key_types",
     "COUNTERS",
@@ -206,11 +212,11 @@ class Tree:
         """A script has the arguments that its modules need."""
         if not file.is_script:
             return
-        folder = file.folder if file.folder != ENGINE else "queues.request"
-        for unit, text in scripts.modules(folder, file.header).items():
-            needs = ScriptHeader.parse(text).needs
-            if lacks := set(needs) - set(file.header.argv):
-                yield f"{unit} NEEDS the arguments {sorted(lacks)}"
+        for folder in KINDS.get(file.folder, (file.folder,)):
+            for unit, text in scripts.modules(folder, file.header).items():
+                needs = ScriptHeader.parse(text).needs
+                if lacks := set(needs) - set(file.header.argv):
+                    yield f"{unit} NEEDS the arguments {sorted(lacks)}"
 
 
 def main() -> int:

@@ -7,7 +7,9 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.queues.carmine import CarmineQueue
 from redisq_ops.core.queues.circular import CircularQueue

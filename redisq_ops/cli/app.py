@@ -10,7 +10,7 @@ from redisq_ops import __version__
 
 from .commands import Commands
 from .completion import contexts
-from .session import Session, begin, start_logging
+from .session import Session, begin, command_line
 
 app = typer.Typer(
     name="redisq",
@@ -75,10 +75,9 @@ def _start(
 ) -> None:
     log = (verbose, log_format)
     flags = {"url": url, "prefix": prefix}
-    typed = context.obj or ()
+    again = command_line(context.obj or ())
     context.obj = begin(
         Session(
-            flags, context_name, json, utc, log, confirm=confirm, no_redact=no_redact, typed=typed
+            flags, context_name, json, utc, log, confirm=confirm, no_redact=no_redact, again=again
         )
     )
-    start_logging(*log)

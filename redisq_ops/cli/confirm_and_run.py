@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Superseded, Unconfirmed
-from redisq_ops.ops.change.audit_log import ChangeOutcome
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
-from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.runner import Run, take_all
 from redisq_ops.ops.change.unfinished import unfinished
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
-from .output import Meter, as_line, conclude, count, emit, printable, progress, say, when
+from .output import Meter, as_line, conclude, count, emit, printable, progress, say, untouched, when
 from .session import Session
 
 
@@ -29,19 +28,20 @@ def agreed(s: Session, previews: Sequence[Preview], given: Mapping[str, Any]) ->
     A person is asked, and types a number or name where much is at stake. Without a terminal and
     without ``--yes`` the preview is the output, and exit code 5 says that nothing was done.
     """
-    yes, dry_run, guard = given["yes"], given["dry_run"], s.guard
+    yes, dry_run, asking = given["yes"], given["dry_run"], interactive()
+    texts, guard = [indented(preview) for preview in previews], s.config.guard
     if not dry_run:
-        s.writable()
+        guard.writable()
     if rate := given.get("rate"):
         guard.rate(per_second(rate))
-    unasked = dry_run or not (yes or s.interactive)
-    for preview in previews:
+    unasked = dry_run or not (yes or asking)
+    for preview, text in zip(previews, texts, strict=True):
         if unasked and s.json:
             emit({"plan": preview.title, **preview.facts})
         elif unasked:
-            print(*indented(preview), sep="\n")
-        elif s.interactive or not s.json:
-            say("\n".join(indented(preview)))
+            print(*text, sep="\n")
+        elif asking or not s.json:
+            say("\n".join(text))
     if dry_run:
         return False
     guard.checked([preview.facts for preview in previews])
@@ -55,6 +55,30 @@ def agreed(s: Session, previews: Sequence[Preview], given: Mapping[str, Any]) ->
     if not sure:
         raise Refused("nothing was changed")
     return True
+
+
+def nothing_matched(
+    s: Session, previews: Sequence[Preview], dry_run: bool, outcome: ChangeOutcome | None = None
+) -> int:
+    """Say that there is nothing to change, and why: nothing is asked, nothing is written.
+
+    ``outcome``: what is counted all the same.
+    """
+    for preview in previews:
+        if not s.json:
+            print(printable(f"0 matched: {preview}"))
+        elif dry_run:
+            emit({"plan": preview.title, **preview.facts})
+        elif remarks := preview.facts.get("remarks"):
+            say(printable(f"{preview.what}: {'; '.join(remarks)}"))
+    if s.json and not dry_run:
+        emit(outcome or ChangeOutcome(None, 0))
+    return 0 if outcome is None or dry_run else outcome.exit_code
+
+
+def interactive() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def indented(preview: Preview) -> list[str]:
@@ -77,33 +101,23 @@ def _answer(question: str) -> str:
     return sys.stdin.readline().strip()
 
 
-@contextmanager
-def untouched(so: str = "nothing was changed") -> Iterator[None]:
-    """Before the first write: Ctrl+C says that there was none."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        said = RedisqError(f"interrupted, {so}")
-        said.exit_code = 130
-        raise said from stop
-
-
-def drive(s: Session, change: ChangeRun, what: str, again: str = "") -> bool:
+def drive(
+    s: Session,
+    change: Run,
+    what: str,
+    again: str = "",
+    line: AbstractContextManager[Meter] | None = None,
+) -> bool:
     """Take the steps of a change; False after Ctrl+C. Its outcome says how far it came.
 
-    ``again``: the command that continues it.
+    ``again``: the command that continues it. ``line`` shows how it goes, in place of a progress
+    line.
     """
-    outcome, change.rate = change.outcome, s.guard.stricter(change.rate)
-
-    async def steps(meter: Meter) -> None:
-        while await change.step():
-            meter(outcome.done + sum(outcome.skipped.values()), outcome.matched)
-            if (pause := change.pause) > 0:  # a sleep of nothing takes a tenth of a step's time
-                time.sleep(pause)
-
+    outcome = change.outcome
+    change.limit_rate(s.config.guard.max_rate)
     try:
-        with progress(what, outcome.matched) as meter:
-            s.run(steps(meter))  # all of them in one go: the steps share a connection
+        with line or progress(what, outcome.matched) as meter:
+            s.run(take_all(change, meter))  # all of them in one go: the steps share a connection
         return True
     except KeyboardInterrupt:
         # The step under way may have been carried out; its count is in the audit log.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -11,18 +11,14 @@ from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import together
 from redisq_ops.ops.filter.parser import parse
-from redisq_ops.ops.filter.scan import Filter, Scan, match_pattern, rate_limited
-from redisq_ops.ops.filter.time import duration_ms, per_second
+from redisq_ops.ops.filter.scan import Filter, Scan, match_pattern
+from redisq_ops.ops.filter.time import duration_ms
 
-from .confirm_and_run import untouched
-from .output import progress
+from .output import reading
 from .session import Session
 
-Progress = Callable[[int, int | None], None]
-"""called with (scanned, total or None)"""
 
-
-def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
+def filtered(given: Mapping[str, Any], utc: bool) -> Filter:
     """The options of `SELECTING` as a filter: an entry has to match all of them."""
     where, window = given.get("where"), given.get("window")
     if window == 0:
@@ -31,28 +27,20 @@ def filtered(s: Session, given: Mapping[str, Any]) -> Filter:
         match=None if given["match"] is None else match_pattern(given["match"]),
         older_than_ms=None if given["older_than"] is None else duration_ms(given["older_than"]),
         max=given["max"],
-        where=None if where is None else parse(where, utc=s.utc),
+        where=None if where is None else parse(where, utc=utc),
         window=window,
-        redaction=s.redaction,
     )
-
-
-def pace(progress: Progress, given: Mapping[str, Any]) -> Progress:
-    """A scan's progress function that also limits the scan to ``--scan-rate``."""
-    rate = given.get("scan_rate")
-    return rate_limited(progress, None if rate is None else per_second(rate))
 
 
 def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Entry]]:
     """The pages of a scan, at the rate of ``--scan-rate``; Ctrl+C ends it."""
     # JSON lines are printed while they are found: on a terminal a progress bar would be among them.
     quiet = s.json and sys.stdout.isatty()
-    bar = progress(f"looking through {scan.queue.name}", quiet=quiet)
-    with untouched(), bar as meter:
-        limited = pace(meter, given)
+    what = None if quiet else f"looking through {scan.queue.name}"
+    with reading(what, rate=given.get("scan_rate")) as meter:
         while not scan.over:
             yield s.run(scan.step())
-            limited(scan.scanned, scan.expected)
+            meter(scan.scanned, scan.expected)
 
 
 def reads_payloads(s: Session, queue: Queue[Any], page: Sequence[Entry]) -> list[Entry]:

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 
 from .completion import queues
-from .session import session
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
@@ -68,7 +67,7 @@ def add(
         # Loaded now: help and completion need neither it nor the Redis client.
         module, _, function = runs.partition(".")
         act = getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)
-        s, every = session(context), given.pop("every", None)
+        s, every = context.obj, given.pop("every", None)
         if every is None:
             return act(s, *first, given) or 0
         from .watch import repeat

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, file_error
-from redisq_ops.ops.change.apply import Apply, Told
-from redisq_ops.ops.change.audit_log import ChangeOutcome
+from redisq_ops.ops.change.apply import Apply, ReportResult
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.private_files import open_private, resolved_path
 
@@ -38,7 +38,7 @@ class OutcomeReport:
         self.last: str | None = None
         self.change: Apply | Undo | None = None
         """the reported change, once it begins"""
-        self.each: Told | None = None
+        self.each: ReportResult | None = None
         self.hand = ""
         """identifies the file, to recognise the runs that reported into it"""
         self._file: int | None = None

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
@@ -15,6 +15,8 @@ from datetime import UTC
 from shutil import get_terminal_size
 from typing import Any, Protocol
 
+from redisq_ops.core.model.errors import Interrupted
+from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.terminal import age, count, date, printable
 
 _LEAST = 24
@@ -142,9 +144,9 @@ class Meter(Protocol):
 
 
 @contextmanager
-def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Meter]:
+def progress(what: str | None, total: int | None = None) -> Iterator[Meter]:
     """Show progress on stderr if it is a terminal and the work takes longer than a moment."""
-    if quiet or not sys.stderr.isatty():
+    if what is None or not sys.stderr.isatty():
         yield lambda done, total=None: None
         return
     line = _ProgressLine(printable(what), total)
@@ -152,6 +154,46 @@ def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Ite
         yield line
     finally:
         line.close()
+
+
+@contextmanager
+def untouched(so: str = "nothing was changed") -> Iterator[None]:
+    """Before the first write: Ctrl+C says that there was none."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Interrupted(f"interrupted, {so}") from stop
+
+
+@contextmanager
+def reading(what: str | None, total: int | None = None, rate: str | None = None) -> Iterator[Meter]:
+    """A progress line while entries are read and nothing is written yet, see `untouched`.
+
+    ``what``: None shows no line. ``rate``: at most so many entries per second, as ``--scan-rate``
+    takes it.
+    """
+    with untouched(), progress(what, total) as meter:
+        yield meter if rate is None else rate_limited(meter, per_second(rate))
+
+
+def rate_limited(
+    progress: Meter,
+    rate: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Meter:
+    """``progress`` that also sleeps, so that at most ``rate`` entries per second are read.
+
+    For one scan; it blocks the process.
+    """
+    began = clock()
+
+    def wait(done: int, total: int | None = None) -> None:
+        progress(done, total)
+        if total is None or done < total:
+            sleep(max(0.0, began + done / rate - clock()))
+
+    return wait
 
 
 class _ProgressLine:
@@ -199,8 +241,11 @@ __all__ = [
     "plain",
     "printable",
     "progress",
+    "rate_limited",
+    "reading",
     "say",
     "table",
     "tell",
+    "untouched",
     "when",
 ]

@@ -6,20 +6,17 @@ import logging
 import shlex
 import sys
 from collections import ChainMap
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import typer
 
 from redisq_ops.core.redis.url import masked, masked_url
 from redisq_ops.ops.hint import set_connection_options
 
 if TYPE_CHECKING:
     from redisq_ops.core.redis.operation import BlockingClient, Description
-    from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.config import Config
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.redaction import Redaction
@@ -39,10 +36,10 @@ class Session:
     """as `start_logging` takes it"""
     role: str = "cli"
     confirm: str | None = None
-    """the context's name, said beside ``--yes``"""
+    """the context's name, to confirm a change"""
     no_redact: bool = False
-    typed: tuple[str, ...] = ()
-    """the words behind `redisq`"""
+    again: str = ""
+    """the command that was typed, as a shell takes it, without passwords"""
 
     @cached_property
     def config(self) -> Config:
@@ -51,37 +48,34 @@ class Session:
         return load(self.flags, self.context)
 
     @cached_property
-    def client(self) -> BlockingClient:
+    def deployment(self) -> Deployment:
         from redisq_ops.core.redis.client import connect
         from redisq_ops.core.redis.operation import run
+        from redisq_ops.ops.deployment import Deployment
         from redisq_ops.ops.inspect.overview import eviction_policy
 
         from .output import say
 
-        client = connect(self.config.server_address(), self.role)
+        config = self.config
+        client = connect(config.server_address(), self.role)
         if policy := run(client, eviction_policy()):
             say(
                 f"redisq: warning: this server's maxmemory-policy is {policy}: once memory is "
                 "full it deletes what queues keep; set it to noeviction"
             )
+        return Deployment(client, prefix=config["prefix"] or "rq")
+
+    @property
+    def client(self) -> BlockingClient:
+        """The connection of `deployment`."""
+        client: BlockingClient = self.deployment.client
         return client
-
-    @cached_property
-    def deployment(self) -> Deployment:
-        from redisq_ops.ops.deployment import Deployment
-
-        return Deployment(self.client, prefix=self.config["prefix"] or "rq")
 
     def run(self, description: Description[T] | Coroutine[Any, Any, T]) -> T:
         """Run an operation on this session's client."""
         from redisq_ops.core.redis.operation import run
 
-        return run(self.client, description)
-
-    @property
-    def guard(self) -> Guard:
-        """What changes may do here."""
-        return self.config.guard
+        return run(self.deployment.client, description)
 
     @cached_property
     def redaction(self) -> Redaction:
@@ -99,28 +93,8 @@ class Session:
         return NO_REDACTION
 
     def writable(self) -> None:
-        """Refuse, before anything is planned, where the configuration says read-only."""
-        if self.config.read_only:
-            from redisq_ops.core.model.errors import Refused
-
-            origin = self.config.values["read_only"].origin
-            raise Refused(f"read-only: nothing can be changed (read_only, {origin})")
-
-    @property
-    def again(self) -> str:
-        """The command that was typed, as a shell takes it; a password isn't repeated."""
-        words = [masked(word) for word in self.typed]
-        for n, word in enumerate(self.typed):
-            if word.startswith("--url="):
-                words[n] = f"--url={masked_url(word.removeprefix('--url='))}"
-            elif n and self.typed[n - 1] == "--url":
-                words[n] = masked_url(word)
-        return shlex.join(["redisq", *words])
-
-    @property
-    def interactive(self) -> bool:
-        """Whether a person can be asked."""
-        return sys.stdin.isatty() and sys.stderr.isatty()
+        """Refuse where the configuration says read-only."""
+        self.config.guard.writable()
 
 
 _CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
@@ -129,6 +103,7 @@ _CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
 def begin(started: Session) -> Session:
     """The session that `redaction` asks from now on, and whose server commands to copy are for."""
     _CURRENT.set(started)
+    start_logging(*started.log)
     set_connection_options(ChainMap(started.flags, {"context": started.context}))
     return started
 
@@ -146,11 +121,15 @@ def redaction() -> Redaction:
     return NO_REDACTION if current is None else current.redaction
 
 
-def session(context: typer.Context) -> Session:
-    """The invocation a command belongs to."""
-    found = context.find_object(Session)
-    assert found is not None
-    return found
+def command_line(typed: Sequence[str]) -> str:
+    """The words behind `redisq`, as a shell takes them; a password isn't repeated."""
+    words = [masked(word) for word in typed]
+    for n, word in enumerate(typed):
+        if word.startswith("--url="):
+            words[n] = f"--url={masked_url(word.removeprefix('--url='))}"
+        elif n and typed[n - 1] == "--url":
+            words[n] = masked_url(word)
+    return shlex.join(["redisq", *words])
 
 
 def start_logging(verbose: int, format: str) -> None:

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import PREFIX, checked_prefix
@@ -23,9 +23,7 @@ from redisq_ops.core.redis.client import DEFAULT_URL, ServerAddress
 
 from .change.limits import Guard
 from .filter.time import per_second
-
-if TYPE_CHECKING:
-    from .redaction import Redaction
+from .redaction import NO_REDACTION, Redaction
 
 COLORS = ("red", "yellow", "green", "cyan", "blue", "magenta")
 _LABEL_LENGTH = 16
@@ -120,9 +118,11 @@ class Config:
 
     values: Mapping[str, ConfigValue]
     context: str | None = None
-    redact: tuple[tuple[Mapping[str, Any], str], ...] = ()
-    """``[redact]`` tables, each with its place"""
     context_from: str = "flag"
+    redaction: Redaction = NO_REDACTION
+    """what is hidden in payloads and errors"""
+    redact_from: tuple[str, ...] = ()
+    """places of the ``[redact]`` tables"""
 
     def __getitem__(self, name: str) -> str | None:
         return self.values[name].value
@@ -137,19 +137,13 @@ class Config:
         most, rate = self["max_entries"], self["max_rate"]
         return Guard(
             self.read_only,
+            self.values["read_only"].origin,
             int(most) if most else None,
             self.values["max_entries"].origin,
             float(rate) if rate else None,
             self.values["max_rate"].origin,
             self.context if self["confirm"] == "name" else None,
         )
-
-    @property
-    def redaction(self) -> Redaction:
-        """What is hidden in payloads and errors; `BadInput` names the place of a bad pattern."""
-        from .redaction import Redaction
-
-        return Redaction.read(self.redact)
 
     def server_address(self) -> ServerAddress:
         """Where to connect; reads the password file if there is one."""
@@ -179,9 +173,8 @@ class Config:
             elif value.name == "url" and text is not None:
                 text = _without_password(text)
             values.append(replace(value, value=text))
-        redaction = self.redaction
-        origin = ", ".join(where for _, where in self.redact) or "default"
-        values.append(ConfigValue("redact", str(redaction) or None, origin))
+        origin = ", ".join(self.redact_from) or "default"
+        values.append(ConfigValue("redact", str(self.redaction) or None, origin))
         return values
 
 
@@ -223,10 +216,9 @@ def load(
             f'{values["confirm"].origin}: confirm = "name" needs a context, whose name is '
             "typed: set it in a context or choose one with --context"
         )
-    config = Config(values, context, tuple(redact), context_from)
-    if redact:  # a bad pattern is an error of every command, before it connects
-        _ = config.redaction
-    return config
+    # A bad pattern is an error of every command, before it connects.
+    redaction = Redaction.read(redact)
+    return Config(values, context, context_from, redaction, tuple(where for _, where in redact))
 
 
 def contexts(environment: Mapping[str, str] = os.environ) -> list[NamedContext]:

@@ -14,7 +14,7 @@ from typing import Any
 from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_classes import foreign_class, queue_class, sharded_class
+from redisq_ops.core.engine.queue_classes import foreign_class, open_queue
 from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.errors import (
@@ -62,18 +62,9 @@ class Deployment:
         """
         if entry.problem is not None:
             raise Unreadable(entry.problem)
-        kind = queue_class(entry.kind) if entry.at is None else foreign_class(entry.kind)
-        if kind is None:
-            raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
-        entry.checked(kind.kind, kind.schema)
-        options: dict[str, Any] = {
-            "prefix": self.prefix, "clock": self.clock, "callers": self.callers,
-        }  # fmt: skip
-        if entry.all_shards > 1 or entry.layout:
-            return sharded_class(entry.kind)(self.client, entry.name, entry=entry, **options)
-        if entry.at is not None:
-            options |= {"at": entry.at, "own_name": entry.called}
-        return kind(self.client, entry.name, **options)
+        return open_queue(
+            self.client, entry, prefix=self.prefix, clock=self.clock, callers=self.callers
+        )
 
     async def foreign(self, name: str) -> Queue[Any] | None:
         """Another program's queue, by the name that its kind gives it (``sidekiq:default``)."""

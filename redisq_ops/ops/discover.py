@@ -26,7 +26,7 @@ from redisq_ops.core.model.quoting import bytes_of, legal, raw_of, text
 from redisq_ops.core.redis.key_scan import COUNT, Lane, Walk, clock_ms
 from redisq_ops.core.redis.operation import Call, Description, apart, both, together
 
-from .change.audit_log import ChangeOutcome
+from .change.outcome import ChangeOutcome
 from .deployment import Deployment
 from .hint import hint
 

@@ -20,7 +20,8 @@ from redisq_ops.core.model.errors import RedisqError, Refused, Superseded
 from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.redis.operation import BlockingClient, run
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome, Operation
+from redisq_ops.ops.change.audit_log import Author, Operation
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import PlanHeader, checked_age, home
 from redisq_ops.ops.hint import hint
 

@@ -19,8 +19,8 @@ from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import allowed
 from redisq_ops.ops.change.plan import PlanHeader, identity
 from redisq_ops.ops.change.preview import MEANS, Preview, entries, typed
 from redisq_ops.ops.terminal import age, count

@@ -7,25 +7,25 @@ Each function returns whether anything was changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, consumers, control
-from redisq_ops.ops.change.apply import PlannedScope
-from redisq_ops.ops.change.audit_log import OTHERS, Author, ChangeOutcome
-from redisq_ops.ops.change.edit import Edit, Replaced, editable, samples
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.edit import Edit, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
+from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
-from redisq_ops.ops.change.preview import PAST, entries, typed_number
+from redisq_ops.ops.change.preview import PAST, Preview
 from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.selection import PlannedScope
 from redisq_ops.ops.change.transfer_undo import taking_back
 from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.filter.ast import Query
@@ -87,21 +87,19 @@ async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
     queue = await arun(client, deployment.queue(scope.queue))
     filter = Filter(ids=scope.ids, where=scope.where, redaction=changes.redaction)
     request = ChangeRequest(verb, queue, scope.state, filter, changes.guard.rate(None))
-    preparing = prepare(
-        deployment, request, progress=_looking(changes), shown=changes.redaction.text
-    )
+    preparing = prepare(request, progress=_looking(changes), shown=changes.redaction.text)
     prepared = await arun(client, preparing)
     trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
-    if not prepared.count:
+    if not prepared.scope.count:
         changes.tell(
             "0 matched: "
             + (", ".join(prepared.preview.facts.get("remarks", ())) or "nothing to do")
         )
         return False
     asked = question(prepared, trash_ms, changes.redaction)
-    if not await changes.ask(asked, prepared.count):
+    if not await changes.ask(asked, prepared.scope.count):
         return False
-    change = prepared.run(Author.here(changes.why), consumer=changes.consumer)
+    change = prepared.run(changes.why, consumer=changes.consumer)
     await _drive(changes, change, verb, PAST[verb])
     return True
 
@@ -123,13 +121,13 @@ def question(
     preview, verb = prepared.preview, prepared.request.verb
     assert not isinstance(prepared.scope, PlannedScope)
     lines = [f"filter: {preview.filter}", *preview.lines]
-    if preview.reasons and prepared.count > 1:
+    if preview.reasons and prepared.scope.count > 1:
         lines.insert(1, f"reasons: {preview.reasons}")
     if verb == "purge":
         lines.append(f"U undoes it within {age(trash_ms)}")
     lines += ["", *(_sampled(redaction.entry(e)) for e in prepared.scope.sample[:_SAMPLE])]
-    if prepared.count > _SAMPLE:
-        lines.append(f"  … and {count(prepared.count - _SAMPLE)} more")
+    if prepared.scope.count > _SAMPLE:
+        lines.append(f"  … and {count(prepared.scope.count - _SAMPLE)} more")
     return Question(
         preview.question, tuple(lines), verb == "purge", preview.typed, consumer=verb == "claim"
     )
@@ -155,29 +153,18 @@ async def take_over(
 
     look = consumers.held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=progress)
     held = await arun(client, look)
-    claims = verb == "claim"
+    claims, number = verb == "claim", len(held.ids)
     if not claims:
         consumers.check_requeueable(held)
-    spared = f"{count(held.too_young)} held for less than {age(SILENT_MS)}: left out."
-    if not held.ids:
-        changes.tell(f"0 matched: {spared if held.too_young else 'it holds nothing'}")
+    preview = consumers.change_preview(held, "" if claims else None)
+    if not number:
+        changes.tell(f"0 matched: {'; '.join(preview.lines) or 'it holds nothing'}")
         return False
-    number = len(held.ids)
-    to_whom = "The consumer you name receives them" if claims else "They wait for the next worker"
-    void = (
-        "" if isinstance(queue, HasConsumerGroups) else f"; {consumer} can't settle them any more"
-    )
-    lines = [f"{to_whom}{void}. It stays a consumer."]
-    lines += [spared] if held.too_young else []
-    if held.idle_ms is not None and held.idle_ms < SILENT_MS:
-        lines.append(f"It was heard of {age(held.idle_ms)} ago: it may be at work on them.")
-    if not consumers.undoable(held):
-        lines.append("There is no undo for so many in a stream: claim them back.")
-    lines += ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
+    lines = [*preview.lines, "it stays a consumer", ""]
+    lines += [printable(f"  {id}") for id in held.ids[:_SAMPLE]]
     lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
-    title = f"{verb.capitalize()} {entries(number, 'pending')} of {held.what} in {name}?"
-    typed = typed_number(number)
-    if not await changes.ask(Question(title, tuple(lines), typed=typed, consumer=claims), number):
+    asked = Question(preview.question, tuple(lines), typed=preview.typed, consumer=claims)
+    if not await changes.ask(asked, number):
         return False
     to = changes.consumer if claims else None
     change = consumers.ConsumerChange(held, to, Author.here(changes.why))
@@ -207,15 +194,18 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
         changes.tell("The payload is as it was: nothing was changed.")
         return False
     change = Replaced(entry.payload, after)
-    looked = await arun(client, samples(selection, change))
-    lines: list[str] = []
-    for sample in looked:
-        lines += sample.diff or ("What differs isn't shown here: it is redacted.",)
-    lines += ["", f"It stays {state}; U gives the old payload back."]
-    if not await changes.ask(Question(f"Edit {id} of {name}?", tuple(lines)), 1):
+    preview, looked = await arun(client, preview_edit(selection, change))
+    if not await changes.ask(edit_question(preview, looked)):
         return False
     await _drive(changes, Edit(selection, change, Author.here(changes.why)), "edit", "edited")
     return True
+
+
+def edit_question(preview: Preview, looked: Sequence[Sample]) -> Question:
+    """The preview of an edit, with what it makes of the first entries."""
+    diffs = [line for sample in looked for line in sample.lines]
+    lines = (f"filter: {preview.filter}", *preview.lines, "", *diffs)
+    return Question(preview.question, lines, typed=preview.typed)
 
 
 async def group_all(changes: Changes, name: str) -> Scanned | None:
@@ -278,20 +268,19 @@ async def _drive(
 ) -> None:
     """Take all steps, or those until Esc or an error, and say what came of them."""
     outcome, stopped = change.outcome, ""
-    change.rate = changes.guard.stricter(change.rate)
+    change.limit_rate(changes.guard.max_rate)
     if undo:
         changes.last_op = outcome.op
     try:
         while await arun(changes.deployment.client, change.step()):
-            handled = outcome.done + sum(outcome.skipped.values())
-            changes.say(f"{what}: {count(handled)} of {count(outcome.matched)}")
+            changes.say(f"{what}: {' of '.join(map(count, change.progress))}")
             await asyncio.sleep(change.pause)
             if changes.stopping:
                 stopped = "stopped before the rest"
                 break
     except Exception as error:
         stopped = f"stopped: {' '.join(str(error).split())}"
-    if stopped:  # a step that wasn't heard of may have been carried out
+    if stopped:  # a step whose reply was lost may have been carried out
         with suppress(Exception):
             outcome.done = await arun(changes.deployment.client, change.reached())
     _told(changes, outcome, past, stopped, undo)
@@ -300,11 +289,11 @@ async def _drive(
 def _told(
     changes: Changes, outcome: ChangeOutcome, past: str, stopped: str = "", undo: bool = True
 ) -> None:
-    said = [f"{count(outcome.done)} {past}"]
-    said += [f"{count(n)} {_SKIPPED.get(word, word)}" for word, n in outcome.skipped.items()]
-    said += [stopped] if stopped else []
+    parts = [f"{count(outcome.done)} {past}"]
+    parts += [f"{count(n)} {_SKIPPED.get(word, word)}" for word, n in outcome.skipped.items()]
+    parts += [stopped] if stopped else []
     again = f"\n{outcome.op} · U undoes it" if undo and outcome.op and outcome.done else ""
-    changes.tell(", ".join(said) + again, not stopped and outcome.done == outcome.matched)
+    changes.tell(", ".join(parts) + again, not stopped and outcome.done == outcome.matched)
 
 
 # --- holding -----------------------------------------------------------------------------------

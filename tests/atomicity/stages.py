@@ -16,7 +16,9 @@ import redis
 
 from redisq_ops.core.engine import transfer
 from redisq_ops.core.engine.idempotency import CallerSlots
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Failure, Settlement
@@ -27,7 +29,6 @@ from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.redis.parsers import words
 
 ERROR = Failure("Boom", "it broke").encoded()
 DAY = 86_400_000
@@ -273,18 +274,15 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         )
     if kind in ("delay", "carmine") or isinstance(queue, CircularQueue):
         some = [dead[0], delayed[0], waiting[0]]
-        new = {"new": 0} if kind == "delay" else {}
         built.operations["depart"] = lambda queue: run(
             client,
-            queue._script("rebalance_begin").call(
+            queue._script("transfer_hold").call(
                 queue.keys, queue.clock, list, [(id,) for id in some], layout=0
             ),
         )
         built.operations["arrive"] = lambda queue: run(
             client,
-            queue._script("rebalance_accept").call(
-                queue.keys, queue.clock, words, _arrivals(queue), **new, layout=0
-            ),
+            transfer.accept_rows(queue, "shard", _arrivals(queue)),
         )
     built.absent = list(_possible(queue, clock.now_ms))
     return built
@@ -298,13 +296,15 @@ def _ruled(rule: str, value: int) -> Operation:
     return lambda queue: queue.control("op", 1, rule, "bob", value)
 
 
-def _arrivals(queue: Any) -> list[tuple[Any, ...]]:
-    at = queue.clock.now_ms
-    return [
-        ("n1", "7", "waiting" if isinstance(queue, CircularQueue) else "delayed", at, "",
-         b"payload-70", "", ""),
-        ("n2", "8", "dead", at, f"- 1 0 5 {at} w - rejected 0", b"payload-71", ERROR, ""),
-    ]  # fmt: skip
+def _arrivals(queue: Any) -> list[transfer.TransferEntry]:
+    at = b"%d" % queue.clock.now_ms
+    state = b"waiting" if isinstance(queue, CircularQueue) else b"delayed"
+    record = b"- 1 0 5 %b w - rejected 0" % at
+    rows = [
+        (state, at, b"", b"payload-70", b"", b""),
+        (b"dead", at, record, b"payload-71", ERROR, b""),
+    ]
+    return [transfer.TransferEntry(0, f"n{n}", row, mark=f"{n}") for n, row in enumerate(rows, 1)]
 
 
 def _possible(queue: Any, now_ms: int) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.redis import acl_rights
 

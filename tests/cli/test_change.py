@@ -17,7 +17,6 @@ import pytest
 import redis
 
 from redisq_ops.cli import confirm_and_run
-from redisq_ops.cli.session import Session
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
@@ -26,6 +25,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.destroy import Destroy
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 
@@ -48,7 +48,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Somebody sits at the terminal and types this."""
 
     def types(text: str) -> None:
-        monkeypatch.setattr(Session, "interactive", True)
+        monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
 
     return types
@@ -330,7 +330,7 @@ def test_ctrl_c_before_the_first_write(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("redisq_ops.cli.confirm_and_run._answer", interrupt)
-    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
     redisq("replay", "mail", code=130)
     assert "nothing was changed" in redisq.err
     assert picture(client) == before
@@ -458,6 +458,32 @@ def test_destroy(redisq: Redisq, client: redis.Redis, person: Callable[[str], No
     # Minute counters go by themselves.
     assert all(client.ttl(key) > 0 and b":rate:" in key for key in client.scan_iter())
     assert "no queue" in redisq.refusal("queue", "destroy", "mail", code=1)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_destroy_that_was_interrupted_is_logged_and_continued(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    queue, advance, steps = everywhere(client), Destroy._advance, 0
+
+    async def interrupted(self: Destroy) -> bool:
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            raise KeyboardInterrupt
+        return await advance(self)
+
+    monkeypatch.setattr(Destroy, "_advance", interrupted)
+    destroy = ("queue", "destroy", "mail", "--hard", "--yes", "--reason", "moved away")
+    redisq(*destroy, code=130)
+    assert "continue with: redisq queue destroy mail --hard" in redisq.err
+    monkeypatch.undo()
+    if step == 1:  # later the audit log is gone
+        (logged,) = redisq.rows("log")
+        assert (logged["verb"], logged["why"], logged["ended"]) == ("destroy", "moved away", False)
+        assert not logged["undoable"] and queue.counts().closed == "moved away"
+    redisq(*destroy)
+    assert all(client.ttl(key) > 0 and b":rate:" in key for key in client.scan_iter())
 
 
 def test_retention(redisq: Redisq, client: redis.Redis) -> None:
@@ -737,7 +763,7 @@ def test_undo_and_cancel_of_many_are_confirmed_by_their_number(
 ) -> None:
     RequestQueue(client, "mail").submit([b""] * 1100, id="r1")
     redisq("purge", "mail", "--state", "waiting", "--yes")
-    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
     for words, left in ((("undo",), 0), (("request", "cancel", "mail/r1"), 1100)):
         monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
         redisq(*words, code=1)

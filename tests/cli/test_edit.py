@@ -162,6 +162,9 @@ def test_a_patch_changes_those_it_fits(redisq: Redisq, queue: Any) -> None:
 def test_where_nothing_would_change_nothing_is_asked_or_written(
     redisq: Redisq, queue: Any, client: redis.Redis
 ) -> None:
+    none = ("dlq", "edit", "mail", "--match", "zzz", "--patch", PATCH)
+    assert redisq(*none).startswith("0 matched: edit 0 dead entries of mail (filter: match 'zzz')")
+    assert redisq.rows(*none, "--dry-run")[0]["changes"] == redisq.rows(*none)[0]["matched"] == 0
     fits_none = '[{"op": "remove", "path": "/nowhere"}]'
     said = redisq("dlq", "edit", "mail", "--patch", fits_none, code=1)  # nor has it asked for --yes
     assert said.startswith("nothing would change: edit 0 of 5 dead entries of mail")

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from redisq_ops.core.foreign.resque import ResqueQueue, SidekiqQueue
-from redisq_ops.core.foreign.resque.job import Job
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs.job import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author

@@ -13,7 +13,8 @@ import pytest
 import redis
 
 from redisq_ops.cli.main import run
-from redisq_ops.core.foreign.resque import Job, SidekiqQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.queues.request import RequestQueue
 
 pytestmark = pytest.mark.alike

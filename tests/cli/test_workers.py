@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 
 from ..command_line import Redisq, everywhere
 from ..foreign_keys import put

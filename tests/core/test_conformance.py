@@ -23,8 +23,10 @@ from redisq_ops.core.engine.queue_classes import foreign_class, queue_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.base import ForeignQueue
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.rq import RqQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import STATES, Settlement, State
 from redisq_ops.core.model.errors import CORRUPT, RedisqError
@@ -41,7 +43,7 @@ from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
 from ..pipeline.rows import rows
 from ..queue_steps import end, take
-from .foreign import test_articles, test_carmine_4
+from .foreign import shelf, test_articles, test_carmine_4
 from .queues import test_circular_faults, test_delay_faults, test_request_faults
 
 Client = redis.Redis
@@ -152,7 +154,7 @@ def article_circle(client: Client) -> None:
 def article_delays(client: Client) -> None:
     for n in range(9):
         article = test_delay_faults.Article(client)
-        article.enqueue(f"job{n}", int(client.time()[0]) + 200 * (n - 4))
+        article.enqueue(f"job{n}", int(client.time()[0]) + 200 * (n - 4) + 100)
 
 
 def article_clients(client: Client) -> None:
@@ -188,13 +190,17 @@ SPECIMENS: dict[str, Callable[[Client], Queue]] = {
 }  # fmt: skip
 
 
+UNREGISTERED: dict[str, Callable[[Client], Queue]] = {"shelf": shelf.fill}
+"""layouts of no program: what a kind to come relies on"""
+
+
 def test_every_kind_has_a_specimen() -> None:
     assert {name.partition(" ")[0] for name in SPECIMENS} == {*KINDS, *LAYOUTS}
 
 
-@pytest.fixture(params=SPECIMENS)
+@pytest.fixture(params=[*SPECIMENS, *UNREGISTERED])
 def queue(request: pytest.FixtureRequest, client: Client) -> Queue:
-    return SPECIMENS[request.param](client)
+    return (SPECIMENS | UNREGISTERED)[request.param](client)
 
 
 def content(client: Client, key: bytes) -> object:
@@ -311,6 +317,7 @@ def test_foreign_bytes_are_never_a_traceback(queue: Queue, client: Client) -> No
             ids(queue, state, 3)
 
 
+@pytest.mark.parametrize("queue", SPECIMENS, indirect=True)
 def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
     tables: tuple[State, ...] = ("waiting", "pending", "delayed", "dead")
     for state in tables:

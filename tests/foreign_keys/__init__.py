@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.foreign.resque import Job, SidekiqQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 
 HERE = Path(__file__).parent
 _PUT: dict[str, Callable[[redis.Redis, str, Any], Any]] = {

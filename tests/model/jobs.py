@@ -21,9 +21,11 @@ from typing import Any, ClassVar
 
 import redis
 
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
-from redisq_ops.core.foreign.resque.invariants import FIRST
-from redisq_ops.core.foreign.resque.job import fields
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.ruby_jobs.invariants import FIRST
+from redisq_ops.core.foreign.ruby_jobs.job import fields
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Failure, Settlement, State
 from redisq_ops.core.model.states import VERBS, Verb

@@ -48,9 +48,9 @@ from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
 from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.bulk import Pick
-from redisq_ops.ops.change.impact import weigh
+from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.change.transfer import Move, MoveApply
 from redisq_ops.ops.change.transfer_plan import Way
 from redisq_ops.ops.change.transfer_undo import Recall
@@ -446,7 +446,7 @@ class MoveModel:
         op = audit_log.new_id("move")
         path = str(self.folder / op)
         with Draft(path, op) as draft:
-            chosen, weight = run(self.client, weigh(queue, state, limit, keep=draft.add))
+            chosen, weight = run(self.client, select_entries(queue, state, limit, keep=draft.add))
             header = PlanHeader(
                 op, queue.name, queue.kind, "rq", 0, "", "move", state, "operator", LEASE,
                 chosen.high_water_ms, "all", "ada", "laptop", "", self.clock.now_ms,
@@ -485,7 +485,7 @@ class MoveModel:
         most = self.rng.choice([None, None, 4])
         change = MoveApply(
             plan, self.queues[trip.way], ME, way=self.way(trip.way), most=most, clock=Ticks(),
-            told=lambda id, said: self.hears(trip, id, said),
+            report=lambda id, said: self.hears(trip, id, said),
         )  # fmt: skip
         return Tool(trip, change, self.carried_out(change))
 

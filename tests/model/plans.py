@@ -22,9 +22,9 @@ from redisq_ops.core.redis.operation import Description, run
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.apply import Apply
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Pick
-from redisq_ops.ops.change.impact import weigh
+from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.filter.scan import Filter
 
@@ -108,7 +108,9 @@ class Plans(Model):
         before = picture(self.client) if self.rng.random() < 0.1 else None
         with Draft(path, op) as draft:
             limit = Filter(max=self.rng.choice([3, 10, 40]))
-            chosen, weight = run(self.client, weigh(self.queue, state, limit, keep=draft.add))
+            chosen, weight = run(
+                self.client, select_entries(self.queue, state, limit, keep=draft.add)
+            )
             argument = self.now + LEASE if verb == "reschedule" else LEASE
             header = PlanHeader(
                 op, "q", self.queue.kind, "rq", 0, "", verb, state, "operator", argument,
@@ -135,7 +137,7 @@ class Plans(Model):
             most = self.rng.choice([None, None, 2, 5])
             change = Apply(
                 PlanFile(paper.path), self.queue, ME, most=most, clock=Ticks(),
-                told=lambda id, said: self.hears(paper, id, said),
+                report=lambda id, said: self.hears(paper, id, said),
             )  # fmt: skip
             paper.appliers.append(change)
         change = self.rng.choice(paper.appliers)

@@ -330,9 +330,9 @@ class Carried(Shards):
         rounds, script = self.rng.choice(
             [
                 (self.rng.randrange(1, 40), ""),
-                (99, "rebalance_accept"),
-                (99, "rebalance_finish"),
-                (99, "rebalance_finish"),
+                (99, "transfer_accept"),
+                (99, "transfer_drop"),
+                (99, "transfer_drop"),
             ]
         )
         goes_on = mover.goes(rounds, script and self.queue._script(script).sha, self.rng)

@@ -28,7 +28,7 @@ def spoilt(changes: Sequence[Change]) -> Iterator[None]:
         text = read(room, name)
         for change in changes:
             file, good, bad = change
-            if file == name and (room, name) != (scripts.ENGINE, "storage"):  # the hooks' defaults
+            if file == name and "-- INTERFACE:" not in text:
                 if good not in text:
                     raise LookupError(f"no such line in {name}.lua any more: {good}")
                 text = text.replace(good, bad)

@@ -75,9 +75,11 @@ PYTHON: dict[str, tuple[Any, Any, int]] = {
 }  # fmt: skip
 """what stands there instead, and the story that tells"""
 LUA = {
-    "landed twice": (("transfer_accept", "had[k + 1] or had[1] or", "had[1] or"), 10),
-    "landed after the undo": (("transfer_accept", "had[k + 1] or had[1] or", "had[k + 1] or"), 11),
-    "landed on what is under way": (("transfer_accept", "left and not over", "false"), 11),
+    "landed twice": (("transfer_memory", "had[k + 1] or had[1]", "had[1]"), 10),
+    "landed after the undo": (("transfer_memory", "had[k + 1] or had[1]", "had[k + 1]"), 11),
+    "landed on what is under way": (
+        ("transfer_accept", "and not unfinished_operations_has(by)", ""), 11,
+    ),
     "withdrawn though touched": (
         ("transfer_revert", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"), 1,
     ),

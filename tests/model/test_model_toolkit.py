@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.ops.change.apply import PlannedSteps
 from redisq_ops.ops.change.audit_log import Operation
-from redisq_ops.ops.change.bulk import EntryAction
+from redisq_ops.ops.change.entry_steps import EntryAction
 from redisq_ops.ops.change.undo import Undo
 
 from .plans import PlannedDelays, PlannedRequests, Plans

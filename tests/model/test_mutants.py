@@ -794,11 +794,7 @@ CHANGES = ("resize", "stop_a_mover")
 MUTANTS += [
     mutant(
         "what arrives is never known",
-        (
-            "rebalance_accept",
-            "elseif came and tonumber(came) > now - config.keep_ms then",
-            "elseif false then",
-        ),
+        ("transfer_memory", "at and tonumber(at) > now - config.keep_ms and 'same'", "false"),
         models=CARRIED,
         often=CHANGES,
     ),
@@ -814,77 +810,70 @@ MUTANTS += [
     ),
     mutant(
         "arrived by an old layout",
-        ("rebalance_accept", NEWER, "false"),
+        ("transfer_accept", NEWER, "false"),
         models=(*DELAY_SHARDS, *CARMINE_SHARDS),
         often=CHANGES,
     ),
     mutant(
         "arrived by an old layout",
-        ("rebalance_accept", NEWER, "false"),
+        ("transfer_accept", NEWER, "false"),
         models=CIRCLE_SHARDS,
         often=(*CHANGES, "move"),
     ),
     mutant(
         "departed by an old layout",
-        ("rebalance_begin", NEWER, "false"),
+        ("transfer_hold", NEWER, "false"),
         models=CARRIED,
         often=CHANGES,
     ),
     mutant(
         "each departure has a mark of its own",
         (
-            "rebalance_begin",
-            "answer('off', mark,",
-            "answer('off', redis.call('HINCRBY', stat, 'fence', 1) .. '',",
+            "transfer_hold",
+            "{'held', mark,",
+            "{'held', redis.call('HINCRBY', stat, 'fence', 1) .. '',",
         ),
         models=CARRIED,
     ),
     mutant(
         "departed and still there",
-        ("rebalance_begin", "redis.call('ZREM', zset, id)", ""),
-        models=(*DELAY_SHARDS, *CIRCLE_SHARDS),
+        ("transfer_hold", "table.insert(list_of(write_buffer_drops, zset), id)", ""),
+        models=CARRIED,
+    ),
+    mutant(
+        "departed and in sight",
+        ("transfer_hold", "storage_moved(id, state, 'transit')", ""),
+        models=(*CIRCLE_SHARDS, *CARMINE_SHARDS),
     ),
     mutant(
         "moved twice",
-        ("rebalance_finish", "{transit, body, meta,", "{transit, meta,"),
+        ("transfer_drop", "{transit, body, meta,", "{transit, meta,"),
         models=CARRIED,
     ),
-    mutant("left behind", ("rebalance_finish", "{transit, body,", "{body,"), models=CARRIED),
+    mutant("left behind", ("transfer_drop", "{transit, body,", "{body,"), models=CARRIED),
+    mutant("moved without its record", ("transfer_enter", "line ~= ''", "false"), models=CARRIED),
     mutant(
-        "moved without its record", ("rebalance_accept", "record ~= ''", "false"), models=CARRIED
+        "moved without its error", ("transfer_accept", "failure ~= ''", "false"), models=CARRIED
     ),
-    mutant(
-        "moved without its error", ("rebalance_accept", "failure ~= ''", "false"), models=CARRIED
-    ),
-    mutant(
-        "moved without the run that follows",
-        ("rebalance_accept", "following ~= '' then", "false then"),
-        models=(*DELAY_SHARDS, *CARMINE_SHARDS),
-    ),
-    mutant(
-        "moved without the runs that follow",
-        ("rebalance_accept", "local row = following ~= '' and", "local row = false and"),
-        models=CIRCLE_SHARDS,
-    ),
+    mutant("moved without what follows", ("transfer_accept", "own ~= ''", "false"), models=CARRIED),
     mutant(
         "dead ones arrive alive",
-        ("rebalance_accept", "state_zsets[state] or delay", "delay"),
-        models=DELAY_SHARDS,
+        (
+            "transfer_enter",
+            "write_buffer_add(state_zsets[state],",
+            "write_buffer_add(state_zsets.delayed,",
+        ),
+        models=CARRIED,
     ),
     mutant(
         "moved while it is worked on",
-        ("rebalance_begin", "state ~= 'pending' and state ~= 'transit'", "state ~= 'transit'"),
-        models=CIRCLE_SHARDS,
-    ),
-    mutant(
-        "its element stays",
-        ("rebalance_begin", "list_changes_leaving[#list_changes_leaving + 1] = id", ""),
-        models=CIRCLE_SHARDS,
+        ("transfer_hold", "'trash', 'done'}", "'trash', 'done', 'pending'}"),
+        models=CARRIED,
     ),
     mutant(
         "moved and in no list",
-        ("rebalance_accept", "if elements_reside(state) then list_changes_enter(id) end", ""),
-        models=CIRCLE_SHARDS,
+        ("transfer_enter", "storage_moved(id, from,", "tostring(id, from,"),
+        models=(*CIRCLE_SHARDS, *CARMINE_SHARDS),
     ),
     mutant(
         "scheduled between two shards",
@@ -911,53 +900,33 @@ MUTANTS += [
         often=("push", "resize"),
     ),
     mutant(
-        "queued and between two shards",
-        ("rebalance_begin", "redis.call('ZREM', state_zsets[state], id)", ""),
-        models=CARMINE_SHARDS,
-    ),
-    mutant(
-        "between two shards, and in sight",
-        ("rebalance_begin", "if at and sighted then visible_leave(id) end", ""),
-        models=CARMINE_SHARDS,
-    ),
-    mutant(
         "what is done is guarded at its old home alone",
-        ("rebalance_begin", "state == 'done' and tonumber(at) <= now", "state == 'done'"),
+        ("transfer_hold", "state == 'done' and tonumber(at) <= now", "state == 'done'"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "done, and gone from there",
-        ("rebalance_begin", "redis.call('SREM', finished, id)", ""),
+        ("storage", "visible_add(visible_parts, finished, id)", ""),
         models=CARMINE_SHARDS,
     ),
     mutant(
-        "done, and queued where it arrives",
-        ("rebalance_accept", "redis.call('SADD', finished, id)", ""),
+        "done, and out of sight where it arrives",
+        ("storage", "to ~= 'done' or from == 'transit'", "to ~= 'done'"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "equal ones let in where it arrives",
-        ("rebalance_accept", "if tonumber(at) > now then", "if false then"),
-        models=CARMINE_SHARDS,
-    ),
-    mutant(
-        "dead ones arrive in sight",
-        ("rebalance_accept", "state == 'dead' or state == 'trash'", "false"),
-        models=CARMINE_SHARDS,
-    ),
-    mutant(
-        "moved and in no circle",
-        ("rebalance_accept", "if #coming > 0 then", "if false then"),
+        ("transfer_enter", "tonumber(score) - now", "0"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "attempts forgotten on the way",
-        ("rebalance_accept", "r.failures + r.lost > 0", "false"),
+        ("transfer_enter", "record_unpack(line)", "record_unpack(nil)"),
         models=CARMINE_SHARDS,
     ),
     mutant(
         "to be queued again, forgotten on the way",
-        ("rebalance_accept", "redis.call('SADD', requeued, id)", ""),
+        ("visible", "if coming[i] then visible_add(joins, requeued, ids[i]) end", ""),
         models=CARMINE_SHARDS,
     ),
     mutant(

@@ -24,7 +24,7 @@ MUTANTS = {
     "promoted too early": (("promote", "'-inf', due_by", "'-inf', '+inf'"), SIDEKIQ),
     "promoted and still there": (("promote", "redis.call('ZREM', key, payload)", ""), SIDEKIQ),
     "promoted in other bytes": (
-        ("promote", "        to_end(name, payload)", "        to_end(name, cjson.encode(job))"),
+        ("promote", "jobs_append(name, payload)", "jobs_append(name, cjson.encode(job))"),
         SIDEKIQ,
     ),
     "tickets that come again": (
@@ -41,19 +41,19 @@ MUTANTS = {
     "what was released comes back in disorder": (
         ("settle", "for i = #back, 1, -1 do", "for i = 1, #back do"), BOTH,
     ),
-    "released to the end": (("settle", "do to_front(queue", "do to_end(queue"), BOTH),
-    "requeued to the end": (("move", "if kind == 'held' then", "if false then"), BOTH),
-    "moved and still there": (("places", "    redis.call('ZREM', key, member)\n", ""), SIDEKIQ),
+    "released to the end": (("settle", "do jobs_prepend(queue", "do jobs_append(queue"), BOTH),
+    "requeued to the end": (("owner", "if e.ticket then front", "if false then front"), BOTH),
+    "moved and still there": (("owner", "    redis.call('ZREM', e.key, e.member)\n", ""), SIDEKIQ),
     "marks left behind": (("move", "sweep_marks()\n", ""), BOTH),
     "undone in disorder": (
-        ("undo", "for i = 1, #back do put_back", "for i = #back, 1, -1 do put_back"), BOTH,
+        ("undo", "back[#back + 1] = entries[i]", "table.insert(back, 1, entries[i])"), BOTH,
     ),
     "an older change undone over a newer one": (
-        ("undo", "elseif not score or tonumber(redis.call('ZSCORE', key, payload) or '')"
-         " == tonumber(score) then", "else"), SIDEKIQ,
+        ("owner", "if not score or tonumber(score) ~= tonumber(e.at) then", "if not score then"),
+        SIDEKIQ,
     ),
     "undone but not what was seen": (
-        ("undo", "out, why = take_out(kind, key, payload, seen)", "touched = touched"), BOTH,
+        ("owner", "return out_of_list(list, e.put or e.member, seen)", "return nil"), BOTH,
     ),
     "trash let go too early": (("trash", "now - config.trash_ms", "now"), BOTH),
 }  # fmt: skip

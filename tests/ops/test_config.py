@@ -368,7 +368,7 @@ def test_guard_asks_for_the_context_name() -> None:
     assert guard.typed(None, "1234") == "1234 prod"
     assert guard.typed("prod", "1234") == "1234"
     assert FREE.typed(None, None) is None
-    assert FREE.rate(None) is None and FREE.rate(7) == 7 and FREE.stricter(None) is None
+    assert FREE.rate(None) is None and FREE.rate(7) == 7
     assert Guard(max_rate=5).rate(None) == 5
     with pytest.raises(Refused):
         Guard(max_rate=5).rate(6)

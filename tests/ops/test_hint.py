@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from redisq_ops.cli import main as cli
-from redisq_ops.cli.session import Session
+from redisq_ops.cli.session import command_line
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
@@ -138,7 +138,7 @@ def test_hints_reach_the_same_server(
 )  # fmt: skip
 def test_hints_contain_no_password(secret: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("--url", secret), (f"--url={secret}",)):
-        again = Session({}, typed=(*words, "undo", "--reason", "x?y&password=z")).again
+        again = command_line((*words, "undo", "--reason", "x?y&password=z"))
         assert "same" not in again and "***" in again and "x?y&password=z" in again
     assert cli.run(["--url", secret, "submit", "/dev/null"]) == 2
     assert "same" not in "".join(capsys.readouterr())

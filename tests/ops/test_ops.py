@@ -21,10 +21,13 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import Round, arun, run
 from redisq_ops.ops.change import audit_log, control
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
-from redisq_ops.ops.change.bulk import Bulk, Stride, allowed
-from redisq_ops.ops.change.impact import weigh
+from redisq_ops.ops.change.allowed import allowed
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.entry_steps import Stride
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import PAST, preview
+from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
@@ -704,7 +707,7 @@ def test_later_entry_of_the_same_id_is_not_changed(client: redis.Redis, kind: st
         queue = RequestQueue(client, "q", clock=clock)
         queue.submit([b"old"], id="r1")
         queue.submit([b"x"], id="r2")
-    chosen, _ = run(client, weigh(queue, "waiting", Filter()))
+    chosen, _ = run(client, select_entries(queue, "waiting", Filter()))
     (given,) = queue.take(1, consumer="w").deliveries
     queue.settle([Settlement(given, "ack")])
     clock.advance(365 * 86_400_000)

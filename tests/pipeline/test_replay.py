@@ -23,6 +23,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.pipeline import replay, replay_plan
@@ -87,7 +88,7 @@ def operation(queue: Queue[redis.Redis], plan: ReplayPlan) -> audit_log.Operatio
     return found
 
 
-def undone(queue: Queue[redis.Redis], op: audit_log.Operation) -> audit_log.ChangeOutcome:
+def undone(queue: Queue[redis.Redis], op: audit_log.Operation) -> ChangeOutcome:
     undo = Undo(queue, op, AUTHOR)
     while run(queue.client, undo.step()):
         pass

@@ -14,7 +14,7 @@ import redis
 from redisq_ops import DelaySet, RequestQueue
 from redisq_ops.core.engine import queue_classes as layouts
 from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange
-from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import BadInput, Lost, NotFound, Unreachable, WrongKind
 from redisq_ops.core.queues.request import ShardedRequestQueue

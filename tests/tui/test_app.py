@@ -12,7 +12,8 @@ from textual.events import Key
 from textual.pilot import Pilot
 
 from redisq_ops.core.engine.registry import Registered
-from redisq_ops.core.foreign.resque import Job, SidekiqQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.delay import DelaySet

@@ -33,7 +33,7 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.audit_log import Operation
-from redisq_ops.ops.change.edit import diff
+from redisq_ops.ops.change.edit import CHANGES, Sample, diff, edit_preview
 from redisq_ops.ops.change.impact import Consequences
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
 from redisq_ops.ops.change.preview import preview
@@ -49,9 +49,9 @@ from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, Viewport
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm_dialog import Confirm, Question
+from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.poller import Connected
-from redisq_ops.tui.run_change import question
+from redisq_ops.tui.run_change import edit_question, question
 from redisq_ops.tui.undo_screen import PastScreen
 
 pytestmark = pytest.mark.slow
@@ -492,7 +492,8 @@ def prepared(
     request = ChangeRequest(verb, RequestQueue(None, "mail"), "dead", Filter(where=parse(where)))
     chosen = Selection(request.queue, "dead", request.filter, NOW)
     chosen.add(entries)
-    return PreparedChange(request, chosen, preview(chosen, verb, weight=weight))
+    impact = None if weight is None else weight.facts(verb)
+    return PreparedChange(request, chosen, preview(chosen, verb, impact=impact))
 
 
 async def confirm(app: Top, source: Seeded) -> None:
@@ -521,10 +522,11 @@ async def past(app: Top, source: Seeded) -> None:
 
 async def edits(app: Top, source: Seeded) -> None:
     before = '{"to": "ada@example.org", "region": "us", "try": 3}'
-    lines = [*diff(before, before.replace('"us"', '"eu"')), "",
-             "It stays dead; U gives the old payload back."]  # fmt: skip
-    asked = Question("Edit newsletter-3127/4003 of mail?", tuple(lines), why=True)
-    app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
+    sample = Sample("newsletter-3127/4003", tuple(diff(before, before.replace('"us"', '"eu"'))))
+    chosen = Selection(RequestQueue(None, "mail"), "dead", Filter(ids=(sample.id,)), NOW)
+    chosen.count = 1
+    asked = edit_question(edit_preview(chosen, Counter({CHANGES: 1}), [sample]), [sample])
+    app.push_screen(Confirm(replace(asked, why=True)))  # type: ignore[unused-awaitable]
 
 
 async def breaks(app: Top, source: Seeded) -> None:

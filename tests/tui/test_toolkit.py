@@ -16,7 +16,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change import whole_state
+from redisq_ops.ops.change import selection, whole_state
 from redisq_ops.ops.change.audit_log import Author, log
 from redisq_ops.ops.change.control import pause
 from redisq_ops.ops.change.limits import Guard
@@ -263,7 +263,7 @@ def test_what_a_worker_just_took_is_spared(url: str, client: redis.Redis) -> Non
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await see(pilot, "w1", "lag 1", "pending 2")
         await press(pilot, "R")
-        await told(pilot, "0 matched: 2 held for less than 5m 00s: left out.")
+        await told(pilot, "0 matched: 2 were held for less than 5m 00s: left out")
         await press(pilot, "enter")
         await see(pilot, '/consumer="w1"/ in 2 of 2', "r1/1")
         await press(pilot, "escape")
@@ -324,7 +324,7 @@ def test_the_limits_of_a_context_come_before_any_look(url: str, client: redis.Re
 def test_a_large_state_is_moved_as_a_whole_and_back(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole_state, "LARGE", 500)
+    monkeypatch.setattr(selection, "LARGE", 500)
     queue = bury(client, "r", 1_200)
     used = set[type]()
     step = whole_state.WholeBulk.step
@@ -421,7 +421,7 @@ def test_e_edits_one_payload_and_undo_gives_the_old_one_back(
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await asked(pilot, "E")
-        await see(pilot, "Edit r1/1 of mail?", "-payload 0", "+fixed 0")
+        await see(pilot, "Edit 1 dead entry of mail?", "filter: r1/1", "-payload 0", "+fixed 0")
         await press(pilot, "n")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         found = queue.get("r1/1")

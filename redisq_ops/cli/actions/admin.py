@@ -12,6 +12,7 @@ from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.destroy import Destroy, contents, destroyable
 from redisq_ops.ops.change.preview import Preview, typed_number
 from redisq_ops.ops.change.transfer_undo import taking_back
 from redisq_ops.ops.change.undo import Undo, why_not
@@ -38,7 +39,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     if not agreed(s, [preview], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:
-        report.change, change.told = change, report.each
+        report.change, change.report = change, report.each
         finished = drive(s, change, f"undo {op}", s.again)
         unchanged = {"sample": change.sample, "unnamed": change.unnamed}
         report.end(change.outcome, {"unnamed": change.unnamed})
@@ -67,7 +68,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
     changes = [o for o in found.operations if o.verb != "undo"]
     for name, why in found.unread.items():
         if isinstance(why, Unreachable):
-            raise Unreachable(f"which change is the latest is unknown: {name}: {why}; name it")
+            raise Unreachable(f"the latest change is unknown: {name}: {why}; name the change")
     latest = next((o for o in changes if o.undoable and not o.tried), None)
     if latest is None:
         raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")
@@ -92,7 +93,7 @@ def _tell_left(change: Undo, queue: str) -> None:
     if change.sample:
         more = change.outcome.left - len(change.sample)
         rest = f" and {count(more)} more" if more > 0 else ""
-        lists = "" if change.told or not rest else " (--report FILE lists them)"
+        lists = "" if change.report or not rest else " (--report FILE lists them)"
         ids = ", ".join(f"{queue}/{id}" for id in change.sample)
         say(printable(f"left alone: {ids}{rest}{lists}"))
 
@@ -125,7 +126,7 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
 def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
     queue = s.run(s.deployment.queue(given["name"]))
     control.settable(queue)
-    left = control.contents(s.run(queue.counts.op())) or "nothing in it"
+    left = contents(s.run(queue.counts.op())) or "nothing in it"
     lines = tuple(filter(None, (left, control.heeded_by(queue))))
     preview = Preview(
         f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name}
@@ -140,17 +141,20 @@ def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
 
 def destroy(s: Session, given: dict[str, Any]) -> int:
     queue, hard = s.run(s.deployment.queue(given["name"])), given["hard"]
-    counts = s.run(control.destroyable(queue, hard))
-    left = control.contents(counts)
+    counts = s.run(destroyable(queue, hard))
+    left = contents(counts)
     lines = (left or "nothing in it", "its history, results and audit log go too; there is no undo")
     held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
     facts = {"verb": "destroy", "queue": queue.name, "hard": hard, "entries": held}
     title = f"destroy queue {queue.name}"
     if not agreed(s, [Preview(title, lines, queue.name if left else None, facts)], given):
         return 0
-    outcome = s.run(control.destroy(queue, Author.here(given["reason"]), hard=hard))
-    ended(s, outcome, f"{title}, keys", undo=False)
-    return outcome.exit_code
+    change = Destroy(queue, Author.here(given["reason"]), hard=hard)
+    finished = drive(s, change, title, s.again)
+    ended(s, change.outcome, f"{title}, keys", undo=False)
+    if not finished and not s.json:
+        say(printable(f"interrupted: {queue.name} takes nothing more; continue with: {s.again}"))
+    return change.outcome.exit_code if finished else 130
 
 
 def retention(s: Session, given: dict[str, Any]) -> int:

@@ -11,16 +11,17 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.apply import Apply
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome, Operation, new_id
+from redisq_ops.ops.change.audit_log import Operation, new_id
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile
 from redisq_ops.ops.change.prepare import PreparedChange, prepare_plan
 from redisq_ops.ops.change.preview import PAST
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
-from ..confirm_and_run import agreed, drive, ended, indented, tell_recovered, untouched
+from ..confirm_and_run import agreed, drive, ended, indented, tell_recovered
 from ..outcome_report import its_own, reporting
-from ..output import count, emit, printable, progress, say, when
+from ..output import count, emit, printable, reading, say, untouched, when
 from ..session import Session
 from .canary import limits, ramped
 
@@ -34,10 +35,10 @@ def draft(verb: Verb, queues: Sequence[Queue[Any]], given: Mapping[str, Any]) ->
     return Draft(given["plan"], new_id(verb))
 
 
-def written(s: Session, file: Draft, prepared: PreparedChange, author: Author) -> int:
+def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
     """Finish a plan file and say what is in it; exit code 0."""
     with untouched():
-        s.run(prepared.write_plan(file, author, s.deployment))
+        s.run(prepared.write_plan(file, why, s.deployment))
     preview = prepared.preview
     if s.json and file.path != "-":
         emit({"plan": preview.title, "file": file.path, "op": file.op, **preview.facts})
@@ -50,50 +51,49 @@ def written(s: Session, file: Draft, prepared: PreparedChange, author: Author) -
 
 def apply(s: Session, given: dict[str, Any]) -> int:
     """Carry a plan out, or the rest of it."""
-    path, report = given["file"], given["report"]
+    path, report_path = given["file"], given["report"]
     if path == "-":
         raise BadInput(READ_AGAIN)
     if not given["dry_run"]:
         s.writable()
     with suppress(OSError):  # a file that can't be read or doesn't exist is dealt with below
-        if report is not None and os.path.samefile(report, path):
-            raise BadInput(f"--report {report} would overwrite the plan")
-    with untouched():
-        with progress(f"checking {path}") as meter:
-            plan = PlanFile(path, meter)
-        header = plan.header
-        if not given["dry_run"]:
-            its_own(report, header.op)
-        rate = None if given["rate"] is None else per_second(given["rate"])
-        with progress("looking again", plan.count) as meter:
-            prepared = s.run(
-                prepare_plan(
-                    s.deployment, plan, rate=rate, most=given["max"], utc=s.utc,
-                    look_again=given["dry_run"], progress=meter,
-                )
-            )  # fmt: skip
+        if report_path is not None and os.path.samefile(report_path, path):
+            raise BadInput(f"--report {report_path} would overwrite the plan")
+    with reading(f"checking {path}") as meter:
+        plan = PlanFile(path, meter)
+    header = plan.header
+    if not given["dry_run"]:
+        its_own(report_path, header.op)
+    rate = None if given["rate"] is None else per_second(given["rate"])
+    with reading("looking again", plan.count) as meter:
+        preparing = prepare_plan(
+            s.deployment, plan, rate=rate, most=given["max"], utc=s.utc,
+            look_again=given["dry_run"], progress=meter,
+        )  # fmt: skip
+        prepared = s.run(preparing)
     before, request = prepared.before, prepared.request
-    ramp = limits(s, given, request.rate, header.verb)
+    ramp = limits(given, request.rate, header.verb)
     into = f" to {header.into}" if header.into else ""
     done = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
     if before is not None and before.ended:
         return _already(s, before, done)
     if not agreed(s, [prepared.preview], given):
         return 0
-    author = Author.here(given["reason"])
-    with reporting(s, report, header.op, 0 if before is None else before.done) as told:
-        listening = {"most": given["max"], "told": told.each, "known": told.last, "hand": told.hand}
-        change = prepared.run(author, **listening)
+    with reporting(s, report_path, header.op, 0 if before is None else before.done) as report:
+        change = prepared.run(
+            given["reason"], most=given["max"], report=report.each, last=report.last,
+            hand=report.hand,
+        )  # fmt: skip
         assert isinstance(change, Apply)
-        told.change = change
+        report.change = change
         if ramp is not None:
             code = ramped(s, change, ramp, done)
-            told.end(change.outcome, {"left": change.left})
+            report.end(change.outcome, {"left": change.left})
             return code
         finished = drive(s, change, f"{header.verb} in {header.queue}", s.again)
         s.run(change.finish())
         outcome, left = change.outcome, change.left
-        told.end(outcome, {"left": left})
+        report.end(outcome, {"left": left})
     halted = {"halted": change.halted} if change.halted else {}
     ended(s, outcome, done, undo=header.verb != "hard", more={"left": left, **halted})
     tell_recovered(s, change.recovered)

@@ -18,8 +18,8 @@ from redisq_ops.ops.change.canary import Ramp
 from redisq_ops.ops.change.ramp_controller import Limits
 from redisq_ops.ops.filter.time import duration_ms
 
-from ..confirm_and_run import ended
-from ..output import emit, printable, say
+from ..confirm_and_run import drive, ended
+from ..output import Meter, printable, say
 from ..session import Session
 
 _THRESHOLDS = ("max_reentry", "max_latency", "max_waiting", "watch", "patience")
@@ -28,20 +28,18 @@ _FINE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 SHOWN_S = 0.2
 
 
-def limits(
-    s: Session, given: Mapping[str, Any], rate: float | None, verb: Verb = "replay"
-) -> Limits | None:
-    """What `RAMPING` asks for, no faster than the context allows; None: no canary, no ramp."""
+def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") -> Limits | None:
+    """What `RAMPING` asks for; None: no canary, no ramp."""
     if not given["canary"] and not given["ramp"]:
-        if said := [name for name in _THRESHOLDS if given[name] is not None]:
-            option = "--" + said[0].replace("_", "-")
+        if set_ := [name for name in _THRESHOLDS if given[name] is not None]:
+            option = "--" + set_[0].replace("_", "-")
             raise BadInput(f"{option} is for a ramp: say --ramp, or --canary N")
         return None
     if verb != "replay":
         raise BadInput(f"a canary and a ramp are for a replay, not to {verb}")
     if given.get("plan") is not None:
         raise BadInput("--plan changes nothing: say --canary and --ramp to redisq apply")
-    found = Limits(canary=given["canary"] or 0, rate=s.guard.stricter(rate))
+    found = Limits(canary=given["canary"] or 0, rate=rate)
     if given["max_reentry"] is not None:
         found = replace(found, reentry=_share(given["max_reentry"]))
     if given["max_latency"] is not None:
@@ -72,78 +70,71 @@ def _fine_ms(text: str) -> float:
 
 def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
     """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code."""
-    ramp, live, code = Ramp(steps, limits), _Live(), None
+    ramp = Ramp(steps, limits)
     outcome = ramp.outcome
     try:
-        while s.run(ramp.step()):
-            live.show(ramp)
-            time.sleep(ramp.pause)
-    except KeyboardInterrupt:
-        # The step under way may have been carried out; its count is in the audit log.
-        outcome.done, code = s.run(ramp.reached()), 130
+        finished = drive(s, ramp, what, s.again, _RampLine(ramp))
     except RedisqError:
-        live.end(ramp)
-        if s.json:
-            emit(outcome)
-        else:
-            say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
-            _go_on(s, steps)
+        _tell_rest(s, steps)
         raise
-    live.end(ramp)
     seen, course = ramp.seen, ramp.course
-    told = dict.fromkeys(("judged", "died", "failing", "unsettled", "untold"), 0)
-    if seen is not None:
-        told = {name: getattr(seen, name) for name in told}
-    phase = "interrupted" if code == 130 else course.phase
+    names = ("judged", "died", "failing", "unsettled", "untold")
+    observed = {name: 0 if seen is None else getattr(seen, name) for name in names}
+    phase = course.phase if finished else "interrupted"
     left = max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
-    ended(s, outcome, what, more={"left": left, "phase": phase, "why": course.why, **told})
+    ended(s, outcome, what, more={"left": left, "phase": phase, "why": course.why, **observed})
     if not s.json:
         if course.phase == "stopped":
             say(printable(f"stopped by itself: {course.why}"))
-        elif course.why and code is None:
+        elif course.why and finished:
             say(printable(course.why))
         if left:
-            _go_on(s, steps, f"{left:,} left; ")
-    return ramp.exit_code if code is None else code
+            # The same words again, so that the rest is as careful: without --ramp it would not be.
+            say(printable(f"{left:,} left; continue with: {s.again}"))
+            _tell_rest(s, steps)
+    return ramp.exit_code if finished else 130
 
 
-def _go_on(s: Session, steps: Bulk, left: str = "") -> None:
-    """The same words again, so that the rest is as careful: without --ramp it would not be."""
-    say(printable(f"{left}continue with: {s.again}"))
-    if not isinstance(steps, Apply):
+def _tell_rest(s: Session, steps: Bulk) -> None:
+    """Say what the same command covers when it is run again."""
+    if not s.json and not isinstance(steps, Apply):
         say("it covers all entries that are dead by then, also those that died again")
 
 
-class _Live:
+class _RampLine:
     """How a ramp stands: one line that changes on a terminal, else a line for each change."""
 
-    def __init__(self) -> None:
+    def __init__(self, ramp: Ramp) -> None:
+        self._ramp = ramp
         self._terminal = sys.stderr.isatty()
         self._shown = -SHOWN_S
-        self._told: tuple[Any, ...] = ()
+        self._state: tuple[Any, ...] = ()
 
-    def show(self, ramp: Ramp) -> None:
-        course = ramp.course
-        changed = self._told != (now := (course.phase, course.rate))
+    def __enter__(self) -> Meter:
+        return self._show
+
+    def __exit__(self, *_: object) -> None:
+        """The last state stays on the screen."""
+        if self._terminal:
+            self._draw(str(self._ramp))
+            sys.stderr.write("\n")
+        else:
+            self._line(str(self._ramp))
+        sys.stderr.flush()
+
+    def _show(self, done: int, total: int | None = None) -> None:
+        course = self._ramp.course
+        changed = self._state != (now := (course.phase, course.rate))
         if self._terminal:
             if changed and course.phase == "paused":  # a reason that stays, and isn't cut
                 sys.stderr.write("\r\x1b[K")
-                self._line(f"paused after {ramp.outcome.done:,}: {course.why}")
+                self._line(f"paused after {self._ramp.outcome.done:,}: {course.why}")
             if changed or time.monotonic() - self._shown >= SHOWN_S:
-                self._shown, self._told = time.monotonic(), now
-                self._draw(str(ramp))
+                self._shown, self._state = time.monotonic(), now
+                self._draw(str(self._ramp))
         elif changed:
-            self._told = now
-            self._line(str(ramp))
-
-    def end(self, ramp: Ramp) -> None:
-        """The last word on it, which stays."""
-        if self._terminal:
-            self._draw(str(ramp))
-            sys.stderr.write("\n")
-        else:
-            self._line(str(ramp))
-        sys.stderr.flush()
+            self._state = now
+            self._line(str(self._ramp))
 
     def _line(self, text: str) -> None:
         say(printable(text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -11,22 +10,28 @@ from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import free
-from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, check, prepare
+from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST
 from redisq_ops.ops.change.ramp_controller import Limits
-from redisq_ops.ops.change.transfer_plan import way_to
+from redisq_ops.ops.change.transfer_plan import Way, way_to
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
-from ..confirm_and_run import agreed, drive, ended, tell_recovered, tell_unfinished, untouched
-from ..filter_options import pace
-from ..output import emit, printable, progress, say
+from ..confirm_and_run import (
+    agreed,
+    drive,
+    ended,
+    nothing_matched,
+    tell_recovered,
+    tell_unfinished,
+)
+from ..output import reading, say
 from ..session import Session
 from .apply import draft, written
 from .canary import limits, ramped
-from .entries import meant, ready_time, tell_cancelled
+from .entries import ready_time, targets_of, tell_cancelled
 
 
 def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str, Any]) -> int:
@@ -35,32 +40,37 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
         free(given["plan"])
     verb, states = _verb_and_states(verb, states, given)
     rate = None if given["rate"] is None else per_second(given["rate"])
-    ramp = limits(s, given, rate) if verb == "replay" else None
+    ramp = limits(given, rate) if verb == "replay" else None
+    routes: dict[str, Way] = {}
 
-    async def reachable(queue: Queue[Any]) -> None:
-        await way_to(s.deployment, queue, given["to"])
+    async def find_route(queue: Queue[Any]) -> None:
+        routes[queue.name] = await way_to(s.deployment, queue, given["to"])
 
     move = verb == "move"
-    targets = meant(s, states, given, None if move else verb, reachable if move else None)
-    common = ChangeRequest(
-        verb, targets[0].queue, targets[0].state, targets[0].filter, rate,
-        consumer=given.get("consumer", ""), into=given.get("to", ""), utc=s.utc,
-        ready_ms=_ready(s, given, targets[0].queue) if verb == "reschedule" else None,
-        by_ids=given["plan"] is not None or ramp is not None,
-    )  # fmt: skip
-    requests = [replace(common, queue=t.queue, state=t.state, filter=t.filter) for t in targets]
-    for request in requests:
-        s.run(check(s.deployment, request))
+    targets = targets_of(s, states, given, None if move else verb, find_route if move else None)
+    ready_ms = None
+    if verb == "reschedule":
+        ready_ms = ready_time(s, given, s.run(targets[0].queue.now.op()))
+    requests = [
+        ChangeRequest(
+            verb, target.queue, target.state, target.filter, rate,
+            consumer=given.get("consumer", ""), ready_ms=ready_ms,
+            route=routes.get(target.queue.name),
+            by_ids=given["plan"] is not None or ramp is not None, utc=s.utc,
+        )
+        for target in targets
+    ]  # fmt: skip
     if given["plan"] is not None:
         return _planned(s, verb, requests, given)
     prepared = [prepared_for(s, request, given) for request in requests]
     for target in targets:
-        tell_cancelled(s, target)
-    if not any(each.count for each in prepared):
+        if target.state == "trash":
+            tell_cancelled(s, target)
+    if not any(each.scope.count for each in prepared):
         return _nothing_matched(s, prepared, given)
     if not agreed(s, [each.preview for each in prepared], given):
         return 0
-    return _carried_out(s, [each for each in prepared if each.count], ramp, given)
+    return _carried_out(s, [each for each in prepared if each.scope.count], ramp, given)
 
 
 def _verb_and_states(
@@ -88,12 +98,8 @@ def prepared_for(
     keep: Callable[[list[Entry]], None] | None = None,
 ) -> PreparedChange:
     """The change prepared, with a line of progress, at the rate of ``--scan-rate``."""
-    with untouched(), progress(f"looking through {request.queue.name}") as meter:
-        looking = pace(meter, given)
-        preparing = prepare(
-            s.deployment, request, progress=looking, keep=keep, shown=s.redaction.text
-        )
-        return s.run(preparing)
+    with reading(f"looking through {request.queue.name}", rate=given.get("scan_rate")) as meter:
+        return s.run(prepare(request, progress=meter, keep=keep, shown=s.redaction.text))
 
 
 def _planned(
@@ -101,7 +107,7 @@ def _planned(
 ) -> int:
     with draft(verb, [request.queue for request in requests], given) as file:
         prepared = prepared_for(s, requests[0], given, file.add)
-        return written(s, file, prepared, Author.here(given["reason"]))
+        return written(s, file, prepared, given["reason"])
 
 
 def _nothing_matched(
@@ -110,31 +116,25 @@ def _nothing_matched(
     dry_run = given["dry_run"]
     if not dry_run and not s.config.read_only:
         for each in prepared:  # entries that an earlier move left on their way may be all there is
-            if each.route is not None:
-                for queue in (each.route.source, each.route.target):
+            if (route := each.request.route) is not None:
+                for queue in (route.source, route.target):
                     tell_recovered(s, s.run(recover(queue)))
-                tell_unfinished(s, each.route.source)
-    for each in prepared:
-        if not s.json:
-            print(printable(f"0 matched: {each.preview}"))
-        elif dry_run:
-            emit({"plan": each.preview.title, **each.preview.facts})
+                tell_unfinished(s, route.source)
     corrupt = sum(each.corrupt for each in prepared)
-    if s.json and not dry_run:
-        emit(ChangeOutcome(None, corrupt, 0, {"corrupt": corrupt} if corrupt else {}))
-    return 1 if corrupt and not dry_run else 0
+    outcome = ChangeOutcome(None, corrupt, 0, {"corrupt": corrupt} if corrupt else {})
+    return nothing_matched(s, [each.preview for each in prepared], dry_run, outcome)
 
 
 def _carried_out(
     s: Session, prepared: Sequence[PreparedChange], ramp: Limits | None, given: Mapping[str, Any]
 ) -> int:
     """Carry the changes out, one after another; the exit code of them all."""
-    author, total = Author.here(given["reason"]), ChangeOutcome(None, 0)
+    total = ChangeOutcome(None, 0)
     for nth, each in enumerate(prepared, 1):
-        queue, verb = each.request.queue, each.request.verb
-        into = f" to {each.request.into}" if each.route else ""
+        queue, verb, route = each.request.queue, each.request.verb, each.request.route
+        into = f" to {route.target.name}" if route else ""
         done = f"{PAST[verb]} {each.request.state} entries of {queue.name}{into}"
-        change = each.run(author, ahead=s.guard.max_rate is None)
+        change = each.run(given["reason"], ahead=s.config.guard.max_rate is None)
         if ramp is not None:
             if code := ramped(s, change, ramp, done):
                 if rest := [left.request.queue.name for left in prepared[nth:]]:
@@ -143,7 +143,7 @@ def _carried_out(
             continue
         finished = drive(s, change, f"{verb} in {queue.name}", s.again)
         ended(s, change.outcome, done, undo=verb != "hard")
-        if each.route is not None:
+        if route is not None:
             tell_recovered(s, change.recovered)
             tell_unfinished(s, queue)
         if "away" in change.outcome.skipped and not s.json:
@@ -153,7 +153,3 @@ def _carried_out(
         total.matched += change.outcome.matched
         total.done += change.outcome.done
     return total.exit_code
-
-
-def _ready(s: Session, given: Mapping[str, Any], queue: Queue[Any]) -> int:
-    return ready_time(s, given, s.run(queue.now.op()))

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from redisq_ops.ops.change import control
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.preview import Preview
 
-from ..confirm_and_run import agreed, ended
-from ..output import emit, printable, say, table
+from ..confirm_and_run import agreed, ended, nothing_matched
+from ..output import emit, say, table
 from ..session import Session
 
 
@@ -41,21 +41,11 @@ def change(s: Session, verb: str, given: dict[str, Any]) -> int:
     lines = (f"{now.waiting:,} waiting, {now.pending:,} pending",)
     facts = {"verb": verb, "queue": queue.name, "client": name, "value": given.get("value")}
     if int(before) == value:
-        return _unchanged(s, title, facts, dry_run=given["dry_run"])
+        unchanged = Preview(title, ("it is so already",), facts=facts | {"matched": 0})
+        return nothing_matched(s, [unchanged], given["dry_run"])
     if not agreed(s, [Preview(title, lines, facts=facts | {"matched": 1})], given):
         return 0
     author = Author.here(given["reason"])
     outcome = s.run(control.change_client(queue, name, verb, author, value))
     ended(s, outcome, title)
     return outcome.exit_code
-
-
-def _unchanged(s: Session, title: str, facts: dict[str, Any], *, dry_run: bool) -> int:
-    """The client has this rule already: ask nothing, write nothing."""
-    if not s.json:
-        print(printable(f"0 matched: {title}: it is so already"))
-    elif dry_run:
-        emit({"plan": title, **facts, "matched": 0})
-    else:
-        emit(ChangeOutcome(None, 0))
-    return 0

@@ -8,30 +8,30 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.errors import Refused
+from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import allowed
 from redisq_ops.ops.change.consumers import (
     ConsumerChange,
     HeldEntries,
+    change_preview,
     checked_receiver,
     held_entries,
     held_filter,
+    left_out,
 )
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest
-from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview, claimed_by, entries
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import (
     AGES_MS,
     DELIVERIES,
-    SILENT_MS,
     ConsumerReport,
     consumer_reports,
 )
 
-from ..confirm_and_run import agreed, drive, untouched
-from ..output import age, age_or_none, count, emit, printable, progress, say, table, tell
+from ..confirm_and_run import agreed, drive, nothing_matched
+from ..output import age, age_or_none, count, emit, printable, reading, say, table, tell
 from ..rows import tell_sentence
 from ..session import Session
 from .apply import draft, written
@@ -125,15 +125,7 @@ def claimed(s: Session, given: dict[str, Any]) -> int:
     min_idle_ms = duration_ms(given["min_idle"])
     if given["plan"] is not None:
         return _planned(s, given, min_idle_ms)
-    held = _held(s, given, min_idle_ms)
-    lines = [claimed_by(given["to"]), *_young(held, given)]
-    return _changed(s, held, given, given["to"], lines, remove=False)
-
-
-def _young(held: HeldEntries, given: dict[str, Any]) -> list[str]:
-    n, span = held.too_young, given["min_idle"]
-    was = "was" if n == 1 else "were"
-    return [f"{n:,} {was} held for less than {span} (--min-idle): left out"] if n else []
+    return _changed(s, _held(s, given, min_idle_ms), given, given["to"], remove=False)
 
 
 def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
@@ -156,9 +148,9 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
     )
     with draft("claim", [queue], given) as file:
         prepared = prepared_for(s, request, given, file.add)
-        lines = (*prepared.preview.lines, *_young(held, given))
+        lines = (*prepared.preview.lines, *left_out(held))
         prepared = replace(prepared, preview=replace(prepared.preview, lines=lines))
-        return written(s, file, prepared, Author.here(given["reason"]))
+        return written(s, file, prepared, given["reason"])
 
 
 def removed(s: Session, given: dict[str, Any]) -> int:
@@ -166,18 +158,12 @@ def removed(s: Session, given: dict[str, Any]) -> int:
     to = given["to"]
     if to is None and isinstance(held.queue, HasConsumerGroups):
         to = "operator"  # delivered entries of a plain stream can't go back to waiting
-    lines = [f"its entries {'go back to waiting' if to is None else f'go to {to}'}"]
-    if held.groups:
-        n = len(held.groups)
-        lines.append(f"it is removed from {n:,} group{'s' if n > 1 else ''} once it holds nothing")
-    if held.idle_ms is not None and held.idle_ms < SILENT_MS:
-        lines.append(f"it was active {age(held.idle_ms)} ago: if it still runs, it is added again")
-    return _changed(s, held, given, to, lines, remove=True)
+    return _changed(s, held, given, to, remove=True)
 
 
 def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
     queue = s.run(s.deployment.queue(given["name"]))
-    with untouched(), progress(f"looking through {queue.name}") as meter:
+    with reading(f"looking through {queue.name}") as meter:
         return s.run(
             held_entries(
                 queue, given["consumer"], given["request"], min_idle_ms=min_idle_ms, progress=meter
@@ -186,36 +172,16 @@ def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
 
 
 def _changed(
-    s: Session,
-    held: HeldEntries,
-    given: dict[str, Any],
-    to: str | None,
-    lines: list[str],
-    *,
-    remove: bool,
+    s: Session, held: HeldEntries, given: dict[str, Any], to: str | None, *, remove: bool
 ) -> int:
     change = ConsumerChange(held, to, Author.here(given["reason"]), remove=remove)
-    n, queue, outcome = len(held.ids), held.queue.name, change.outcome
-    verb = "remove" if remove else "claim"
-    what = f"remove {held.what}" if remove else f"claim from {held.what}"
-    title = f"{what} in queue {queue}: {entries(n, 'pending')}"
-    if not change.undoable:
-        lines.append("there is no undo for so many in a stream: claim them back from " + (to or ""))
-    facts = {
-        "verb": verb, "queue": queue, "group": held.group or None, "consumer": held.consumer,
-        "to": to, "matched": n, "left_out": held.too_young, "groups": len(held.groups),
-        "sample": held.ids[:10],
-    }  # fmt: skip
-    if not (n or remove):
-        if s.json:
-            emit({"plan": title, **facts} if given["dry_run"] else asdict(outcome) | {"op": None})
-        else:
-            print(printable("; ".join([f"0 matched: {title}", *lines[1:]])))
+    preview = change_preview(held, to, remove=remove)
+    queue, outcome = held.queue.name, change.outcome
+    if not (held.ids or remove):
+        return nothing_matched(s, [preview], given["dry_run"])
+    if not agreed(s, [preview], given):
         return 0
-    typed = str(n) if n > TYPED_ABOVE else None
-    if not agreed(s, [Preview(title, tuple(lines), typed, facts)], given):
-        return 0
-    finished = drive(s, change, title, s.again)
+    finished = drive(s, change, preview.what, s.again)
     if s.json:
         emit(asdict(outcome) | {"removed": change.removed})
     else:

@@ -8,7 +8,7 @@ from typing import Any
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.redis.key_scan import clock_ms
-from redisq_ops.ops.change.audit_log import ChangeOutcome
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.discover import (
     Discovered,

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.edit import (
-    CHANGES,
     Change,
     Edit,
     Patch,
     Replaced,
+    edit_preview,
     editable,
-    samples,
-    survey,
+    preview_edit,
 )
 from redisq_ops.ops.change.editor import chosen, edited, readable
-from redisq_ops.ops.change.preview import Preview, entries, typed_number
+from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.filter.scan import Selection, select
 
-from ..confirm_and_run import agreed, drive, ended, untouched
-from ..output import count, emit, printable, progress, say
+from ..confirm_and_run import agreed, drive, ended, interactive, nothing_matched
+from ..output import emit, printable, progress, reading, say, untouched
 from ..session import Session
-from .entries import meant
+from .entries import targets_to_read
 
 
 def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
@@ -36,21 +37,18 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     if given["patch"] is not None and given["payload"] is not None:
         raise BadInput("either --patch or --payload")
     patch = None if given["patch"] is None else Patch.parse(_text(given["patch"], "--patch"))
-    found = meant(s, (state,), given)
+    found = list(targets_to_read(s, (state,), given))
     if len(found) > 1:
         raise BadInput(
             "edit is for entries of one queue: " + ", ".join(t.queue.name for t in found)
         )
     (target,) = found
     editable(target.queue, state)
-    with untouched(), progress(f"looking through {target.queue.name}") as meter:
+    with reading(f"looking through {target.queue.name}", rate=given.get("scan_rate")) as meter:
         selection = s.run(select(target.queue, state, target.filter, meter))
     if not selection.count:
-        if s.json:
-            emit(ChangeOutcome(None, 0))
-        else:
-            print(printable(f"0 matched: edit {state} entries (filter: {selection.filter})"))
-        return 0
+        nothing = edit_preview(selection, Counter(), ())
+        return nothing_matched(s, [nothing], given["dry_run"])
     if patch is None and selection.count > 1:
         raise BadInput(f"{selection.count:,} entries: name one, or say --patch for all of them")
     with untouched():
@@ -58,51 +56,21 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
         if change is None:
             print("the payload is as it was: nothing was changed")
             return 0
-        preview, lines = _preview(s, selection, change)
+        with progress(f"looking at payloads of {target.queue.name}", selection.count) as meter:
+            preview, looked = s.run(preview_edit(selection, change, meter))
     if not preview.facts["changes"] and not given["dry_run"]:
         return _nothing(s, preview)
     if not s.json:
-        for line in lines:  # the preview; with --dry-run it is the output
-            (print if given["dry_run"] else say)(printable(line))
+        tell = print if given["dry_run"] else say  # part of the preview: data where nobody is asked
+        for sample in looked:
+            for line in (f"{selection.queue.name}/{sample.id}", *sample.lines):
+                tell(printable(line))
     if not agreed(s, [preview], given):
         return 0
     work = Edit(selection, change, Author.here(given["reason"]))
     finished = drive(s, work, f"edit in {selection.queue.name}")
     ended(s, work.outcome, f"edited {state} entries of {selection.queue.name}")
     return work.outcome.exit_code if finished else 130
-
-
-def _preview(s: Session, selection: Selection, change: Change) -> tuple[Preview, list[str]]:
-    """The preview, and lines that show the change of some entries."""
-    n, queue = selection.count, selection.queue.name
-    lines = []
-    with progress(f"looking at payloads of {queue}", n) as meter:
-        found = s.run(survey(selection, change, meter))
-    changes = found.pop(CHANGES, 0)
-    looked = s.run(samples(selection, change))
-    for sample in looked:
-        changed = (f"({sample.unfit}: stays as it is)",) if sample.unfit else sample.diff
-        none = "(what changes is redacted)" if sample.hidden else "(nothing would change)"
-        lines += [f"{queue}/{sample.id}", *(changed or (none,))]
-    some = f"{count(changes)} of " if found else ""
-    title = f"edit {some}{entries(n, selection.state)} of {queue} (filter: {selection.filter})"
-    rest = _stay(found)
-    facts = {
-        "verb": "edit", "queue": queue, "state": selection.state,
-        "filter": str(selection.filter), "matched": n, "changes": changes, "stay": dict(found),
-        "sample": [
-            {"id": x.id, "diff": list(x.diff), "unfit": x.unfit, "redacted": x.hidden}
-            for x in looked
-        ],
-    }  # fmt: skip
-    typed = typed_number(changes)
-    return Preview(title, (rest,) if rest else (), typed, facts), lines
-
-
-def _stay(found: Mapping[str, int]) -> str:
-    """How many stay as they are, and why; empty if none."""
-    why = ", ".join(f"{count(n)} {word}" for word, n in found.items())
-    return f"{count(sum(found.values()))} stay as they are: {why}" if found else ""
 
 
 def _nothing(s: Session, preview: Preview) -> int:
@@ -123,7 +91,7 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
         raise NotFound(f"{selection.queue.name}/{id} has no payload any more")
     if given is not None:
         after = sys.stdin.buffer.read() if given == "-" else _bytes(given, "--payload")
-    elif not s.interactive and not chosen():
+    elif not interactive() and not chosen():
         raise BadInput("no terminal for an editor: say --payload TEXT, @FILE or -, or --patch")
     else:
         readable(entry.payload, s.redaction)

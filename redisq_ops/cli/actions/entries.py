@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
@@ -33,28 +34,35 @@ from ..rows import entry_row, tell_unread
 from ..session import Session, redaction
 
 
-def meant(
+def targets_of(
     s: Session,
     states: Sequence[State],
     given: Mapping[str, Any],
     verb: Verb | None = None,
-    look: Callable[[Queue[Any]], Awaitable[object]] | None = None,
+    check: Callable[[Queue[Any]], Awaitable[object]] | None = None,
 ) -> list[Target]:
     """The addresses and options of a command as targets."""
-    addresses, filter = given["addresses"] or (), filtered(s, given)
+    addresses, filter = given["addresses"] or (), filtered(given, s.utc)
     queue = given["queue"] if addresses else queue_named(s, given["queue"])
-    found = s.run(targets(s.deployment, addresses, filter, states, queue, verb=verb, check=look))
-    for target in found:
-        if other := target.filter.state_mismatch(target.state):
-            say(printable(f"{target.queue.name}: no entry matches: {other}"))
-    return found
+    deployment, filter = s.deployment, replace(filter, redaction=s.redaction)
+    return s.run(targets(deployment, addresses, filter, states, queue, verb=verb, check=check))
+
+
+def targets_to_read(
+    s: Session, states: Sequence[State], given: Mapping[str, Any]
+) -> Iterator[Target]:
+    """As `targets_of`; says of each why no entry can match, if none can."""
+    for target in targets_of(s, states, given):
+        if mismatch := target.filter.state_mismatch(target.state):
+            say(printable(f"{target.queue.name}: no entry matches: {mismatch}"))
+        yield target
 
 
 def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
     """``ls``: all of them for programs, the first 100 for people."""
     most = given["max"] or (None if s.json else 100)
     broken = False
-    for target in meant(s, (state,), {**given, "max": most}):
+    for target in targets_to_read(s, (state,), {**given, "max": most}):
         queue = target.queue
         scan = Scan(queue, state, target.filter, now := s.run(queue.now.op()), partly=True)
         found: list[Entry] = []
@@ -88,9 +96,9 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
 
 
 def tell_cancelled(s: Session, target: Target) -> None:
-    """What the trash counts and doesn't list."""
-    if target.state == "trash" and (said := s.run(cancelled_trash(target.queue))):
-        say(printable(f"{target.queue.name}: {said}"))
+    """Say what the trash counts and doesn't list."""
+    if target.state == "trash" and (text := s.run(cancelled_trash(target.queue))):
+        say(printable(f"{target.queue.name}: {text}"))
 
 
 def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError, Refused, file_error
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview
 from redisq_ops.ops.files.export import STATES, Export
 from redisq_ops.ops.files.import_ import Import, accepted, receiver, said, undoable
@@ -22,11 +23,11 @@ from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import entries as some
 
-from ..confirm_and_run import agreed, drive, ended, untouched
-from ..output import count, emit, printable, progress, say
+from ..confirm_and_run import agreed, drive, ended
+from ..output import count, emit, printable, progress, say, untouched
 from ..rows import tell_unread
 from ..session import Session
-from .entries import meant
+from .entries import targets_to_read
 
 _SHOWN = 20
 """rejected lines of an import that are shown to a person"""
@@ -40,7 +41,7 @@ def export(s: Session, given: dict[str, Any]) -> int:
         done: list[Export] = []
         try:
             for state in states:
-                for target in meant(s, (state,), given):
+                for target in targets_to_read(s, (state,), given):
                     now = s.run(target.queue.now.op())
                     done.append(Export(target, now, redaction))
                     _write(s, done[-1], out)

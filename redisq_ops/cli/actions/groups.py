@@ -17,12 +17,11 @@ from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_sentence
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import percent
 
-from ..confirm_and_run import untouched
 from ..filter_options import pages
-from ..output import age, count, emit, progress, say, table, tell, when
+from ..output import age, count, emit, reading, say, table, tell, when
 from ..rows import entry_row, tell_unread
 from ..session import Session
-from .entries import meant
+from .entries import targets_to_read
 
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")
@@ -33,7 +32,7 @@ SHOWN = 30
 def grouped(s: Session, given: Mapping[str, Any]) -> int:
     """The groups of the selected dead letters, largest first."""
     broken = False
-    for target in meant(s, (STATE,), given):
+    for target in targets_to_read(s, (STATE,), given):
         queue, now = target.queue, s.run(target.queue.now.op())
         grouping = Grouping(queue, target.state, target.filter, now)
         for page in pages(s, grouping.scan, given):
@@ -121,7 +120,7 @@ def compared(s: Session, given: Mapping[str, Any]) -> int:
     name, redaction = given["group"].lower(), s.redaction
     now = s.run(queue.now.op())
     contrast = GroupComparison(queue, STATE, Filter(), name, now, redaction)
-    with untouched(), progress(f"looking through {queue.name}") as meter:
+    with reading(f"looking through {queue.name}") as meter:
         while not contrast.over:
             s.run(contrast.step())
             meter(contrast.scanned, contrast.total)

@@ -27,7 +27,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     """Scan every state that the expression allows."""
     counting = given["count"]
     most = given["max"] or (None if s.json or counting else SHOWN)
-    filter = replace(filtered(s, given), max=most)
+    filter = replace(filtered(given, s.utc), max=most, redaction=s.redaction)
     scans: list[Scan] = []
     rows: list[list[Any]] = []
     broken = False

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import PAST
 from redisq_ops.pipeline.replay import check_plan
 from redisq_ops.pipeline.replay_plan import create_plan, plan_headers
 from redisq_ops.pipeline.session import is_local
 
-from ..confirm_and_run import agreed, ended, untouched
-from ..output import emit, printable, progress, say
+from ..confirm_and_run import agreed, ended
+from ..output import emit, printable, progress, say, untouched
 from ..session import Session
 from .spark_session import (
     awaited,
@@ -61,7 +62,7 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
             orders.check_request(asked)
             if given["rate"] is None:  # the plan's own rate may be above the limit here
                 for order in orders.queues:
-                    s.guard.rate(order.header.rate)
+                    s.config.guard.rate(order.header.rate)
             else:
                 orders = orders.with_rate(asked.rate)
             check_plan(server_of(s), orders)

@@ -197,4 +197,4 @@ def server_of(s: Session) -> Server:
 
 def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:
     """The rate of ``--rate``, else the highest that the configuration allows."""
-    return s.guard.rate(None if given["rate"] is None else per_second(given["rate"]))
+    return s.config.guard.rate(None if given["rate"] is None else per_second(given["rate"]))

@@ -12,8 +12,7 @@ from redisq_ops.ops.files.submit import memory, ulid
 from redisq_ops.ops.terminal import size as shown
 from redisq_ops.pipeline.submit import SubmitResult
 
-from ..confirm_and_run import untouched
-from ..output import count, emit, printable, progress, say, tell
+from ..output import count, emit, printable, progress, say, tell, untouched
 from ..session import Session
 from .spark_session import awaited, on_spark, printed, rate_of, server_of
 

@@ -28,8 +28,7 @@ from redisq_ops.ops.files.submit import (
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import size as shown
 
-from ..confirm_and_run import untouched
-from ..output import count, emit, printable, progress, say
+from ..output import count, emit, printable, progress, say, untouched
 from ..session import Session
 from .wait import wait_for_requests
 

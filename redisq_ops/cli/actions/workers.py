@@ -6,7 +6,7 @@ from typing import Any
 
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.worker_process import Process
-from redisq_ops.ops.change.audit_log import Author, ChangeOutcome
+from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.inspect.worker_processes import (
     ProcessRegister,
@@ -18,8 +18,8 @@ from redisq_ops.ops.inspect.worker_processes import (
     with_processes,
 )
 
-from ..confirm_and_run import agreed, drive, ended, untouched
-from ..output import age_or_none, emit, printable, say, table, when
+from ..confirm_and_run import agreed, drive, ended, nothing_matched
+from ..output import age_or_none, emit, printable, say, table, untouched, when
 from ..session import Session
 
 
@@ -86,13 +86,7 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
         chosen = s.run(select_processes(queue, given["process"], silent_ms))
     preview = prune_preview(chosen, given["rescue"])
     if not chosen.processes:
-        if not s.json:
-            print(printable(f"0 matched: {preview.title}"))
-        elif given["dry_run"]:
-            emit({"plan": preview.title, **preview.facts})
-        else:
-            emit(ChangeOutcome(None, 0))
-        return 0
+        return nothing_matched(s, [preview], given["dry_run"])
     if not agreed(s, [preview], given):
         return 0
     change = Prune(chosen, Author.here(given["reason"]), rescue=given["rescue"])

@@ -10,12 +10,13 @@ queue doesn't support the change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any
 from urllib.parse import quote, unquote
 
 from ..model.clock import Duration, checked_ms
-from ..model.entry import Entry, MovedRange, State
+from ..model.entry import MovedRange, State
 from ..model.errors import Refused, Superseded
 from ..model.keys import checked_consumer, checked_name
 from ..model.settings import LEASE_MS
@@ -23,6 +24,34 @@ from ..model.states import EDIT, FIXED
 from ..redis.operation import C_co, Call, Description, operation
 from ..redis.parsers import scored, words
 from .parallel_reads import ParallelReads
+
+
+@dataclass(frozen=True, slots=True)
+class MoveStep:
+    """The arguments of `OperatorChanges.move`, checked."""
+
+    op: str
+    step: int
+    ids: Sequence[str]
+    source: State
+    target: str
+    high_water_ms: int
+    consumer: str
+    lease_ms: int
+    times: Mapping[str, int]
+    span: str
+
+
+@dataclass(frozen=True, slots=True)
+class UndoStep:
+    """The arguments of `OperatorChanges.undo`."""
+
+    op: str
+    step: int
+    target: str
+    by: str
+    seq: int
+    left: Callable[[list[str]], None]
 
 
 class OperatorChanges(ParallelReads[C_co]):
@@ -42,7 +71,7 @@ class OperatorChanges(ParallelReads[C_co]):
         lease_ms: Duration = LEASE_MS,
         times: Mapping[str, int] | None = None,
         span: str = "",
-    ) -> Call[list[str]]:
+    ) -> Description[list[str]]:
         """Move entries, at most 500, from state ``source`` to ``target``: one step.
 
         Returns one word per id, in their order: ``moved``; ``changed``: it is in another state or
@@ -56,18 +85,26 @@ class OperatorChanges(ParallelReads[C_co]):
         """
         checked_name(op, "operation")
         checked_consumer(consumer)
+        time_ms = checked_ms(lease_ms, "time")
+        return self._move(
+            MoveStep(
+                op, step, ids, source, target, high_water_ms, consumer, time_ms, times or {}, span
+            )
+        )
+
+    def _move(self, step: MoveStep) -> Description[list[str]]:
         return self._script("move").call(
             self.keys,
             self.clock,
             words,
-            [(id, (times or {}).get(id, "-")) for id in ids],
-            caller=op,
-            seq=step,
-            **{"from": source, "to": target},
-            high_water=high_water_ms,
-            consumer=consumer,
-            lease_ms=checked_ms(lease_ms, "time"),
-            span=span,
+            [(id, step.times.get(id, "-")) for id in step.ids],
+            caller=step.op,
+            seq=step.step,
+            **{"from": step.source, "to": step.target},
+            high_water=step.high_water_ms,
+            consumer=step.consumer,
+            lease_ms=step.lease_ms,
+            span=step.span,
         )
 
     @operation
@@ -148,42 +185,36 @@ class OperatorChanges(ParallelReads[C_co]):
         by: str,
         seq: int,
         left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> Call[tuple[int, ...]]:
+    ) -> Description[tuple[int, ...]]:
         """Take step ``step`` of operation ``op`` back: (put back, changed since and left alone).
 
         A third number, if there is one: out of reach now, for a later undo. ``target``: the state
         to which the step moved its entries, or ``edit``. ``by``, ``seq``: the undo's own operation
         and step. ``left`` is called with the ids that were left alone, perhaps repeatedly.
         """
-        edited = target == EDIT
+        return self._undo(UndoStep(op, step, target, by, seq, left))
+
+    def _undo(self, undo: UndoStep) -> Description[tuple[int, ...]]:
+        edited = undo.target == EDIT
 
         def counted(reply: list[Any]) -> tuple[int, ...]:
-            left([id.decode() for id in reply[2:]])
+            undo.left([id.decode() for id in reply[2:]])
             return int(reply[0]), int(reply[1])
 
         return self._script("undo_edit" if edited else "undo").call(
             self.keys,
             self.clock,
             counted,
-            caller=by,
-            seq=seq,
-            op=op,
-            step=step,
-            **({} if edited else {"to": target}),
+            caller=undo.by,
+            seq=undo.seq,
+            op=undo.op,
+            step=undo.step,
+            **({} if edited else {"to": undo.target}),
         )
 
     def transferred_id(self, op: str, id: str) -> str:
         """The id that an entry (or its request) has here once operation ``op`` moved it here."""
         return id
-
-    @operation
-    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
-        """Add entries exported from such a queue, each in its state, for operation ``op``.
-
-        Returns one word per entry: ``ok``; ``exists``: its id is taken, nothing was changed;
-        ``same``: this operation put it in before. Raises `QueueFull` or `QueueClosed` before any.
-        """
-        raise Refused(f"queue {self.name} is a {self.kind} queue: it takes in no other's entries")
 
     @operation
     async def check_creatable(self) -> None:

@@ -7,9 +7,11 @@ from importlib import import_module
 from typing import Any
 
 from ..foreign.base import ForeignQueue
+from ..model.errors import NotFound
 from ..sharding.sharded_queue import ShardedQueue
 from .queue import Queue
 from .queue_types import FOREIGN_CLASSES, OWN_CLASSES
+from .registry import Registered
 
 
 @cache
@@ -31,6 +33,22 @@ def sharded_class(kind: str) -> type[ShardedQueue[Any, Any]]:
     package, _, name = OWN_CLASSES[kind]
     found: type[ShardedQueue[Any, Any]] = _imported(package, name)
     return found
+
+
+def open_queue(client: Any, entry: Registered, **given: Any) -> Queue[Any]:
+    """Open the queue of a registry entry; ``given``: ``prefix``, ``clock`` and ``callers``.
+
+    Raises `NotFound` for a kind that this release doesn't know, and `Refused` for a newer layout.
+    """
+    made = queue_class(entry.kind) if entry.at is None else foreign_class(entry.kind)
+    if made is None:
+        raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
+    entry.checked(made.kind, made.schema)
+    if entry.all_shards > 1 or entry.layout:
+        return sharded_class(entry.kind)(client, entry.name, entry=entry, **given)
+    if entry.at is not None:
+        given |= {"at": entry.at, "own_name": entry.called}
+    return made(client, entry.name, **given)
 
 
 def _imported(package: str, name: str) -> Any:

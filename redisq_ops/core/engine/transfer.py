@@ -1,26 +1,36 @@
-"""Moves entries from one queue to another, which may be in different hash slots.
+"""Entries go elsewhere: to another queue or shard, or from a delay set or a file into a queue.
 
-No script reaches both queues, so a move takes several calls, each of which may be repeated, also by
-another process. `Queue.move` puts entries into the source's trash. `accept_entries` puts them into
-the target, once: it stores its result for each entry of a step and repeats it. Entries that the
-target refuses go back by `restore_entries`. An undo calls `revert_entries` (to the target's trash),
-`restore_entries`, and `revert_entries` again (out of that trash). An entry is never where workers
-of both queues can take it; meanwhile it is in a trash, marked with the operation, so nobody else
-can restore it there.
+No script reaches both sides, so each step is a call of its own, which anybody may send again::
+
+    in its state --hold--> held in the source --accept--> in its state in the target --drop--> done
+         ^                      |                               |
+         +-------restore--------+------------revert-------------+
+
+hold     the entry leaves its state; where it is held no worker takes it
+accept   the target stores it, and by what it will know it if it comes again: never twice
+restore  the target refused it, or the move is undone: it is as it was
+drop     the source forgets it, or keeps a copy for undo
+revert   an undo: to the target's trash, restored in the source, out of that trash
+
+An entry is never where workers of both sides can take it. ``docs/explanation/transfers.md`` has the
+table: what each step is for moves between queues, changes of shards, hand-overs and imports.
+`Transfer` is a move; `core.engine.transfer_recovery` finishes those that were interrupted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from ..model.entry import State
+from ..model import record
+from ..model.entry import Entry, State
 from ..model.errors import NotFound, Refused, Superseded, Unreachable
 from ..model.settings import BATCH, DAY_MS
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import words
+from ..sharding.in_transit import mark_of
 from ..sharding.sharded_queue import ShardedQueue, home
 from .optional_features import HasClients, HasRequests
 from .queue import Queue
@@ -28,11 +38,13 @@ from .registry import find
 
 BYTES = 256 * 1024
 """payload bytes in one call, unless a single entry has more"""
+RESENT_MS = 3_600_000
+"""for how long an import may send a step again"""
 OK = "ok"
 WITHDRAWN = "withdrawn"
 _WIDTH = 7
-_WORDS = {OK, WITHDRAWN, "exists", "full", "closed", "cancelled", "elsewhere"}
-_COURSE = ("ended", "landed", "tried", "undoing", "steps")
+Origin = Literal["queue", "shard", "delay", "file"]
+"""where an entry comes from, see ``transfer_accept.lua``"""
 
 T = TypeVar("T")
 
@@ -51,6 +63,9 @@ class TransferEntry:
     """it is restored already"""
     kept_ms: int = 0
     """for how long it can be restored"""
+    mark: str = ""
+    """by which its target recognises it, where no operation has its result; of an import what the
+    history says of it"""
 
     @property
     def size(self) -> int:
@@ -79,80 +94,136 @@ async def read_step(
 
 
 def _rows(reply: list[bytes]) -> tuple[int, int, list[tuple[str, tuple[bytes, ...]]]]:
-    rows = (reply[i : i + _WIDTH] for i in range(2, len(reply), _WIDTH))
+    rows = _split(reply[2:], _WIDTH)
     return int(reply[0]), int(reply[1]), [(id.decode(), tuple(rest)) for id, *rest in rows]
 
 
+def _split(reply: list[bytes], width: int) -> Iterator[list[bytes]]:
+    return (reply[i : i + width] for i in range(0, len(reply), width))
+
+
+def hold_rows(
+    shard: Queue[Any], ids: Sequence[str], layout: int
+) -> Call[list[tuple[str, TransferEntry]]]:
+    """Hold entries for their new shards (``transfer_hold.lua``): held | stays | gone, and each.
+
+    As many of the ids as fit a call, in their order. ``layout``: the caller's version of the number
+    of shards.
+    """
+
+    def read(reply: list[bytes]) -> list[tuple[str, TransferEntry]]:
+        found = []
+        for id, (word, nth, *row) in zip(ids, _split(reply, 8), strict=False):
+            mark = mark_of(id, shard.shard, nth.decode())
+            found.append((word.decode(), TransferEntry(shard.shard, id, tuple(row), mark=mark)))
+        return found
+
+    return shard._script("transfer_hold").call(
+        shard.keys, shard.clock, read, [(id,) for id in ids], layout=layout
+    )
+
+
+def drop_rows(shard: Queue[Any], cargo: Sequence[TransferEntry]) -> Call[int]:
+    """Drop held entries that their new shards have accepted; returns how many."""
+    rows = [(one.id, one.mark.rpartition("-")[2]) for one in cargo]
+    return shard._script("transfer_drop").call(shard.keys, shard.clock, int, rows)
+
+
+def accept_rows(
+    shard: Queue[Any],
+    origin: Origin,
+    cargo: Sequence[TransferEntry],
+    *,
+    op: str = "",
+    step: int = 0,
+    keep_ms: int = 0,
+) -> Call[list[str]]:
+    """Accept entries in one shard, each once: one word per entry (``transfer_accept.lua``)."""
+    rows: list[tuple[bytes | str, ...]] = [(one.id, one.mark, *one.row) for one in cargo]
+    return shard._script("transfer_accept").call(
+        shard.keys, shard.clock, words, rows, origin=origin, op=op, step=step, keep_ms=keep_ms,
+        layout=shard.layout,
+    )  # fmt: skip
+
+
 async def accept_entries(
-    queue: Queue[Any], op: str, step: int, cargo: Sequence[TransferEntry], keep_ms: int
+    queue: Queue[Any],
+    op: str,
+    step: int,
+    cargo: Sequence[TransferEntry],
+    keep_ms: int,
+    origin: Origin = "queue",
 ) -> dict[str, str]:
-    """Put entries into the target: id -> ok | exists | full | closed | cancelled.
+    """Put entries into the target: id -> ok | same | exists | full | closed | cancelled.
 
     The first result of an entry is stored for ``keep_ms`` and returned again: as long as the source
-    keeps what `restore_entries` needs.
+    keeps what `restore_entries` needs. Without ``op`` an entry's mark is kept instead, for the
+    setting ``keep_ms``, and answers ``same``. ``full`` and ``closed`` are results of moves; others
+    raise `QueueFull` or `QueueClosed`, and a shard that does accepts nothing of the call.
     """
     if isinstance(queue, ShardedQueue):
         await queue._refresh()
     await queue._ensure_registered()
-    refuse_changing(queue)
+    if origin != "file" or not isinstance(queue, HasClients):  # (no entry of these changes shards)
+        refuse_changing(queue)
     shards = list(queue.shard_queues)
     # Before the number of shards changed another shard may have stored a result.
-    results = await read_results(queue, op, step, former=False) if len(shards) > 1 else {}
+    results = await read_results(queue, op, step, former=False) if op and len(shards) > 1 else {}
     left = [one for one in cargo if one.row and one.id not in results]
     shard_of, held_elsewhere = await _target_shards(queue, op, left)
     for k, shard in enumerate(shards):
         for batch in _batches(one for one in left if shard_of[one.id] == k):
-            over: set[str] = set()
-            while batch:  # again for ids of which another move left a copy, once that is checked
-                rows = [_accept_row(queue, op, one, held_elsewhere) for one in batch]
-                replies = await shard._script("transfer_accept").call(
-                    shard.keys, shard.clock, words, rows, op=op, step=step, keep_ms=keep_ms,
-                    layout=shard.layout, past=" ".join(sorted(over)),
-                )  # fmt: skip
-                if "elsewhere" in replies:
-                    raise Refused(f"the shards of queue {queue.name} are changing; try again")
-                words_of = dict(zip((one.id for one in batch), replies, strict=True))
-                copies = {id: word for id, word in words_of.items() if word not in _WORDS}
-                over |= await _ended(queue, set(copies.values()) - over)
-                held_elsewhere |= {id for id, word in copies.items() if word not in over}
-                results |= {id: word for id, word in words_of.items() if id not in copies}
-                batch = [one for one in batch if one.id in copies]
+            rows = [_arriving(queue, op, one, held_elsewhere) for one in batch]
+            replies = await accept_rows(shard, origin, rows, op=op, step=step, keep_ms=keep_ms)
+            if "elsewhere" in replies:
+                raise Refused(f"the shards of queue {queue.name} are changing; try again")
+            results |= zip((one.id for one in batch), replies, strict=True)
     return results
 
 
-def _accept_row(
+def _arriving(
     queue: Queue[Any], op: str, one: TransferEntry, held_elsewhere: Collection[str]
-) -> tuple[bytes | str, ...]:
-    state, score, record, payload, error, following = one.row
+) -> TransferEntry:
+    state, *rest, following = one.row
     into = queue.transferred_id(op, one.id)
     if into != one.id:
         following += b" " + into.encode()
     state = b"-" if one.id in held_elsewhere else state
-    return one.id, state, score, record, payload, error, following
+    return replace(one, row=(state, *rest, following))
 
 
-async def _ended(queue: Queue[Any], ops: Iterable[str]) -> set[str]:
-    """Which of these moves out of the queue have ended, so that the copies they left in its trash
-    live in another queue and nobody is about to restore them."""
+async def import_entries(
+    queue: Queue[Any], op: str, step: int, entries: Sequence[Entry]
+) -> list[str]:
+    """Add entries of an export, each in its state, as one step of operation ``op``.
 
-    def read(reply: list[bytes | None]) -> list[int]:
-        return [int(value or 0) for value in reply]
+    Returns one word per entry: ``ok``; ``exists``: its id is taken, and nothing was changed. The
+    same step sent again has the same results. Raises `QueueFull` or `QueueClosed`.
+    """
+    cargo = [_of_file(queue, entry) for entry in entries]
+    results = await accept_entries(queue, op, step, cargo, RESENT_MS, "file")
+    return [results[entry.id] for entry in entries]
 
-    names, found = sorted(ops), set()
-    for op in names:
-        keys = [each["op_"] + op for each in queue.shard_keys]
-        rows = await together(Call(("HMGET", key, *_COURSE), read, key=key) for key in keys)
-        ended, landed, tried, undoing, _ = rows[0]
-        steps = max(row[-1] for row in rows)
-        if tried or (not undoing and (ended or 0 < steps <= landed)):
-            found.add(op)
-    return found
+
+def _of_file(queue: Queue[Any], entry: Entry) -> TransferEntry:
+    at = "" if entry.at_ms is None else str(entry.at_ms)
+    payload, detail = entry.payload or b"", at
+    if isinstance(queue, HasClients):
+        detail = entry.client or ""
+        payload = b" ".join((detail.encode(), payload))
+    keeps = entry.attempts or entry.state == "dead"
+    error = entry.error.encoded() if entry.error else b""
+    row = (entry.state, at, record.line(entry) if keeps else "", payload, error, b"")
+    mark = f"{entry.id}|{detail}" if detail else entry.id
+    return TransferEntry(
+        0, entry.id, tuple(w.encode() if isinstance(w, str) else w for w in row), mark=mark
+    )
 
 
 def refuse_changing(queue: Queue[Any]) -> None:
     """Raise `Refused` while the number of shards changes: entries are moving already."""
     if isinstance(queue, ShardedQueue) and queue.old_shards:
-        raise Refused(f"queue {queue.name} is changing its shards: move when that is done")
+        raise Refused(f"queue {queue.name} is changing its shards: try again when that is done")
 
 
 async def _target_shards(
@@ -335,56 +406,6 @@ async def drop_undo_entries(
     await together(call(one) for one in cargo)
 
 
-async def complete_step(
-    source: Queue[Any],
-    target: Queue[Any],
-    into_ms: int,
-    op: str,
-    step: int,
-    state: State,
-    keep_ms: int,
-    *,
-    again: bool = False,
-    timed: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> dict[str, str]:
-    """Put what a step took out into the target, and restore what the target refuses.
-
-    Returns id -> word, as `accept_entries` does, or ``back``. ``into_ms``: when the target was
-    registered. If another queue or none has its name by now, all entries of the step are restored
-    and `NotFound` is raised. ``again``: the call may have been made before. ``timed`` is entered
-    around the calls that put entries in. If the target refuses the whole step, all entries are
-    restored and the error is raised; `Superseded`: the move was undone meanwhile.
-    """
-    rows, entry = await both(read_step(source, op, step), find(target.name, target.prefix))
-    cargo = [one for one in rows if one.row]
-    if entry is None or entry.created_ms != into_ms:
-        await return_all(source, op, step, state, cargo)
-        raise NotFound(
-            f"queue {target.name} was destroyed: what was on its way there is back in {source.name}"
-        )
-    # If some are gone, the step was carried out before: those have stored results, too.
-    again = again or not rows or len(cargo) < len(rows)
-    results = await read_results(target, op, step) if again else {}
-    # The source's trash_ms may be longer now than when the move began.
-    keep_ms = max([keep_ms, *(one.kept_ms + DAY_MS for one in rows)])
-    back = {one.id: "back" for one in rows if one.back and one.id not in results}
-    try:
-        if fresh := [one for one in cargo if one.id not in results]:
-            with timed():
-                results |= await accept_entries(target, op, step, fresh, keep_ms)
-    except Unreachable:
-        raise
-    except Exception:  # for example a full server: the entries must not stay in the trash
-        results = await read_results(target, op, step, close=True, keep_ms=keep_ms)
-        await _refused(source, op, step, cargo, results)
-        await end_step(source, op, step, state)
-        raise
-    await _refused(source, op, step, cargo, results)
-    if {"cancelled", WITHDRAWN} & set(results.values()):
-        raise Superseded(f"{op} was taken back meanwhile")
-    return results | back
-
-
 async def _refused(
     source: Queue[Any], op: str, step: int, cargo: Sequence[TransferEntry], results: dict[str, str]
 ) -> None:
@@ -394,21 +415,9 @@ async def _refused(
             await restore_entries(source, f"{op}.back", step, op, step, refused, undone=False)
 
 
-async def return_all(
-    source: Queue[Any], op: str, step: int, state: State, cargo: Sequence[TransferEntry]
-) -> set[str]:
-    """Restore all that a step took out for a queue that was destroyed since; returns the ids."""
-    back = set[str]()
-    if cargo:
-        with suppress(Superseded):
-            back = await restore_entries(source, f"{op}.gone", step, op, step, cargo, undone=False)
-    await end_step(source, op, step, state)
-    return back
-
-
 @dataclass(frozen=True, slots=True)
 class TransferRevert:
-    """The result of `revert_step`."""
+    """The result of `Transfer.revert`."""
 
     rows: list[TransferEntry]
     """the entries that the step took out"""
@@ -422,48 +431,101 @@ class TransferRevert:
     """ids that stay in the target, because their copy in the source was deleted"""
 
 
-async def revert_step(
-    source: Queue[Any],
-    target: Queue[Any] | None,
-    op: str,
-    step: int,
-    state: State,
-    by: str,
-    seq: int,
-    keep_ms: int,
-) -> TransferRevert:
-    """Undo one step of a move: entries that nobody touched in the target go back to the source.
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A move between two queues: how a step that holds entries is ended, by whoever comes next."""
 
-    ``target``: None when it was destroyed; then all entries go back.
-    """
-    results: dict[str, str] = {}
-    if target is not None:  # from now on no more entries are accepted
-        results = await read_results(target, op, step, close=True, keep_ms=keep_ms)
-    rows = await read_step(source, op, step, brief=True)
-    here = [one for one in rows if one.row]
-    landed = [one.id for one in here if results.get(one.id) in (OK, WITHDRAWN)]
-    # Entries that an interrupted undo moved to the target's trash already.
-    away = {one.id for one in rows if not one.row and results.get(one.id) == WITHDRAWN}
-    out = set[str]()
-    if landed and target is not None:
-        out = await revert_entries(target, by, 3 * seq, op, step, landed, state, "trash")
-        if len(out) < len(landed):  # another undo may have moved the others
+    source: Queue[Any]
+    target: Queue[Any] | None
+    """None: it was destroyed"""
+    into_ms: int
+    """when the target was registered"""
+    op: str
+    state: State
+    """the state that the entries left"""
+    keep_ms: int
+    """for how long the target keeps its results"""
+
+    async def complete(self, step: int, *, again: bool = False) -> dict[str, str]:
+        """Put what a step holds into the target, and restore what the target refuses.
+
+        Returns id -> word, as `accept_entries` does, or ``back``. ``again``: the call may have been
+        made before. If the target was destroyed, all entries are restored and `NotFound` is raised;
+        if it refuses the whole step, all are restored and the error is raised. `Superseded`: the
+        move was undone meanwhile.
+        """
+        source, target, op = self.source, self.target, self.op
+        name = target.name if target is not None else ""
+        rows, entry = await both(read_step(source, op, step), find(name, source.prefix))
+        cargo = [one for one in rows if one.row]
+        if target is None or entry is None or entry.created_ms != self.into_ms:
+            if cargo:
+                with suppress(Superseded):
+                    await restore_entries(source, f"{op}.gone", step, op, step, cargo, undone=False)
+            await end_step(source, op, step, self.state)
+            raise NotFound(
+                f"queue {name} was destroyed: what was on its way there is back in {source.name}"
+            )
+        # If some are gone, the step was carried out before: those have stored results, too.
+        again = again or not rows or len(cargo) < len(rows)
+        results = await read_results(target, op, step) if again else {}
+        # The source's trash_ms may be longer now than when the move began.
+        keep_ms = max([self.keep_ms, *(one.kept_ms + DAY_MS for one in rows)])
+        back = {one.id: "back" for one in rows if one.back and one.id not in results}
+        try:
+            if fresh := [one for one in cargo if one.id not in results]:
+                results |= await accept_entries(target, op, step, fresh, keep_ms)
+        except Unreachable:
+            raise
+        except Exception:  # for example a full server: the entries must not stay in the trash
+            results = await read_results(target, op, step, close=True, keep_ms=keep_ms)
+            await _refused(source, op, step, cargo, results)
+            await end_step(source, op, step, self.state)
+            raise
+        await _refused(source, op, step, cargo, results)
+        if {"cancelled", WITHDRAWN} & set(results.values()):
+            raise Superseded(f"{op} was taken back meanwhile")
+        await end_step(source, op, step, self.state)
+        return results | back
+
+    async def revert(self, step: int, by: str, seq: int) -> TransferRevert:
+        """Undo one step: entries that nobody touched in the target go back to the source.
+
+        If the target was destroyed, all go back. ``by``, ``seq``: the undo and its step.
+        """
+        source, target, op = self.source, self.target, self.op
+        results: dict[str, str] = {}
+        if target is not None:  # from now on no more entries are accepted
+            results = await read_results(target, op, step, close=True, keep_ms=self.keep_ms)
+        rows = await read_step(source, op, step, brief=True)
+        here = [one for one in rows if one.row]
+        landed = [one.id for one in here if results.get(one.id) in (OK, WITHDRAWN)]
+        # Entries that an interrupted undo moved to the target's trash already.
+        away = {one.id for one in rows if not one.row and results.get(one.id) == WITHDRAWN}
+
+        async def moved(
+            nth: int, ids: Iterable[str], to: Literal["trash", "gone", "back"]
+        ) -> set[str]:
+            names = sorted(ids)
+            if target is None or not names:
+                return set()
+            number = 3 * seq + nth
+            return await revert_entries(target, by, number, op, step, names, self.state, to)
+
+        out = await moved(0, landed, "trash")
+        if target is not None and len(out) < len(landed):  # another undo may have moved the others
             results = await read_results(target, op, step)
-    coming = [one for one in here if one.id in out or results.get(one.id) != OK]
-    back = await restore_entries(source, by, seq, op, step, coming, undone=True)
-    away |= out - back
-    # Also those that another undo moved and hasn't restored yet: it is about to.
-    gone, stay = {one for one in back if one in out or results.get(one) == WITHDRAWN}, set[str]()
-    if away:
-        again = await read_step(source, op, step, brief=True)
-        gone |= away & {one.id for one in again if one.back}
-        stay = away - gone
-    if gone and target is not None:
-        await revert_entries(target, by, 3 * seq + 1, op, step, sorted(gone), "trash", "gone")
-    if stay and target is not None:  # their copies in the source were deleted: they stay here
-        # (Entries that another undo restored aren't in the target's trash any more.)
-        stay = await revert_entries(
-            target, by, 3 * seq + 2, op, step, sorted(stay), "trash", "back"
-        )
-    await end_step(source, op, step, state)
-    return TransferRevert(rows, results, out, back, stay)
+        coming = [one for one in here if one.id in out or results.get(one.id) != OK]
+        back = await restore_entries(source, by, seq, op, step, coming, undone=True)
+        away |= out - back
+        # Also those that another undo moved and hasn't restored yet: it is about to.
+        gone = {one for one in back if one in out or results.get(one) == WITHDRAWN}
+        if away:
+            again = await read_step(source, op, step, brief=True)
+            gone |= away & {one.id for one in again if one.back}
+        await moved(1, gone, "gone")
+        # Copies of the others were deleted in the source: they stay in the target. (Entries that
+        # another undo restored aren't in the target's trash any more.)
+        stay = await moved(2, away - gone, "back")
+        await end_step(source, op, step, self.state)
+        return TransferRevert(rows, results, out, back, stay)

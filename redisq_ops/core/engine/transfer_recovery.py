@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..model.entry import State
-from ..model.errors import Forbidden, NotFound, RedisqError, Refused, Superseded, Unreachable
+from ..model.errors import Forbidden, RedisqError, Refused, Superseded, Unreachable
 from ..model.settings import DAY_MS, DEFAULTS
 from ..redis.operation import Call, attempt, together
 from ..redis.parsers import moment, scored
 from . import transfer
 from .queue import Queue
-from .queue_classes import queue_class, sharded_class
+from .queue_classes import open_queue
 from .registry import find
+from .transfer import Transfer
 
 IDLE_MS = 10_000
 """a transfer is left to its owner for so long after its last step; both at once do no harm"""
@@ -31,7 +32,6 @@ MOST = 10
 """transfers that one call of `recover` finishes"""
 LOOKED = 1000
 """latest operations that are searched once for transfers of a release without the list"""
-_PAGE = 100
 _KNOWN = "unfinished"
 """the field of ``stat`` that says that this search was done"""
 _WORDS = ("into", "origin", "source", "who", "whence")
@@ -85,7 +85,9 @@ class _Known:
         return bool(self.undoing or self.undone or self.tried)
 
 
-async def hold(queue: Queue[Any], op: str, step: int = 0, idle_ms: int | None = None) -> int:
+async def list_unfinished(
+    queue: Queue[Any], op: str, step: int = 0, idle_ms: int | None = None
+) -> int:
     """List a transfer as unfinished, or note that its owner is alive.
 
     Returns the time (ms), or 0 where a process worked on it within ``idle_ms``. ``step``: the step
@@ -93,7 +95,7 @@ async def hold(queue: Queue[Any], op: str, step: int = 0, idle_ms: int | None = 
     """
 
     def call(shard: Queue[Any], idle: int | str) -> Call[int]:
-        return shard._script("hold_operation").call(
+        return shard._script("list_unfinished").call(
             shard.keys, shard.clock, int, op=op, step=step, idle=idle
         )
 
@@ -114,7 +116,7 @@ async def finish(
     """
     at, last = ("" if n is None else n for n in (at_ms, steps))
     done = await together(
-        shard._script("finish_operation").call(
+        shard._script("finish_transfer").call(
             shard.keys, shard.clock, bool, op=op, at=at, steps=last
         )
         for shard in queue.shard_queues
@@ -167,7 +169,7 @@ async def _recover(queue: Queue[Any], op: str, idle_ms: int) -> Recovered | None
     at = (await home.unfinished_transfers.op()).get(op, 0)
     if 0 <= await home.now.op() - at < idle_ms:
         return None
-    if not (held_ms := await hold(home, op, idle_ms=idle_ms)):
+    if not (held_ms := await list_unfinished(home, op, idle_ms=idle_ms)):
         return None
     by = f"{known.who}@{known.whence}"
     try:
@@ -186,19 +188,18 @@ async def _ended(source: Queue[Any], op: str, known: _Known, held_ms: int) -> tu
     """End the steps that were begun: (entries that were in transit, whether they went back)."""
     target = await opened(source, known.into, known.into_ms, source.kind)
     keep_ms = int((await source.settings.op()).get("trash_ms", DEFAULTS.trash_ms)) + DAY_MS
-    state, n, back = cast(State, known.source), 0, False
-    steps = {*range(known.landed + 1, known.steps + 1)}
+    move = Transfer(source, target, known.into_ms, op, cast(State, known.source), keep_ms)
+    steps, n, back = {*range(known.landed + 1, known.steps + 1)}, 0, False
     if known.tried:  # an undo has finished all of it
         steps = set()
     elif known.taken_back:
         by, back = f"undo-{secrets.token_hex(5)}", True
         for seq, step in enumerate(sorted({*steps, known.taking} - {0}, reverse=True), 1):
-            held_ms = await hold(source, op, step)
-            took = await transfer.revert_step(source, target, op, step, state, by, seq, keep_ms)
-            n += len(took.back)
+            held_ms = await list_unfinished(source, op, step)
+            n += len((await move.revert(step, by, seq)).back)
     else:
         for step in sorted(steps):
-            went, back = await _brought(source, target, op, step, state, known, keep_ms)
+            went, back = await _completed(move, step)
             n += went
     last = (await target.unfinished_transfers.op()).get(op) if target is not None else None
     if known.taken_back:
@@ -210,33 +211,19 @@ async def _ended(source: Queue[Any], op: str, known: _Known, held_ms: int) -> tu
     return n, back
 
 
-async def _brought(
-    source: Queue[Any],
-    target: Queue[Any] | None,
-    op: str,
-    step: int,
-    state: State,
-    known: _Known,
-    keep_ms: int,
-) -> tuple[int, bool]:
+async def _completed(move: Transfer, step: int) -> tuple[int, bool]:
     """End one step: (entries that were in transit, whether all are back in the source)."""
-    rows = await transfer.read_step(source, op, step, brief=True)
-    under_way = [one for one in rows if one.row]
-    if target is None:
-        return len(await transfer.return_all(source, op, step, state, under_way)), True
-    results: dict[str, str] = {}
+    rows = await transfer.read_step(move.source, move.op, step, brief=True)
+    held = [one.id for one in rows if one.row]
     try:
-        results = await transfer.complete_step(
-            source, target, known.into_ms, op, step, state, keep_ms, again=True
-        )
+        results = await move.complete(step, again=True)
     except Superseded:  # another process undoes it now
         return 0, False
     except Forbidden:
         raise
-    except Refused:  # the target refuses all: they are back
-        return len(under_way), True
-    await transfer.end_step(source, op, step, state)
-    return sum(results.get(one.id) == transfer.OK for one in under_way), False
+    except Refused:  # the target was destroyed, or refuses all: they are back
+        return len(held), True
+    return sum(results.get(id) == transfer.OK for id in held), False
 
 
 async def opened(
@@ -249,17 +236,9 @@ async def opened(
         return None
     if created_ms is not None and entry.created_ms != created_ms:
         return None
-    made = queue_class(entry.kind)
-    if made is None:
-        raise NotFound(f"queue {name} is of kind {entry.kind}, unknown to this release")
-    entry.checked(made.kind, made.schema)
-    given: dict[str, Any] = {
-        "prefix": beside.prefix, "clock": beside.clock, "callers": beside.callers
-    }  # fmt: skip
-    if entry.all_shards > 1 or entry.layout:
-        sharded: Queue[Any] = sharded_class(entry.kind)(beside.client, name, entry=entry, **given)
-        return sharded
-    return made(beside.client, name, **given)
+    return open_queue(
+        beside.client, entry, prefix=beside.prefix, clock=beside.clock, callers=beside.callers
+    )
 
 
 async def _known(queue: Queue[Any], op: str) -> _Known | None:
@@ -287,12 +266,10 @@ async def _list_older(queue: Queue[Any]) -> None:
     moves = [
         (op, moment(at) or 0) for op, at in listed if op.startswith("move-") and op not in there
     ]
-    for i in range(0, len(moves), _PAGE):
-        page = moves[i : i + _PAGE]
-        found = await together(_known(queue, op) for op, _ in page)
-        for (op, at), known in zip(page, found, strict=True):
-            if known is not None and known.into and not known.tried:
-                await _list(queue, op, at, known)
+    found = await together(_known(queue, op) for op, _ in moves)
+    for (op, at), known in zip(moves, found, strict=True):
+        if known is not None and known.into and not known.tried:
+            await _list(queue, op, at, known)
     if listed:  # (If a full server refuses this, the search is done again.)
         await attempt(Call(("HSET", stat, _KNOWN, 1), int, key=stat))
 
@@ -300,27 +277,13 @@ async def _list_older(queue: Queue[Any]) -> None:
 async def _list(queue: Queue[Any], op: str, at: int, known: _Known) -> None:
     step = known.steps if known.landed < known.steps else 0
     if known.taken_back:  # steps that were undone have no list any more
-        step = await _latest_list(queue, op, known.steps)
+        key, steps = queue.keys["undo_"], range(known.steps, max(0, known.steps - LOOKED), -1)
+        lists = (Call(("EXISTS", f"{key}{op}:{n}"), int, key=key) for n in steps)
+        there = zip(steps, await together(lists), strict=True)
+        step = next((n for n, is_there in there if is_there), 0)
     if not step:
         return
     # Listed like a step of an undo, so that the records of the others are kept, too.
-    await hold(queue, op, step)
+    await list_unfinished(queue, op, step)
     keys = [each["unfinished"] for each in queue.shard_keys]
     await together(Call(("ZADD", key, "XX", at, op), int, key=key) for key in keys)
-
-
-async def _latest_list(queue: Queue[Any], op: str, steps: int) -> int:
-    """The last step with entries that can be restored, among the last `LOOKED`."""
-    for end in range(steps, max(0, steps - LOOKED), -_PAGE):
-        some = range(end, max(0, end - _PAGE), -1)
-        for step, n in zip(
-            some,
-            await together(
-                Call(("EXISTS", f"{each['undo_']}{op}:{step}"), int, key=each["undo_"])
-                for step in some for each in queue.shard_keys[:1]
-            ),
-            strict=True,
-        ):  # fmt: skip
-            if n:
-                return step
-    return 0

@@ -3,7 +3,7 @@
 LAYOUTS: dict[str, tuple[str, str]] = {
     "rq": ("foreign.rq", "RqQueue"),
     "arq": ("foreign.arq", "ArqQueue"),
-    "sidekiq": ("foreign.resque", "SidekiqQueue"),
+    "sidekiq": ("foreign.sidekiq", "SidekiqQueue"),
     "resque": ("foreign.resque", "ResqueQueue"),
     "stream": ("foreign.streams", "StreamQueue"),
     "raw-request": ("foreign.articles", "RawRequestQueue"),

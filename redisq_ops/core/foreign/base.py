@@ -1,24 +1,25 @@
-"""Queues whose layout is another program's: looked at with its keys, changed only as it allows.
+"""Queues in the layout of another program, their owner: read, and changed only as it allows.
 
-A room of this kind reads the owner's keys, which begin with ``at`` (``resque:``, or nothing), and
-never renames or retypes one. What we add stands beside, under our own prefix. Nothing is written to
-find such a queue: it exists when its owner's keys do.
+The owner's keys begin with ``at`` (``resque:``, or nothing); none is renamed or gets another type.
+Keys of ours are beside them, under our own prefix. Finding such a queue writes nothing: it exists
+when its owner's keys do.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..engine.idempotency import CallerSlots
+from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.queue import Queue
 from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ..engine.state_scan import HistoryExtent
 from ..model.clock import Clock, Duration
 from ..model.entry import Event, Page, Rates, Settlement, State, TakeResult
 from ..model.errors import WrongKind
-from ..model.keys import PREFIX
+from ..model.keys import PREFIX, Keys
 from ..model.queue_position import QueuePosition
 from ..model.quoting import raw_of, text
 from ..model.settings import LEASE_MS
@@ -27,14 +28,14 @@ from ..redis.operation import C_co, operation
 
 
 class ForeignQueue(Queue[C_co]):
-    """Read-only unless its room says otherwise: what a room can't promise it refuses in one line.
+    """Read-only; a kind overrides what it can do, and everything else is refused in one line.
 
-    ``at``: what the owner's keys begin with. ``own_name``: what its owner calls it; None: what
-    stands behind the colon of its name here.
+    ``at``: what the owner's keys begin with. ``own_name``: the owner's name for the queue; None:
+    the part of its name here behind the colon.
     """
 
     home: ClassVar[str] = ""
-    """where its owner keeps it unless told otherwise"""
+    """what its owner's keys begin with by default"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
     range_states: ClassVar[frozenset[State]] = frozenset()
     editable_states: ClassVar[tuple[State, ...]] = ()
@@ -65,11 +66,15 @@ class ForeignQueue(Queue[C_co]):
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.own_name = text(raw_of(name.partition(":")[2])) if own_name is None else own_name
         self.at = self._home() if at is None else at
+        self.keys = self._keys(name)
         self.beside: frozenset[str] = frozenset()
-        """of a whole deployment: its queues that are looked at by themselves, and so not meant"""
+        """queues of a whole deployment that have an object of their own, and are left out of it"""
 
     def _home(self) -> str:
         return self.home
+
+    def _keys(self, name: str) -> Keys:
+        return Keys(name, self.prefix)
 
     @property
     def whole(self) -> bool:
@@ -83,7 +88,7 @@ class ForeignQueue(Queue[C_co]):
         self.beside = frozenset(queue.own_name for queue in queues)
 
     async def _ensure_registered(self) -> None:
-        """It is its owner's to create."""
+        """Nothing: its owner creates it."""
 
     @operation
     @abstractmethod
@@ -94,10 +99,10 @@ class ForeignQueue(Queue[C_co]):
         return ForeignReplayTracker(self)
 
     def _refusal(self, what: str) -> WrongKind:
-        # For good: a worker that is told Refused tries again until it works.
+        # Not `Refused`: a worker tries again after that, and this never changes.
         return WrongKind(f"queue {self.name} is kept by another program ({self.kind}): {what}")
 
-    # What isn't overridden isn't promised.
+    # --- refused, or empty, unless a kind overrides it -------------------------------------------
 
     async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         raise self._refusal("redisq only looks at it")
@@ -114,34 +119,10 @@ class ForeignQueue(Queue[C_co]):
     ) -> dict[str, str]:
         raise self._refusal("it has no settings here")
 
-    @operation
-    async def move(
-        self,
-        op: str,
-        step: int,
-        ids: Sequence[str],
-        *,
-        source: State,
-        target: str,
-        high_water_ms: int,
-        consumer: str = "-",
-        lease_ms: Duration = LEASE_MS,
-        times: Mapping[str, int] | None = None,
-        span: str = "",
-    ) -> list[str]:
+    async def _move(self, step: MoveStep) -> list[str]:
         raise self._refusal("redisq only looks at it")
 
-    @operation
-    async def undo(
-        self,
-        op: str,
-        step: int,
-        *,
-        target: str,
-        by: str,
-        seq: int,
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> tuple[int, ...]:
+    async def _undo(self, undo: UndoStep) -> tuple[int, ...]:
         raise self._refusal("redisq only looks at it")
 
     @operation

@@ -1,40 +1,39 @@
-"""Changes of entries that another program keeps: moved by identity, and taken back.
+"""Changes of entries that another program keeps: moves by identity, and their undo.
 
-A kind that allows any verb has ``lua/owner.lua`` in its folder: the hooks that the shared scripts
-`move` and `undo` call say what is written (see docs/new-kind.md). Ours stand beside the owner's
-keys, from the first change on: the audit log, callers, history, and the trash (``trash``, ``was``,
+A kind that allows any verb has the hooks that the shared scripts `move` and `undo` call, in
+``lua/owner.lua`` of its folder (see docs/new-kind.md). From the first change on there are keys of
+ours beside the owner's: audit log, callers, history, and the trash (``trash``, ``was``,
 ``purged``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
+from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.queue import Queue
 from ..engine.registry import Registered, find, server_ms
-from ..engine.state_scan import HistoryExtent
-from ..model.clock import Duration, checked_ms
-from ..model.entry import Event, State
 from ..model.errors import BadInput, Refused, WrongKind
-from ..model.keys import checked_name, registry_key
+from ..model.keys import registry_key
 from ..model.quoting import bytes_of
-from ..model.settings import LEASE_MS, MAX_BATCH
+from ..model.settings import MAX_BATCH
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import words
+from . import undo_search
 from .placed_queue import PlacedQueue
 from .places import LocatedEntry
 
 
 class ForeignHistory(PlacedQueue[C_co]):
-    """A queue of which we keep a history: what operators, or our workers, did with it."""
+    """A queue with a history of what operators and our workers did with it."""
 
     async def _ensure_registered(self) -> None:
-        """Before the first key of ours: an entry in the registry, so that the journal is found."""
+        """Write the registry entry before the first key of ours, so that the audit log is found."""
         if self._registered:
             return
         clustered = isinstance(self.client, (RedisCluster, AsyncRedisCluster))
@@ -57,37 +56,21 @@ class ForeignHistory(PlacedQueue[C_co]):
 
     # --- as with queues of our own ---------------------------------------------------------------
 
-    @operation
-    async def history(self, max: int = 100, before: str = "+") -> list[Event]:
-        return await Queue.history(self, max, before)
-
-    @operation
-    async def history_length(self) -> int:
-        return await Queue.history_length(self)
-
-    @operation
-    async def history_extent(self) -> HistoryExtent:
-        return await Queue.history_extent(self)
-
-    @operation
-    async def history_range(
-        self, after: str, until: str, max: int = 100
-    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        return await Queue.history_range(self, after, until, max)
-
-    @operation
-    async def settings(self) -> dict[str, str]:
-        return await Queue.settings(self)
+    history = operation(Queue.history)
+    history_length = operation(Queue.history_length)
+    history_extent = operation(Queue.history_extent)
+    history_range = operation(Queue.history_range)
+    settings = operation(Queue.settings)
 
 
 class ForeignChanges(ForeignHistory[C_co]):
-    """A queue of which operators can change entries. ``actions`` says how."""
+    """A queue whose entries operators can change, as `actions` lists it."""
 
     identity: ClassVar[tuple[str, ...]] = ()
     """fields of an entry's hash (``t_job_`` and its member) that tell it from a later one"""
 
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """The `identity` of each, as it is seen; `owner_take_out` compares it."""
+        """The `identity` of each entry as it is read here; `owner_take_out` compares it."""
         if not self.identity:
             return [b""] * len(found)
         keys = [bytes_of(self.keys["t_job_"]) + seen.member for seen in found]
@@ -100,71 +83,57 @@ class ForeignChanges(ForeignHistory[C_co]):
         """Why an entry may not be changed, in a word; empty: it may."""
         return ""
 
-    @operation
-    async def move(
-        self,
-        op: str,
-        step: int,
-        ids: Sequence[str],
-        *,
-        source: State,
-        target: str,
-        high_water_ms: int,
-        consumer: str = "-",
-        lease_ms: Duration = LEASE_MS,
-        times: Mapping[str, int] | None = None,
-        span: str = "",
-    ) -> list[str]:
-        """As every queue's; ``lease_ms`` is the time of a reschedule. Beside its words there are
-        the kind's own for an entry that may not be changed now."""
-        checked_name(op, "operation")
-        if len(ids) > MAX_BATCH:
-            raise BadInput(f"move: {len(ids)} at once, {MAX_BATCH} at most")
+    def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
+        """For an entry that will wait: the bytes to write (None: its own) and the owner's queue
+        (empty: `owner_put_in` finds it). None: the entry can't wait anywhere."""
+        return None, ""
+
+    async def _move(self, step: MoveStep) -> list[str]:
+        """As for every queue; ``lease_ms`` is the time of a reschedule. A kind has words of its own
+        for entries that may not be changed now; ``deep``: too far inside a list to be removed."""
+        if len(step.ids) > MAX_BATCH:
+            raise BadInput(f"move: {len(step.ids)} at once, {MAX_BATCH} at most")
         await self._ensure_registered()
-        rows = await self._rows(ids, source, target, high_water_ms)
-        said: list[str] = await self._script("move").call(
+        rows = await self._rows(step)
+        found: list[str] = await self._script("move").call(
             self.keys, self.clock, words, rows,
-            caller=op, seq=step, **{"from": source, "to": target},
-            at=checked_ms(lease_ms, "time"), span=span,
+            caller=step.op, seq=step.step, **{"from": step.source, "to": step.target},
+            consumer=step.consumer, at=step.lease_ms, queue=self.own_name, span=step.span,
         )  # fmt: skip
-        return said
+        return found
 
-    async def _rows(
-        self, ids: Sequence[str], source: State, target: str, high_water_ms: int
-    ) -> list[tuple[str, str, str, bytes, str, bytes]]:
-        located, now = await both(self._located(ids, source), self._now())
-        deep = source == "waiting" and await self._has_depths(located, ids)
+    async def _rows(self, step: MoveStep) -> list[tuple[str | bytes, ...]]:
+        located, now = await both(self._located(step.ids, step.source), self._now())
+        deep = step.source == "waiting" and await self._has_depths(located, step.ids)
         absent = "deep" if deep else "changed"
-        found = [(id, located[id].pop(0) if located[id] else None) for id in ids]
+        found = [(id, located[id].pop(0) if located[id] else None) for id in step.ids]
         there = [seen for _, seen in found if seen is not None]
-        stamps = iter([b""] * len(there) if source == "trash" else await self.stamps(there))
-        rows = []
-        for id, seen in found:
-            if seen is None:
-                rows.append((id, absent, "", b"", "", b""))
-                continue
-            # Their times are their machines': one that is still to come says nothing.
-            since = seen.entry.since_ms
-            late = since is not None and high_water_ms < since <= now
-            why = "late" if late else self.refused(seen, target)
-            place = str(seen.at) if seen.place.kind == "list" else f"{seen.score:.17g}"
-            rows.append((id, why, seen.place.key, seen.member, place, next(stamps)))
-        return rows
+        stamps = iter([b""] * len(there) if step.source == "trash" else await self.stamps(there))
+        return [
+            (id, absent, "", b"", "", b"", b"", "")
+            if seen is None
+            else self._row(id, seen, next(stamps), step, now)
+            for id, seen in found
+        ]
 
-    @operation
-    def undo(
-        self,
-        op: str,
-        step: int,
-        *,
-        target: str,
-        by: str,
-        seq: int,
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> Call[tuple[int, ...]]:
-        """As every queue's. What lies too deep inside a list to be taken out is left for a later
-        undo (the third number)."""
-        return self._script("undo").call(
-            self.keys, self.clock, lambda reply: tuple(map(int, reply)),
-            caller=by, seq=seq, op=op, step=step,
-        )  # fmt: skip
+    def _row(
+        self, id: str, seen: LocatedEntry, stamp: bytes, step: MoveStep, now_ms: int
+    ) -> tuple[str | bytes, ...]:
+        # The owner's machines wrote the time: a time in the future is no evidence.
+        since_ms = seen.entry.since_ms
+        late = since_ms is not None and step.high_water_ms < since_ms <= now_ms
+        why = self.refused(seen, step.target) or ("late" if late else "")
+        put: bytes | None = None
+        queue = ""
+        if not why and step.target == "waiting":
+            destination = self.destination(seen)
+            why = "" if destination else "invalid"
+            put, queue = destination or (None, "")
+        place = str(seen.at) if seen.place.kind == "list" else f"{seen.score:.17g}"
+        written = b"" if put is None else b"=" + put
+        return id, why, seen.place.key, seen.member, place, stamp, written, queue
+
+    async def _undo(self, undo: UndoStep) -> tuple[int, ...]:
+        """As for every queue. Lists are looked through by pages, however long they are; what lies
+        too deep inside one to be removed is left for a later undo (the third number)."""
+        return await undo_search.undo(self, undo)

@@ -1,8 +1,11 @@
-"""Where a program keeps the entries of a state: lists and sorted sets, read by pages.
+"""Where a program keeps the entries of a state: lists, sorted sets, sets and hashes.
 
-Lists are read from the end where the next job is taken. A page of a list ends with a mark of its
-last elements, so that the next one goes on there although jobs came and went at both ends. A page
-of a sorted set ends with a score and a member; scores may be any numbers.
+All are read by pages. Lists are read from the end where the next entry is taken. The cursor of a
+page of a list has digests of its last elements: the next page goes on behind them although entries
+came and went at both ends.
+The cursor of a page of a sorted set has a score and a member; scores may be any numbers. Sets and
+hashes have no order: they are read as the server scans them. An entry that is there all the time is
+in a page, perhaps in two while the server resizes the key.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from ..model.entry import Entry
 from ..model.keys import Keys
@@ -21,12 +24,14 @@ from ..redis.parsers import number
 
 SLACK = 200
 """elements looked through around the place where a page ended that isn't found there any more"""
+PORTION = 100
+"""elements that a scan is asked for"""
 DEPTH = 10_000
 """how far into a list, from either end, an entry is looked for and can be removed"""
 
 
 class Beside(Keys):
-    """Our keys ``<at><prefix>:<name>:<part>`` and, as ``t_…``, those of the owner.
+    """Our keys ``<at><prefix>:<name>:<part>`` and, as ``t_…``, the owner's.
 
     They begin like the owner's, so a hash tag there (``{app}:``) holds for both. Without one, a
     Cluster spreads the owner's own keys, and neither program can work on it.
@@ -39,7 +44,7 @@ class Beside(Keys):
         self.base = f"{at}{prefix}:{name}:"
         self.at = at
         self.theirs = theirs
-        """keys of the owner's that aren't called like their part"""
+        """the owner's keys that have other names than their parts"""
 
     def __getitem__(self, part: str) -> str:
         if not part.startswith("t_"):
@@ -48,24 +53,30 @@ class Beside(Keys):
         return self.at + (theirs[:-1] + ":" if theirs.endswith("_") else theirs)
 
 
-@dataclass(frozen=True, slots=True)
-class List:
-    """A state's entries in a list. ``{q}`` in ``key``: the owner's name for the queue."""
+_SIZE = {"list": "LLEN", "set": "SCARD", "hash": "HLEN"}
 
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A place where a state's entries are. In ``key``, ``{q}`` is the owner's name for the queue,
+    and ``{worker}`` each of `workers_of`."""
+
+    type: ClassVar[Literal["list", "zset", "set", "hash"]]
     key: str
     called: str
-    """what the owner's users call the state"""
+    """the state's name for the owner's users"""
+
+
+@dataclass(frozen=True, slots=True)
+class List(Declared):
+    type = "list"
     next: Literal["LEFT", "RIGHT"] = "LEFT"
     """the end where the next entry is taken"""
 
 
 @dataclass(frozen=True, slots=True)
-class Zset:
-    """A state's entries in a sorted set. ``{q}`` in ``key``: the owner's name for the queue."""
-
-    key: str
-    called: str
-    """what the owner's users call the state"""
+class Zset(Declared):
+    type = "zset"
     ready: bool = False
     """whether scores are the times at which the entries become ready"""
     unit_ms: int = 1000
@@ -73,28 +84,40 @@ class Zset:
 
 
 @dataclass(frozen=True, slots=True)
+class Set(Declared):
+    type = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class Hash(Declared):
+    """An entry for each field; `Row.value` is the field's value."""
+
+    type = "hash"
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """An element as it was read."""
 
     member: bytes
+    """the element of a list or set, the field of a hash"""
     score: float = 0.0
     """its score in a sorted set, its rank in a list"""
     at: int = 0
-    """its position from the left, in a list"""
+    """its position from the left in a list; in a set or hash, the scan's cursor before it"""
+    value: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedEntry:
-    """An entry where it was seen: enough to find it again, and no other."""
+    """An entry where it was read: enough to find it again, and no other."""
 
     entry: Entry
     place: Place
     member: bytes
-    """its exact bytes; a ticket or a name where the place is ours"""
+    """its exact bytes; a ticket or a label where the place is ours"""
     at: int = 0
-    """its position from the left, in a list"""
     score: float = 0.0
-    """its score in a set, its rank in a list"""
 
     async def rank(self) -> int:
         """How many elements of its place come before it."""
@@ -105,34 +128,41 @@ class LocatedEntry:
 
 
 class Read(Protocol):
-    """Makes entries of elements, in one exchange; None: one that isn't meant."""
+    """Makes entries of elements, in one exchange; None: it isn't this queue's."""
 
     async def __call__(self, place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A list or a sorted set, or entries that were gathered elsewhere (``busy``)."""
+    """A key with entries, or entries that were gathered elsewhere (``busy``)."""
 
-    kind: Literal["list", "zset", "held", "trash", "busy"]
+    kind: Literal["list", "zset", "set", "hash", "held", "trash", "busy"]
     key: str
     called: str
     read: Read
     reverse: bool = False
-    """the next job is on the right"""
+    """the next entry is on the right"""
     rows: Sequence[LocatedEntry] = ()
-    """what was read already, where it isn't in one key"""
+    """the gathered entries"""
 
     def size(self) -> Call[int]:
-        verb = "LLEN" if self.kind == "list" else "ZCARD"
-        return Call((verb, self.key), int, key=self.key)
+        return Call((_SIZE.get(self.kind, "ZCARD"), self.key), int, key=self.key)
 
     async def count(self) -> int:
-        """How many elements there are, those not meant among them."""
+        """How many elements there are, also of other queues."""
         return len(self.rows) if self.kind == "busy" else await self.size()
 
     async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
-        """The entries of these members of a sorted set, as far as they are there."""
+        """The entries of these members of a set or fields of a hash, as far as they are there."""
+        if self.kind == "hash":
+            values = await Call(("HMGET", self.key, *members), list[Any], key=self.key)
+            fields = zip(members, values, strict=True)
+            return await self.located([Row(m, value=v) for m, v in fields if v is not None])
+        if self.kind == "set":
+            there = await Call(("SMISMEMBER", self.key, *members), list[Any], key=self.key)
+            known = [member for member, is_in in zip(members, there, strict=True) if is_in]
+            return await self.located([Row(member) for member in known])
         scores = await together(
             Call(("ZSCORE", self.key, member), number, key=self.key) for member in members
         )
@@ -163,9 +193,13 @@ class Place:
         return await self.located(rows)
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
-        """Elements by rank, those not meant left out; and how many there are in all."""
+        """Elements by rank, without those of other queues; and how many there are in all. The rank
+        in a set or hash is that in a scan from its beginning, which ends after 10,000 elements."""
         if self.kind == "busy":
             return list(self.rows[start : start + max]), len(self.rows)
+        if self.kind in ("set", "hash"):
+            scanned, _, size = await self._scan_after(None, min(start + max, DEPTH))
+            return await self.located(scanned[start:]), size
         if self.kind != "list":
             size, rows = await both(self.size(), self._ranked(start, max))
             return await self._seen(rows), size
@@ -193,7 +227,7 @@ class Place:
         return Call(command, pairs, key=self.key)
 
     async def located(self, rows: Sequence[Row]) -> list[LocatedEntry]:
-        """The entries of these rows, those not meant left out."""
+        """The entries of these rows, without those of other queues."""
         if not rows:
             return []
         entries = await self.read(self, rows)
@@ -216,9 +250,46 @@ class Place:
             return rows, str(start + max) if start + max < size else None, size
         if self.kind == "list":
             return await self._list_after(cursor, max)
-        return await self._set_after(cursor, max)
+        if self.kind in ("set", "hash"):
+            scanned, on, size = await self._scan_after(cursor, max)
+            return await self.located(scanned), on, size
+        return await self._zset_after(cursor, max)
 
-    async def _set_after(
+    async def _scan_after(self, cursor: str | None, max: int) -> tuple[list[Row], str | None, int]:
+        """A scan returns as many elements as it likes: a page may end inside a portion, which is
+        then read again, and goes on behind the page's last element in the order of their bytes."""
+        scan, inside, coded = (cursor or "0").partition(":")
+        at, last = int(scan), base64.b64decode(coded) if inside else None
+        found: list[Row] = []
+        size, (then, portion) = await both(self.size(), self._scanned(at))
+        while True:
+            rest = sorted(
+                (row for row in portion if last is None or row.member > last),
+                key=lambda row: row.member,
+            )
+            room = max - len(found)
+            found += rest[:room]
+            if len(rest) > room:
+                return found, _scan_cursor(at, found[-1].member), size
+            if not then or len(found) == max:
+                return found, str(then) if then else None, size
+            at, last = then, None
+            then, portion = await self._scanned(at)
+
+    def _scanned(self, at: int) -> Call[tuple[int, list[Row]]]:
+        def read(reply: list[Any]) -> tuple[int, list[Row]]:
+            then, found = int(reply[0]), reply[1]
+            if self.kind == "set":
+                return then, [Row(member, at=at) for member in found]
+            if isinstance(found, dict):
+                found = [part for field in found.items() for part in field]
+            fields = zip(found[::2], found[1::2], strict=True)
+            return then, [Row(field, at=at, value=value) for field, value in fields]
+
+        verb = "HSCAN" if self.kind == "hash" else "SSCAN"
+        return Call((verb, self.key, at, "COUNT", PORTION), read, key=self.key)
+
+    async def _zset_after(
         self, cursor: str | None, max: int
     ) -> tuple[list[LocatedEntry], str | None, int]:
         """By score and member, so a page is exact whatever came or went."""
@@ -228,7 +299,7 @@ class Place:
             score, _, coded = cursor.partition(":")
             size, rows = await self._ranked_after((float(score), base64.b64decode(coded)), max + 1)
         more, rows = len(rows) > max, rows[:max]
-        on = _set_cursor(*rows[-1]) if rows and more else None
+        on = _zset_cursor(*rows[-1]) if rows and more else None
         return await self._seen(rows), on, size
 
     async def _ranked_after(
@@ -288,7 +359,9 @@ class Place:
             return str(self.rows.index(seen) + 1)
         if self.kind == "list":
             return _list_cursor(int(seen.score) + 1, [seen.member])
-        return _set_cursor(seen.member, seen.score)
+        if self.kind in ("set", "hash"):
+            return _scan_cursor(seen.at, seen.member)
+        return _zset_cursor(seen.member, seen.score)
 
     async def matching(self, text: str) -> list[LocatedEntry]:
         """Elements of a set that contain ``text`` somewhere; the server does the looking."""
@@ -303,7 +376,11 @@ class Place:
                 return found
 
 
-def _set_cursor(member: bytes, score: float) -> str:
+def _scan_cursor(at: int, last: bytes) -> str:
+    return f"{at}:{base64.b64encode(last).decode()}"
+
+
+def _zset_cursor(member: bytes, score: float) -> str:
     return f"{score!r}:{base64.b64encode(member).decode()}"
 
 
@@ -320,7 +397,7 @@ def reachable(cursor: str | None, size: int) -> str | None:
 def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:
     """Where the first element is that comes after the last one marked; 0: none of them is here.
 
-    Of several alike the nearest to where it was is meant.
+    Of several alike it is the nearest to where it was.
     """
     digests = [_digest(element) for element in elements]
     for mark in marks:

@@ -11,9 +11,9 @@ _LAST = re.compile(r"([\w.]+)(?:: (.*))?", re.DOTALL)
 
 def failure_of(traceback: str) -> Failure | None:
     """The error whose traceback this is: its last line has the type and the message."""
-    said = traceback.strip()
-    if not said:
+    lines = traceback.strip()
+    if not lines:
         return None
-    last = said.rpartition("\n")[2]
+    last = lines.rpartition("\n")[2]
     found = _LAST.fullmatch(last)
-    return Failure(found[1], found[2] or "", said) if found else Failure("error", last, said)
+    return Failure(found[1], found[2] or "", lines) if found else Failure("error", last, lines)

@@ -1,8 +1,8 @@
 """Recognising other programs' queues by their keys.
 
-A folder that reads a layout has a module ``recognise`` whose `recognisers()` returns one
-`Recogniser` for each program. `redisq discover` shows every key that matches one of their lanes
-first to all `by_name`, then to all `by_content`, until one claims it; `finds` are the queues.
+A layout's folder has a module ``recognise`` with `recognisers()`, which returns a `Recogniser` for
+each program. `redisq discover` passes every key that matches one of their lanes to all `by_name`,
+then to all `by_content`, until one returns True; `finds` are the queues.
 """
 
 from __future__ import annotations
@@ -53,14 +53,12 @@ class Find:
     parts: set[bytes] = field(default_factory=set)
     """the keys that were found of it, where its layout keeps no index"""
     by_content: bool = False
-    """its key's name says nothing: not shown where the key belongs to another find"""
+    """recognised by content only: not shown if the key belongs to another find"""
 
 
 class KeyLook:
-    """A key that a scan found. What is read of it is read once, however many recognisers ask.
-
-    Every read is small: a size, a few elements, one page of a set.
-    """
+    """A key that a scan found. Each read is made once, however many recognisers use it, and is
+    small: a size, a few elements, one page of a set."""
 
     def __init__(self, type: str, key: bytes, now_ms: int) -> None:
         self.type = type
@@ -116,17 +114,17 @@ class KeyLook:
 
 
 class Recogniser(ABC):
-    """Collects what the keys of one look through a server say of one program's queues."""
+    """Collects evidence of one program's queues from the keys of one scan of a server."""
 
     lanes: ClassVar[tuple[Lane, ...]]
-    """the keys to show it: a type, and a pattern as SCAN has them if names say anything"""
+    """the keys it wants: a type, and a pattern for SCAN if their names have one"""
 
     async def by_name(self, look: KeyLook) -> bool:
-        """Remember what a key tells whose name fits; whether it is this program's."""
+        """Whether a key is this program's, by its name; remembers what is needed for `finds`."""
         return False
 
     async def by_content(self, look: KeyLook) -> bool:
-        """Remember what a key tells that no name fits; whether it is this program's."""
+        """Whether a key that no program claims by name is this program's, by its content."""
         return False
 
     async def finds(self) -> list[Find]:
@@ -134,19 +132,20 @@ class Recogniser(ABC):
         return []
 
     def owns(self, key: bytes) -> bool:
-        """Whether a key belongs to a queue or deployment in `finds`; asked after it."""
+        """Whether a key belongs to a queue or deployment in `finds`, which was called before."""
         return False
 
 
 def recognisers() -> list[Recogniser]:
-    """One of each program, for one look through a server."""
-    packages = dict.fromkeys(package for package, _ in LAYOUTS.values())
-    modules = [import_module(f"redisq_ops.core.{package}.recognise") for package in packages]
-    return [one for module in modules for one in module.recognisers()]
+    """A recogniser of each program, for one scan of a server. Packages may share a function."""
+    modules = [
+        import_module(f"redisq_ops.core.{package}.recognise") for package, _ in LAYOUTS.values()
+    ]
+    return [one for made in dict.fromkeys(each.recognisers for each in modules) for one in made()]
 
 
 def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:
-    """All keys that any of them asks for, each lane once."""
+    """The lanes of all of them, each once."""
     return tuple(dict.fromkeys(lane for one in found for lane in one.lanes))
 
 

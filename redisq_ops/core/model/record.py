@@ -73,15 +73,5 @@ def line(entry: Entry) -> str:
     return f"- {counts} - - {entry.reason or '-'} 0"
 
 
-def arrival(entry: Entry, op: str) -> tuple[str | bytes, ...]:
-    """The row of an imported entry for `rebalance_accept`; its mark is made from ``op``."""
-    has_record = entry.attempts or entry.state == "dead"
-    at = "" if entry.at_ms is None else str(entry.at_ms)
-    return (
-        entry.id, f"{op} {entry.id}", entry.state, at, line(entry) if has_record else "",
-        entry.payload or b"", entry.error.encoded() if entry.error else b"", "",
-    )  # fmt: skip
-
-
 def _some(word: str) -> str | None:
     return None if word == "-" else word

@@ -24,17 +24,17 @@ class Process:
     """One process in the registry of its program."""
 
     name: str
-    host: str
-    pid: int | None
-    queues: tuple[str, ...]
+    host: str = ""
+    pid: int | None = None
+    queues: tuple[str, ...] = ()
     """the queues it serves, by the owner's names"""
-    since_ms: int | None
+    since_ms: int | None = None
     """when it started, by its own clock; None: unknown"""
-    silent_ms: int | None
+    silent_ms: int | None = None
     """ms since its last heartbeat by the server's clock; None: it had none, or unknown"""
-    alive: bool
+    alive: bool = True
     """whether its program takes it for alive"""
-    work: tuple[RunningJob, ...]
+    work: tuple[RunningJob, ...] = ()
     quiet: bool = False
     """it was told to take no more jobs"""
     problem: str | None = None

@@ -142,7 +142,6 @@ def every_command(package: str) -> tuple[str, ...]:
         return {path.stem: path.read_text(encoding="utf-8") for path in files}
 
     own, *between, engine = map(read, folders(package))
-    texts = engine | own
     for shared in between:
         # Scripts that the kind doesn't have itself, and what these and its own files use.
         wanted = {
@@ -153,5 +152,5 @@ def every_command(package: str) -> tuple[str, ...]:
             uses = set(ScriptHeader.parse(ahead.pop()).uses) & shared.keys() - wanted - own.keys()
             wanted |= uses
             ahead += [shared[name] for name in uses]
-        texts |= {name: shared[name] for name in wanted}
-    return tuple("|".join(words).lower() for words in commands("\n".join(texts.values())))
+        own |= {name: shared[name] for name in wanted}
+    return tuple("|".join(words).lower() for words in commands("\n".join((engine | own).values())))

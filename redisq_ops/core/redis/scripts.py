@@ -12,6 +12,7 @@ Its words become code, so what is documented is what runs::
     -- NEEDS: caller seq                  a module: arguments that each script with it must have
     -- INTERFACE: storage                 hooks and their defaults: engine/lua/storage.lua
     -- IMPLEMENTS: storage_extended       a kind's file: the hooks that it defines
+    -- EXTENDS: foreign.ruby_jobs         a kind's file: a folder whose files the kind has as well
     -- REPLACES: settle                   a kind's own script in place of the engine's of that name
     -- TYPES: once                        when the types of all keys are checked, see below
     -- CHECKS: meta lease                 with TYPES: keys that it writes before it reads them
@@ -98,6 +99,7 @@ class ScriptHeader:
     needs: tuple[str, ...] = ()
     interface: tuple[str, ...] = ()
     implements: tuple[str, ...] = ()
+    extends: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
@@ -223,7 +225,12 @@ def modules(package: str, header: ScriptHeader) -> dict[str, str]:
 @cache
 def hooks(package: str) -> dict[str, str]:
     """The hooks that a kind implements -> the file of its folder where it does."""
-    return {hook: name for name, header in _headers(package) for hook in header.implements}
+    return {
+        hook: name
+        for place in reversed(folders(package))
+        for name, header in _headers(place)
+        for hook in header.implements
+    }
 
 
 def defaults(package: str) -> dict[str, str]:
@@ -254,8 +261,10 @@ def _read(package: str, name: str) -> str:
 
 
 def folders(package: str) -> tuple[str, ...]:
-    """Where a kind's files are looked for: its own folder, its neighbours', the engine's."""
-    return tuple(dict.fromkeys((package, package.partition(".")[0], ENGINE)))
+    """Where a kind's files are looked for: its own folder, those it extends, its neighbours', the
+    engine's."""
+    extended = [place for _, header in _headers(package) for place in header.extends]
+    return tuple(dict.fromkeys((package, *extended, package.partition(".")[0], ENGINE)))
 
 
 @cache

@@ -1,19 +1,18 @@
 """Moves entries to their new shards when the number of shards changes, by their ids.
 
-An entry moves in three steps, each safe to repeat: out of its state into ``transit``, where no
-worker sees it and it gets a mark; into its new home, which accepts a mark once; out of ``transit``.
-After a crash the next resize, sweep or producer of the id continues. The kind has the scripts:
-`list_ids`, `rebalance_begin`, `rebalance_accept`, `rebalance_finish`.
+An entry is held in ``transit``, where no worker sees it and it has a mark; its new home accepts a
+mark once; then the old one drops the entry. Each step is safe to repeat.
+After a crash the next resize, sweep or producer of the id continues (`core.engine.transfer`).
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar, TypeVar
 
+from ..engine import transfer
 from ..model import record
 from ..model.clock import Duration
 from ..model.entry import Checkup, Counts, Entry, State, TakeResult
@@ -21,14 +20,11 @@ from ..model.errors import Refused
 from ..model.settings import BATCH
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ..redis.parsers import fields, words
-from .in_transit import InTransit, arrivals, departure, departures, mark_of
+from .in_transit import InTransit, arrivals, departure, departures
 from .sharded_queue import ShardedQueue, ShardT, home
 
 _ATTEMPTS = 4
 _ARRIVED = ("ok", "same")
-Departure = tuple[str, str, tuple[bytes, ...]]
-"""off | held | gone, the mark, and the rest of the row for `rebalance_accept`"""
-Arrival = tuple[bytes | str, ...]
 
 X = TypeVar("X")
 Y = TypeVar("Y")
@@ -159,10 +155,6 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         for part, ids in zip(parts, found, strict=True):
             await self._bring_home_from(part, self._not_at_home(part, list(ids)))
 
-    @abstractmethod
-    def _accept_rows(self, part: ShardT, rows: Sequence[Arrival]) -> Call[list[str]]:
-        """Put entries into their home: ok | same, or why not yet. A row: id, mark, and the rest."""
-
     async def _rebalance_step(self) -> int:
         left = 0
         for part in self._all_shards():
@@ -209,8 +201,8 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         lying = [entry for entries in carried for entry in entries]
         came = await self._arrival_times(lying)
         left = (
-            f"{_told(entry, home(entry.id, self.shards), when is not None)}: the sweep of any"
-            f" worker, or resize({self.shards}), ends that"
+            f"{_whereabouts(entry, home(entry.id, self.shards), when is not None)}: the sweep of"
+            f" any worker, or resize({self.shards}), ends that"
             for entry, when in zip(lying, came, strict=True)
         )
         return replace(found, flaws=(*found.flaws, *left))
@@ -225,33 +217,24 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             await self._bring_home_from(self._shard(k), some)
 
     async def _bring_home_from(self, source: ShardT, ids: Sequence[str]) -> int:
-        """Bring entries from a shard to their homes; returns how many are pending and stay."""
-        held = 0
+        """Bring entries from a shard to their homes; returns how many stay for now."""
+        left = 0
         while ids:
-            batch = ids[:BATCH]
-            rows = await source._script("rebalance_begin").call(
-                source.keys, self.clock, _departures, [(id,) for id in batch], layout=self.layout
-            )
+            rows = await transfer.hold_rows(source, ids[:BATCH], self.layout)
             ids = ids[len(rows) :]  # a call ends early where payloads are large
-            off = [
-                (id, mark, rest)
-                for id, (word, mark, rest) in zip(batch, rows, strict=False)
-                if word == "off"
-            ]
+            held = [one for word, one in rows if word == "held"]
             replies = await self._grouped(
-                off,
-                lambda row: home(row[0], self.shards),
-                lambda part, some: self._accept_rows(
-                    part, [(id, mark_of(id, source.shard, mark), *rest) for id, mark, rest in some]
-                ),
+                held,
+                lambda one: home(one.id, self.shards),
+                lambda part, some: transfer.accept_rows(part, "shard", some),
             )
-            gone = [row[:2] for row, word in zip(off, replies, strict=True) if word in _ARRIVED]
-            await source._script("rebalance_finish").call(source.keys, self.clock, int, gone)
-            held += sum(word == "held" for word, _, _ in rows) + len(off) - len(gone)
-        return held
+            gone = [one for one, word in zip(held, replies, strict=True) if word in _ARRIVED]
+            await transfer.drop_rows(source, gone)
+            left += sum(word == "stays" for word, _ in rows) + len(held) - len(gone)
+        return left
 
 
-def _told(entry: InTransit, to: int, arrived: bool) -> str:
+def _whereabouts(entry: InTransit, to: int, arrived: bool) -> str:
     if arrived:
         return f"{entry.id} has arrived in shard {to} and shard {entry.shard} still has it too"
     return f"{entry.id} is between shard {entry.shard} and shard {to}"
@@ -259,8 +242,3 @@ def _told(entry: InTransit, to: int, arrived: bool) -> str:
 
 def _bytes(reply: bytes | None) -> bytes | None:
     return reply
-
-
-def _departures(reply: list[bytes]) -> list[Departure]:
-    rows = (reply[i : i + 8] for i in range(0, len(reply), 8))
-    return [(word.decode(), mark.decode(), tuple(rest)) for word, mark, *rest in rows]

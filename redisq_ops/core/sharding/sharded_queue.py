@@ -16,13 +16,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.reads import RATES_S
 from ..engine.registry import Registered, amend, find
-from ..model.clock import Duration
 from ..model.entry import MovedRange, State
 from ..model.errors import NotFound, Refused, Superseded
 from ..model.keys import Keys
-from ..model.settings import LEASE_MS, MAX_BATCH
+from ..model.settings import MAX_BATCH
 from ..redis.operation import C_co, Call, Description, attempt, operation, together
 from ..redis.parsers import scored
 from .merge import MergedReads
@@ -209,29 +209,11 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
 
     # --- what operators change -----------------------------------------------------------------
 
-    @operation
-    async def move(
-        self,
-        op: str,
-        step: int,
-        ids: Sequence[str],
-        *,
-        source: State,
-        target: str,
-        high_water_ms: int,
-        consumer: str = "-",
-        lease_ms: Duration = LEASE_MS,
-        times: Mapping[str, int] | None = None,
-        span: str = "",
-    ) -> list[str]:
+    async def _move(self, step: MoveStep) -> list[str]:
         def of(part: ShardT, some: Sequence[int]) -> Description[list[str]]:
-            return part.move.op(
-                op, step, [ids[i] for i in some], source=source, target=target,
-                high_water_ms=high_water_ms, consumer=consumer, lease_ms=lease_ms, times=times,
-                span=span,
-            )  # fmt: skip
+            return part._move(replace(step, ids=[step.ids[i] for i in some]))
 
-        return await self._step_in_shards(ids, of)
+        return await self._step_in_shards(step.ids, of)
 
     @operation
     async def edit(
@@ -306,20 +288,8 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         done = sum(front.done for front in found)
         return MovedRange(moved, behind, all(front.over for front in found), done)
 
-    @operation
-    async def undo(
-        self,
-        op: str,
-        step: int,
-        *,
-        target: str,
-        by: str,
-        seq: int,
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> tuple[int, int]:
-        found = await self._on_each_shard(
-            lambda part: part.undo.op(op, step, target=target, by=by, seq=seq, left=left)
-        )
+    async def _undo(self, undo: UndoStep) -> tuple[int, int]:
+        found = await self._on_each_shard(lambda part: part._undo(undo))
         return sum(back for back, _ in found), sum(touched for _, touched in found)
 
     async def _configure(

@@ -16,20 +16,20 @@ class TransferRecoverer:
     without rights in the other queue, and leaves it to other workers."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     async def look(self, queue: Queue[BlockingClient]) -> None:
         found = await attempt(recover(queue, most=_MOST))
         if isinstance(found, Exception):
-            self._tell(f"queue {queue.name}", f"can't look for unfinished moves: {found}")
+            self._log_once(f"queue {queue.name}", f"can't look for unfinished moves: {found}")
             return
         for one in found:
             if one.problem is None:
                 log.warning("%s", one)
             else:
-                self._tell(one.op, str(one))
+                self._log_once(one.op, str(one))
 
-    def _tell(self, about: str, text: str) -> None:
-        if about not in self._told:
-            self._told.add(about)
+    def _log_once(self, about: str, text: str) -> None:
+        if about not in self._logged:
+            self._logged.add(about)
             log.warning("%s", text)

@@ -10,54 +10,50 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import recover
-from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import NotFound, Superseded
 
 from . import audit_log
 from .audit_log import Author, Operation
-from .bulk import Bulk, EntryAction, ListedSteps
+from .bulk import Bulk
+from .entry_steps import EntryAction, ListedSteps
 from .plan import PlanFile, PlanHeader, checked_age
+from .selection import PlannedScope
 
-Told = Callable[[str, str], None]
+ReportResult = Callable[[str, str], None]
 """gets the id of each entry, and moved or why it was not"""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedScope:
-    """What a plan is about, as a bulk change takes it."""
-
-    queue: Queue[Any]
-    state: State
-    filter: str
-    high_water_ms: int
-    count: int
 
 
 class PlannedSteps(ListedSteps):
     """Steps over the entries of a plan, from where the audit log says."""
 
     def __init__(
-        self, order: EntryAction, plan: PlanFile, told: Told | None, known: str | None = None
+        self,
+        order: EntryAction,
+        plan: PlanFile,
+        report: ReportResult | None,
+        last: str | None = None,
     ) -> None:
         super().__init__(order, plan.picks())
         self._plan = plan
-        self._told = told
-        self._known = known
+        self._report = report
+        self._last = last
+        """the last entry that an earlier run reported, until it is passed"""
 
     async def _sent(self, op: str) -> list[str]:
         batch = self._batch
-        said = await super()._sent(op)
-        self._known = None
-        if self._told is not None:
-            for pick, word in zip(batch, said, strict=True):
-                self._told(pick.id, "earlier" if word == "theirs" else word)
-        return ["moved" if word == "theirs" else word for word in said]
+        results = await super()._sent(op)
+        self._last = None
+        if self._report is not None:
+            for pick, result in zip(batch, results, strict=True):
+                self._report(pick.id, "earlier" if result == "theirs" else result)
+        return ["moved" if result == "theirs" else result for result in results]
 
     def go_to(self, steps: int, at: int) -> None:
         """Continue after step ``steps``, at the ``at``-th entry; another run dealt with the entries
@@ -66,12 +62,12 @@ class PlannedSteps(ListedSteps):
         if passed < 0:
             self._batch, self._picks = [], self._plan.picks(at)
         else:
-            unheard, self._batch = self._batch[:passed], self._batch[passed:]
-            for pick in chain(unheard, islice(self._picks, passed - len(unheard))):
-                if self._known is None and self._told is not None:
-                    self._told(pick.id, "earlier")
-                elif pick.id == self._known:
-                    self._known = None
+            unanswered, self._batch = self._batch[:passed], self._batch[passed:]
+            for pick in chain(unanswered, islice(self._picks, passed - len(unanswered))):
+                if self._last is None and self._report is not None:
+                    self._report(pick.id, "earlier")
+                elif pick.id == self._last:
+                    self._last = None
         self.steps, self.at = steps, at
 
     async def again(self, op: str, steps: int, span: tuple[int, int]) -> Counter[str]:
@@ -86,8 +82,8 @@ class Apply(Bulk):
 
     ``outcome`` is of the whole plan, whichever runs carried it out: ``done`` by the audit log, and
     ``earlier`` the entries that other or earlier runs skipped. ``most``: stop after this many
-    entries. ``told`` gets the result of each entry; for entries of an earlier run only of those
-    after ``known``, the last one reported, so that reports don't grow with the square of the runs.
+    entries. ``report`` gets the result of each entry; of entries of an earlier run only those after
+    ``last``, which that run reported last, so that reports don't grow with the square of the runs.
     ``hand``: identifies whose runs these are, in hex; entries that another hand moved, even in a
     step that both sent, are reported as ``earlier``. Empty: not distinguished, as for moves to
     another queue.
@@ -101,14 +97,14 @@ class Apply(Bulk):
         *,
         rate: float | None = None,
         most: int | None = None,
-        told: Told | None = None,
-        known: str | None = None,
+        report: ReportResult | None = None,
+        last: str | None = None,
         hand: str = "",
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         header = plan.header
         self.plan = plan
-        self._told, self._known, self._hand = told, known, hand
+        self._report, self._last, self._hand = report, last, hand
         self._most = most
         self._over = False
         what = header.filter
@@ -124,8 +120,8 @@ class Apply(Bulk):
     def _ordered(self, order: EntryAction) -> EntryAction:
         return replace(order, hand=self._hand)
 
-    def _steps(self) -> PlannedSteps:
-        self._listed = PlannedSteps(self.order, self.plan, self._told, self._known)
+    def _entry_steps(self) -> PlannedSteps:
+        self._listed = PlannedSteps(self.order, self.plan, self._report, self._last)
         return self._listed
 
     @property
@@ -133,8 +129,8 @@ class Apply(Bulk):
         """Entries of the plan not looked at yet, as far as this run knows."""
         return self.plan.count - self._listed.at
 
-    def _size(self) -> int:
-        size = min(super()._size(), self.plan.header.step)
+    def _step_size(self) -> int:
+        size = min(super()._step_size(), self.plan.header.step)
         return size if self._most is None else min(size, self._most - self.handled)
 
     async def _begin(self) -> None:
@@ -146,11 +142,8 @@ class Apply(Bulk):
             self._catch_up(operation)
             self._over = True
         else:
-            try:
-                said = await self._listed.again(self.op, operation.steps, operation.span)
-                self._count(said)
-            except Superseded:
-                pass  # somebody else is at it too
+            with suppress(Superseded):  # another run carries it out too
+                self._count(await self._listed.again(self.op, operation.steps, operation.span))
             await self._reread()
 
     async def step(self) -> bool:
@@ -181,7 +174,7 @@ class Apply(Bulk):
         outcome.skipped.pop("earlier", None)
         left_out = end - operation.done
         if (known := sum(outcome.skipped.values())) > left_out:
-            # Said of a step that was sent again when its first reply was forgotten.
+            # Results of a step that was sent again after its first reply was forgotten.
             outcome.skipped.clear()
             known = 0
         outcome.skip("earlier", left_out - known)

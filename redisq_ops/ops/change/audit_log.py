@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from redisq_ops.core.engine.queue import Queue
@@ -27,8 +27,6 @@ from ..hint import hint
 
 T = TypeVar("T")
 
-OTHERS = "by another undo"
-"""how an undo counts entries that another undo restored, earlier or at the same time"""
 UNLINKED = 1000
 """keys removed at once"""
 MOST = 1_000_000
@@ -85,7 +83,7 @@ class Operation:
     span: tuple[int, int] = (0, 0)
     """the entries its last step was about, by their place in what was chosen"""
     parts: int = 0
-    """how many hands its steps are numbered by, each from 1 (see `part`); 0: by one"""
+    """how many parts number their steps by themselves, each from 1 (see `part`); 0: none"""
     into: str = ""
     """the queue its entries went to, of a move (see `relocation`)"""
     into_ms: int = 0
@@ -124,33 +122,6 @@ class Operation:
     def taken_back(self) -> bool:
         """Whether an undo was begun, and so nothing more of it may be done."""
         return bool(self.undoing or self.undone or self.tried)
-
-
-@dataclass(slots=True)
-class ChangeOutcome:
-    """What a change did: the last output of `redisq`, which decides the exit code."""
-
-    op: str | None
-    matched: int
-    done: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-
-    def skip(self, reason: str, n: int = 1) -> None:
-        if n:
-            self.skipped[reason] = self.skipped.get(reason, 0) + n
-
-    @property
-    def left(self) -> int:
-        """Entries that were handled and are not in the intended state."""
-        return sum(n for word, n in self.skipped.items() if word not in ("same", OTHERS))
-
-    @property
-    def exit_code(self) -> int:
-        """0 if all entries are as intended or none matched, 3 if some are, 1 if none is."""
-        right = self.done + sum(self.skipped.values()) - self.left
-        if right >= self.matched:
-            return 0
-        return 3 if right else 1
 
 
 _FIELDS = (
@@ -293,8 +264,8 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
     try:
         numbers = {name: [int(row[name] or 0) for row in rows] for name in _NUMBERS}
     except ValueError as corrupt:
-        said = f"operation {id} of queue {queue.name} is corrupt in the audit log"
-        raise Unreadable(said) from corrupt
+        problem = f"operation {id} of queue {queue.name} is corrupt in the audit log"
+        raise Unreadable(problem) from corrupt
     counted = {
         name: max(values) if name in _HIGHEST else sum(values) for name, values in numbers.items()
     }
@@ -303,10 +274,10 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
         counted["steps"] += steps
         counted["done"] += done
         counted["undone"] += undone
-    # Shards that disagree about the last step were told of it by different hands: the nearer end
-    # is sure, what is behind it is looked at again.
+    # Shards that disagree about the last step have it from different runs: the nearer end is sure,
+    # entries behind it are checked again.
     ends = [row["span"] for row in rows if int(row["steps"] or 0) == counted["steps"]]
-    last = [end.split("-")[:2] for end in ends]  # behind it: whose hand it was
+    last = [end.split("-")[:2] for end in ends]  # behind it: which run's it is
     span = min([(int(span[0]), int(span[1])) for span in last if len(span) == 2], default=(0, 0))
     ended = rows[0]["ended"] == "1"
     return Operation(id, queue.name, **words, **counted, ended=ended, span=span)  # type: ignore[arg-type]
@@ -375,7 +346,7 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
         one = await deployment.queue(queue)
         operations, corrupt = await _last(one, max)
         unread = {one.name: Unreadable("; ".join(corrupt))} if corrupt else {}
-        return Log(_told(operations, max), unread)
+        return Log(_newest(operations, max), unread)
     queues, refused = await deployment.registered()
     known: list[Operation] = []
     missing: dict[str, Exception] = dict(refused)
@@ -387,22 +358,22 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
         known += operations
         if corrupt:
             missing[q.name] = Unreadable("; ".join(corrupt))
-    return Log(_told(known, max), missing)
+    return Log(_newest(known, max), missing)
 
 
-def _told(known: list[Operation], max: int) -> list[Operation]:
+def _newest(known: list[Operation], max: int) -> list[Operation]:
     """The newest of what is known, each once, and an undo as ended that another one ended."""
     own = {operation.id for operation in known if not operation.origin}
     known = [operation for operation in known if not (operation.origin and operation.id in own)]
     newest = sorted(known, key=lambda o: o.started_ms, reverse=True)[:max]
     # An undo that was killed has nothing left to do once another one came to its end.
-    over, told = {o.id for o in known if o.taken_back and not o.undoable}, []
+    over, listed = {o.id for o in known if o.taken_back and not o.undoable}, []
     for operation in newest:
         if operation.verb == "undo" and operation.ended:
             over.add(operation.what)
         done = operation.verb == "undo" and operation.what in over
-        told.append(replace(operation, ended=True) if done else operation)
-    return told
+        listed.append(replace(operation, ended=True) if done else operation)
+    return listed
 
 
 async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:

@@ -10,6 +10,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from statistics import median
 from typing import Any
@@ -94,6 +95,15 @@ class Ramp:
         self._last = False
 
     @property
+    def progress(self) -> tuple[int, int]:
+        return self.steps.progress
+
+    def limit_rate(self, rate: float | None) -> None:
+        """Ramp up to this rate at most."""
+        if rate is not None:
+            self.limits = replace(self.limits, rate=min(rate, self.limits.full))
+
+    @property
     def left(self) -> int:
         """How many are to be replayed yet, as far as is known."""
         outcome = self.outcome
@@ -171,8 +181,8 @@ class Ramp:
         course = self.course
         if self.outcome.op is not None and self.outcome.done:
             rate = course.rate if course.rate < inf else 0
-            said = {"phase": course.phase, "proven": course.proven, "rate": rate}
-            await audit_log.note(self.queue, self.outcome.op, ramp=json.dumps(said))
+            state = {"phase": course.phase, "proven": course.proven, "rate": rate}
+            await audit_log.note(self.queue, self.outcome.op, ramp=json.dumps(state))
 
     def _due(self) -> bool:
         course = self.course
@@ -203,7 +213,7 @@ class Ramp:
 
     async def _replay(self, n: int) -> None:
         steps = self.steps
-        steps.held = n
+        steps.at_most = n
         before_ms = await self.queue.now.op()
         handled = self.left
         more = await steps.step()

@@ -1,17 +1,15 @@
-"""Changes that are not moves of entries: requests and whole queues held, resized, ended."""
+"""Changes of settings: requests, clients and whole queues held, resized, cancelled."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.registry import find, forget
-from redisq_ops.core.engine.transfer_recovery import finish, opened, recover
-from redisq_ops.core.model.entry import Client, Counts, Request
+from redisq_ops.core.model.entry import Client, Request
 from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DEFAULTS, Settings
@@ -19,12 +17,67 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
-from redisq_ops.core.redis import acl_rights
 
 from ..filter.time import duration_ms
 from . import audit_log
-from .audit_log import Author, ChangeOutcome
-from .runner import SettingsChange
+from .audit_log import Author
+from .outcome import ChangeOutcome
+from .runner import ChangeRun, take_all
+
+
+class SettingsChange(ChangeRun):
+    """A change of settings, of a request or of a client, in a few steps.
+
+    Its inverse is in the audit log before the first step, as of the values read then: after a kill
+    in between, an undo finds them so. A step that finds another value corrects the inverse.
+    """
+
+    def __init__(
+        self,
+        queue: Queue[Any],
+        verb: str,
+        author: Author,
+        what: str,
+        steps: Sequence[Callable[[str, int], Awaitable[bool]]],
+        inverse: Callable[[], str],
+        last: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """``steps`` get the operation's id and their number, and return whether they changed
+        anything. ``last`` is what remains to do after them."""
+        super().__init__(queue, verb, author, len(steps))
+        self._what, self._steps, self._inverse, self._last = what, steps, inverse, last
+        self._taken = 0
+        self._recorded = ""
+
+    def log_entry(self) -> tuple[str, dict[str, Any]]:
+        self._recorded = self._inverse()
+        return self._what, {"inverse": self._recorded}
+
+    async def _advance(self) -> bool:
+        if self._taken == len(self._steps):
+            return False
+        try:
+            changed = await self._steps[self._taken](self.op, self._taken + 1)
+        except (QueueClosed, NotFound):
+            if not self.outcome.done:  # what somebody else did must not be undone by this undo
+                await audit_log.note(self.queue, self.op, inverse="", ended=1)
+            raise
+        self._taken += 1
+        if changed:
+            self.outcome.done += 1
+        else:
+            self.outcome.skip("same")
+        inverse = self._inverse() if self.outcome.done else ""
+        if inverse != self._recorded:
+            self._recorded = inverse
+            await audit_log.note(self.queue, self.op, inverse=inverse)
+        return True
+
+    async def _end(self) -> None:
+        if self._last is not None:
+            await self._last(self.op)
+        await audit_log.note(self.queue, self.op, done=self.outcome.done, ended=1)
+
 
 _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
 
@@ -70,11 +123,11 @@ async def change_request(
     async def fence_off(op: str) -> None:
         await _fence_off(requests, id, op)
 
-    return await SettingsChange(
+    return await take_all(SettingsChange(
         queue, verb, author, f"request {id}" + (f" to {value}" if value else ""), [control],
         inverse=lambda: _inverse(id, verb, before, value),
         last=fence_off if verb == "cancel" else None,
-    ).all()  # fmt: skip
+    ))  # fmt: skip
 
 
 def _inverse(id: str, verb: Control, before: str, value: str) -> str:
@@ -111,11 +164,11 @@ async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
             ids = [entry_id for entry_id, where in rows if where == state]
             if ids:
                 seq += 1
-                said = await queue.move.op(
+                results = await queue.move.op(
                     audit_log.fence(op), seq, ids, source=state, target="waiting",
                     high_water_ms=high_water,
                 )  # fmt: skip
-                moved += said.count("moved")
+                moved += results.count("moved")
         if not moved:
             return
 
@@ -124,7 +177,7 @@ CLIENT_RULES: dict[str, tuple[str, int | None]] = {
     "block": ("blocked", 1), "unblock": ("blocked", 0), "weight": ("weight", None),
     "cap": ("cap", None),
 }  # fmt: skip
-"""verb -> the rule of a client it changes, and to what; None: it is given"""
+"""verb -> the rule of a client it changes, and the value; None: the operator gives it"""
 
 
 def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
@@ -161,7 +214,7 @@ async def change_client(
 ) -> ChangeOutcome:
     """Block or unblock a client, or change its weight or cap; undo takes it back.
 
-    Nothing is written where it is so already. A client nothing is here of can be given rules too.
+    Nothing is written where it is so already. Rules can be set before a client's first entry.
     """
     rule, value = client_rule(verb, value)
     have = int(getattr(await client_changeable(queue, client, rule, value), rule) or 0)
@@ -174,11 +227,11 @@ async def change_client(
         word, before = await clients.set_client_rule.op(op, step, rule, client, value)
         return bool(word != "same")
 
-    return await SettingsChange(
+    return await take_all(SettingsChange(
         queue, verb, author,
         f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else ""),
         [set_rule], inverse=lambda: f"{rule} {client} {before} {value}",
-    ).all()  # fmt: skip
+    ))  # fmt: skip
 
 
 def settable(queue: Queue[Any]) -> None:
@@ -223,12 +276,12 @@ async def set_flags(
 
     what = ", ".join(f"{name} = {value or 'default'}" for name, value in changes.items())
     steps = [setting(name, value) for name, value in changes.items()]
-    return await SettingsChange(queue, verb, author, what, steps, inverse).all()
+    return await take_all(SettingsChange(queue, verb, author, what, steps, inverse))
 
 
 async def pause(queue: Queue[Any], author: Author) -> ChangeOutcome:
     """Hand out nothing more; running deliveries go on and can settle."""
-    return await set_flags(queue, "pause", author, {"paused": _said(author)})
+    return await set_flags(queue, "pause", author, {"paused": _reason(author)})
 
 
 async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
@@ -238,10 +291,10 @@ async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
 
 async def drain(queue: Queue[Any], author: Author) -> ChangeOutcome:
     """Take no new requests or entries; work off what is there."""
-    return await set_flags(queue, "drain", author, {"closed": _said(author)})
+    return await set_flags(queue, "drain", author, {"closed": _reason(author)})
 
 
-def _said(author: Author) -> str:
+def _reason(author: Author) -> str:
     return author.why or f"by {author.who}"
 
 
@@ -283,71 +336,3 @@ def checked_setting(name: str, text: str) -> str:
     if text and not (whole and least <= int(text) < 2**53):
         raise BadInput(f"{name} is a number from {least}, not {text!r}")
     return text and str(int(text))
-
-
-async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
-    """What would go with the queue; refuses if that is anything and it isn't to go ``hard``.
-
-    Another program's queue is never ours to destroy, whatever else of it we may change.
-    """
-    if not queue.destroyable:
-        raise WrongKind(
-            f"queue {queue.name} is kept by another program ({queue.kind}): it can't be destroyed "
-            "from here"
-        )
-    counts: Counts = await queue.counts.op()
-    if (said := contents(counts)) and not hard:
-        raise Refused(f"queue {queue.name} is not empty ({said}); drain it, or destroy --hard")
-    return counts
-
-
-def contents(counts: Counts) -> str:
-    """``3 waiting, 1,200 dead``; empty for a queue with nothing in it."""
-    left = {
-        "waiting": counts.waiting, "pending": counts.pending, "delayed": counts.delayed,
-        "dead": counts.dead, "in the trash": counts.trash,
-    }  # fmt: skip
-    return ", ".join(f"{n:,} {state}" for state, n in left.items() if n)
-
-
-async def destroy(queue: Queue[Any], author: Author, *, hard: bool = False) -> ChangeOutcome:
-    """Remove a queue, its audit log and its registry entry; ``done`` is keys. There is no undo.
-
-    Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
-    """
-    origins = set[str]()
-    if queue.transferable:
-        origins = await _ended_moves(queue)
-    await destroyable(queue, hard)
-    entry = await find(queue.name, queue.prefix)
-    if entry is None:
-        raise NotFound(f"no queue {queue.name!r} here")
-    op = audit_log.new_id("destroy")
-    await acl_rights.to_change(queue)
-    await queue.configure.op(op, 1, {"closed": _said(author), "paused": _said(author)})
-    gone = await audit_log.forget(queue)
-    while step := await queue.destroy_step.op(100):
-        gone += step
-    await forget(entry, queue.prefix)
-    for origin in origins:  # what is on its way to what is no more
-        if (source := await opened(queue, origin)) is not None:
-            await recover(source, idle_ms=0)
-    return ChangeOutcome(op, gone, gone)
-
-
-async def _ended_moves(queue: Queue[Any]) -> set[str]:
-    """Before a queue is destroyed: what a move had taken out of it is where it was to go, or back.
-    The queues from which moves to it aren't finished, whose entries come back when it is gone."""
-    origins: dict[str, str] = {}
-    for op in await queue.unfinished_transfers.op():
-        operation = await audit_log.read(queue, op)
-        if operation is not None and operation.origin:
-            origins[op] = operation.origin
-    for one in await recover(
-        queue, idle_ms=0, most=len(await queue.unfinished_transfers.op()), but=origins
-    ):
-        if one.problem is not None:
-            raise Refused(f"{one}: its entries are between two queues; undo it first")
-    for op in origins:  # or what it said of their entries would stay for good
-        await finish(queue, op)
-    return set(origins.values())

@@ -27,6 +27,7 @@ from ..filter.scan import Selection
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count
 from .audit_log import Author
+from .preview import Preview, entries, typed_number
 from .runner import ChangeRun
 
 BATCH = 50
@@ -71,8 +72,8 @@ class Patch:
         """The patched payload, written as the old one was: spaced or not, keys in their order."""
         try:
             # As text: from bytes, UTF-16 would be read too, and come back as UTF-8.
-            text = payload.decode("utf-8")
-            before = json.loads(text, object_pairs_hook=_unique, parse_float=_exact)
+            source = payload.decode("utf-8")
+            before = json.loads(source, object_pairs_hook=_unique, parse_float=_exact)
         except (ValueError, RecursionError) as error:
             raise Unfit("not JSON") from error
         tight = (",", ":") if b'": ' not in payload else (", ", ": ")
@@ -81,11 +82,11 @@ class Patch:
             # A value that is put in is the patch's own, and later steps would change it there.
             after = jsonpatch.JsonPatch(deepcopy(self.operations)).apply(before)
             # As text: to Python 1 is true is 1.0.
-            if (said := json.dumps(after)) == json.dumps(before):
+            if (text := json.dumps(after)) == json.dumps(before):
                 return payload
             return json.dumps(after, ensure_ascii=escaped, separators=tight).encode()
         except UnicodeEncodeError:  # half of a surrogate pair has no UTF-8
-            return said.encode()
+            return text.encode()
         except RecursionError as error:
             raise Unfit("nested too deeply") from error
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
@@ -223,6 +224,15 @@ class Sample:
     hidden: bool = False
     """it would change, but only in what isn't shown"""
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For people."""
+        if self.unfit is not None:
+            return (f"({self.unfit}: stays as it is)",)
+        return self.diff or (
+            "(what changes is redacted)" if self.hidden else "(nothing would change)",
+        )
+
 
 async def samples(selection: Selection, change: Change, most: int = 3) -> list[Sample]:
     """What ``change`` makes of the first ``most`` entries, redacted as the filter says."""
@@ -253,7 +263,7 @@ def diff(before: str, after: str) -> Iterator[str]:
     """Lines taken away and put in, JSON spread over lines first; a little around each.
 
     Of long payloads what they have in common at both ends is cut off first; of what is long even
-    then only the number of lines is said, since to compare them grows with the cube.
+    then only the number of lines is shown, since the cost of comparing grows with the cube.
     """
     old, new = _lines(before), _lines(after)
     if len(old) + len(new) > LONG:
@@ -285,49 +295,70 @@ def _lines(payload: str) -> list[str]:
         return payload.splitlines()
 
 
-class Edit(ChangeRun):
-    """A change of payloads.
+async def preview_edit(
+    selection: Selection, change: Change, progress: Callable[[int, int], None] | None = None
+) -> tuple[Preview, list[Sample]]:
+    """What a change of payloads will do, and what it makes of the first entries. Reads only."""
+    found = await survey(selection, change, progress)
+    looked = await samples(selection, change)
+    return edit_preview(selection, found, looked), looked
 
-    Every entry is read again when its turn comes, and changed only if it is as it was read: in its
-    state since before the selection, with that payload. `undo` restores the old payloads.
-    """
 
-    def __init__(self, selection: Selection, change: Change, author: Author) -> None:
-        editable(selection.queue, selection.state)
-        super().__init__(selection.queue, EDIT, author, selection.count)
-        self.selection = selection
-        self.change = change
+def edit_preview(selection: Selection, found: Counter[str], looked: Sequence[Sample]) -> Preview:
+    """What a change of payloads will do; ``found`` is the result of `survey`."""
+    n, state, queue = selection.count, selection.state, selection.queue.name
+    changes = found.pop(CHANGES, 0)
+    some = f"{count(changes)} of " if found else ""
+    noun = "an edited entry" if n > 1 else "it"
+    lines = [f"{noun} stays {state}; undo gives the old payload back"]
+    if found:
+        why = ", ".join(f"{count(k)} {word}" for word, k in found.items())
+        lines.append(f"as they are stay {count(found.total())}: {why}")
+    facts = {
+        "verb": EDIT, "queue": queue, "state": state, "filter": str(selection.filter),
+        "matched": n, "changes": changes, "stay": dict(found),
+        "sample": [
+            {"id": x.id, "diff": list(x.diff), "unfit": x.unfit, "redacted": x.hidden}
+            for x in looked
+        ],
+    }  # fmt: skip
+    what = f"edit {some}{entries(n, state)} of {queue}"
+    shown = lines if changes else lines[1:]
+    return Preview(what, tuple(shown), typed_number(changes), facts, str(selection.filter))
+
+
+class EditSteps:
+    """The steps of a change of payloads: entries are read again, then those that would change are
+    written, at most `STEP_BYTES` of payloads at once."""
+
+    def __init__(self, selection: Selection, change: Change) -> None:
+        self.steps = 0
+        self._selection = selection
+        self._change = change
         self._ids = iter(selection.ids())
         self._rows: list[tuple[str, bytes, bytes]] = []
         self._sent: Sequence[tuple[str, bytes, bytes]] = ()
-        self._steps = 0
+        self._left_out = Counter[str]()
 
-    def log_entry(self) -> tuple[str, dict[str, Any]]:
-        return str(self.selection.filter), {"source": self.selection.state, "target": EDIT}
-
-    async def _advance(self) -> bool:
+    async def step(self, op: str, size: int) -> Counter[str]:
         if not self._sent:
-            while not self._rows and (ids := list(islice(self._ids, BATCH))):
+            while not self._rows and (ids := list(islice(self._ids, min(BATCH, size)))):
                 self._rows = await self._changed(ids)
             self._sent = self._portion()
-            self._steps += bool(self._sent)
-        if not self._sent:
-            return False
-        # Kept until its reply comes: a step that is tried again is the same step.
-        words = await self.queue.edit.op(
-            self.op, self._steps, self._sent, source=self.selection.state,
-            high_water_ms=self.selection.high_water_ms,
-        )  # fmt: skip
-        if len(words) != len(self._sent):  # an undo took the step's place
-            raise Superseded(f"{self.op} was undone meanwhile")
+            self.steps += bool(self._sent)
+        words: Sequence[str] = ()
+        if self._sent:
+            # Kept until its reply comes: a step that is tried again is the same step.
+            words = await self._selection.queue.edit.op(
+                op, self.steps, self._sent, source=self._selection.state,
+                high_water_ms=self._selection.high_water_ms,
+            )  # fmt: skip
+            if len(words) != len(self._sent):  # an undo took the step's place
+                raise Superseded(f"{op} was undone meanwhile")
         self._rows = self._rows[len(self._sent) :]
-        self._sent = ()
-        for word in words:
-            if word == "moved":
-                self.outcome.done += 1
-            else:
-                self.outcome.skip(word)
-        return True
+        results, self._left_out, self._sent = self._left_out, Counter(), ()
+        results.update(words)
+        return results
 
     def _portion(self) -> Sequence[tuple[str, bytes, bytes]]:
         size = end = 0
@@ -341,13 +372,29 @@ class Edit(ChangeRun):
     async def _changed(self, ids: Sequence[str]) -> list[tuple[str, bytes, bytes]]:
         """Those of the ids that would change, with what they are and are to be."""
         rows = []
-        for entry in await together(self.selection.queue.get.op(id) for id in ids):
-            if entry is None or entry.state != self.selection.state or entry.payload is None:
-                self.outcome.skip("changed")
+        selection = self._selection
+        for entry in await together(selection.queue.get.op(id) for id in ids):
+            if entry is None or entry.state != selection.state or entry.payload is None:
+                self._left_out["changed"] += 1
                 continue
-            word, after = judged(entry, self.change, self.selection.filter.redaction)
+            word, after = judged(entry, self._change, selection.filter.redaction)
             if word == CHANGES:
                 rows.append((entry.id, entry.payload, after))
             else:
-                self.outcome.skip(word)
+                self._left_out[word] += 1
         return rows
+
+
+class Edit(ChangeRun):
+    """A change of payloads.
+
+    Every entry is read again when its turn comes, and changed only if it is as it was read: in its
+    state since before the selection, with that payload. `undo` restores the old payloads.
+    """
+
+    def __init__(self, selection: Selection, change: Change, author: Author) -> None:
+        editable(selection.queue, selection.state)
+        super().__init__(
+            selection.queue, EDIT, author, selection.count, EditSteps(selection, change),
+            what=str(selection.filter), logged={"source": selection.state, "target": EDIT},
+        )  # fmt: skip

@@ -33,7 +33,7 @@ def readable(payload: bytes, redaction: Redaction = NO_REDACTION) -> None:
 
 
 def edited(payload: bytes) -> bytes:
-    """What the person makes of it; the line end that editors add is not meant.
+    """The payload as the person leaves it, without the line end that editors add.
 
     Takes the terminal until the editor ends; `Refused` if it fails, so that nothing is changed.
     """

@@ -1,4 +1,4 @@
-"""What a bulk change will do, counted while its entries are looked for: to whom, how old, how long.
+"""What a change of entries will do, counted while they are selected: to whom, how old, how long.
 
 Bounded whatever is selected: of every breakdown the most frequent values are kept.
 """
@@ -6,20 +6,18 @@ Bounded whatever is selected: of every breakdown the most frequent values are ke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Counts, Entry, Rates, Request, State
+from redisq_ops.core.model.entry import Counts, Entry, Rates, Request
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import both, together
 
-from ..filter.scan import Filter, Scan, Selection
 from ..groups.fingerprint import fingerprint
 from ..groups.heavy_hitters import HeavyHitters
-from ..terminal import age, count, size
 
 TOP = 20
 _WATCHED = 1000
@@ -53,13 +51,13 @@ class Breakdown:
 
 @dataclass(slots=True)
 class Consequences:
-    """What is known of the entries so far, and of the queue they come back to."""
+    """Counts over the entries so far, and the load of the queue that they go to."""
 
     queue: Queue[Any]
     now_ms: int
     count: int = 0
     weighed: int = 0
-    """of how many the payload was seen; of the first ones, where a look doesn't bring them along"""
+    """entries whose payload size is known: only the first ones where a scan reads no payloads"""
     clients: Breakdown = field(default_factory=Breakdown)
     priorities: Breakdown = field(default_factory=Breakdown)
     errors: Breakdown = field(default_factory=Breakdown)
@@ -67,21 +65,21 @@ class Consequences:
     samples: dict[str, str] = field(default_factory=dict)
     """an error of each group, as its entry has it: type only, messages may hold anything"""
     waiting: int | None = None
-    """what waits already"""
+    """entries that wait already, in the queue that they go to"""
     settled_a_minute: float | None = None
     """from the first minute of the last hour in which any were; None where too few were, or nobody
     counts"""
     shown: Callable[[str], str] = str
     """an error's type as it may be shown and written"""
     looked: int | None = None
-    """how many were looked at, where that isn't all of them; breakdowns are theirs"""
+    """entries that were read, if not all; the breakdowns are of these"""
     cost_us: float = COST_US
     goes_on: bool = False
-    """to another queue, and what waits is counted there"""
+    """whether they wait in another queue, which ``waiting`` is of"""
     calls: int = 1
-    """of a step, in each shard"""
+    """calls of a step, in each shard"""
     step: int = STEP
-    """entries of one, about: it adapts itself"""
+    """entries of a step, about: it adapts"""
     _priorities: dict[str, str] = field(default_factory=dict)
     _bytes: int = 0
     """of those payloads"""
@@ -91,6 +89,7 @@ class Consequences:
         the first payloads."""
         if isinstance(self.queue, HasRequests):
             await self._learn_priorities(self.queue, entries)
+        await self._weigh(entries)
         for entry in entries:
             self.count += 1
             self.ages.add(self._age(entry))
@@ -100,11 +99,10 @@ class Consequences:
                 group = fingerprint(entry)
                 self.errors.add(group)
                 if len(self.samples) < _WATCHED:
-                    said = self.shown(entry.error.type) if entry.error else ""
-                    self.samples.setdefault(group, said)
+                    kind = self.shown(entry.error.type) if entry.error else ""
+                    self.samples.setdefault(group, kind)
             if isinstance(self.queue, HasRequests):
                 self.priorities.add(self._priorities.get(_request(entry), "?"))
-        await self._weigh(entries)
 
     async def _weigh(self, entries: Sequence[Entry]) -> None:
         if entries and entries[0].payload is None:
@@ -125,7 +123,8 @@ class Consequences:
     async def _learn_priorities(self, queue: HasRequests[Any], entries: Sequence[Entry]) -> None:
         unknown = {_request(entry) for entry in entries} - self._priorities.keys()
         asked = sorted(unknown)[: max(0, _REQUESTS - len(self._priorities))]
-        for id, request in zip(asked, await _requests(queue, asked), strict=True):
+        found: list[Request | None] = await together(queue.request.op(id) for id in asked)
+        for id, request in zip(asked, found, strict=True):
             self._priorities[id] = "?" if request is None else str(request.priority)
 
     def _age(self, entry: Entry) -> str:
@@ -134,13 +133,13 @@ class Consequences:
         old = self.now_ms - entry.since_ms
         return next((name for name, bound in AGES if old < bound), "7d and more")
 
-    def stands_for(self, all_of_them: int, cost_us: float, step: int) -> None:
-        """From now on about so many, of which those counted so far were looked at; ``step``:
-        entries a call moves."""
-        self.looked, self.count, self.cost_us = self.count, all_of_them, cost_us
+    def extrapolate(self, total: int, cost_us: float, step: int) -> None:
+        """Count ``total`` entries, of which only those so far were read; ``step``: entries of a
+        call."""
+        self.looked, self.count, self.cost_us = self.count, total, cost_us
         self.step = step
 
-    async def look_around(self) -> None:
+    async def read_load(self) -> None:
         """How much waits already, and how fast the queue gets through it."""
         found: tuple[Counts, Rates] = await both(
             self.queue.counts.op(), self.queue.rates.op(self.now_ms, 60)
@@ -193,95 +192,5 @@ def fairness(clients: Mapping[str, int], verb: Verb) -> str | None:
     return f"{share} % are {most}'s; clients have turns by weight, so others go on having theirs"
 
 
-def lines(facts: Mapping[str, Any]) -> list[str]:
-    """The same for people: a few lines, the most frequent values first."""
-    if not facts["count"]:
-        return []
-    types = facts["error_types"]
-    errors = {f"{group} {types.get(group, '')}".strip(): n for group, n in facts["errors"].items()}
-    part = facts["looked"] < facts["count"]
-    said = [f"of the first {count(facts['looked'])} of {count(facts['count'])}:"] if part else []
-    for what, shown in (
-        ("clients", facts["clients"]),
-        ("priorities", facts["priorities"]),
-        ("error groups", errors),
-        ("in this state", facts["ages"]),
-    ):
-        if shown:
-            top = sorted(shown.items(), key=lambda item: (item[0] == "other", -item[1]))
-            more = f", {len(top) - 4} more" if len(top) > 4 else ""
-            values = ", ".join(f"{name} ({count(n)})" for name, n in top[:4])
-            said.append(f"{what}: {values}{more}")
-    if facts["fairness"]:
-        said.append(facts["fairness"])
-    if facts["drain_ms"]:
-        pace = (
-            f"{facts['settled_a_minute']:,.{0 if facts['settled_a_minute'] >= 10 else 1}f} a minute"
-        )
-        said.append(f"the queue drains in ≈ {age(facts['drain_ms'])} (lately {pace})")
-    calls = "1 call" if facts["calls"] == 1 else f"≈ {count(facts['calls'])} calls"
-    cost = f"server: {calls}, ≈ {count(facts['server_ms'])} ms"
-    if facts["bytes"] is not None:
-        about = "" if facts["weighed"] == facts["count"] else "≈ "
-        cost += f"; payloads {about}{size(facts['bytes'])}"
-    return [*said, cost]
-
-
 def _request(entry: Entry) -> str:
     return entry.id.rpartition("/")[0]
-
-
-async def _requests(queue: HasRequests[Any], ids: Sequence[str]) -> list[Request | None]:
-    return await together(queue.request.op(id) for id in ids)
-
-
-async def _dated(queue: Queue[Any], entries: list[Entry]) -> list[Entry]:
-    """What waits, with the time its request began: an id may come again."""
-    if not isinstance(queue, HasRequests) or not entries or entries[0].state != "waiting":
-        return entries
-    ids = sorted({_request(entry) for entry in entries})
-    found = await _requests(queue, ids)
-    began = {id: r.created_ms for id, r in zip(ids, found, strict=True) if r is not None}
-    return [replace(entry, at_ms=began.get(_request(entry))) for entry in entries]
-
-
-async def _came_since(queue: Queue[Any], entries: list[Entry], moment_ms: int) -> set[str]:
-    """Which have begun to wait since; a time yet to come is a clock's that was ahead."""
-    later = [e for e in entries if e.state == "waiting" and (e.at_ms or 0) > moment_ms]
-    now = await queue.now.op() if later else 0
-    return {entry.id for entry in later if (entry.at_ms or 0) <= now}
-
-
-async def weigh(
-    queue: Queue[Any],
-    state: State,
-    filter: Filter,
-    progress: Callable[[int, int | None], None] | None = None,
-    keep: Callable[[list[Entry]], None] | None = None,
-    shown: Callable[[str], str] = str,
-) -> tuple[Selection, Consequences]:
-    """As `select`, in one scan with what the entries are like.
-
-    ``shown`` redacts what errors say. ``keep`` gets the entries page by page; then the selection
-    itself has no ids, and what is in memory doesn't grow with it.
-    """
-    now = await queue.now.op()
-    scan = Scan(queue, state, filter, now)
-    chosen, weight = Selection(queue, state, filter, now), Consequences(queue, now, shown=shown)
-    while not scan.over:
-        found = await scan.step()
-        dated = await _dated(queue, found)
-        if came := await _came_since(queue, dated, now):
-            found, dated = ([e for e in some if e.id not in came] for some in (found, dated))
-        chosen.add(dated)
-        await weight.add(found)
-        if keep is not None:
-            keep(dated)
-            chosen.pages.clear()
-        if progress is not None:
-            progress(scan.scanned, scan.expected)
-    chosen.scanned, chosen.complete, chosen.elsewhere = scan.scanned, scan.complete, scan.elsewhere
-    chosen.total, chosen.exact, chosen.corrupt = scan.total, scan.exact, scan.corrupt
-    if chosen.count:
-        await weight.look_around()
-    return chosen, weight

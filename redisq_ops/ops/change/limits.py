@@ -23,6 +23,7 @@ class Guard:
     """Limits of every change made through it, and where each limit comes from."""
 
     read_only: bool = False
+    read_only_from: str = "default"
     max_entries: int | None = None
     max_entries_from: str = "default"
     max_rate: float | None = None
@@ -30,6 +31,12 @@ class Guard:
     max_rate_from: str = "default"
     word: str | None = None
     """the context's name, where that is typed to confirm each change"""
+
+    def writable(self) -> None:
+        """Refuse every change where the configuration says read-only."""
+        if self.read_only:
+            origin = self.read_only_from
+            raise Refused(f"read-only: nothing can be changed (read_only, {origin})")
 
     def checked(self, facts: Sequence[Mapping[str, Any]]) -> None:
         """Refuse changes that together touch more entries than allowed.
@@ -57,25 +64,20 @@ class Guard:
             )
         return self.max_rate if asked is None else asked
 
-    def stricter(self, rate: float | None) -> float | None:
-        """The slower of a rate and the limit; None where there is neither."""
-        known = [each for each in (rate, self.max_rate) if each is not None]
-        return min(known, default=None)
-
-    def named(self, said: str | None, asked: bool) -> None:
+    def named(self, name: str | None, asked: bool) -> None:
         """Refuse a wrong name, and none where nobody is going to be ``asked`` for it."""
-        if said is not None and said != self.word:
+        if name is not None and name != self.word:
             of = f"this is context {self.word}" if self.word else "nothing here asks for a name"
-            raise BadInput(f"--confirm {said}: {of}")
-        if self.word is not None and said is None and not asked:
+            raise BadInput(f"--confirm {name}: {of}")
+        if self.word is not None and name is None and not asked:
             raise Unconfirmed(f"context {self.word} wants its name: add --confirm {self.word}")
 
-    def typed(self, said: str | None, typed: str | None) -> str | None:
+    def typed(self, name: str | None, typed: str | None) -> str | None:
         """What a person types to confirm: of what the plan asks for and the context's name, both.
 
-        ``said``: the name as ``--confirm`` gave it already.
+        ``name``: the value of ``--confirm``.
         """
-        word = self.word if said is None else None
+        word = self.word if name is None else None
         return " ".join(filter(None, (typed, word))) or None
 
 

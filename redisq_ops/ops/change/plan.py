@@ -34,7 +34,7 @@ from ..deployment import Deployment
 from ..filter.scan import TIMED
 from ..private_files import resolved_path
 from ..terminal import age
-from .bulk import Pick
+from .entry_steps import Pick
 
 FORMAT = 1
 KEPT_MS = 30 * 86_400_000
@@ -87,7 +87,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "into_ms": (int, _NONE),
     "rate": (int, float, _NONE),
 }
-"""what the first line of a plan has; one that was made by something else is told so"""
+"""types of the fields of the first line"""
 _OF_MOVES = {"into", "into_ms"}
 
 
@@ -177,10 +177,10 @@ class Draft:
                 os.replace(part, target)
 
     def _compose(self, file: IO[bytes], header: PlanHeader, facts: Mapping[str, Any]) -> None:
-        said = asdict(header)
-        if not header.into:  # what other verbs' plans are is older than moves
-            said = {name: value for name, value in said.items() if name not in _OF_MOVES}
-        first, crc = _line({"redisq_plan": FORMAT, **said}, 0)
+        fields = asdict(header)
+        if not header.into:  # the format of other verbs' plans is older than moves
+            fields = {name: value for name, value in fields.items() if name not in _OF_MOVES}
+        first, crc = _line({"redisq_plan": FORMAT, **fields}, 0)
         second, _ = _line(facts, crc)
         digest = hashlib.sha256(first + second)
         file.write(first + second)
@@ -308,8 +308,9 @@ def run_id(queue: Queue[Any]) -> Call[str]:
 async def home(deployment: Deployment, header: PlanHeader) -> Queue[Any]:
     """The queue a plan is for; refuses another one of that name, and a plan that is too old.
 
-    A registered queue is told by when it was created, which a restart, a failover and a copy of the
-    data keep; another program's by its server's run id, which nothing else of it outlasts.
+    A registered queue is identified by its time of creation, which outlasts a restart, a failover
+    and a copy of the data; another program's queue by its server's run id, since it has no other
+    mark.
     """
     if header.prefix != deployment.prefix:
         raise Refused(f"the plan is for prefix {header.prefix}, not {deployment.prefix}")

@@ -11,7 +11,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.redis.operation import together
 
-from .bulk import Pick
+from .entry_steps import Pick
 from .plan import PlanFile, PlanHeader
 
 _PAGE = 500

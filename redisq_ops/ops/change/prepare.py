@@ -1,7 +1,7 @@
 """One way to prepare a change of entries: the command line, the dashboard and `apply` take it.
 
-A face builds a `ChangeRequest`, or reads a plan file. `prepare` or `prepare_plan` checks it, looks
-through the entries and says in a `Preview` what will happen; nothing is written.
+A face builds a `ChangeRequest`, which refuses what is not possible, or reads a plan file. `prepare`
+or `prepare_plan` selects the entries and says in a `Preview` what will happen; nothing is written.
 `PreparedChange.run` picks the kind of steps that carries it out.
 """
 
@@ -22,19 +22,26 @@ from redisq_ops.core.model.states import Verb
 from ..deployment import Deployment
 from ..filter.scan import Filter, Selection
 from ..terminal import age, count, date
-from . import impact, transfer_plan, whole_state
-from .apply import Apply, PlannedScope, recorded
+from . import transfer_plan
+from .allowed import allowed
+from .apply import Apply, recorded
 from .audit_log import Author, Operation
-from .bulk import Bulk, allowed
+from .bulk import Bulk
 from .plan import Draft, PlanFile, PlanHeader, home, identity
 from .plan_progress import whereabouts
-from .preview import Preview, claimed_by, meaning, preview, typed, what
+from .preview import Preview, claimed_by, consequences, meaning, preview, typed, what
+from .selection import (
+    ChangeScope,
+    PlannedScope,
+    Progress,
+    WholeState,
+    movable_as_a_whole,
+    select_entries,
+    select_whole_state,
+)
 from .transfer import Move, MoveApply
-from .transfer_plan import Way, planned_way, way_to
-from .whole_state import Whole, WholeBulk
-
-Progress = Callable[[int, int | None], None]
-"""gets how many entries were looked at, and of how many if that is known; may raise to stop"""
+from .transfer_plan import Way, planned_way
+from .whole_state import WholeBulk
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +58,30 @@ class ChangeRequest:
     """of a claim: the one that receives the entries; empty: named when it is confirmed"""
     ready_ms: int | None = None
     """of a reschedule: when the entries become ready"""
-    into: str = ""
-    """of a move: the queue that the entries go to"""
+    route: Way | None = None
+    """of a move: from which queue to which"""
     by_ids: bool = False
     """choose every entry by its id, also of a whole large state: for a plan file and for a ramp"""
     utc: bool = False
     """show times in UTC"""
+
+    def __post_init__(self) -> None:
+        """Refuse what is not possible for this kind of queue."""
+        if self.verb == "reschedule" and self.ready_ms is None:
+            raise BadInput("reschedule needs a time (--at or --in)")
+        if self.consumer:
+            checked_consumer(self.consumer)
+        if self.verb != "move":
+            allowed(self.queue, self.verb, self.state)
+
+    @property
+    def means(self) -> str:
+        """What happens to the entries, where that is more than the verb says."""
+        if self.route is not None:
+            return transfer_plan.means(self.route, self.state)
+        if self.ready_ms is not None:
+            return f"they become ready at {date(self.ready_ms, UTC if self.utc else None)}"
+        return claimed_by(self.consumer) if self.verb == "claim" and self.consumer else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +89,11 @@ class PreparedChange:
     """A change that was checked and looked at, ready to be confirmed and carried out."""
 
     request: ChangeRequest
-    scope: Selection | Whole | PlannedScope
+    scope: ChangeScope
     preview: Preview
-    route: Way | None = None
-    """of a move: from which queue to which"""
     plan: PlanFile | None = None
     before: Operation | None = None
     """of a plan: how far it was carried out already"""
-
-    @property
-    def count(self) -> int:
-        """Entries that match."""
-        return self.scope.count
 
     @property
     def corrupt(self) -> int:
@@ -83,100 +101,76 @@ class PreparedChange:
         return len(self.scope.corrupt) if isinstance(self.scope, Selection) else 0
 
     def run(
-        self, author: Author, *, consumer: str = "", ahead: bool = False, **applying: Any
+        self, why: str = "", *, consumer: str = "", ahead: bool = False, **applying: Any
     ) -> Bulk:
         """What carries it out: the one place where the kind of steps is chosen.
 
-        ``ahead``: a whole state's next step may be sent before the reply of the present one.
-        ``applying``: how a plan is applied, as `Apply` takes it.
+        ``why``: the reason, for the audit log. ``ahead``: a whole state's next step may be sent
+        before the reply of the present one. ``applying``: how a plan is applied, as `Apply` takes
+        it.
         """
-        request = self.request
+        author, request = Author.here(why), self.request
         more: dict[str, Any] = {"rate": request.rate}
-        if self.route is not None:
-            more["way"] = self.route
+        if request.route is not None:
+            more["way"] = request.route
         if self.plan is not None:
-            kind = Apply if self.route is None else MoveApply
+            kind = Apply if request.route is None else MoveApply
             return kind(self.plan, request.queue, author, **more, **applying)
         if request.verb == "claim":
             more["consumer"] = consumer or request.consumer
         if request.ready_ms is not None:
             more["at_ms"] = request.ready_ms
-        if self.route is not None:
+        if request.route is not None:
             return Move(self.scope, request.verb, author, **more)
-        if isinstance(self.scope, Whole):
+        if isinstance(self.scope, WholeState):
             return WholeBulk(self.scope, request.verb, author, ahead=ahead, **more)
         return Bulk(self.scope, request.verb, author, **more)
 
-    async def write_plan(self, file: Draft, author: Author, deployment: Deployment) -> None:
+    async def write_plan(self, file: Draft, why: str, deployment: Deployment) -> None:
         """Finish a plan file: what the change is about, and the entries that `prepare` kept."""
-        request, order = self.request, self.run(author).order
+        request, change = self.request, self.run(why)
+        order, author = change.order, change.author
         created_ms, server = await identity(request.queue, deployment)
-        into: dict[str, Any] = {} if self.route is None else {
-            "into": self.route.target.name, "into_ms": self.route.into_ms
-        }  # fmt: skip
         header = PlanHeader(
             op=file.op, queue=request.queue.name, kind=request.queue.kind,
             prefix=deployment.prefix, created_ms=created_ms, server=server, verb=order.verb,
             state=order.state, consumer=order.consumer, argument=order.argument,
             high_water_ms=order.high_water_ms, filter=str(self.scope.filter), who=author.who,
             whence=author.whence, why=author.why, planned_ms=await request.queue.now.op(),
-            step=MAX_BATCH, rate=request.rate, **into,
+            step=MAX_BATCH, rate=request.rate, **change.destination,
         )  # fmt: skip
         file.finish(header, self.preview.facts)
 
 
-async def check(deployment: Deployment, request: ChangeRequest) -> Way | None:
-    """Refuse what is not possible for this kind of queue, before anything is looked at. Of a move:
-    from which queue to which."""
-    if request.verb == "reschedule" and request.ready_ms is None:
-        raise BadInput("reschedule needs a time (--at or --in)")
-    if request.consumer:
-        checked_consumer(request.consumer)
-    if request.verb == "move":
-        return await way_to(deployment, request.queue, request.into)
-    allowed(request.queue, request.verb, request.state)
-    return None
-
-
 async def prepare(
-    deployment: Deployment,
     request: ChangeRequest,
     *,
     progress: Progress | None = None,
     keep: Callable[[list[Any]], None] | None = None,
     shown: Callable[[str], str] = str,
 ) -> PreparedChange:
-    """Check a change and look through the entries that it is about. Reads only.
+    """Select the entries of a change and say what it will do to them. Reads only.
 
     ``keep`` gets the entries page by page, for a plan file. ``shown`` redacts what errors say.
     """
-    route = await check(deployment, request)
-    at = (request.queue, request.state, request.filter)
-    scope: Selection | Whole
-    if not request.by_ids and await whole_state.movable(
-        request.queue, request.state, request.verb, request.filter
-    ):
-        scope, weight = await whole_state.whole(*at, progress, shown)
+    queue, state, filter, verb = request.queue, request.state, request.filter, request.verb
+    means, route, into = request.means, request.route, ""
+    scope: Selection | WholeState
+    if not request.by_ids and await movable_as_a_whole(queue, state, verb, filter):
+        scope, impact = await select_whole_state(queue, state, filter, progress, shown)
     else:
-        scope, weight = await impact.weigh(*at, progress, keep, shown)
-    into = ""
+        scope, impact = await select_entries(queue, state, filter, progress, keep, shown)
     if route is not None:
-        await transfer_plan.look_ahead(weight, route, request.state)
+        await transfer_plan.look_ahead(impact, route, state)
         into = route.target.name
-    means = _means(request, route)
-    shows = preview(scope, request.verb, request.rate, means, weight, into)
-    return PreparedChange(request, scope, shows, route)
-
-
-def _means(request: ChangeRequest, route: Way | None) -> str:
-    """What happens to the entries, where that is more than the verb says."""
-    if route is not None:
-        return transfer_plan.means(route, request.state)
-    if request.verb == "reschedule" and request.ready_ms is not None:
-        return f"they become ready at {date(request.ready_ms, UTC if request.utc else None)}"
-    if request.verb == "claim" and request.consumer:
-        return claimed_by(request.consumer)
-    return ""
+    return PreparedChange(
+        request,
+        scope,
+        preview(
+            scope, verb, rate=request.rate, means=means, impact=impact.facts(verb), into=into,
+            shown=shown,
+        ),
+    )  # fmt: skip
 
 
 async def prepare_plan(
@@ -196,24 +190,25 @@ async def prepare_plan(
     header = plan.header
     queue = await home(deployment, header)
     before = await recorded(queue, header)
+    ended = before is not None and before.ended
     request = ChangeRequest(
         header.verb, queue, header.state, Filter(), header.rate if rate is None else rate,
         consumer=header.consumer if header.verb == "claim" else "",
         ready_ms=header.argument if header.verb == "reschedule" else None,
-        into=header.into, by_ids=True, utc=utc,
+        route=await planned_way(deployment, queue, header) if header.into and not ended else None,
+        by_ids=True, utc=utc,
     )  # fmt: skip
     scope = PlannedScope(queue, header.state, header.filter, header.high_water_ms, plan.count)
-    if before is not None and before.ended:
-        return PreparedChange(request, scope, Preview(""), plan=plan, before=before)
-    route = await planned_way(deployment, queue, header) if header.into else None
+    if ended:
+        return PreparedChange(request, scope, Preview(""), plan, before)
     done = before.span[1] if before else 0
     left = min(plan.count - done, most or plan.count)
     ago = age(await queue.now.op() - header.planned_ms)
     why = f": {header.why}" if header.why else ""
     lines = [
         f"planned {ago} ago by {header.who}@{header.whence}{why} (filter: {header.filter})",
-        _means(request, route) or meaning(header.verb, queue),
-        *impact.lines(plan.facts["consequences"]),
+        request.means or meaning(header.verb, queue),
+        *consequences(plan.facts["consequences"]),
     ]
     facts: dict[str, Any] = {
         **plan.facts, "op": header.op, "file": plan.path, "before": done,
@@ -230,4 +225,4 @@ async def prepare_plan(
     shows = Preview(
         f"apply {plan.path}: {about}", tuple(lines), typed(header.verb, left, header.queue), facts
     )
-    return PreparedChange(request, scope, shows, route, plan, before)
+    return PreparedChange(request, scope, shows, plan, before)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.states import Verb
 
-from ..terminal import a_second, age, count
-from . import impact
+from ..filter.scan import Selection
+from ..terminal import a_second, age, count, size
+from .selection import WholeState
 
 PAST = {
     "requeue": "requeued",
@@ -35,27 +37,6 @@ MEANS = {
 }
 TYPED_ABOVE = 1000
 """for more entries than this a person types the number to confirm"""
-
-
-class LookedThrough(Protocol):
-    """Entries that were chosen by looking through a state."""
-
-    @property
-    def queue(self) -> Queue[Any]: ...
-    @property
-    def state(self) -> State: ...
-    @property
-    def filter(self) -> object: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def sample(self) -> list[Entry]: ...
-    @property
-    def reasons(self) -> dict[str, int]: ...
-    @property
-    def elsewhere(self) -> list[Entry]: ...
-    @property
-    def remarks(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,46 +79,84 @@ class Preview:
 
 
 def preview(
-    selection: LookedThrough,
+    selection: Selection | WholeState,
     verb: Verb,
+    *,
     rate: float | None = None,
     means: str = "",
-    weight: impact.Consequences | None = None,
+    impact: Mapping[str, Any] | None = None,
     into: str = "",
+    shown: Callable[[str], str] = str,
 ) -> Preview:
-    """What a bulk change of a selection will do: to how many, which, and what that means."""
+    """What a change of entries will do: to how many, which, and what that means.
+
+    ``means`` is the meaning of the verb where it depends on the request, ``impact`` the facts of
+    `Consequences`, ``into`` the target of a move; ``shown`` redacts reasons.
+    """
     n, queue, state = selection.count, selection.queue.name, selection.state
+    to_type, means = typed(verb, n, queue), means or meaning(verb, selection.queue)
+    title, filter = what(verb, n, state, queue, into), str(selection.filter)
     ids = [entry.id for entry in selection.sample]
-    # Reasons that are the same once they are redacted are one.
-    reasons: dict[str, int] = {}
+    reasons = Counter[str]()  # some are the same once they are redacted
     for reason, k in selection.reasons.items():
-        shown = reason if weight is None else weight.shown(reason)
-        reasons[shown] = reasons.get(shown, 0) + k
+        reasons[shown(reason)] += k
     lines = []
     if n:
-        lines = [means or meaning(verb, selection.queue)]
+        lines = [means]
         if rate:
             lines.append(f"about {age(int(1000 * n / rate))} at {a_second(rate)}")
-        if weight is not None:
-            lines += impact.lines(weight.facts(verb))
+        lines += consequences(impact) if impact else []
     lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
     lines += selection.remarks
     facts = {
-        "verb": verb, "queue": queue, "state": state, "filter": str(selection.filter),
-        "matched": n, "reasons": reasons, "sample": ids,
+        "verb": verb, "queue": queue, "state": state, "filter": filter,
+        "matched": n, "reasons": dict(reasons), "sample": ids,
     }  # fmt: skip
     if into:
         facts["into"] = into
     if selection.remarks:
         facts["remarks"] = selection.remarks
-    if weight is not None:
-        facts["consequences"] = weight.facts(verb)
+    if impact is not None:
+        facts["consequences"] = impact
     return Preview(
-        what(verb, n, state, queue, into), tuple(lines), typed(verb, n, queue), facts,
-        filter=str(selection.filter),
+        title, tuple(lines), to_type, facts, filter,
         reasons=", ".join(f"{count(k)} {reason}" for reason, k in reasons.items()) if n else "",
         ids=ids[:3] if n else (),
     )  # fmt: skip
+
+
+def consequences(facts: Mapping[str, Any]) -> list[str]:
+    """The facts of `Consequences` for people: a few lines, the most frequent values first."""
+    if not facts["count"]:
+        return []
+    types = facts["error_types"]
+    errors = {f"{group} {types.get(group, '')}".strip(): n for group, n in facts["errors"].items()}
+    part = facts["looked"] < facts["count"]
+    lines = [f"of the first {count(facts['looked'])} of {count(facts['count'])}:"] if part else []
+    for what, shown in (
+        ("clients", facts["clients"]),
+        ("priorities", facts["priorities"]),
+        ("error groups", errors),
+        ("in this state", facts["ages"]),
+    ):
+        if shown:
+            top = sorted(shown.items(), key=lambda item: (item[0] == "other", -item[1]))
+            more = f", {len(top) - 4} more" if len(top) > 4 else ""
+            values = ", ".join(f"{name} ({count(n)})" for name, n in top[:4])
+            lines.append(f"{what}: {values}{more}")
+    if facts["fairness"]:
+        lines.append(facts["fairness"])
+    if facts["drain_ms"]:
+        pace = (
+            f"{facts['settled_a_minute']:,.{0 if facts['settled_a_minute'] >= 10 else 1}f} a minute"
+        )
+        lines.append(f"the queue drains in ≈ {age(facts['drain_ms'])} (lately {pace})")
+    calls = "1 call" if facts["calls"] == 1 else f"≈ {count(facts['calls'])} calls"
+    cost = f"server: {calls}, ≈ {count(facts['server_ms'])} ms"
+    if facts["bytes"] is not None:
+        about = "" if facts["weighed"] == facts["count"] else "≈ "
+        cost += f"; payloads {about}{size(facts['bytes'])}"
+    return [*lines, cost]
 
 
 def what(verb: str, n: int, state: State, queue: str, into: str = "") -> str:

@@ -180,8 +180,8 @@ def _ramped(course: Course, seen: Observed, limits: Limits) -> Course:
         return _held(course, seen, limits, why)
     at = seen.at_ms
     # Twice as fast only on evidence: something ended since, or nothing is left that could.
-    told = seen.verdicts > course.verdicts or not seen.unsettled
-    if at - course.since_ms < limits.window_ms or not told:
+    news = seen.verdicts > course.verdicts or not seen.unsettled
+    if at - course.since_ms < limits.window_ms or not news:
         return course
     rate = min(limits.full, course.rate * 2)
     return replace(course, rate=rate, since_ms=at, why="", verdicts=seen.verdicts, paused_ms=None)
@@ -238,13 +238,13 @@ def late(course: Course, at_ms: int, limits: Limits) -> bool:
 def _unheard(seen: Observed, limits: Limits) -> str:
     """Of how many it isn't known, though all was replayed, that they are well."""
     watched = f"of {count(seen.verdicts + seen.unsettled)} watched entries"
-    left = seen.coming - seen.failing  # what failed again was heard of: it counts as bad
-    said = []
+    left = seen.coming - seen.failing  # what failed again ended: it counts as bad
+    reasons = []
     if left:
-        said.append(f"{count(left)} {watched} weren't settled within {age(limits.watch_ms)}")
+        reasons.append(f"{count(left)} {watched} weren't settled within {age(limits.watch_ms)}")
     if seen.untold:
-        said.append(f"the end of {count(seen.untold)} {watched} is unknown")
-    return " and ".join(said)
+        reasons.append(f"the end of {count(seen.untold)} {watched} is unknown")
+    return " and ".join(reasons)
 
 
 def _trouble(course: Course, seen: Observed, limits: Limits, ease: float = 1.0) -> str | None:

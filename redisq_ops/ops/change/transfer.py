@@ -8,10 +8,8 @@ steps that others began; abandoned operations are found by `core.engine.transfer
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,41 +24,28 @@ from redisq_ops.core.sharding.sharded_queue import ShardedQueue
 
 from . import audit_log
 from .apply import Apply
-from .bulk import Bulk, ChangeScope, EntryAction, Pick, Stride
-from .transfer_plan import Way, movable
+from .bulk import Bulk
+from .entry_steps import EntryAction, Pick, Stride
+from .selection import ChangeScope
+from .transfer_plan import CALLS, Way, movable
 
 ASKED = 8
 """steps for each time that the target is asked whether it takes more, where nothing says that it
 might not"""
 
 
-@dataclass(slots=True)
-class _Going:
-    """What changes about a move while it goes on."""
-
-    reached: int | None = None
-    """the step up to which all have ended in both queues; None: the journal knows"""
-    longest: float = 0.0
-    """seconds of the longest call of the latest step"""
-    clock: Callable[[], float] = time.perf_counter
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        began = self.clock()
-        yield
-        self.longest = max(self.longest, self.clock() - began)
-
-
 class _Pace(Stride):
     """A step is several calls, and each is to be short by itself."""
 
-    def __init__(self, size: int, going: _Going) -> None:
-        super().__init__(size)
-        self._going = going
-
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
-        super().learn(done, self._going.longest or seconds, asked)
-        self._going.longest = 0.0
+        super().learn(done, seconds / CALLS, asked)
+
+
+@dataclass(slots=True)
+class _Ended:
+    """The step up to which all have ended in both queues; None: the audit log has it."""
+
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +53,7 @@ class Onward(EntryAction):
     """What is done to each entry of a move."""
 
     way: Way
-    going: _Going = field(default_factory=_Going)
+    ended: _Ended = field(default_factory=_Ended)
 
     async def move(self, op: str, seq: int, picks: list[Pick], span: tuple[int, int]) -> list[str]:
         """One step of it: moved | changed | late, or why the target refused it."""
@@ -76,46 +61,37 @@ class Onward(EntryAction):
         if isinstance(self.queue, ShardedQueue):
             await self.queue._refresh()
             transfer.refuse_changing(self.queue)
-        with self.going.call():
-            said: list[str] = await super().move(op, seq, picks, span)
-        if len(said) != len(picks):  # somebody else's step of that number
-            return said
-        landed = await self._land(op, seq, again=False) if "moved" in said else {}
-        await transfer.end_step(self.queue, op, seq, self.state)
-        self.going.reached = seq
-        now = {id: "moved" if word == OK else word for id, word in landed.items()}
+        words: list[str] = await super().move(op, seq, picks, span)
+        if len(words) != len(picks):  # somebody else's step of that number
+            return words
+        results = await self._transfer(op).complete(seq) if "moved" in words else {}
+        self.ended.step = seq
+        now = {id: "moved" if word == OK else word for id, word in results.items()}
         return [
             now.get(pick.id, "changed") if word == "moved" else word
-            for pick, word in zip(picks, said, strict=True)
+            for pick, word in zip(picks, words, strict=True)
         ]
 
     async def settle(self, op: str, upto: int) -> None:
         """End steps that others began, or this one before it was killed."""
-        if self.going.reached is None:
+        if self.ended.step is None:
             operation = await audit_log.read(self.queue, op)
-            self.going.reached = operation.landed if operation else 0
-        while self.going.reached < upto:
-            step = self.going.reached + 1
+            self.ended.step = operation.landed if operation else 0
+        while self.ended.step < upto:
             with suppress(Superseded, NotFound):  # an undo has them; they are back
-                await self._land(op, step, again=True)
-            await transfer.end_step(self.queue, op, step, self.state)
-            self.going.reached = step
+                await self._transfer(op).complete(self.ended.step + 1, again=True)
+            self.ended.step += 1
 
-    async def noted(self, op: str) -> None:
-        """Have both queues know that nothing of it is under way. (Each step says so of those
-        before it.)"""
+    async def finish(self, op: str) -> None:
+        """Take the move off both queues' lists. (Each step ends those before it.)"""
         target = self.way.target
         last = (await target.unfinished_transfers.op()).get(op)
-        if await transfer_recovery.finish(self.queue, op, steps=self.going.reached or 0):
+        if await transfer_recovery.finish(self.queue, op, steps=self.ended.step or 0):
             await transfer_recovery.finish(target, op, at_ms=last)
 
-    async def _land(self, op: str, step: int, *, again: bool) -> dict[str, str]:
-        """Put in at the target what a step took out; what was said of each."""
+    def _transfer(self, op: str) -> transfer.Transfer:
         way = self.way
-        return await transfer.complete_step(
-            self.queue, way.target, way.into_ms, op, step, self.state, way.keep_ms,
-            again=again, timed=self.going.call,
-        )  # fmt: skip
+        return transfer.Transfer(self.queue, way.target, way.into_ms, op, self.state, way.keep_ms)
 
 
 class Relocating(Bulk):
@@ -129,8 +105,7 @@ class Relocating(Bulk):
         self._wary = True
         """whether it is asked before every step"""
         super().__init__(*given, **more)
-        self.onward.going.clock = self._clock
-        self._stride = _Pace(self._stride.size, self.onward.going)
+        self._stride = _Pace(self._stride.size)
 
     def _allowed(self, selection: ChangeScope, verb: Verb) -> None:
         movable(selection.queue)
@@ -164,15 +139,15 @@ class Relocating(Bulk):
             )  # fmt: skip
         await super()._begin()
         for queue in (source, into):
-            await transfer_recovery.hold(queue, self.op)
+            await transfer_recovery.list_unfinished(queue, self.op)
         if isinstance(
             source, ShardedQueue
         ):  # who changes the shards finds it listed, or we that change
             await source._refresh()
             transfer.refuse_changing(source)
 
-    def _size(self) -> int:
-        return min(super()._size(), BATCH, self._room)
+    def _step_size(self) -> int:
+        return min(super()._step_size(), BATCH, self._room)
 
     @property
     def _ahead(self) -> int:
@@ -187,9 +162,9 @@ class Relocating(Bulk):
             await self._give_up()
         goes_on = not self.halted and await super().step()
         if not goes_on:  # what it left here may be replaced from now on
-            if self.onward.going.reached is None:
+            if self.onward.ended.step is None:
                 await self._settled()
-            await self.onward.noted(self.op)
+            await self.onward.finish(self.op)
         return goes_on
 
     async def _shut(self) -> str:
@@ -208,9 +183,9 @@ class Relocating(Bulk):
             self._room = min(BATCH, max(0, most - counts.waiting - (timed or 0)))
         return "" if self._room else "full"
 
-    def _count(self, said: Counter[str]) -> None:
-        super()._count(said)
-        self._wary = self._wary or bool(said.keys() & {"full", "closed"})
+    def _count(self, words: Counter[str]) -> None:
+        super()._count(words)
+        self._wary = self._wary or bool(words.keys() & {"full", "closed"})
 
     async def _give_up(self) -> None:
         """It ends here, for every run."""
@@ -219,7 +194,7 @@ class Relocating(Bulk):
 
     async def _end(self) -> None:
         await self._settled()
-        await self.onward.noted(self.op)
+        await self.onward.finish(self.op)
         await super()._end()
         await audit_log.note(self.way.target, self.op, ended=1)
 
@@ -231,8 +206,8 @@ class Relocating(Bulk):
     async def reached(self) -> int:
         """After an interruption: the step that was under way is brought to its end."""
         await self._settled()
-        if self.onward.going.reached:
-            await self.onward.noted(self.op)
+        if self.onward.ended.step:
+            await self.onward.finish(self.op)
         return await super().reached()
 
 

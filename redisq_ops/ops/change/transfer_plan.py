@@ -39,7 +39,7 @@ class Way:
     into_ms: int
     """when it was registered"""
     keep_ms: int
-    """how long the target keeps what it said of entries: longer than the source can ask"""
+    """how long the target keeps its results: longer than the source can ask"""
 
     @property
     def target(self) -> Queue[Any]:

@@ -43,7 +43,7 @@ class Recall(Undo):
         if self._began is None:
             if into is not None:
                 self.recovered += await transfer_recovery.recover(into, but=[id])
-            self._held_ms = await transfer_recovery.hold(source, id)
+            self._held_ms = await transfer_recovery.list_unfinished(source, id)
         goes_on = await super().step()
         if not goes_on:
             last = (await into.unfinished_transfers.op()).get(id) if into is not None else None
@@ -54,12 +54,13 @@ class Recall(Undo):
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         way, source, by = self.way, self.queue, self.op
         state, seq = cast("State", self.operation.source), self._taken + 1
-        self._held_ms = await transfer_recovery.hold(source, id, step)
-        took = await transfer.revert_step(source, way.into, id, step, state, by, seq, way.keep_ms)
-        rows, said, out, back, stay = took.rows, took.results, took.out, took.back, took.stay
+        self._held_ms = await transfer_recovery.list_unfinished(source, id, step)
+        move = transfer.Transfer(source, way.into, way.into_ms, id, state, way.keep_ms)
+        took = await move.revert(step, by, seq)
+        rows, results, out, back, stay = took.rows, took.results, took.out, took.back, took.stay
         touched = [
             one.id for one in rows
-            if not one.back and one.id not in out and said.get(one.id) == OK
+            if not one.back and one.id not in out and results.get(one.id) == OK
         ]  # fmt: skip
         left = [*touched, *sorted(stay)]
         marks = await transfer.accepted_as(way.target, id, step) if left and way.into else {}
@@ -117,7 +118,7 @@ async def taking_back(
 
 
 def undone(operation: Operation, change: Undo) -> str:
-    """What is to be said of it before it is taken back, beside its filter."""
+    """What an undo of a move brings back, in words; shown before it begins."""
     if not isinstance(change, Recall):
         return ""
     if change.way.into is None:

@@ -13,11 +13,12 @@ from redisq_ops.core.model.errors import Refused, Superseded
 from redisq_ops.core.redis.operation import both
 
 from . import audit_log
-from .audit_log import OTHERS, Author, Operation
+from .audit_log import Author, Operation
+from .outcome import OTHERS
 from .runner import ChangeRun
 
 NAMED = 5
-"""ids of those an undo left alone that are shown; its ``told`` is told of all"""
+"""ids of entries left alone that are shown; `Undo.report` gets all"""
 
 
 class Undo(ChangeRun):
@@ -28,14 +29,14 @@ class Undo(ChangeRun):
     operation can be undone again. The outcome is of the whole operation, with what other undos
     restored earlier or at the same time (`OTHERS`).
 
-    ``told`` gets the id of each entry that stays because it changed; ``sample`` has the first ones.
+    ``report`` gets the id of each entry that stays because it changed; ``sample`` has the first.
     Where a layout only counts them, and for expired ones, the ids are unknown: ``unnamed``.
     """
 
     across = False
     """whether it undoes a move between two queues"""
 
-    told: Callable[[str, str], None] | None = None
+    report: Callable[[str, str], None] | None = None
     rest = 0
     """as its `Operation` has it"""
 
@@ -99,7 +100,7 @@ class Undo(ChangeRun):
 
     @property
     def _far(self) -> dict[str, int]:
-        """What its own entry is told of how far it came."""
+        """How far it came, for its own entry in the audit log."""
         # A step that moves entries counts itself, in its own shard; what an import put in is moved
         # to the trash.
         inverse = self.operation.inverse
@@ -137,11 +138,11 @@ class Undo(ChangeRun):
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""
-        said: tuple[int, ...] = await self.queue.undo.op(
+        counts: tuple[int, ...] = await self.queue.undo.op(
             id, step, target=self.operation.target, by=self.op, seq=self._taken + 1,
             left=self._touched.extend,
         )  # fmt: skip
-        return said
+        return counts
 
     def _name(self) -> int:
         """Say which a step left alone, once: a call that was sent again says it again. How many."""
@@ -149,9 +150,9 @@ class Undo(ChangeRun):
         self._touched.clear()
         self._named += len(ids)
         self.sample += ids[: NAMED - len(self.sample)]
-        if self.told is not None:
+        if self.report is not None:
             for id in ids:
-                self.told(id, "changed")
+                self.report(id, "changed")
         return len(ids)
 
     async def _close(self) -> None:
@@ -187,11 +188,11 @@ class Undo(ChangeRun):
         """Whether that step of nothing was the one of its number."""
         operation = self.operation
         with suppress(Superseded):
-            said = await self.queue.move.op(
+            results = await self.queue.move.op(
                 id, step, [], source=cast("State", operation.source), target=operation.target,
                 high_water_ms=0, span=span,
             )  # fmt: skip
-            return not said
+            return not results
         return False
 
     async def reached(self) -> int:

@@ -88,8 +88,8 @@ async def _across(way: Way, operation: Operation) -> tuple[int | None, str]:
 async def _coming(way: Way, op: str, step: int, here: set[str]) -> int:
     rows = await transfer.read_step(way.source, op, step, brief=True)
     marks = {} if way.into is None else await transfer.accepted_as(way.into, op, step)
-    said = (marks.get(one.id, ("", "")) for one in rows if one.row)
-    return sum(word != transfer.OK or place in here for word, place in said)
+    results = (marks.get(one.id, ("", "")) for one in rows if one.row)
+    return sum(result != transfer.OK or place in here for result, place in results)
 
 
 async def _of(queue: Queue[Any], state: State, op: str) -> set[str] | None:

@@ -38,12 +38,12 @@ class Unfinished:
         """In words; ``when`` shows a time (ms)."""
         op = self.operation
         what = "undo of a move" if op.taken_back else "move"
-        said = f"{op.id} isn't finished: {what} of {op.source} entries from {op.queue} to {op.into}"
-        said += f", begun {when(op.started_ms)} by {op.by}"
+        text = f"{op.id} isn't finished: {what} of {op.source} entries from {op.queue} to {op.into}"
+        text += f", begun {when(op.started_ms)} by {op.by}"
         if not self.abandoned:
-            return f"{said}, under way (last step {age(max(0, self.idle_ms))} ago)"
+            return f"{text}, under way (last step {age(max(0, self.idle_ms))} ago)"
         return (
-            f"{said}, and nobody is at it: up to 100 entries on their way stay in the trash; the"
+            f"{text}, and nobody is at it: up to 100 entries on their way stay in the trash; the"
             f" upkeep of a worker of either queue finishes it, or the next move; {self.command}"
             " takes it back"
         )

@@ -1,99 +1,39 @@
-"""A whole large state, moved in the server's order without reading a million ids first.
+"""The steps that move a whole large state in the server's order, without a list of its ids.
 
-The change covers every entry that entered the state before the change was prepared. The server
-finds the next entries itself; each is as safe as if it had been named by its id.
+The server finds the next entries itself; each is as safe as if it had been named by its id.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Counts, Entry, State
 from redisq_ops.core.model.entry import MovedRange as Moved
 from redisq_ops.core.model.errors import Superseded
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.core.redis.operation import Call, Description, both
+from redisq_ops.core.redis.operation import Call, Description
 
-from ..filter.scan import Filter
 from .audit_log import Author
-from .bulk import Bulk, ChangeScope, EntryAction, StepSource, Stride
-from .impact import Consequences, weigh
+from .bulk import Bulk
+from .entry_steps import EntryAction, StepSource, Stride
+from .selection import ChangeScope, WholeState
 
-LARGE = 10_000
-"""up to so many entries all of them are looked at, and the plan is exact"""
-LOOKED = 1_000
 STEP_S = {1: 0.0005, 2: 0.0002}
 """how long a step is to keep the server busy, by how many are on their way at a time: others wait
 for all of them"""
 LARGEST = {1: 120, 2: 64}
 """entries a step moves at most, by the same: to take one back, at 6 to 9 µs each, is about 1 ms at
 most then, or half of that; and of a quick server others need not wait as long as they may"""
-MEAN = 50
-"""entries a step moves on average"""
 USUAL = 20
 """steps among which one is as quick as the server allows; some 5 ms of them"""
-COST_US = 4.0
-"""server time of one entry, µs, as `python -m benchmarks replay` measures it"""
-MOVES: frozenset[Verb] = frozenset({"replay", "purge", "hard"})
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """All of a state, as it was at one moment, or with ``filter.max`` the first of it."""
-
-    queue: Queue[Any]
-    state: State
-    filter: Filter
-    high_water_ms: int
-    """entries that came into the state after this moment are not meant"""
-    count: int
-    sample: list[Entry] = field(default_factory=list)
-    reasons: dict[str, int] = field(default_factory=dict)
-    elsewhere: list[Entry] = field(default_factory=list)
-    remarks: tuple[str, ...] = ()
-
-
-async def movable(queue: Queue[Any], state: State, verb: Verb, filter: Filter) -> bool:
-    """Whether that is a whole state, one the server can move by itself, and a large one."""
-    one = len(queue.shard_keys) == 1  # of several shards each has its own first entries
-    plain = filter == Filter(max=filter.max if one else None)
-    if not plain or verb not in MOVES or state not in queue.range_states:
-        return False
-    counts: Counts = await queue.counts.op()
-    number = counts.of(state) or 0
-    if min(number, filter.max or 2**53) <= LARGE:
-        return False
-    # The server finds what has been there since before now: not what a clock that was ahead, as
-    # before a failover, says came later. Such entries are moved by their ids.
-    latest, now = await both(queue.page.op(state, max=1, start=number - 1), queue.now.op())
-    return all((entry.since_ms or 0) <= now for entry in latest.entries)
-
-
-async def whole(
-    queue: Queue[Any],
-    state: State,
-    filter: Filter,
-    progress: Callable[[int, int | None], None] | None = None,
-    shown: Callable[[str], str] = str,
-) -> tuple[Whole, Consequences]:
-    """The number of a state, and what its first entries are like; as `weigh`, but for the scan."""
-    first = replace(filter, window=LOOKED)
-    selection, weight = await weigh(queue, state, first, progress, shown=shown)
-    meant = selection.total if filter.max is None else min(selection.total, filter.max)
-    weight.stands_for(meant, COST_US, MEAN)
-    chosen = Whole(queue, state, filter, selection.high_water_ms, meant, selection.sample)
-    return chosen, weight
 
 
 @dataclass(slots=True)
 class _Step:
-    """A step under way, sent again as it was until it is heard of."""
+    """A step under way, sent again unchanged until its reply comes."""
 
     number: int
     size: int
@@ -107,9 +47,9 @@ class _Step:
 class WholeStateSteps:
     """A bulk change's steps over a whole state.
 
-    With ``ahead`` the next step is sent while the server is at one, as if nothing of that had to be
-    left where it is, which hardly ever is so: then it comes upon the same again. A step that was
-    not heard of is sent again, and done once.
+    With ``ahead`` the next step is sent while the server is at one, as if that one left no entry
+    where it is; if it did, which is rare, the next step meets the same entries again. A step whose
+    reply was lost is sent again, and carried out once.
     """
 
     def __init__(self, order: EntryAction, most: int | None = None, ahead: bool = False) -> None:
@@ -122,12 +62,12 @@ class WholeStateSteps:
         self._over = False
         self._under_way: deque[_Step] = deque()
         """the present step, and the one that was sent behind it"""
-        self.flying = 1
+        self.in_flight = 1
         """how many are on their way at a time: two where the client can do that"""
 
     async def step(self, op: str, size: int) -> Counter[str]:
         self._asked = size
-        present = self._under_way[0] if self._under_way else self._behind()
+        present = self._under_way[0] if self._under_way else self._next_step()
         if present is None:
             return Counter()
         try:
@@ -135,36 +75,36 @@ class WholeStateSteps:
         except Superseded:
             if len(self._under_way) < 2:
                 raise
-            # It was carried out, as the one behind it was, and only its word is lost. That one is
-            # asked for alone: then no other can come before its reply.
-            self._heard()
+            # It was carried out, as the one behind it was, and only its reply is lost. That one is
+            # sent alone: then no other can come before its reply.
+            self._answered()
             front = await replace(self._called(op, self._under_way[0]), follows=None)
-        # Who lost a word counts by the total; who lost the total (it was evicted) by the words.
+        # After a lost reply the total counts; after a lost total (it was evicted) the replies.
         moved = max(front.moved, front.done - self._done)
         stuck = sum(front.left) - sum(self._left)
         self._left, self._done = front.left, front.done
         if self._room is not None:
             self._room -= moved
-        self._heard()
+        self._answered()
         self._over = front.over and not moved
         if not self._over:
             return Counter(moved=moved, changed=stuck)
         return await self.step(op, size) if self._under_way else Counter()
 
-    async def told(self, op: str) -> None:
-        """Have the history told of all steps so far, by one of nothing. What those moved that were
-        not heard of, a later one says with the total."""
+    async def record(self, op: str) -> None:
+        """Record all steps so far in the history, by an empty step: it carries the total, also of
+        steps whose replies were lost."""
         step = _Step(self.steps + len(self._under_way) + 1, 0, self._left, True)
         with suppress(Superseded):  # it was taken back meanwhile
             await self._alone(op, step)
         self._under_way.clear()
         self.steps = step.number
 
-    def _heard(self) -> None:
+    def _answered(self) -> None:
         self._under_way.popleft()
         self.steps += 1
 
-    def _behind(self) -> _Step | None:
+    def _next_step(self) -> _Step | None:
         """The step behind those that are under way; nothing, if these may be all."""
         size, last = self._asked, False
         if self._room is not None:
@@ -197,10 +137,10 @@ class WholeStateSteps:
         return call
 
     def _following(self, op: str) -> Call[Moved] | None:
-        self.flying = 2
+        self.in_flight = 2
         if self._over:
             return None
-        step = self._under_way[1] if len(self._under_way) > 1 else self._behind()
+        step = self._under_way[1] if len(self._under_way) > 1 else self._next_step()
         return None if step is None else self._called(op, step)
 
 
@@ -213,38 +153,40 @@ class EvenStride(Stride):
     many are measured together; and for a server far away each waits half the way.
     """
 
+    trips = 3  # one that is held up would make any step seem short
+
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        self.flying = 1
+        self.in_flight = 1
         """how many are under way at a time, as `WholeStateSteps` has it"""
         self._latest: deque[tuple[int, float]] = deque(maxlen=2)
         self._each: deque[float] = deque(maxlen=USUAL)
 
-    def fly(self, n: int) -> None:
-        self.flying, self.size = n, min(self.size, LARGEST[n])
+    def set_in_flight(self, n: int) -> None:
+        self.in_flight, self.size = n, min(self.size, LARGEST[n])
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
-        if done < (asked or self.size) // 2:  # nothing to be learnt from
+        if done < (asked or self.size) // 2:  # it doesn't show how long such a step takes
             return
         self._latest.append((done, seconds))
-        latest = list(self._latest)[-self.flying :]
+        latest = list(self._latest)[-self.in_flight :]
         took = sum(seconds for _, seconds in latest) / len(latest)
-        busy = min(took, self.flying * took - self.round_trip_s)
+        busy = min(took, self.in_flight * took - self.round_trip_s)
         if busy <= 0:
             return
         self._each.append(busy * len(latest) / sum(done for done, _ in latest))
         usual = sorted(self._each)[:2][-1]
-        aim = max(10, min(LARGEST[self.flying], round(STEP_S[self.flying] / usual)))
+        aim = max(10, min(LARGEST[self.in_flight], round(STEP_S[self.in_flight] / usual)))
         if abs(aim - self.size) > self.size // 8:
             self.size = aim
 
 
 class WholeBulk(Bulk):
-    """A bulk change of a `Whole`.
+    """A bulk change of a `WholeState`.
 
-    ``ahead``: the step behind the present one is on its way to the server before that is heard of.
-    For who takes all steps in one description, on a blocking client: a step more than it heard of
-    may be carried out when it stops (`reached` knows). Never with a rate.
+    ``ahead``: the next step is on its way to the server before the reply of the present one. For
+    runs of all steps in one description, on a blocking client: when it stops, one step more than
+    it has replies of may be carried out (`reached` counts it). Never with a rate.
     """
 
     def __init__(
@@ -260,22 +202,13 @@ class WholeBulk(Bulk):
         super().__init__(selection, verb, author, **more)
         self._stride: EvenStride = EvenStride(self._stride.size)
 
-    async def _open(self) -> None:
-        new = self._began is None
-        await super()._open()
-        for _ in range(2 if new else 0):  # one that is held up would make any step seem short
-            asked = self._clock()
-            await self.order.queue.now.op()
-            trip = min(self._stride.round_trip_s, self._clock() - asked)
-            self._stride.round_trip_s = trip
-
-    def _steps(self) -> StepSource:
-        assert isinstance(self.selection, Whole)
-        self._front = WholeStateSteps(self.order, self.selection.filter.max, self._ahead)
-        return self._front
+    def _entry_steps(self) -> StepSource:
+        assert isinstance(self.selection, WholeState)
+        self._state_steps = WholeStateSteps(self.order, self.selection.filter.max, self._ahead)
+        return self._state_steps
 
     async def step(self) -> bool:
-        self._stride.fly(self._front.flying)
+        self._stride.set_in_flight(self._state_steps.in_flight)
         more = await super().step()
         if not more:  # what was in the state when it was counted, and left it before its turn
             self.outcome.skip("changed", max(0, self.outcome.matched - self.handled))
@@ -284,5 +217,5 @@ class WholeBulk(Bulk):
     async def reached(self) -> int:
         done = await super().reached()
         if done:  # else nothing was begun, or its queue was destroyed
-            await self._front.told(self.op)
+            await self._state_steps.record(self.op)
         return done

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.engine.queue_types import KINDS
+from redisq_ops.core.engine.transfer import import_entries
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
@@ -34,7 +35,7 @@ UNDOABLE = 10_000
 _LOST = "the file doesn't end as an export does: it may be cut off"
 
 Problem = Callable[[int, str, str], None]
-"""told of a line that isn't imported: its number, the entry's id, and why"""
+"""called for a line that isn't imported: its number, the entry's id, and why"""
 
 
 async def receiver(deployment: Deployment, content: Content, name: str | None) -> Queue[Any]:
@@ -252,10 +253,11 @@ class Import(ChangeRun):
             else:
                 why = f"its id is on line {first.number:,} too, with another payload"
                 skipped.append((row, "exists", why))
-        said = await self.queue.import_entries.op(
-            [self._as(r.entry) for r in fresh.values()], self.op
+        # Named after its first line, a batch that is sent again is known as the same step.
+        words = await import_entries(
+            self.queue, self.op, rows[0].number, [self._as(r.entry) for r in fresh.values()]
         )
-        taken = [row for row, word in zip(fresh.values(), said, strict=True) if word == "exists"]
+        taken = [row for row, word in zip(fresh.values(), words, strict=True) if word == "exists"]
         now, found = await both(
             self.queue.now.op(), self.queue.get_many.op([row.entry.id for row in taken])
         )

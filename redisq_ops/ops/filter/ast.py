@@ -13,9 +13,9 @@ from typing import cast
 
 from redisq_ops.core.model.entry import STATES, Entry, State
 
+from .comparison import Test
 from .fields import MISSING, NO_CONTEXT, EntryContext, EntryFields, Field, FilterValue, Need, Path
 
-Test = Callable[[EntryFields], bool]
 States = frozenset[State]
 _ANY: States = frozenset(STATES)
 

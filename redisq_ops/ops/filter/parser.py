@@ -9,11 +9,10 @@ word       = a regular expression on id, error type and message, "in quotes" if 
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rich.cells import cell_len
 
@@ -21,18 +20,24 @@ from redisq_ops.core.model.entry import STATES
 from redisq_ops.core.model.errors import BadInput
 
 from ..terminal import printable
-from .ast import And, Compare, Has, Node, Not, Or, Query, Test, Word
+from .ast import And, Compare, Has, Node, Not, Or, Query, Word
+from .comparison import (
+    Number,
+    Test,
+    constant,
+    moment_of,
+    number_comparison,
+    text_comparison,
+    text_search,
+    word_search,
+)
 from .fields import (
     FIELDS,
-    MISSING,
     OPERATORS,
     VALUE_FORMS,
-    EntryFields,
     Field,
     FilterValue,
     Path,
-    json_number,
-    moment,
     payload_field,
 )
 from .regex import BadRegex, regex
@@ -45,12 +50,6 @@ DEEPEST = 50
 _SHOWN = 60
 """characters shown on each side of an error"""
 
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _NEGATED = re.compile(r"!([A-Za-z_][\w.]*(?:!=|!~|[<>=:~])|\()[^\s()]*")
 """``not`` as other languages write it"""
@@ -247,7 +246,7 @@ class _Parser:
                 self._fail(at, f"put quotes around a text that contains {self._text[at]}")
         found = self._regex(value, began)
         self._ended()
-        return Word(value, lambda entry: any(map(found, entry.words)))
+        return Word(value, word_search(found))
 
     def _values(self, field: Field, op: str) -> list[tuple[FilterValue, int]]:
         several = op in ("=", "!=")
@@ -336,60 +335,17 @@ class _Parser:
             self._fail(at + inside, f"invalid regular expression: {error}")
 
     def _test(self, field: Field, op: str, values: list[tuple[FilterValue, int]]) -> Test:
-        read = field.read
         if op in ("~", "!~"):
-            matches, wanted = self._regex(*values[0]), op == "~"
-            if field.kind == "json":
-                return lambda entry: (
-                    (found := read(entry)) is not MISSING and matches(_as_text(found)) is wanted
-                )
-            return lambda entry: (
-                (texts := read(entry)) is not None and any(map(matches, texts)) is wanted
-            )
-        if field.kind in ("text", "state", "json"):
-            return self._literal(field, op, values)
-        numbers = [self._number(field, value, at) for value, at in values]
-        if op in _ORDER:
-            compare, (number,) = _ORDER[op], numbers
-            return lambda entry: (n := read(entry)) is not None and compare(n, number(entry))
-        wanted = op == "="
-        return lambda entry: (
-            (n := read(entry)) is not None
-            and any(n == number(entry) for number in numbers) is wanted
-        )
+            return text_search(field, self._regex(*values[0]), op == "~")
+        if field.kind not in ("text", "state", "json"):
+            return number_comparison(field, op, [self._number(field, *value) for value in values])
+        for value, at in values if field.kind == "state" else ():
+            if value.text not in STATES:
+                self._fail(at, _unknown(value.text, "state", STATES))
+        return text_comparison(field, op, [value for value, _ in values])
 
-    def _literal(self, field: Field, op: str, values: list[tuple[FilterValue, int]]) -> Test:
-        """The test of a comparison with texts, or with a value of a JSON payload."""
-        read, wanted, operands = field.read, op == "=", [value for value, _ in values]
-        if field.kind == "state":
-            for value, at in values:
-                if value.text not in STATES:
-                    self._fail(at, _unknown(value.text, "state", STATES))
-        if field.kind != "json":
-            return lambda entry: (
-                (texts := read(entry)) is not None
-                and any(value.matches(text) for value in operands for text in texts) is wanted
-            )
-        if op not in _ORDER:
-            return lambda entry: (
-                (found := read(entry)) is not MISSING
-                and any(value.equals(found) for value in operands) is wanted
-            )
-        compare, number, text = _ORDER[op], operands[0].number, operands[0].text
-
-        def ordered(entry: EntryFields) -> bool:
-            found = read(entry)
-            if number is None:
-                return isinstance(found, str) and compare(found, text)
-            if isinstance(found, str):  # fields of a stream are texts, also numbers
-                found = json_number(found)
-            numeric = isinstance(found, (int, float)) and not isinstance(found, bool)
-            return numeric and compare(found, number)
-
-        return ordered
-
-    def _number(self, field: Field, value: FilterValue, at: int) -> Callable[[EntryFields], int]:
-        """The function that returns a value as a number: an integer, bytes, or ms."""
+    def _number(self, field: Field, value: FilterValue, at: int) -> Number:
+        """A value as a number: an integer, bytes, or ms."""
         text, kind, utc = value.text, field.kind, self._utc
         wrong = f"{field.name} can't be compared with {text!r}: write {VALUE_FORMS[kind]}"
         if kind == "number":
@@ -406,14 +362,14 @@ class _Parser:
                 moment_ms(text, _SOME_DAY_MS, utc=utc)
             except (BadInput, ValueError, OverflowError):
                 self._fail(at, wrong)
-            return lambda entry: moment(text, entry.now_ms, utc)
+            return moment_of(text, utc)
         else:
             over = kind == "left" and text.startswith("-")
             try:
                 number = duration_ms(text[over:]) * (-1 if over else 1)
             except (BadInput, ValueError):
                 self._fail(at, wrong)
-        return lambda entry: number
+        return constant(number)
 
 
 _SOME_DAY_MS = 1_800_000_000_000
@@ -427,12 +383,6 @@ def _joined(kind: type[And] | type[Or], parts: list[Node]) -> Node:
     for part in parts:
         flat += part.parts if isinstance(part, kind) else (part,)
     return kind(tuple(flat))
-
-
-def _as_text(found: Any) -> str:
-    import json
-
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
 def _unknown(name: str, what: str = "field", known: Sequence[str] = ()) -> str:

@@ -5,15 +5,14 @@ The same scan selects the entries that are shown and those that are changed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Entry, Page, State
+from redisq_ops.core.model.entry import Entry, Page, Request, State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.model.quoting import bytes_of, text
 from redisq_ops.core.redis.operation import together
@@ -199,7 +198,9 @@ class Scan:
     @property
     def window_text(self) -> str:
         """How far the window reached; '' without a window."""
-        return _window_text(self.filter, self.scanned, self.total, self.exact)
+        if self.filter.window is None:
+            return ""
+        return f"examined {count(self.scanned)} of {self.total_text}"
 
     @property
     def total_text(self) -> str:
@@ -331,12 +332,6 @@ def _corrupt(ids: Sequence[str]) -> str:
     return f"{count(len(ids))} {noun} ({named})" if ids else ""
 
 
-def _window_text(filter: Filter, scanned: int, total: int, exact: bool) -> str:
-    if filter.window is None:
-        return ""
-    return f"examined {count(scanned)} of {at_least(total, exact)}"
-
-
 TIMED = ("waiting", "delayed")
 """states in which an entry may have no record: its time distinguishes it from a later entry of the
 same id"""
@@ -374,6 +369,8 @@ class Selection:
     """named entries in another state, which are not selected"""
     corrupt: list[str] = field(default_factory=list)
     """ids left out because their records are corrupt"""
+    remarks: tuple[str, ...] = ()
+    """sentences: why nothing matched, how far the window reached, what was left out"""
 
     def add(self, entries: list[Entry]) -> None:
         if entries:
@@ -385,14 +382,16 @@ class Selection:
             if reason:
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences about the selection: why nothing matched, the window, what was left out."""
+    def finish(self, scan: Scan) -> None:
+        """Take over how far the scan that found the entries came."""
+        self.scanned, self.total, self.exact = scan.scanned, scan.total, scan.exact
+        self.complete, self.elsewhere, self.corrupt = scan.complete, scan.elsewhere, scan.corrupt
         mismatch = self.filter.state_mismatch(self.state)
-        window = "" if mismatch else _window_text(self.filter, self.scanned, self.total, self.exact)
         left_out = _corrupt(self.corrupt)
-        left_out = left_out and f"{left_out}: left out"
-        return tuple(remark for remark in (mismatch, window, left_out) if remark)
+        remarks = (
+            mismatch, "" if mismatch else scan.window_text, left_out and f"{left_out}: left out"
+        )  # fmt: skip
+        self.remarks = tuple(remark for remark in remarks if remark)
 
     def identities(self) -> Iterator[tuple[str, int | None]]:
         """Every id in the server's order, and in `TIMED` states the entry's time (ms)."""
@@ -411,46 +410,50 @@ async def select(
     state: State,
     filter: Filter,
     progress: Callable[[int, int | None], None] | None = None,
+    *,
+    each: Callable[[list[Entry]], Awaitable[None]] | None = None,
+    keep: Callable[[list[Entry]], None] | None = None,
+    now_ms: int | None = None,
 ) -> Selection:
     """Read a state and keep the identities that the filter accepts; changes nothing.
 
     ``progress`` is called with (scanned, total or None) after each page; an exception from it ends
-    the scan.
+    the scan. ``each`` gets the selected entries page by page. ``keep`` gets them too; then the
+    selection itself has no ids, and what is in memory doesn't grow with it.
     """
-    now = await queue.now.op()
+    now = await queue.now.op() if now_ms is None else now_ms
     scan = Scan(queue, state, filter, now)
     selection = Selection(queue, state, filter, now)
     while not scan.over:
-        selection.add(await scan.step())
+        found = await scan.step()
+        if found and found[0].state == "waiting":
+            if isinstance(queue, HasRequests):
+                found = await _dated(queue, found)
+            found = await _came_before(queue, found, now)
+        if each is not None:
+            await each(found)
+        selection.add(found)
+        if keep is not None:
+            keep(found)
+            selection.pages.clear()
         if progress is not None:
             progress(scan.scanned, scan.expected)
-    selection.scanned, selection.complete, selection.elsewhere = (
-        scan.scanned,
-        scan.complete,
-        scan.elsewhere,
-    )
-    selection.corrupt = scan.corrupt
-    selection.total, selection.exact = scan.total, scan.exact
+    selection.finish(scan)
     return selection
 
 
-def rate_limited(
-    progress: Callable[[int, int | None], None],
-    rate: float | None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Callable[[int, int | None], None]:
-    """``progress`` that also sleeps, so that at most ``rate`` entries per second are scanned.
+async def _dated(queue: HasRequests[Any], entries: list[Entry]) -> list[Entry]:
+    """Waiting entries with the time their request began: an id may come again."""
+    ids = sorted({entry.id.rpartition("/")[0] for entry in entries})
+    requests: list[Request | None] = await together(queue.request.op(id) for id in ids)
+    began = {r.id: r.created_ms for r in requests if r is not None}
+    return [replace(entry, at_ms=began.get(entry.id.rpartition("/")[0])) for entry in entries]
 
-    For one scan; it blocks the process.
-    """
-    if rate is None:
-        return progress
-    began = clock()
 
-    def wait(scanned: int, total: int | None) -> None:
-        progress(scanned, total)
-        if total is None or scanned < total:
-            sleep(max(0.0, began + scanned / rate - clock()))
-
-    return wait
+async def _came_before(queue: Queue[Any], entries: list[Entry], moment_ms: int) -> list[Entry]:
+    """Waiting entries without those that came since; a time yet to come is a clock's that was
+    ahead."""
+    if all((entry.at_ms or 0) <= moment_ms for entry in entries):
+        return entries
+    now = await queue.now.op()
+    return [entry for entry in entries if not moment_ms < (entry.at_ms or 0) <= now]

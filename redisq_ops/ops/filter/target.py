@@ -13,7 +13,7 @@ from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import Description, both, together
 
-from ..change.bulk import allowed
+from ..change.allowed import allowed
 from ..deployment import Address, Deployment
 from .scan import Filter
 

@@ -24,7 +24,9 @@ import trustme
 
 from redisq_ops.cli.main import run
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.queues.delay import DelaySet

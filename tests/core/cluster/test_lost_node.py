@@ -161,7 +161,7 @@ def test_what_was_done_and_what_is_there_is_told_of_the_others(loss: Loss, redis
     assert [row["id"] for row in redisq.rows("log", code=3)][:1] == [done["op"]]
     # (The circle's first shard has its journal.)
     assert f"{away[-1]}: not looked at: {loss.why}\n" in redisq.err
-    assert "which change is the latest is unknown" in redisq.refusal("undo", "--yes", code=4)
+    assert "the latest change is unknown" in redisq.refusal("undo", "--yes", code=4)
     assert loss.why in redisq.refusal("undo", "replay-0000000000", "--yes", code=4)
     assert redisq.rows("undo", done["op"], "--yes")[0]["done"] == 1
     assert [row["id"] for row in redisq.rows("log", "--queue", here[0])][1:2] == [done["op"]]

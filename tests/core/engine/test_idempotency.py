@@ -28,6 +28,7 @@ from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.queues.carmine import CarmineQueue
 from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay.handover import admit
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.submission import Digest
@@ -186,7 +187,11 @@ act(
     lambda s, q: q.schedule([(s.held[0].id, b"\xff")], after_ms=9, mode="move"),
     DELAYS,
 )
-act("admit", lambda s, q: q.admit([("new", b"\x00"), ("later", b"l")]), DELAYS)
+act(
+    "admit",
+    lambda s, q: run(q.client, admit(q, [("new", b"\x00"), ("later", b"l")])),
+    DELAYS,
+)
 PRODUCERS = [do for do, kinds in ACTS.values() if kinds == REQUESTS]
 CIRCLES, FAIRS, CARMINES = (CircularQueue,), (FairQueue,), (CarmineQueue,)
 act("push", lambda s, q: q.push([("new", b"\x00"), (s.one("waiting"), b"\xff")]), CIRCLES)

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from redisq_ops.core.foreign.articles import RawDelaySet
-from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Page
 from redisq_ops.core.queues.carmine import CarmineFourLayout
 from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet

@@ -195,11 +195,11 @@ def test_a_lost_token_is_flagged(
     ("spoil", "said"),
     [
         (lambda c: c.delete("counter:{r}"), "r: it has a stream and no counter"),
-        (lambda c: c.delete("sub:{r}"), "r: its counter says 2 and there is no stream"),
+        (lambda c: c.delete("sub:{r}"), "r: its counter is 2 and it has no stream"),
         (lambda c: c.set("counter:{r}", "many"), "r: its counter is no number"),
         (lambda c: c.xgroup_destroy("sub:{r}", "sub:{r}"), "r: its stream has no group"),
         (lambda c: c.lpush("{req}:100", "r"), "tokens of priorities over 99 (1 lists)"),
-        (lambda c: (c.delete("sub:{r}"), c.set("sub:{r}", "text")), "there is no stream"),
+        (lambda c: (c.delete("sub:{r}"), c.set("sub:{r}", "text")), "it has no stream"),
         (lambda c: (c.delete("counter:{r}"), c.lpush("counter:{r}", 1)), "no number"),
     ],
 )
@@ -280,7 +280,7 @@ def test_no_sub_requests_at_all_is_flagged(
     requests: RawRequestQueue[Client], article: test_request_faults.Article
 ) -> None:
     article.insert("r", [])
-    assert requests.checkup().flaws == ("r: it has no sub-requests: its end was never told",)
+    assert requests.checkup().flaws == ("r: it has no sub-requests: nobody is notified of its end",)
 
 
 def test_a_bounded_look_says_what_it_left_out(

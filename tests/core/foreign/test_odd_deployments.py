@@ -10,7 +10,9 @@ import pytest
 import redis
 
 from redisq_ops.cli import main as cli
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.circular import CircularQueue, ShardedCircularQueue
 

@@ -1,15 +1,15 @@
 """One queue's part of a dead set that all share: how many there are is said once it is known."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 import redis
 
-from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.cli.output import rate_limited
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, Scan, rate_limited
+from redisq_ops.ops.filter.scan import Filter, Scan
 from redisq_ops.ops.inspect.snapshot import Viewport
 from redisq_ops.ops.inspect.snapshot_reader import fetch
 from redisq_ops.tui.views.dead_letters import Dead
@@ -72,9 +72,7 @@ def test_no_face_takes_what_it_has_seen_for_all_there_is(redisq: Redisq) -> None
 
 def test_a_scan_is_kept_to_its_pace_there_too(redisq: Redisq, client: redis.Redis) -> None:
     queue, waited = SidekiqQueue(client, "sidekiq:default"), list[float]()
-    told: Callable[[int, int | None], None] = rate_limited(
-        lambda *_: None, 100, lambda: 0.0, waited.append
-    )
+    told = rate_limited(lambda *_: None, 100, lambda: 0.0, waited.append)
     scan = Scan(queue, "dead", Filter(), queue.now())
     while not scan.over:
         run(client, scan.step())

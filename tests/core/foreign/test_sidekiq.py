@@ -22,9 +22,10 @@ import pytest
 import redis
 import redis.asyncio
 
-from redisq_ops.core.foreign.resque import Job, SidekiqQueue
-from redisq_ops.core.foreign.resque import job as records
-from redisq_ops.core.foreign.resque import undo as undoing
+from redisq_ops.core.foreign import undo_search
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.ruby_jobs import job as records
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Failure, Page, Settlement, State
 from redisq_ops.core.model.errors import (
@@ -1129,7 +1130,7 @@ def test_an_undo_finds_them_while_the_list_moves_on(
     names = [f"j{n}" for n in range(40)]
     client.zadd("dead", {record(name): n + 1.0 for n, name in enumerate(names)})
     assert moved(queue, names, "dead", "waiting") == ["moved"] * 40
-    looked = undoing.look
+    looked = undo_search.look
     looks: list[int] = []
 
     async def overtaken(*args: Any) -> Any:
@@ -1141,7 +1142,7 @@ def test_an_undo_finds_them_while_the_list_moves_on(
         looks.append(1)
         return found
 
-    monkeypatch.setattr(undoing, "look", overtaken)
+    monkeypatch.setattr(undo_search, "look", overtaken)
     assert queue.undo("op", 1, target="waiting", by="u", seq=1) == (20, 20)
     assert len(looks) == 2
     assert [member for member, _ in scored(client, "dead")] == [record(n) for n in names[:20]]

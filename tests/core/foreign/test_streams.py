@@ -203,9 +203,9 @@ def test_trimmed_silent_unread_and_poisoned_are_flagged(
     assert "group slow" not in said
 
 
-def test_a_consumer_not_heard_of_is_flagged(queue: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_consumer_is_flagged(queue: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redisq_ops.core.foreign.streams.checkup.SILENT_MS", 0)
-    assert any("consumer w9 holds 1 and was not heard of" in s for s in queue.checkup().flaws)
+    assert any("consumer w9 holds 1 and was silent for" in s for s in queue.checkup().flaws)
 
 
 def test_a_look_is_bounded_and_says_so(client: redis.Redis) -> None:

@@ -8,7 +8,9 @@ import pytest
 import redis
 from textual.pilot import Pilot
 
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.tui.app import Top
 

@@ -18,7 +18,9 @@ from redisq_ops.core.model.entry import Delivery, Settlement
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay.handover import admit
 from redisq_ops.core.queues.delay.sharded import ShardedDelaySet
+from redisq_ops.core.redis.operation import run
 
 from ...queue_steps import ids, take
 
@@ -297,7 +299,7 @@ def test_e12_a_hand_over_that_dies_half_way_makes_no_second_copy(
     put(queue, ("job", 0))
     for _ in range(2):
         for delivery in take(queue):
-            target.admit([(delivery.id, delivery.payload)])
+            run(client, admit(target, [(delivery.id, delivery.payload)]))
         clock.advance(LEASE_MS)
     assert target.counts().waiting == 1
     assert queue.hand_over(target).dead == 1, "the id is taken there: kept here, with the reason"

@@ -38,7 +38,8 @@ from redisq_ops.core.worker.retry import Retry
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.control import destroy
+from redisq_ops.ops.change.destroy import Destroy
+from redisq_ops.ops.change.runner import take_all
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
@@ -816,7 +817,7 @@ def test_nothing_is_left_of_a_queue_that_is_destroyed(client: redis.Redis) -> No
     settle(queue, "reject", *take(queue, 5))
     take(queue, 5)
     queue.delete("c7", "gone")
-    io.run(client, destroy(queue, Author("eve", "here", ""), hard=True))
+    io.run(client, take_all(Destroy(queue, Author("eve", "here", ""), hard=True)))
     left = [
         key
         for key in client.scan_iter()

@@ -223,7 +223,8 @@ def test_every_command_of_a_queue_can_be_asked_for(client: redis.Redis) -> None:
     """One that the server doesn't know counts as allowed; one whose keys it looks for behind
     the arguments crashes it, unless it is asked for with all of them."""
     own = ("request", "delay", "fair", "circular", "carmine")
-    packages = [*(f"queues.{kind}" for kind in own), "foreign.resque", "foreign.streams"]
+    foreign = ("sidekiq", "resque", "rq", "streams")
+    packages = [f"queues.{kind}" for kind in own] + [f"foreign.{kind}" for kind in foreign]
     asked = {name.partition("|")[0] for each in packages for name in every_command(each)}
     admin: Any = client
     known = admin.command()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.demo.server import binaries, cluster
 

@@ -26,26 +26,27 @@ MOST_LINES = 90
 LONGER = {
     "storage.lua": "the whole storage interface, each hook with its default",
     "rq/owner.lua": "all that is written into RQ's keys is in one place",
+    "ruby_jobs/owner.lua": "all that a change writes into the owner's keys is in one place",
     "request/take.lua": "tokens, limits, purged ones and retries meet in one loop",
 }
 
 TRIES = {
     # Which queue a job's record names; the record goes on as it is.
-    "resque/dead_jobs.lua": ["pcall(cjson.decode, "],
+    "ruby_jobs/job_records.lua": ["pcall(cjson.decode, "],
     # Another's key may be there, and asking each time is dearer.
     "history.lua": ["redis.pcall('HINCRBY', ", "redis.pcall('XADD', "],
     "wake_workers.lua": ["redis.pcall('LLEN', "],
     "delay/hand_over.lua": ["redis.pcall('LPUSH', to_wake, "],
-    "resque/owner_counters.lua": ["redis.pcall('INCRBY', "],
+    "ruby_jobs/first_release.lua": ["pcall(cmsgpack.unpack, "],
+    "ruby_jobs/job_counters.lua": ["redis.pcall('INCRBY', "],
+    "sidekiq/jobs.lua": ["redis.pcall('INCRBY', "],
     "fair/leave_list.lua": ["redis.pcall('LPOP', "],
     "carmine/empty_polls.lua": ["redis.pcall('INCR', dry_runs)"],
     # That is how they ask.
     "type_check.lua": ["redis.pcall(SIZE[kind], "],
     "request/request_types.lua": ["redis.pcall('XPENDING', "],
-    "resque/places.lua": ["pcall(cmsgpack.unpack, "],
-    "resque/undo_rows.lua": ["pcall(cmsgpack.unpack, "],
+    "foreign/step_rows.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/trash.lua": ["pcall(cmsgpack.unpack, "],
-    "foreign/undo.lua": ["pcall(cmsgpack.unpack, "],
     # Reads only: what can't be read is put off, or ends a call that has already written.
     "fair/pack_lists.lua": ["pcall(accounts_change, ", "pcall(accounts_parse, "],
     "fair/take.lua": ["pcall(accounts_load, "],
@@ -125,7 +126,8 @@ def test_a_file_has_none_of_what_goes_wrong(path: Path) -> None:
 
 def scripts_of(package: str) -> list[str]:
     """The names of all scripts that a queue of that kind can run."""
-    names = {path.stem for path in FILES if folder(path) in (package, "engine") and is_script(path)}
+    places = scripts.folders(package)
+    names = {path.stem for path in FILES if folder(path) in places and is_script(path)}
     return sorted(name for name in names if complete(package, name))
 
 
@@ -178,7 +180,7 @@ def test_a_script_has_the_functions_and_constants_it_needs_and_no_others() -> No
         scripts._needed([*statements, statements[3]])
 
 
-@pytest.mark.parametrize("package", [*QUEUES, "foreign.resque"])
+@pytest.mark.parametrize("package", [*QUEUES, "foreign.sidekiq", "foreign.resque"])
 def test_what_is_counted_is_written(package: str) -> None:
     """Numbers that were given out and not written would be given out again."""
     for each in scripts_of(package):
@@ -209,8 +211,8 @@ def test_what_must_work_on_a_full_server_says_so() -> None:
 
 
 def test_a_kinds_own_file_goes_before_the_engines() -> None:
-    assert "t_retry" in script("foreign.resque", "settle").text
-    assert "t_retry" not in script("queues.delay", "settle").text
+    assert "jobs_bury" in script("foreign.sidekiq", "settle").text
+    assert "jobs_bury" not in script("queues.delay", "settle").text
 
 
 def test_a_hook_is_the_kinds_or_else_the_interfaces_default() -> None:

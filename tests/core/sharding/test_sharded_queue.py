@@ -26,10 +26,10 @@ from redisq_ops.core.redis.transport import exchange
 from redisq_ops.core.sharding.sharded_queue import home
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import cluster
-from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.audit_log import find as find_operation
 from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.destroy import destroyable
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
@@ -542,7 +542,7 @@ def test_a_mover_that_comes_late_ends_only_its_own_departure(
 ) -> None:
     name = next(id for id in ids(9) if home(id, 2) == 1)
     put(open_set(2), [name], clock.now_ms)
-    go_on = held_before(client, open_set().resize.op(1), "rebalance_finish")
+    go_on = held_before(client, open_set().resize.op(1), "transfer_drop")
     assert open_set().resize(1) == 0  # another one was quicker, and the number changes again
     assert open_set().resize(2) == 0
     for steps in range(99):
@@ -595,7 +595,7 @@ def test_a_queue_is_not_empty_while_something_is_between_two_shards(
     client.delete(*client.scan_iter("rq:{later*:delay"))  # as if all others were done
     assert open_set().counts().waiting == n
     with pytest.raises(Refused, match=f"not empty .{n} waiting"):
-        run(client, control.destroyable(open_set(), False))
+        run(client, destroyable(open_set(), False))
     assert open_set().invariants()  # says what it sees, and doesn't fail on it
 
 
@@ -741,7 +741,7 @@ def test_who_knows_an_old_change_cannot_misplace_what_moves_now(
     assert open_set().resize(2) == open_set().resize(3) == 0
     mover = open_set().resize.op(5)
     go_on = held_before(
-        client, mover, "rebalance_accept", lambda: client.hexists("rq:{later/2}:transit", name)
+        client, mover, "transfer_accept", lambda: client.hexists("rq:{later/2}:transit", name)
     )
     assert put(old_process, [name], clock.now_ms, "move") == ["moved"]
     assert go_on() == 0

@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Page
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.queues.carmine import CarmineQueue

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.foreign.resque import SidekiqQueue
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.circular import CircularQueue
@@ -36,9 +36,9 @@ from redisq_ops.ops.change.apply import Apply
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.canary import Ramp
-from redisq_ops.ops.change.impact import weigh
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader, identity
 from redisq_ops.ops.change.ramp_controller import Course, Limits, Observed, advance, begin
+from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
@@ -315,7 +315,9 @@ def planned(client: redis.Redis, queue: RequestQueue[Any], path: Path) -> None:
     now = queue.now()
     created, server = run(client, identity(queue, deployment))
     with Draft(str(path), "replay-planned") as draft:
-        chosen, weight = run(client, weigh(queue, "dead", Filter(), lambda *_: None, draft.add))
+        chosen, weight = run(
+            client, select_entries(queue, "dead", Filter(), lambda *_: None, draft.add)
+        )
         header = PlanHeader(
             op=draft.op, queue="mail", kind=queue.kind, prefix="rq", created_ms=created,
             server=server, verb="replay", state="dead", consumer="operator", argument=30_000,

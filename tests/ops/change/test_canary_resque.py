@@ -19,8 +19,7 @@ import pytest
 import redis
 
 from redisq_ops.core.engine.replay_tracking import WATCHED, ReplayTracker
-from redisq_ops.core.foreign.resque import Job, ResqueQueue
-from redisq_ops.core.foreign.resque.job import digest
+from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.resque.replay_tracking import (
     AHEAD,
     LATEST,
@@ -28,6 +27,8 @@ from redisq_ops.core.foreign.resque.replay_tracking import (
     JobReplayTracker,
     Tail,
 )
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.ruby_jobs.job import digest
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.redis.client import connect

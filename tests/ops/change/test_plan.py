@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.cli import confirm_and_run
 from redisq_ops.cli.outcome_report import OutcomeReport
-from redisq_ops.cli.session import Session
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, Settlement, State
 from redisq_ops.core.queues.delay import DelaySet
@@ -35,8 +35,10 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log, impact
 from redisq_ops.ops.change.apply import Apply
 from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.impact import Breakdown, weigh
+from redisq_ops.ops.change.impact import Breakdown
+from redisq_ops.ops.change.outcome import OTHERS
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
@@ -386,7 +388,7 @@ def test_memory_does_not_grow_with_a_plan(client: redis.Redis) -> None:
     """The selection of a plan holds no ids: they are in the file already."""
     queue = dead_letters(client, 1200)
     with Draft("p", "replay-x") as draft:
-        chosen, weight = run(client, weigh(queue, "dead", Filter(), keep=draft.add))
+        chosen, weight = run(client, select_entries(queue, "dead", Filter(), keep=draft.add))
         assert (chosen.count, chosen.pages, len(chosen.sample)) == (1200, [], 10)
         assert (weight.count, draft.count) == (1200, 1200)
     assert os.listdir() == []
@@ -438,7 +440,7 @@ def test_consequences_are_what_a_person_is_shown(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead_letters(client, 3)
-    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     redisq("replay", "mail", code=1)
     assert "priorities: 50 (3)" in redisq.err and "SMTP (3)" in redisq.err
@@ -595,7 +597,7 @@ def test_many_are_typed(
     queue = dead_letters(client, 1001)
     redisq("replay", "mail", "--plan", "p")
     assert "--yes" in redisq("apply", "p", code=5) + redisq.err
-    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
     for typed, code in (("y\n", 1), ("1001\n", 0)):
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
         redisq("apply", "p", code=code)
@@ -608,7 +610,7 @@ def test_a_hard_purge_is_typed_by_name_and_has_no_undo(
 ) -> None:
     dead_letters(client, 2)
     redisq("dlq", "purge", "mail", "--hard", "--plan", "p")
-    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("mail\n"))
     redisq("apply", "p")
     assert "removed for good: there is no undo" in redisq.err and "undo with" not in redisq.err
@@ -649,7 +651,9 @@ def test_two_operators_at_once(redisq: Redisq, client: redis.Redis) -> None:
     redisq("replay", "mail", "--plan", "p")
     told: list[Counter[str]] = [Counter(), Counter()]
     ann, bob = (
-        applying(client, told=lambda id, said, heard=heard: heard.update([f"{id} {said}"]), hand=by)
+        applying(
+            client, report=lambda id, said, heard=heard: heard.update([f"{id} {said}"]), hand=by
+        )
         for heard, by in zip(told, ("a1", "b2"), strict=True)
     )
     over = [False, False]
@@ -686,7 +690,7 @@ def test_the_same_step_of_two_is_told_by_who_was_first(
     rows: dict[str, list[tuple[str, str]]] = {"a1": [], "b2": [], "c3": []}
 
     def by(hand: str) -> Apply:
-        return applying(client, told=lambda *row: rows[hand].append(row), hand=hand)
+        return applying(client, report=lambda *row: rows[hand].append(row), hand=hand)
 
     ann, bob = by("a1"), by("b2")
     for change in (ann, bob):  # before either of them moved anything
@@ -801,11 +805,11 @@ def test_two_undos_at_once_share_the_work(redisq: Redisq, client: redis.Redis) -
     assert states(queue) == (300, 0)
     outcomes = first.outcome, second.outcome
     assert sum(outcome.done for outcome in outcomes) == 300
-    assert second.outcome.skipped[audit_log.OTHERS] > 200
+    assert second.outcome.skipped[OTHERS] > 200
     for outcome in outcomes:
         assert outcome.matched == 300
-        assert outcome.skipped.get(audit_log.OTHERS, 0) == 300 - outcome.done
-        assert set(outcome.skipped) <= {audit_log.OTHERS} and outcome.exit_code == 0
+        assert outcome.skipped.get(OTHERS, 0) == 300 - outcome.done
+        assert set(outcome.skipped) <= {OTHERS} and outcome.exit_code == 0
 
 
 def test_an_undo_that_begins_in_the_midst_of_another_speaks_of_the_whole(
@@ -828,7 +832,7 @@ def test_an_undo_that_begins_in_the_midst_of_another_speaks_of_the_whole(
         assert outcome.skipped["changed"] == 9
     assert first.outcome.done == 291
     for outcome in (second.outcome, late.outcome):
-        assert outcome.done == 0 and outcome.skipped[audit_log.OTHERS] == 291
+        assert outcome.done == 0 and outcome.skipped[OTHERS] == 291
     assert states(queue)[0] == 291
 
 
@@ -856,7 +860,7 @@ def test_a_step_of_which_a_shard_never_heard_is_sent_again(client: redis.Redis) 
     made.schedule([(f"e{n}", b"x") for n in range(100)], after_ms=60_000)
     queue = run(client, Deployment(client).queue("q"))
     with Draft("p", "purge-x") as draft:
-        chosen, weight = run(client, weigh(queue, "delayed", Filter(), keep=draft.add))
+        chosen, weight = run(client, select_entries(queue, "delayed", Filter(), keep=draft.add))
         header = PlanHeader(
             "purge-x", "q", "delay", "rq", 0, "", "purge", "delayed", "operator", 0,
             chosen.high_water_ms, "all", "ada", "laptop", "", queue.now(), 500,

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.cli import confirm_and_run
 from redisq_ops.cli.main import run as cli_run
-from redisq_ops.cli.session import Session
 from redisq_ops.core.engine import transfer as core_relocation
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, Settlement, State
@@ -37,7 +37,7 @@ from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
 from redisq_ops.ops.change import audit_log, transfer
-from redisq_ops.ops.change.bulk import EntryAction, Pick
+from redisq_ops.ops.change.entry_steps import EntryAction, Pick
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.transfer_plan import planned_way, way_to
 from redisq_ops.ops.change.transfer_undo import taking_back
@@ -1057,7 +1057,7 @@ def test_two_operators_share_a_plan(redisq: Redisq, client: redis.Redis) -> None
     all_ids = ours(source)
     redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
     told_of: list[Counter[str]] = [Counter(), Counter()]
-    changes = [applied(client, told=partial(hear, heard)) for heard in told_of]
+    changes = [applied(client, report=partial(hear, heard)) for heard in told_of]
     over, turn = [False, False], 0
     while not all(over):
         which = (turn * 7 // 3) % 2
@@ -1223,7 +1223,7 @@ def test_the_plan_names_both_queues_and_what_comes_of_it(
     assert (header["verb"], header["into"], facts["into"]) == ("move", "b", "b")
     (looked,) = redisq.rows("apply", "p", "--dry-run")
     assert looked["now"] == {"dead": 6} and picture(client) == before
-    monkeypatch.setattr(Session, "interactive", True)
+    monkeypatch.setattr(confirm_and_run, "interactive", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     redisq("apply", "p")
     assert "move 6 dead entries of a to b" in redisq.err and "b is faster" in redisq.err

@@ -11,7 +11,7 @@ import redis
 
 from redisq_ops.core.engine import transfer_recovery
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.transfer_recovery import hold, recover
+from redisq_ops.core.engine.transfer_recovery import list_unfinished, recover
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.queues.delay import DelaySet
@@ -421,7 +421,7 @@ def test_an_undo_that_begins_again_keeps_the_step_where_the_first_was_killed(
     queue = DelaySet(client, "a")
     queue.schedule([("e1", b"x")], after_ms=60_000)
     for step, recorded in ((4, b"4"), (2, b"2"), (4, b"2"), (1, b"1")):
-        run(client, hold(queue, "move-0123456789", step))
+        run(client, list_unfinished(queue, "move-0123456789", step))
         assert client.hget("rq:{a}:op:move-0123456789", "taking") == recorded
 
 

@@ -21,8 +21,9 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change import audit_log, transfer
-from redisq_ops.ops.change.bulk import Pick
 from redisq_ops.ops.change.control import requests_of
+from redisq_ops.ops.change.entry_steps import Pick
+from redisq_ops.ops.change.outcome import OTHERS
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.transfer_plan import way_to
 from redisq_ops.ops.deployment import Deployment
@@ -245,7 +246,7 @@ def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
     order = transfer.Onward(source, "move", "dead", source.now(), "me", 0, way)
     op, dead = "move-00000000aa", sorted(entries(source, "dead"))
     run(client, order.move(op, 1, [Pick(id) for id in dead], (0, 6)))
-    run(client, order.noted(op))
+    run(client, order.finish(op))
     said, list_ = target.keys["land_"] + f"{op}:1", source.keys["undo_"] + f"{op}:1"
     assert client.pttl(said) > client.pttl(list_) > 6 * 86_400_000
 
@@ -269,7 +270,7 @@ def test_two_undo_it_at_once(
     monkeypatch.setattr(core_relocation, "restore_entries", late)
     finish(client, one)
     assert of_payload(source, state) == before and other.outcome.done == 6
-    assert (one.outcome.done, one.outcome.skipped) == (0, {audit_log.OTHERS: 6})
+    assert (one.outcome.done, one.outcome.skipped) == (0, {OTHERS: 6})
     assert one.outcome.exit_code == 0 and not one.sample
     sound(source)
 

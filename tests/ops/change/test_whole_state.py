@@ -21,9 +21,9 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.ops.change import whole_state
+from redisq_ops.ops.change import prepare, selection, whole_state
 from redisq_ops.ops.change.audit_log import Author, find
-from redisq_ops.ops.change.bulk import EntryAction
+from redisq_ops.ops.change.entry_steps import EntryAction
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter
@@ -37,8 +37,8 @@ N = 1500
 
 @pytest.fixture(autouse=True)
 def fifty_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_state, "LARGE", 50)
-    monkeypatch.setattr(whole_state, "LOOKED", 20)
+    monkeypatch.setattr(selection, "LARGE", 50)
+    monkeypatch.setattr(selection, "LOOKED", 20)
 
 
 def calls(client: redis.Redis, name: str) -> int:
@@ -97,7 +97,7 @@ def test_the_history_is_told_of_what_was_moved_before_a_stop(
     client: redis.Redis, ahead: bool
 ) -> None:
     queue = dead_letters(client, N)
-    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
     change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
 
     async def some() -> None:
@@ -123,7 +123,7 @@ def test_on_a_quick_server_a_step_has_its_bound(
     client: redis.Redis, ahead: bool, most: int
 ) -> None:
     queue = dead_letters(client, N)
-    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
     clock = iter(range(10**6))
     change = whole_state.WholeBulk(
         chosen, "replay", Author("me", "here"), ahead=ahead, clock=lambda: next(clock) / 1e9
@@ -180,7 +180,7 @@ def test_lost_replies_move_nothing_twice(
     queue = dead_letters(client, 400)
     with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy:
         through = connect(proxy.url)
-        chosen, _ = run(through, whole_state.whole(queue, "dead", Filter()))
+        chosen, _ = run(through, selection.select_whole_state(queue, "dead", Filter()))
         change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
 
         async def steps() -> int:
@@ -201,7 +201,7 @@ def test_lost_replies_move_nothing_twice(
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis, ahead: bool) -> None:
     queue = dead_letters(client, 300)
-    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
     change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
 
     async def steps() -> None:
@@ -217,7 +217,7 @@ def test_a_step_is_ahead_unless_there_is_a_rate(client: redis.Redis, rate: float
     """Taken one by one it is a step more than was heard of; and heard of in the end."""
     queue = dead_letters(client, 300)
     known(queue)
-    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
     change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), rate=rate, ahead=True)
     assert run(client, change.step())
     moved = queue.counts().waiting
@@ -377,7 +377,7 @@ def test_an_error_is_told_with_all_that_was_done(
 
 def test_what_stays_is_counted_once_though_the_step_behind_met_it_too(client: redis.Redis) -> None:
     queue = half_stuck(client, 30)
-    chosen, _ = run(client, whole_state.whole(queue, "dead", Filter()))
+    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
     change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=True)
     change._stride.size = 10
 
@@ -398,16 +398,16 @@ def test_steps_are_as_large_as_they_may_be_for_how_many_fly(
     made.schedule([(f"e{n}", b"x") for n in range(200)], after_ms=0)
     while taken := made.take(100, consumer="w").deliveries:
         made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
-    chosen, _ = run(client, whole_state.whole(made, "dead", Filter()))
+    chosen, _ = run(client, selection.select_whole_state(made, "dead", Filter()))
     change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=True)
     while run(client, change.step()):
         pass
-    assert change.outcome.done == 200 and change._stride.flying == (2 if shards == 1 else 1)
+    assert change.outcome.done == 200 and change._stride.in_flight == (2 if shards == 1 else 1)
 
 
 def test_a_step_with_one_behind_it_is_smaller() -> None:
     stride = whole_state.EvenStride(50)
-    stride.flying = 2
+    stride.in_flight = 2
     each = 0.000_004
     for hiccup in (0.0, 0.0, 0.05, 0.0, 0.0, 0.0):
         # One reply late, the next there as soon as it is asked for.
@@ -416,7 +416,7 @@ def test_a_step_with_one_behind_it_is_smaller() -> None:
             stride.learn(stride.size, 0.000_01)
     assert stride.size == round(whole_state.STEP_S[2] / each)
     stride = whole_state.EvenStride(50)
-    stride.flying = 2
+    stride.in_flight = 2
     stride.round_trip_s = 0.08
     for _ in range(9):  # of a server that is far away we wait for half the way
         stride.learn(50, (stride.round_trip_s + 50 * each) / 2)
@@ -438,7 +438,7 @@ def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
     for _ in range(9):
         stride.learn(stride.size, stride.size * 0.000_000_1)
     assert stride.size == whole_state.LARGEST[1]  # taking it back has a bound too
-    stride.flying = 2
+    stride.in_flight = 2
     for _ in range(9):
         stride.learn(stride.size, stride.size * 0.000_000_1)
     assert stride.size == whole_state.LARGEST[2]
@@ -501,7 +501,7 @@ def test_max_is_kept_to_the_entry(redisq: Redisq, client: redis.Redis) -> None:
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Something happens between the look and the first step."""
-    look = whole_state.whole
+    look = selection.select_whole_state
 
     def happens(what: Callable[[], object]) -> None:
         async def looked(*given: Any, **named: Any) -> Any:
@@ -509,7 +509,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
             what()
             return found
 
-        monkeypatch.setattr(whole_state, "whole", looked)
+        monkeypatch.setattr(prepare, "select_whole_state", looked)
 
     return happens
 
@@ -542,7 +542,7 @@ def test_a_change_undone_while_it_runs_stops(client: redis.Redis, shards: int) -
     while taken := made.take(100, consumer="w").deliveries:
         made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
     author = Author("me", "here")
-    chosen, _ = run(client, whole_state.whole(made, "dead", Filter()))
+    chosen, _ = run(client, selection.select_whole_state(made, "dead", Filter()))
     change = whole_state.WholeBulk(chosen, "purge", author)
     assert run(client, change.step())
     _, operation = run(client, find(Deployment(client), change.op))

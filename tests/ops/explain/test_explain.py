@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.foreign.resque import SidekiqQueue
-from redisq_ops.core.foreign.resque.job import Job
+from redisq_ops.core.foreign.ruby_jobs.job import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Failure, Settlement

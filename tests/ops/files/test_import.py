@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,23 @@ import pytest
 import redis
 
 from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.carmine import CarmineQueue
+from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.files.export import Export
+from redisq_ops.ops.files.import_ import Import
+from redisq_ops.ops.files.import_check import Survey
 from redisq_ops.ops.filter.scan import Filter
 from redisq_ops.ops.filter.target import Target
 
 from ...command_line import Redisq
+from ...queue_steps import Killed, run_until
+
+ME = Author("ada", "laptop")
 
 
 @pytest.fixture
@@ -212,3 +221,55 @@ def test_an_id_that_comes_again_with_other_content_is_not_the_same(
     assert redisq.rows("import", file, "--yes", code=3)[-1]["skipped"] == {"same": 1, "exists": 1}
     taken = DelaySet(client, "later").take(9, consumer="w").deliveries
     assert [each.payload for each in taken] == [b"first"]
+
+
+# --- batches that are sent again -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "cls"),
+    [
+        ("delay", DelaySet), ("fair", FairQueue), ("circular", CircularQueue),
+        ("carmine", CarmineQueue),
+    ],
+)  # fmt: skip
+def test_a_batch_whose_reply_was_lost_counts_and_can_be_undone(
+    client: redis.Redis, redisq: Redisq, file: str, kind: str, cls: Any
+) -> None:
+    name = "carmine:q" if kind == "carmine" else "q"
+    own: dict[str, Any] = {"client": "acme"} if kind == "fair" else {}
+    write(file, head(name, kind), *(entry(f"e{n}", **own) for n in range(5)))
+    for nth in count():
+        client.flushall()
+        queue = cls(client, name)
+        with open(file, "rb") as lines:
+            change = Import(lines, Survey.of(lines, file).contents[name], queue, ME)
+            try:
+                run_until(client, change.step(), nth, heard=True)
+            except Killed:
+                while run(client, change.step()):
+                    pass
+            else:
+                break
+        assert (change.outcome.done, change.outcome.skipped) == (5, {})
+        assert queue.counts().waiting == 5 and queue.invariants() == []
+        redisq("undo", change.op, "--yes")
+        assert (queue.counts().waiting, queue.counts().trash) == (0, 5)
+    assert nth > 3
+
+
+def test_a_done_message_can_be_imported_unless_equal_ones_are_refused(
+    client: redis.Redis, redisq: Redisq, file: str
+) -> None:
+    queue = CarmineQueue(client, "carmine:q")
+    queue.enqueue([("m1", b"old"), ("m2", b"old")])
+    first, second = queue.take(2, consumer="w").deliveries
+    queue.settle([Settlement(first, "ack"), Settlement(second, "ack", delay_ms=60_000)])
+    write(file, head("carmine:q", "carmine"), *map(entry, ("m1", "m2", "end-of-circle")))
+    (outcome,) = (row for row in redisq.rows("import", file, "--yes", code=3) if "done" in row)
+    assert (outcome["done"], outcome["skipped"]) == (1, {"exists": 2})
+    assert client.lrange("carmine:mq:q:mid-circle", 0, -1).count(b"m1") == 1
+    assert [(each.id, each.payload) for each in queue.take(9, consumer="w").deliveries] == [
+        ("m1", b"x"),
+    ]  # fmt: skip
+    assert queue.invariants() == []

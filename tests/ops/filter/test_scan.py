@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.cli.output import rate_limited
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Failure, Settlement, State
 from redisq_ops.core.model.errors import BadInput
@@ -23,9 +24,9 @@ from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
 from redisq_ops.core.redis.operation import Call, Round, run
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.impact import weigh
+from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.filter.parser import parse
-from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, rate_limited, select
+from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
 
 from ...command_line import Redisq, dead_letters, everywhere
 from ...model.wire import picture
@@ -292,7 +293,6 @@ def test_scan_rate_limit() -> None:
         progress(scanned, 1203)
     assert told == [(500, 1203), (1000, 1203), (1203, 1203)]
     assert slept == pytest.approx([0.4, 0.4])  # none after the last page
-    assert rate_limited(print, None) is print
 
 
 # --- the same set everywhere ---------------------------------------------------------------------
@@ -372,10 +372,10 @@ def test_state_that_contradicts_the_command_matches_nothing(
     before = picture(client)
     for words in (("dlq", "replay"), ("replay",)):
         out = redisq(*words, "mail", "--where", "state:delayed", "--yes")
-        assert (
-            out.startswith("0 matched")
-            and "matches only delayed entries, not dead ones" in redisq.err
-        )
+        assert out.startswith("0 matched")
+        assert "matches only delayed entries, not dead ones" in out
+        assert redisq.rows(*words, "mail", "--where", "state:delayed", "--yes")[0]["matched"] == 0
+        assert "matches only delayed entries, not dead ones" in redisq.err
     assert redisq.rows("dlq", "ls", "mail", "--where", "state:delayed") == []
     assert "matches only delayed entries, not dead ones" in redisq.err
     assert redisq.rows("purge", "mail", "--where", "state:done", "--yes") == [
@@ -525,7 +525,7 @@ def test_entries_that_begin_to_wait_during_the_scan_are_not_selected(
             clock.advance(50)
             put(["new"])
 
-    chosen, weight = run(client, weigh(queue, "waiting", Filter(), later))
+    chosen, weight = run(client, select_entries(queue, "waiting", Filter(), later))
     assert looks > 1 and chosen.count == weight.count == PAGE + 50
     bulk = Bulk(chosen, "purge", Author("me", "here"))
     while run(client, bulk.step()):
@@ -540,5 +540,5 @@ def test_request_from_a_clock_that_was_ahead_is_selected(client: redis.Redis) ->
     clock.advance(60_000)
     queue.submit([b"x"], id="ahead")
     clock.advance(-60_000)  # a failover
-    chosen, _ = run(client, weigh(queue, "waiting", Filter()))
+    chosen, _ = run(client, select_entries(queue, "waiting", Filter()))
     assert chosen.ids() == ["ahead/1"]

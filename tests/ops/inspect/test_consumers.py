@@ -711,6 +711,21 @@ def test_killed_removal_can_be_continued(
 # --- as commands --------------------------------------------------------------
 
 
+def test_a_preview_says_whether_the_old_consumer_can_still_settle(
+    orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
+) -> None:
+    claim = ("--to", "w3", "--min-idle", "0s", "--dry-run")
+    said = redisq("consumers", "claim", "stream:orders", "w1", *claim)
+    assert said.startswith("claim 7 pending entries of consumer w1 of group bill in queue ")
+    assert "  w3 receives them\n" in said and "can't settle" not in said  # XACK asks for no owner
+    assert "it may be at work on them\n" in said
+    later = DelaySet(client, "later")
+    later.schedule([("e1", b"x")], after_ms=0)
+    later.take(1, consumer="w1")
+    said = redisq("consumers", "claim", "later", "w1", *claim)
+    assert "w3 receives them; the present consumer can't settle them any more\n" in said
+
+
 def test_claim_and_remove_as_commands(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
 ) -> None:
@@ -727,8 +742,8 @@ def test_claim_and_remove_as_commands(
         redisq("consumers", "remove", "stream:orders", "w1", code=5) and redisq.err
     )
     said = redisq("consumers", "claim", "stream:orders", "w1", "--to", "w3", "--yes")
-    assert said == "0 matched: claim from consumer w1 of group bill in queue stream:orders: " + (
-        "0 pending entries; 7 were held for less than 5m (--min-idle): left out\n"
+    assert said == "0 matched: claim 0 pending entries of consumer w1 of group bill in queue " + (
+        "stream:orders; 7 were held for less than 5m 00s: left out\n"
     )
     said = redisq("consumers", "remove", "stream:orders", "w1", "--yes", "--reason", "it is dead")
     assert said.startswith("removed consumer w1 of group bill of stream:orders: 7 of 7 entries to ")
@@ -851,7 +866,7 @@ def test_a_planned_claim_leaves_out_what_a_claim_leaves_out(
     assert [json.loads(line)["id"] for line in file.read_text().splitlines()[2:-1]] == ["e0", "e1"]
     other = tmp_path / "q.ndjson"
     redisq(*claim, "--min-idle", "3650d", "--plan", str(other))
-    assert "2 were held for less than 3650d (--min-idle): left out" in redisq.err
+    assert "2 were held for less than 3650d 0h: left out" in redisq.err
     assert json.loads(other.read_text().splitlines()[-1])["count"] == 0
     one = tmp_path / "r.ndjson"
     queue = RequestQueue(client, "mail", clock=clock)

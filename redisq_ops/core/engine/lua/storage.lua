@@ -100,21 +100,16 @@ local function storage_stored_payload(id)
   return redis.call('HGET', body, id)
 end
 
--- storage_following(ids): for each entry what goes along with it when it is moved elsewhere, as one
--- word: the run that follows its present delivery, or the settings of its request. A list with gaps
--- (false, nil).
--- Default: nothing.
-local function storage_following()
-  return {}
+-- storage_next_runs: the hash of what follows the present delivery of an entry; nil if nothing does.
+local storage_next_runs = nil
+
+-- storage_following(ids): for each entry what goes along with it when it goes elsewhere, as one word. A
+-- list with gaps (false, nil).
+-- Default: what `storage_next_runs` has, where it is stored again.
+-- USES: storage_next_runs
+local function storage_following(ids)
+  return storage_next_runs and redis.call('HMGET', storage_next_runs, unpack(ids)) or {}
 end
-
--- storage_follow(id, following): store what `storage_following` gave in the queue the entry came from.
--- Default: it is dropped.
-local function storage_follow() end
-
--- storage_unfollow(ids): forget what follows entries that have left for another shard.
--- Default: nothing to forget.
-local function storage_unfollow() end
 
 -- storage_here(id): whether the queue has an entry of that id.
 -- KEYS: body
@@ -136,18 +131,26 @@ local function storage_refuses()
   return false
 end
 
--- storage_check_arrival(payload, following): before an entry of another queue comes in: fails the call
--- if a key that no header can name stands in the way.
+-- storage_check_arrival(payload, following): before an entry is accepted: fails the call if a key that
+-- no header can name stands in the way.
 -- Default: there are no such keys.
 local function storage_check_arrival() end
 
--- storage_place(id, payload, following): store an entry of another queue as a dead one; it is moved on
--- to its state at once. Returns its id here, and what transfer results keep of it: ok, and more words.
+-- storage_place(id, payload, following): store an entry that comes from elsewhere as a dead one; it is
+-- moved on to its state at once. Returns its id here, and the result that is kept of it: ok, and more
+-- words.
 -- Default: under the id that it had.
 -- KEYS: body
 local function storage_place(id, payload)
   redis.call('HSET', body, id, payload)
   return id, 'ok'
+end
+
+-- storage_merge(id, state, payload, following): an entry in `state` comes from another shard, and one of
+-- its id is here. Make the two one; returns true if that was possible, and false to try again later.
+-- Default: never.
+local function storage_merge()
+  return false
 end
 
 -- storage_placed(id, result): read what `storage_place` returned. Returns the id here, the first word

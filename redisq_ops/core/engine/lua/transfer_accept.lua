@@ -1,74 +1,89 @@
--- Take in entries that a move brings from another queue, each once: the result of each entry in this
--- step is stored, and repeated when the step is sent again. An id that is here already stays as it is,
--- unless it is only what a move from here left in the trash, and that move has ended (`past` names
--- those that are known to have): before, it may be the only copy. `state`: the state it goes to, `-` if
--- the caller knows that the id is taken.
--- KEYS: land_ op_ trash err
--- ARGV: op step keep_ms layout past
--- REST: id state score record payload error following
--- USES: transitions keep_transfer_results config history operation_journal record storage_check_arrival
--- USES: storage_follow storage_here storage_place storage_refuses storage_waiting_count transfer_names
+-- Accept entries from elsewhere, each once. `origin`, where from: a `queue` (a move), a `shard` of this
+-- queue, a `delay` set that hands over, or a `file`. From a shard nothing is new, so a full or draining
+-- queue accepts it. Only a move has results full and closed; else the call fails and accepts nothing.
+-- An id that is here already stays as it is, unless it is only the copy that a finished move from here
+-- left in the trash: before the move is finished, that may be all there is.
+-- `mark`: see transfer_memory.lua; of a file's row what the history says. `state`: `-` if the caller
+-- knows that the id is taken. `score`: empty for now.
+-- KEYS: op_ seen trash err
+-- ARGV: origin op step keep_ms layout
+-- REST: id mark state score record payload error following
+-- USES: transitions transfer_memory config history operation_journal record storage_check_arrival
+-- USES: storage_here storage_merge storage_next_runs storage_place storage_refuses storage_waiting_count
+-- USES: transfer_enter transfer_names unfinished_operations
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
--- Returns one word per row: ok | exists | full | closed | cancelled (undone before it came) | elsewhere
--- (the caller's layout of the shards is out of date), or the name of the move whose copy is in the way:
--- then nothing was decided yet.
-operation_journal_check(op)
-local list, ids = land_ .. op .. ':' .. step, {}
-for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
-local function field(k, n) return ARGV[first + (k - 1) * width + n] end
-local function own(k) return field(k, 6):sub(2) end
-history_by = op
-local reply, marks, chosen, live = {}, {}, {}, 0
-local newer = (tonumber(config.layout) or 0) > tonumber(layout)
-local had = redis.call('HMGET', list, '*', unpack(ids))
-local lines, there, cleared = record_read(ids), storage_waiting_count(), false
+-- Returns one word per row: ok | same (that mark was accepted before) | exists | full | closed |
+-- cancelled (undone before it came) | elsewhere (the caller's layout of the shards is out of date).
+local moved, inside, ids, marks, kept = origin == 'queue', origin == 'shard', {}, {}, op ~= ''
+for i = first, #ARGV, width do ids[#ids + 1], marks[#marks + 1] = ARGV[i], ARGV[i + 1] end
+if kept then operation_journal_check(op) end
+history_by = kept and op or 'transport'
+local known = transfer_memory_known(op, step, ids, marks)
+local newer, lines = (tonumber(config.layout) or 0) > tonumber(layout), moved and record_read(ids)
+local most, waiting, live, cleared = config.max_waiting, storage_waiting_count(), 0, false
+local reply, results, accepted, chosen = {}, {}, {}, {}
 for k, id in ipairs(ids) do
-  local state = field(k, 1)
-  local word = had[k + 1] or had[1] or newer and 'elsewhere'
+  local at, word = first + (k - 1) * width, known[k] or newer and 'elsewhere'
   if not word then
-    local is = storage_here(id)
-    local left = is and lines[k].op:find(TRANSFER_NAMES_MOVED) and redis.call('ZSCORE', trash, id)
-    local over = left and (' ' .. past .. ' '):find(' ' .. lines[k].op .. ' ', 1, true)
-    if state == '-' or is and not left then
+    local state, payload, own, here = ARGV[at + 2], ARGV[at + 5], ARGV[at + 7]:sub(2), storage_here(id)
+    local by = moved and lines[k].op
+    local copy = here and by and by:find(TRANSFER_NAMES_MOVED) and redis.call('ZSCORE', trash, id)
+      and not unfinished_operations_has(by)
+    if inside and here then
+      word = storage_merge(id, state, payload, own) and 'ok' or 'exists'
+    elseif state == '-' or here and not copy then
       word = 'exists'
-    elseif config.closed or storage_refuses(own(k), state) then
+    elseif not inside and (config.closed or storage_refuses(own, state)) then
+      if not moved then return {err = 'CLOSED the queue is draining and takes no new entries'} end
       word = 'closed'
-    elseif state ~= 'dead' and config.max_waiting > 0 and there >= config.max_waiting then
+    elseif not inside and state ~= 'dead' and most > 0 and waiting + live >= most then
+      local why = waiting .. ' entries wait and max_waiting is ' .. most
+      if not moved then return {err = 'FULL ' .. why} end
       word = 'full'
-    elseif left and not over then
-      word = lines[k].op
     else
       word = 'ok'
       chosen[#chosen + 1] = k
-      if left then
+      storage_check_arrival(payload, own)
+      if copy then
         transitions_move(id, 'trash', 'gone', 0, lines[k])
         cleared = true
       end
-      if state ~= 'dead' then there, live = there + 1, live + 1 end
+      if state ~= 'dead' then live = live + 1 end
     end
-    if word ~= lines[k].op and word ~= 'ok' then marks[#marks + 1], marks[#marks + 2] = id, word end
+    if word ~= 'ok' then
+      results[#results + 1], results[#results + 2] = id, word
+    elseif not kept then
+      accepted[#accepted + 1], accepted[#accepted + 2] = now_text, marks[k]
+    end
   end
-  reply[k] = word:match('^%S+')
+  reply[k] = word
 end
-for _, k in ipairs(chosen) do storage_check_arrival(field(k, 4), own(k)) end
 if cleared then transitions_flush() end
 for _, k in ipairs(chosen) do
-  local id, mark = storage_place(ids[k], field(k, 4), own(k))
-  marks[#marks + 1], marks[#marks + 2] = ids[k], mark
-  if field(k, 5) ~= '' then redis.call('HSET', err, id, field(k, 5)) end
-  if own(k) ~= '' then storage_follow(id, own(k)) end
-  local r = record_unpack(field(k, 3))
-  r.op, r.ready = op, 0
-  transitions_move(id, 'dead', field(k, 1), field(k, 2), r) -- from dead: behind what waits
+  local at = first + (k - 1) * width
+  local state, score, record, payload, failure, own = unpack(ARGV, at + 2, at + 7)
+  own = own:sub(2)
+  local id, result = storage_place(ids[k], payload, own)
+  if kept then results[#results + 1], results[#results + 2] = ids[k], result end
+  if failure ~= '' then redis.call('HSET', err, id, failure) end
+  if storage_next_runs and own ~= '' then redis.call('HSET', storage_next_runs, id, own) end
+  if score == '' then score = now_text end
+  if moved then
+    local r = record_unpack(record)
+    r.op, r.ready, r.since = op, 0, now
+    record = record_pack(r)
+  elseif not inside and history_all then
+    history_note('submitted', kept and marks[k] or id .. '|' .. score)
+  end
+  -- What comes from another queue goes behind what waits, as a dead one that is replayed does.
+  transfer_enter(id, inside and 'transit' or 'dead', state, score, record)
 end
-if #chosen > 0 then
+if moved and #chosen > 0 then
   redis.call('HINCRBY', op_ .. op, 'done', #chosen)
-  history_note('op', table.concat({op, 'move', ARGV[first + 1], #chosen}, '|'))
-  history_tally('i', live)
+  history_note('op', table.concat({op, 'move', ARGV[first + 2], #chosen}, '|'))
 end
-if #marks > 0 then
-  redis.call('HSET', list, unpack(marks))
-  keep_transfer_results(op, step, keep_ms)
-end
+if not inside then history_tally('i', live) end
+if kept and #results > 0 then transfer_memory_keep(op, step, keep_ms, results) end
+if #accepted > 0 then redis.call('ZADD', seen, unpack(accepted)) end
 transitions_flush()
 return reply

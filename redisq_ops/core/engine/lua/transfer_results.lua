@@ -1,14 +1,13 @@
 -- The results of a move's step in this queue. `close`: 1 to let no more of its entries in.
 -- KEYS: land_
 -- ARGV: op step close keep_ms
--- USES: keep_transfer_results
+-- USES: transfer_memory
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- FLAGS: allow-oom
 -- Returns ids and results by turns.
 local list = land_ .. op .. ':' .. step
 if close == '1' then
-  redis.call('HSET', list, '*', 'cancelled')
-  keep_transfer_results(op, step, keep_ms)
+  transfer_memory_keep(op, step, keep_ms, {'*', 'cancelled'})
 end
 local kept, reply = redis.call('HGETALL', list), {}
 for i = 1, #kept, 2 do

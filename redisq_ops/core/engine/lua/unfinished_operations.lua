@@ -1,6 +1,6 @@
 -- Moves between two queues that are not finished: a sorted set of their names -> the time of the last
 -- step. What one of them left in a trash may be the only copy there is. So such entries aren't removed,
--- and what is kept of the move has no time to live, until `finish_operation` takes its name off the
+-- and what is kept of the move has no time to live, until `finish_transfer` takes its name off the
 -- list.
 -- KEYS: unfinished op_
 -- USES: transfer_names

@@ -56,7 +56,7 @@ class Record:
         return json.dumps({name: self.fields[name] for name in _JOB} | {"t": None}).encode()
 
     def shown(self) -> bytes:
-        """What stands for the payload: the call as text, and how large the record is."""
+        """Shown as the payload: the call as text, and the size of the record."""
         shown = {"function": self.fields["f"], "call": self.call, "try": self.number("t")}
         return json.dumps(shown | {"data_bytes": self.size}).encode()
 

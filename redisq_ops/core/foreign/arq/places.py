@@ -24,7 +24,7 @@ class Part(Place):
     due_ms: int = 0
     due: bool = True
     running: int = 0
-    """how many of them are in progress, and so not meant"""
+    """how many of them are in progress, and so left out"""
 
     @property
     def _scores(self) -> tuple[str, str]:
@@ -48,13 +48,13 @@ class Part(Place):
         if cursor is None and not self.due:
             cursor = f"{spelt(math.nextafter(self.due_ms, math.inf))}:"
         rows, on, size = await Place.after(self, cursor, max)
-        meant = self._meant(rows)
-        return meant, on if len(meant) == len(rows) else None, size
+        part = self._of_part(rows)
+        return part, on if len(part) == len(rows) else None, size
 
     async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
-        return self._meant(await Place.of_members(self, members))
+        return self._of_part(await Place.of_members(self, members))
 
-    def _meant(self, rows: Sequence[LocatedEntry]) -> list[LocatedEntry]:
+    def _of_part(self, rows: Sequence[LocatedEntry]) -> list[LocatedEntry]:
         return [row for row in rows if (row.score <= self.due_ms) is self.due]
 
 

@@ -102,6 +102,10 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         n = sum((row.score <= now) is due for row in running)
         return [Part("zset", self.own_name, called, read, due_ms=now, due=due, running=n)]
 
+    async def _size(self, state: State, places: Sequence[Place]) -> int | None:
+        """Results are not counted: no key lists them."""
+        return None if self._shared(state) else await super()._size(state, places)
+
     async def _running(self) -> list[Row]:
         """Which of the first members have a worker's mark."""
         key = self.own_name

@@ -1,7 +1,7 @@
-"""The layouts of the articles as they were written, kept by programs that took them at their word.
+"""The layouts of the articles, as programs keep them that follow the articles to the letter.
 
-Looked at, never changed: none of them says who may change what. Their known faults are flagged
-where the data shows them.
+They are read and never changed: none of them defines who may change what. Their known faults are
+reported where the data shows them.
 """
 
 from .circular import RawCircularQueue

@@ -1,4 +1,4 @@
-"""What the rooms of the articles' own layouts share."""
+"""What the layouts of the articles have in common."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..base import ForeignQueue
 LOOK_KEYS = 100_000
 """keys looked through where a layout keeps no index of itself"""
 STALE_MS = 3_600_000
-"""work that was begun so long ago is taken for left behind"""
+"""work that began so long ago counts as abandoned"""
 
 
 class RawLayout(ForeignQueue[C_co]):
@@ -26,7 +26,7 @@ class RawLayout(ForeignQueue[C_co]):
         return bytes_of(self.at or self.own_name)
 
     async def _look(self) -> tuple[list[bytes], str | None]:
-        """What a look through the keys finds of it, and what was left out."""
+        """The keys of it that a scan finds, and what was left out."""
         return [], None
 
     @operation

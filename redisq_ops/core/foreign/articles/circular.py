@@ -1,10 +1,10 @@
-"""Article 002's list as it stands: ids, and ``id*time`` for those in progress.
+"""Article 002's list: ids, and ``id*time`` for those in progress.
 
 Kind ``raw-circular``.
 
-The list turns: what is taken goes from the tail to the head with a mark, and its place changes with
-every look of every consumer. So pages of it may repeat or miss what moves meanwhile, and no entry
-has a place to be found at: a look-up reads a thousand elements from both ends.
+The list rotates: a consumer moves an element from the tail to the head and marks it, so places
+change with every poll. Pages may repeat or miss elements that move meanwhile, and a look-up reads a
+thousand elements from both ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SENTINEL = b"-1"
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element of the list: an id, and since when (ms) somebody is at it; None: nobody is."""
+    """An element of the list: an id, and since when (ms) it is in progress; None: it isn't."""
 
     id: bytes
     since_ms: int | None
@@ -55,7 +55,7 @@ class Element:
 
 
 class RawCircularQueue(RawLayout[C_co]):
-    """One turning list."""
+    """One rotating list."""
 
     kind: ClassVar[str] = "raw-circular"
     layout_faults: ClassVar[tuple[str, ...]] = (
@@ -125,7 +125,7 @@ class RawCircularQueue(RawLayout[C_co]):
 
     @operation
     async def get(self, id: str) -> Entry | None:
-        """Looks at a thousand elements from each end."""
+        """Checks a thousand elements from each end."""
         raw = raw_of(id)
         seen, _ = await self._ends(2 * WHOLE)
         return next((element.entry for element in seen if element.id == raw), None)
@@ -148,34 +148,34 @@ class RawCircularQueue(RawLayout[C_co]):
 
 
 def _flaws(seen: Sequence[Element], now_ms: int) -> list[str]:
-    said = []
+    flaws = []
     of = f"of {len(seen):,} elements"
     odd = [e for e in seen if b"*" in e.id or (e.since_ms or _SINCE_MS) < _SINCE_MS]
     marked = [(e, e.since_ms) for e in seen if e.since_ms is not None and e.since_ms >= _SINCE_MS]
     if odd:
-        said.append(
+        flaws.append(
             f"{len(odd):,} {of} have an id with an asterisk ({_named([e.id for e in odd])}): "
             "consumers take what follows it for the time when work began"
         )
     old = [(e, since) for e, since in marked if now_ms - since > STALE_MS]
     if old:
         longest = hours(now_ms - min(since for _, since in old))
-        said.append(
+        flaws.append(
             f"{len(old):,} {of} have been in progress for more than an hour "
             f"({_named([e.id for e, _ in old])}; the longest {longest}): their consumers are gone"
         )
     ahead = sum(since > now_ms + 60_000 for _, since in marked)
     if ahead:
-        said.append(f"{ahead:,} {of} have a mark from the future: a consumer's clock is wrong")
+        flaws.append(f"{ahead:,} {of} have a mark from the future: a consumer's clock is wrong")
     # What moved between two windows was read twice; with the same mark it is the same.
     read = [e for e, _ in marked] if len(seen) <= WHOLE else {e for e, _ in marked}
     twice = [name for name, n in Counter(e.id for e in read).items() if n > 1]
     if twice:
-        said.append(f"{len(twice):,} {of} are marked more than once ({_named(twice)}): one job, "
+        flaws.append(f"{len(twice):,} {of} are marked more than once ({_named(twice)}): one job, "
                     "two consumers")  # fmt: skip
     if any(e.id == SENTINEL for e, _ in marked):
-        said.append("the sentinel -1 is marked: it is handed out as a job")
-    return said
+        flaws.append("the sentinel -1 is marked: it is handed out as a job")
+    return flaws
 
 
 def _named(names: Sequence[bytes]) -> str:

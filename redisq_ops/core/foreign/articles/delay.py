@@ -1,9 +1,8 @@
-"""Article 003's set as it stands: one sorted set of payloads by ready time. Kind ``raw-delay``.
+"""Article 003's sorted set of payloads by ready time. Kind ``raw-delay``.
 
-Times are unix seconds there; milliseconds are understood too, by their size. What is due is
-*waiting*, what has a time to come *delayed*. A worker that takes an entry moves its score half a
-minute ahead, so an entry that somebody is at this moment working on is among the delayed, and the
-set can't say which those are: *pending* is unknown.
+Scores are unix seconds, or milliseconds if they are that large. Due entries are *waiting*, the
+others *delayed*. A worker that takes an entry moves its score half a minute ahead, so entries in
+progress are among the delayed ones and can't be told apart: *pending* is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ...redis.parsers import moment
 from .base import STALE_MS, RawLayout
 
 RECLAIM_MS = 30_000
-"""how far ahead the article's script puts what it hands out"""
+"""how far ahead the article's script moves an entry that it hands out"""
 MS_FROM = 10**11
 """scores from here on are milliseconds: as seconds they would be the year 5138"""
 OLDEST = 10**9
@@ -30,7 +29,7 @@ FURTHEST_MS = 10 * 365 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How the set stands at one moment."""
+    """The set at one moment."""
 
     size: int
     unit: int
@@ -152,7 +151,7 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
-        """Counts only, so all of the set is looked at, whatever its size."""
+        """By counts only, so it covers the whole set, whatever its size."""
         now = await self._now()
         shape = await self._shape(now)
         if not shape.size:
@@ -167,26 +166,26 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
                 self._count("-inf", f"({OLDEST}"),
             ]
         )
-        said, of = [], f"of {shape.size:,}"
+        flaws, of = [], f"of {shape.size:,}"
         if soon:
-            said.append(
+            flaws.append(
                 f"{soon:,} {of} are due within {RECLAIM_MS // 1000} s: scheduled for then, or "
                 "being worked on now; the set doesn't say which"
             )
         # Scores that are no times of this unit would all count as late.
         late -= early if shape.unit == 1000 else shape.odd
         if late > 0:
-            said.append(f"{late:,} {of} have been due for more than an hour: nobody takes them")
+            flaws.append(f"{late:,} {of} have been due for more than an hour: nobody takes them")
         if early:
-            said.append(f"{early:,} {of} have a score that is no time of this century")
+            flaws.append(f"{early:,} {of} have a score that is no time of this century")
         if odd := shape.odd - (early if shape.unit == 1 else 0):
             units = ["seconds", "milliseconds"][:: 1 if shape.unit == 1 else -1]
-            said.append(f"{odd:,} {of} have their time in {units[0]}, the others in {units[1]}")
+            flaws.append(f"{odd:,} {of} have their time in {units[0]}, the others in {units[1]}")
         if shape.unit == 1000:
             far -= shape.odd
         if far > 0:
-            said.append(f"{far:,} {of} are due in more than ten years")
-        return Checkup(tuple(said))
+            flaws.append(f"{far:,} {of} are due in more than ten years")
+        return Checkup(tuple(flaws))
 
 
 def _entry(row: tuple[bytes, float], state: State, unit: int) -> Entry:

@@ -1,9 +1,10 @@
-"""Article 004's layout as it stands: kind ``raw-fair``.
+"""Article 004's layout: kind ``raw-fair``.
 
-``bqueues:<queue>:<client>`` a list of JSON messages per client, ``bqueues:processing:<queue>`` the
-list of what workers have, ``bqueues:dead:<queue>`` a set of dead letters. Nothing lists the
-clients; the article finds them by SCAN every two seconds. Here only an audit, `redisq discover` and
-pages that no screen waits for look through the keys; in an overview *waiting* is unknown.
+``bqueues:<queue>:<client>`` is a list of JSON messages for each client,
+``bqueues:processing:<queue>`` the list of pending messages, ``bqueues:dead:<queue>`` a set of dead
+letters. No key lists the clients; the article finds them by SCAN every two seconds. Here only
+``fsck``, `redisq discover` and pages that no screen waits for scan the keys; in an overview
+*waiting* is unknown.
 
 Messages have no ids: ours are ``client:digest``, so equal messages of a client have one id.
 """
@@ -63,7 +64,7 @@ class RawFairQueue(RawLayout[C_co]):
         return bool(self._own((await self._look())[0]))
 
     async def _look(self) -> tuple[list[bytes], str | None]:
-        """Every list whose name begins as this queue's do: its own, and those it takes too."""
+        """Every list whose name begins like this queue's: its workers take from all of them."""
         if self.found is not None:
             return sorted(self.found), None
         lanes = [Lane("list", escaped(self._base) + b"*")]
@@ -122,8 +123,8 @@ class RawFairQueue(RawLayout[C_co]):
         return Page(tuple(m.entry("pending") for m in rows), str(last) if more else None, size)
 
     async def _page_dead(self, cursor: str | None, max: int, start: int | None) -> Page:
-        """SSCAN gives about as many as asked, of a small set all: ``cursor`` is where and how far
-        in. A window by rank is walked to, over at most 1,000."""
+        """``cursor``: the scan's cursor and a position in its batch, as SSCAN returns a small set
+        whole. A window by rank begins at most 1,000 members in."""
         at, _, skip = (cursor or "0:0").partition(":")
         done = int(skip)
         if start is not None:
@@ -173,8 +174,8 @@ class RawFairQueue(RawLayout[C_co]):
 
     @operation
     async def get(self, id: str) -> Entry | None:
-        """Looks at the next 1,000 of its client, the latest 1,000 in processing, and as many dead
-        letters."""
+        """Reads the next 1,000 messages of its client, the latest 1,000 in processing, and as many
+        dead letters."""
         client = id.rpartition(":")[0]
         (held, (_, dead)), own = await both(
             both(self._window(self._processing, 0, LOOK_UP), self._sscan("0", LOOK_UP)),
@@ -209,9 +210,9 @@ class RawFairQueue(RawLayout[C_co]):
                 break
         if size > len(rows):
             unseen.append(f"only {len(rows):,} of {size:,} messages in processing")
-        said = [f"{size:,} in processing, and nothing says since when: what a dead worker left "
+        found = [f"{size:,} in processing, and nothing says since when: what a dead worker left "
                 "looks like what is worked on"] if size else []  # fmt: skip
-        said += flaws(rows, "in processing")
+        found += flaws(rows, "in processing")
         own = self._own(keys)
         if len(own) > CLIENTS:
             unseen.append(f"only {CLIENTS:,} of {len(own):,} clients' lists")
@@ -219,11 +220,11 @@ class RawFairQueue(RawLayout[C_co]):
         if left:
             unseen.append(f"only {len(waiting):,} of {len(waiting) + left:,} messages in clients' "
                           "lists")  # fmt: skip
-        said += flaws(waiting, "in clients' lists")
+        found += flaws(waiting, "in clients' lists")
         if dead:
-            said.append(f"dead letters are a set ({dead:,} now): equal messages are one there")
-        said += self._ambiguous(keys)
-        return Checkup(tuple(said), "; ".join(unseen) or None)
+            found.append(f"dead letters are a set ({dead:,} now): equal messages are one there")
+        found += self._ambiguous(keys)
+        return Checkup(tuple(found), "; ".join(unseen) or None)
 
     async def _next_of_clients(self, keys: Sequence[bytes], most: int) -> tuple[list[Message], int]:
         """Up to ``most`` messages, the next of each list; and how many more there are. Short lists
@@ -241,20 +242,20 @@ class RawFairQueue(RawLayout[C_co]):
         return found, max(0, sum(sizes) - len(found))
 
     def _ambiguous(self, keys: Sequence[bytes]) -> list[str]:
-        said = []
+        found = []
         base = self._base
         others = sorted({key for key in keys if not key.startswith(base + b":")})
         if others:
-            said.append(f"its workers also take from {_named(others)}: the names begin alike")
+            found.append(f"its workers also take from {_named(others)}: the names begin alike")
         colons = [key for key in self._own(keys) if b":" in key[len(base) + 1 :]]
         if colons:
-            said.append(f"the lists {_named(colons)} may be of this queue's client or of a client "
+            found.append(f"the lists {_named(colons)} may be of this queue's client or of a client "
                         "of another queue: the names are the same")  # fmt: skip
         if any(c in base for c in (b"*", b"?", b"[", b"\\")):
-            said.append("its name is a pattern: its workers take from all lists that match it")
+            found.append("its name is a pattern: its workers take from all lists that match it")
         if self.own_name in ("processing", "dead"):
-            said.append(f"its lists are where another queue keeps what is {self.own_name}")
-        return said
+            found.append(f"its lists are where another queue keeps what is {self.own_name}")
+        return found
 
 
 def _named(keys: Sequence[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""A message of article 004's layout, and what the data shows to be wrong with some of them."""
+"""A message of article 004's layout, and faults that the data shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 
 ATTEMPTS = 4
-"""the article's most: a message with more becomes a dead letter"""
+"""the article's limit: a message with more becomes a dead letter"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Message:
     client: str | None
     attempts: int | None
     same: bool
-    """Python writes it again as it stands: an acknowledgement removes it"""
+    """Python encodes it to the same bytes, so an acknowledgement removes it"""
 
     @classmethod
     def read(cls, raw: bytes) -> Message:

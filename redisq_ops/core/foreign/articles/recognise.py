@@ -1,7 +1,7 @@
 """How the articles' layouts are recognised: two by the names of their keys, two by content.
 
-A delay set is told by how many of its scores are times, a turning list by the marks at its ends.
-Members of a sorted set are not read.
+A delay set is recognised by the share of its scores that are times, a rotating list by the marks at
+its ends. Members of a sorted set are not read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FAIR = b"bqueues:"
 ENDS = 25
 """elements read at each end of a list"""
 SMALL = 512
-"""bytes an element of a turning list has at most, on average: they are ids"""
+"""bytes of an element of a rotating list, at most, on average: they are ids"""
 SECONDS = (10**9, 41 * 10**8)
 """2001 to 2099: scores of this size are times"""
 _SCHEDULE = re.compile(rb"delay|sched|retr|later|timer|due|cron|remind", re.IGNORECASE)
@@ -128,7 +128,7 @@ class DelayRecogniser(Recogniser):
 
 
 class CircularRecogniser(Recogniser):
-    """A list that turns, with marks ``id*time`` at its ends."""
+    """A list that rotates, with marks ``id*time`` at its ends."""
 
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("list"),)
 

@@ -1,10 +1,10 @@
-"""Article 000's layout as it stands: kind ``raw-request``.
+"""Article 000's layout: kind ``raw-request``.
 
-``{req}:0`` … ``{req}:99`` lists of tokens, ``sub:{id}`` a request's stream with the group of the
-same name, ``counter:{id}`` what is left of it. Nothing lists the requests: known are those whose
-tokens lie in a list. One whose tokens are all out, or lost, is only found by looking through the
-keys, so in an overview the numbers of entries are unknown. An audit looks, `redisq discover` does,
-and so do pages that no screen waits for.
+``{req}:0`` … ``{req}:99`` are lists of tokens, ``sub:{id}`` is a request's stream with a group of
+the same name, ``counter:{id}`` the number of entries left. No key lists the requests: those with a
+token in a list are known. A request whose tokens are all in use, or lost, is only found by a scan
+of the keys, so in an overview the numbers of entries are unknown. ``fsck``, `redisq discover` and
+pages that no screen waits for make that scan.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ NAMED = re.compile(rb"(?:sub|counter):\{(.*)\}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What lies in the lists, as far as it was read."""
+    """The tokens in the lists, as far as they were read."""
 
     of: Counter[bytes]
     whole: bool
-    """nothing was left unread"""
+    """all of them were read"""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """One request. ``counter``: what its key says; ``length``, ``group``: of its stream."""
+    """One request. ``counter``: the value of its key; ``length``, ``group``: of its stream."""
 
     id: bytes
     counter: bytes | None
@@ -54,7 +54,7 @@ class Raw:
 
     @property
     def left(self) -> int | None:
-        """Entries not acknowledged yet; None: the server can't tell."""
+        """Entries that aren't acknowledged yet; None: the server doesn't know."""
         if self.group is None:
             return self.length or 0
         return None if self.group.lag is None else self.group.lag + self.group.pending
@@ -117,11 +117,11 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
 
     async def _request(self, id: bytes) -> Raw:
         stream, counter = self._stream(id), bytes_of(self.at) + b"counter:{" + id + b"}"
-        # A key of another type in the way is this request's trouble, not the others'.
-        said = attempt(Call(("GET", counter), _bytes, key=counter))
+        # A key of another type must not hide the other requests.
+        value = attempt(Call(("GET", counter), _bytes, key=counter))
         read = attempt(groups.groups(stream))
         size = attempt(Call(("XLEN", stream), int, key=stream))
-        count, (there, length) = await both(said, both(read, size))
+        count, (there, length) = await both(value, both(read, size))
         count = b"?" if isinstance(count, Exception) else count
         if isinstance(there, Exception) or isinstance(length, Exception) or not (there or length):
             return Raw(id, count, None, None)
@@ -197,7 +197,7 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
-        """What looks wrong is looked at again: a token may be on its way, or a request just end."""
+        """Faults are checked twice: a token may be in transit, or a request may end meanwhile."""
         n = THOROUGH_TOKENS if thorough else TOKENS
         tokens, (ids, left_out) = await both(self._tokens(n), self._look())
         unseen = [left_out] if left_out else []
@@ -206,24 +206,24 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         if len(all_ids) > most:
             unseen.append(f"only {most:,} of {len(all_ids):,} requests")
         if not tokens.whole:
-            unseen.append("not all tokens: which requests have none is not said")
+            unseen.append("not all tokens: which requests have none is unknown")
         first = await self._wrong(all_ids[:most], tokens)
         again = await self._wrong(list(first), await self._tokens(n)) if first else {}
-        said = [flaw for flaws in again.values() for flaw in flaws]
+        faults = [flaw for flaws in again.values() for flaw in flaws]
         late = [self._list(p) for p in range(PRIORITIES, PRIORITIES + 10)]
         if over := await Call(("EXISTS", *late), int, key=late[0]):
-            said.append(f"tokens of priorities over 99 ({over} lists): no worker looks at them")
-        return Checkup(tuple(said), "; ".join(unseen) or None)
+            faults.append(f"tokens of priorities over 99 ({over} lists): no worker looks at them")
+        return Checkup(tuple(faults), "; ".join(unseen) or None)
 
     async def _wrong(self, ids: Sequence[bytes], tokens: Tokens) -> dict[bytes, list[str]]:
-        """What is wrong with each of these requests; those that are right are left out."""
+        """The faults of each of these requests that has any."""
         requests = await self._requests(ids)
         found = {one.id: flaws for one in requests if (flaws := _flaws(one, tokens))}
         held = [one for one in requests if one.id not in found and _at_work(one, tokens)]
         for i in range(0, len(held), 100):
             some = held[i : i + 100]
-            said = await together(self._stranded(one) for one in some)
-            found |= {one.id: flaws for one, flaws in zip(some, said, strict=True) if flaws}
+            faults = await together(self._stranded(one) for one in some)
+            found |= {one.id: flaws for one, flaws in zip(some, faults, strict=True) if flaws}
         return found
 
     async def _stranded(self, request: Raw) -> list[str]:
@@ -245,37 +245,37 @@ def _at_work(request: Raw, tokens: Tokens) -> bool:
 
 def _flaws(request: Raw, tokens: Tokens) -> list[str]:
     name, count = legal(request.id), _whole(request.counter)
-    free, left, said = tokens.of[request.id], request.left, []
+    free, left, flaws = tokens.of[request.id], request.left, []
     if request.counter is not None and count is None:
-        said.append(f"{name}: its counter is no number")
+        flaws.append(f"{name}: its counter is no number")
     elif count is not None and count < 0:
-        said.append(f"{name}: its counter is {count}: something was acknowledged after its end")
+        flaws.append(f"{name}: its counter is {count}: something was acknowledged after its end")
     if request.length is None:
         if count is not None and count > 0:
-            said.append(f"{name}: its counter says {count:,} and there is no stream: it never ends")
+            flaws.append(f"{name}: its counter is {count:,} and it has no stream: it never ends")
         if free:
-            said.append(f"{name}: {free:,} tokens are left of a request that is gone")
-        return said
+            flaws.append(f"{name}: {free:,} tokens are left of a request that is gone")
+        return flaws
     if request.counter is None:
-        said.append(f"{name}: it has a stream and no counter: its end can't be seen")
+        flaws.append(f"{name}: it has a stream and no counter: its end can't be seen")
     if request.group is None:
-        said.append(f"{name}: its stream has no group of its own name: nothing can be read")
+        flaws.append(f"{name}: its stream has no group of its own name: nothing can be read")
     elif left is not None and count is not None and count >= 0:
         # One more is right while sub-requests are still being added: its sender counts as one.
         if count > left + 1 or (count > left == 0):
-            said.append(f"{name}: its counter says {count:,}, {left:,} are left: it never ends")
+            flaws.append(f"{name}: its counter says {count:,}, {left:,} are left: it never ends")
         elif count < left:
-            said.append(
+            flaws.append(
                 f"{name}: its counter says {count:,}, {left:,} are left: it ends before they ran"
             )
         elif count == left == 0:
-            said.append(f"{name}: it has no sub-requests: its end was never told")
+            flaws.append(f"{name}: it has no sub-requests: nobody is notified of its end")
     group = request.group
     if tokens.whole and not free and group and group.lag and not group.pending:
-        said.append(
+        flaws.append(
             f"{name}: no token is left and nobody is at it: {group.lag:,} of its entries never run"
         )
-    return said
+    return flaws
 
 
 def _whole(value: bytes | None) -> int | None:

@@ -1,60 +1,67 @@
--- One step of an operator's bulk move of entries that another program keeps. Each was located by its id
--- just before; it is taken out of its place if it is the one that was seen, and put where it goes on. A
--- row's `why` is a word for one that isn't moved; the rest see `owner`, whose hooks say what is written.
--- In the trash an entry is found by its id alone.
--- KEYS: undo_ op_ purged
--- ARGV: caller seq from to at span
--- REST: id why key member seen stamp
+-- One step of an operator's bulk move of entries of another program. Python has just located each entry
+-- by its id; it is moved if it is still the one that was read. The hooks (`owner`) write the owner's
+-- keys. `why`: a word for an entry that isn't moved, else empty. `put`: = and the bytes to write instead
+-- of the entry's own, or empty. An entry in the trash is found by its id.
+-- KEYS: undo_ op_
+-- ARGV: caller seq from to consumer at queue span
+-- REST: id why key member seen stamp put goes_to
 -- REPLACES: move
--- USES: idempotency concurrent_step config counters history operation_journal owner trash
--- USES: remove_from_list expire_bookkeeping
+-- USES: idempotency concurrent_step config counters history operation_journal trash step_rows
+-- USES: remove_from_list expire_bookkeeping owner_fit owner_take_out owner_put_in owner_restorable
+-- USES: owner_put_back owner_done
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
--- Returns one word per row: moved, theirs (see there), or why not.
+-- Returns one word per row: moved, theirs (see `concurrent_step`), or why not.
 operation_journal_check(caller)
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return concurrent_step(said) end
-history_by, said = caller, {}
-local entries, undo = {}, {}
+if reply then return concurrent_step(reply) end
+history_by, reply = consumer, {}
+local entries, undo, sorted = {}, {}, true
 for i = first, #ARGV, width do
+  local put = ARGV[i + 6]
   local e = {id = ARGV[i], key = ARGV[i + 2], member = ARGV[i + 3], seen = ARGV[i + 4],
-    stamp = ARGV[i + 5]}
-  local label, word = e.id, ARGV[i + 1]
+    stamp = ARGV[i + 5], put = put ~= '' and put:sub(2) or nil, queue = ARGV[i + 7]}
+  local word = ARGV[i + 1]
   if word == '' and from == 'trash' then
-    local op, kept, since = trash_get(label)
+    local label, op, kept, since = e.id, trash_get(e.id)
     e, word = kept, kept and '' or 'changed'
     if e then e.label, e.since, e.op = label, since, op end
   end
-  if word == '' then owner_fit(e) end
+  if word == '' then owner_fit(e, to) end
   entries[#entries + 1] = {e, word}
 end
 for i = 1, #entries do
   local e, word = entries[i][1], entries[i][2]
   local ok, why = word == '', word
   if ok and to == 'restore' then
-    ok, why = owner_restorable(e), 'invalid'
+    ok, why = owner_restorable(e, true), 'invalid'
   elseif ok and from ~= 'trash' then
     ok, why = owner_take_out(e, to)
+    if why == 'unsure' then why = nil end
   end
-  said[i] = ok and 'moved' or why or 'changed'
+  reply[i] = ok and 'moved' or why or 'changed'
   if ok then
-    if from == 'trash' then
-      e.shown = redis.call('HGET', purged, e.label) or ''
-      trash_drop(e.label)
-    end
+    local list, bytes
+    local row, last = {rank = e.rank or 0}, undo[#undo]
+    sorted = sorted and (not last or last.rank <= row.rank)
+    if from == 'trash' then trash_drop(e.label) end
     if to == 'trash' then
-      e.label = trash_put(caller, e, owner_shown(e))
+      e = {label = trash_put(caller, e)}
     elseif to == 'restore' then
-      owner_put_back(e)
+      list, bytes = owner_put_back(e, true)
     elseif to ~= 'gone' then
-      owner_put_in(e, to, tonumber(at))
+      list, bytes = owner_put_in(e, to, tonumber(at), consumer)
     end
-    undo[#undo + 1] = cmsgpack.pack({to, to == 'trash' and {label = e.label} or e})
+    row.packed = step_rows_pack(to, e, list, bytes)
+    undo[#undo + 1] = row
   end
 end
 sweep_marks()
 empty_trash(100)
+owner_done()
+if not sorted then table.sort(undo, function(a, b) return a.rank < b.rank end) end
+for i = 1, #undo do undo[i] = undo[i].packed end
 if #undo > 0 then
   if to ~= 'gone' then
     local list = undo_ .. caller .. ':' .. seq
@@ -69,4 +76,4 @@ redis.call('PEXPIRE', op_ .. caller, 2592000000)
 expire_bookkeeping()
 counters_write()
 history_write()
-return idempotency_remember(said)
+return idempotency_remember(reply)

@@ -1,30 +1,42 @@
--- What a kind writes: the hooks that `move` and `undo` call. Each kind that can change entries has an
--- `owner` of its own in its folder, with all of these. An entry `e` is a table that is kept, packed, in
--- the trash and the undo list; hooks add to it what they need later. It has
---   id      what it is called here           key     the list or set it was seen in
---   member  its exact bytes there            seen    its position from the left, or its score
---   stamp   tells it from a later one of its id: the kind's own, see `stamps` in Python
--- `owner_fit` is called for all entries of a step before anything is written.
+-- The owner interface: the hooks that `move` and `undo` call for entries of another program. Each kind
+-- whose entries can be changed implements them in `lua/owner.lua` of its folder (header: IMPLEMENTS).
+-- A hook without a default is required. An entry `e` is a table; packed, it is kept in the trash and in
+-- the undo list, so a hook can add to it what a later hook needs. `move` sets
+--   id      its id here                       key     the list or sorted set it was read from
+--   member  its exact bytes there             seen    its position from the left, or its score
+--   stamp   the kind's `identity` fields      queue   the owner's queue it goes to, '' if not known
+--   put     bytes to write in place of its own; nil: its own
+--   label   its name in the trash, if it comes from there
+-- Hooks may set `e.shown`, what the trash shows of it (default: `e.member`), and `e.rank`: an undo puts
+-- the entries of a step back in the order of their ranks (default: the order of the rows).
+-- INTERFACE: owner
 
--- The call fails if a key that will be written for the entry is of another type (`must_be`).
-local function owner_fit(e) end
+-- owner_fit(e, to): called for all entries of a step before anything is written. Fails the call if a key
+-- that will be written is of another type. `to` is nil for an undo.
 
--- Out of its place, if it is the one that was seen: true; or nil, and a word why not. `to`: waiting,
--- delayed, trash or gone (for these two the owner's keys of it go, too).
-local function owner_take_out(e, to) return nil, 'invalid' end
+-- owner_take_out(e, to): removes the entry from where it was read, if it is the one that was read. `to`:
+-- waiting, pending, delayed, trash or gone; for the last two the owner's keys of the entry go, too.
+-- Returns true; or nil, and a word why not.
 
--- To where it goes on: it waits, or is delayed until `at` (ms).
-local function owner_put_in(e, to, at) end
+-- owner_put_in(e, to, at, consumer): puts the entry where `to` says. `at`: the time (ms) of delayed, the
+-- lease (ms) of pending. Returns the list it went to and its bytes there; nil if it isn't in a list.
 
--- Out of where `owner_put_in` put it, if nobody touched it since: true; or nil, and `deep` if it may be
--- there still. What was put in last is asked for first.
-local function owner_take_back(e) return nil end
+-- owner_take_back(e, to, list, seen): the reverse of `owner_put_in`, or of `owner_put_back` for `to`
+-- restore, if nobody has touched the entry since. `list`: the list it went to, nil if none; `seen`: its
+-- present position there. Returns true; or nil, and `deep` or `unsure` if it may still be there.
 
--- Whether `owner_put_back` can: the id is free, and what was kept hasn't expired. Reads only.
-local function owner_restorable(e) return false end
+-- owner_restorable(e, restored): whether `owner_put_back` can put it back: the id is free, nothing that
+-- was kept has expired. Reads only.
 
--- Exactly where and as it was before `owner_take_out`.
-local function owner_put_back(e) end
+-- owner_put_back(e, restored): exactly where and as it was before `owner_take_out`. `restored`: an
+-- operator restores it from the trash, else it is an undo. Returns what `owner_put_in` returns.
 
--- What the trash shows of it: text.
-local function owner_shown(e) return '' end
+-- owner_first_trash(row, label, payload): the entry of a record that release 0.1.0 put into the trash.
+-- Default: it put none there.
+local function owner_first_trash() return nil end
+
+-- owner_first_step(row): what `step_rows_read` returns, of a row that release 0.1.0 wrote.
+local function owner_first_step() return nil end
+
+-- owner_done(): called when all entries of a step are where they belong.
+local function owner_done() end

@@ -4,8 +4,8 @@
 -- NEEDS: caller seq
 local REACH, AROUND = 10000, 100
 local marks, drift = {}, {}
--- What may still be looked at in searches, in each list or in `all`: elements, and what is read around a
--- place is as dear as twenty times as many walked past.
+-- How many elements searches may still pass, in each list or in `all`. An element that is read around a
+-- place costs as much as twenty that are passed.
 local MOST, budget = 30 * REACH, {}
 local mark = '\1redisq ' .. caller .. ' ' .. seq .. ' '
 
@@ -39,7 +39,7 @@ local function out_of_list(key, member, seen)
   local near = at < behind and 'L' or 'R'
   if math.min(at + 1, behind) > REACH then return nil, 'deep' end
   marks[key] = marks[key] or {L = 0, R = 0}
-  marks[key][near] = marks[key][near] + 1
+  marks[key][near], marks[key][at] = marks[key][near] + 1, member
   redis.call('LSET', key, at, mark .. near)
   return true
 end
@@ -52,20 +52,19 @@ local function sweep_marks()
   marks = {}
 end
 
--- The element behind one that was seen at a position, towards the right, that isn't marked; nil: none.
-local function right_of(key, member, seen)
+-- The element to the left of one that was read at a position, as it was before this step; nil: none.
+local function left_of(key, member, seen)
   local at = position(key, member, seen)
-  if not at then return nil end
-  for _, other in ipairs(redis.call('LRANGE', key, at + 1, at + AROUND)) do
-    if other:sub(1, #mark) ~= mark then return other end
-  end
+  if not at or at == 0 then return nil end
+  return marks[key] and marks[key][at - 1] or redis.call('LINDEX', key, at - 1)
 end
 
--- Put one back in front of that neighbour, which is looked for from the left; at the right end if there
--- is none, or it lies too deep.
-local function into_list(key, member, right)
-  if not right or not redis.call('LPOS', key, right, 'MAXLEN', REACH) then
-    return redis.call('RPUSH', key, member)
-  end
-  redis.call('LINSERT', key, 'BEFORE', right, member)
+-- Put an element back behind that neighbour. The next job is taken on the left: if the neighbour was
+-- taken, it is first. In a list so long that the neighbour may lie too deep, it is last.
+local function into_list(key, member, left)
+  if not left then return redis.call('LPUSH', key, member) end
+  local found = redis.call('LPOS', key, left, 'MAXLEN', REACH)
+    or redis.call('LPOS', key, left, 'RANK', -1, 'MAXLEN', REACH)
+  if found then return redis.call('LINSERT', key, 'AFTER', left, member) end
+  redis.call(redis.call('LLEN', key) > 2 * REACH and 'RPUSH' or 'LPUSH', key, member)
 end

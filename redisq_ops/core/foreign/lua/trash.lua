@@ -1,8 +1,8 @@
--- Purged entries: in `was` the operation and what is needed to put one back, in `purged` what is shown
--- of it. Those past their time go for good. Whoever purges sees to it too: a queue that no worker of
--- ours works on has nobody else.
+-- Purged entries: the hash `was` has the operation and the entry, packed; `purged` has what is shown of
+-- it. Those past their time are deleted here and by each purge: a queue on which none of our workers
+-- works is not swept.
 -- KEYS: trash was purged
--- USES: config
+-- USES: config owner_first_trash
 local function empty_trash(max)
   local old = redis.call('ZRANGE', trash, '-inf', now - config.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
   if #old > 0 then
@@ -13,23 +13,28 @@ local function empty_trash(max)
   return #old
 end
 
--- The label under which an entry went to the trash.
-local function trash_put(op, entry, shown, since)
-  local label, n = entry.id, 1
-  while redis.call('ZSCORE', trash, label) do n = n + 1; label = entry.id .. '~' .. n end
+-- Put an entry into the trash; its bytes are kept once. Returns the label it got.
+local function trash_put(op, e, since)
+  local label, n = e.id, 1
+  while redis.call('ZSCORE', trash, label) do n = n + 1; label = e.id .. '~' .. n end
   redis.call('ZADD', trash, since or now, label)
-  redis.call('HSET', was, label, cmsgpack.pack({op, entry}))
-  redis.call('HSET', purged, label, shown)
+  redis.call('HSET', purged, label, e.shown or e.member)
+  if not e.shown then e.member = nil end
+  redis.call('HSET', was, label, cmsgpack.pack({op, e}))
   return label
 end
 
--- The operation, the entry, and since when; nil where it went meanwhile, or somebody spoilt it.
+-- The operation, the entry, and since when it is there; nil if it isn't, or its record is corrupt.
 local function trash_get(label)
   local since, text = redis.call('ZSCORE', trash, label), redis.call('HGET', was, label)
-  if not since or not text then return nil end
+  local payload = redis.call('HGET', purged, label)
+  if not since or not text or not payload then return nil end
   local readable, row = pcall(cmsgpack.unpack, text)
-  if not readable or type(row) ~= 'table' or type(row[2]) ~= 'table' then return nil end
-  return row[1], row[2], since
+  if not readable or type(row) ~= 'table' then return nil end
+  local e = type(row[2]) == 'table' and row[2] or owner_first_trash(row, label, payload)
+  if not e then return nil end
+  e.member = e.member or payload
+  return row[1], e, since
 end
 
 local function trash_drop(label)

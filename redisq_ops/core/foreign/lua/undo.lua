@@ -1,61 +1,72 @@
--- Take a step of a bulk move back, as far as its entries are where it put them (hooks: see `owner`). The
--- last one first, so that neighbours in a list are there again when the one before them comes back.
+-- Undo a portion of a step of a bulk move, the first rows of what is left of it, as far as nobody has
+-- touched its entries since (hooks: see `owner`). Python has looked through the lists (`undo_places`):
+-- for each row in turn it sends the digest of the entry's bytes in a list, empty if it is in none, and
+-- its position from the left: empty if it isn't there, `deep` if it may be out of reach. Rows out of
+-- reach stay in the step, behind the others. The call ends at a row that has another digest. Sent again
+-- with the same `caller` and `seq` and new rows, it goes on with what is left.
 -- KEYS: undo_ op_
--- ARGV: caller seq op step
+-- ARGV: caller seq op step queue
+-- REST: digest seen
 -- REPLACES: undo
--- USES: idempotency corrupt_values counters history operation_journal owner trash remove_from_list
+-- USES: idempotency counters history operation_journal trash step_rows remove_from_list
+-- USES: owner_fit owner_restorable owner_take_back owner_put_back owner_done
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
--- Returns how many were put back and how many had been touched; and how many lie too deep in a list to
--- be looked for now, if any do: they stay in the step.
+-- Returns, of all calls, how many were put back and how many had been touched; and how many are left.
 operation_journal_check(op)
 operation_journal_check(caller)
-local said, late = idempotency_replayed()
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply and reply[3] == '0' then return reply end
 history_by = caller
-local list = undo_ .. op .. ':' .. step
-local rows, back, left, touched = redis.call('LRANGE', list, 0, -1), {}, {}, 0
-for i, text in ipairs(rows) do
-  local readable, row = pcall(cmsgpack.unpack, text)
-  if not readable or type(row) ~= 'table' or type(row[2]) ~= 'table' then
-    corrupt_values_fail(list, 'row ' .. i, 'what an entry was')
-  end
-  local way, e = row[1], row[2]
-  if way == 'trash' then
-    local by_op, kept = trash_get(e.label)
+local key = undo_ .. op .. ':' .. step
+local before, gone = reply and tonumber(reply[1]) or 0, reply and tonumber(reply[2]) or 0
+local rows = #ARGV < first and {} or redis.call('LRANGE', key, 0, (#ARGV - first - 1) / width)
+local entries, back, left, touched, through = {}, {}, {}, 0, 0
+for i = 1, #rows do
+  local to, e, list, digest = step_rows_read(key, rows, i)
+  if to == 'trash' then
+    local label, by_op, kept = e.label, trash_get(e.label)
     e = by_op == op and kept or nil
-    if e then e.label = row[2].label end
+    if e then e.label = label end
   end
   if e then owner_fit(e) end
-  rows[i] = {way, e, text}
+  entries[i] = {to, e, list ~= '' and list or nil, digest}
 end
-for i = #rows, 1, -1 do
-  local way, e = rows[i][1], rows[i][2]
+budget.all = 3 * REACH
+for i = 1, #rows do
+  local to, e, list, digest = unpack(entries[i], 1, 4)
+  local at = first + (i - 1) * width
+  local seen = ARGV[at + 1]
+  if digest ~= ARGV[at] then break end
+  through = i
   local ok, why
-  if way == 'trash' then
-    ok = e and owner_restorable(e)
-    if ok then trash_drop(e.label) end
-  elseif way == 'restore' then
-    ok, why = owner_take_out(e, 'trash')
-  elseif owner_restorable(e) then
-    ok, why = owner_take_back(e)
+  if list and seen == 'deep' then
+    why = seen
+  elseif e and not (list and seen == '') and (to == 'restore' or owner_restorable(e)) then
+    if to == 'trash' then
+      trash_drop(e.label)
+      ok = true
+    else
+      ok, why = owner_take_back(e, to, list, tonumber(seen))
+    end
   end
   if ok then
-    back[#back + 1] = rows[i]
+    back[#back + 1] = entries[i]
   elseif why == 'deep' or why == 'unsure' then
-    table.insert(left, 1, rows[i][3])
+    left[#left + 1] = rows[i]
   else
     touched = touched + 1
   end
 end
 sweep_marks()
-for _, row in ipairs(back) do
-  local way, e = row[1], row[2]
-  if way == 'restore' then trash_put(e.op, e, e.shown, e.since) else owner_put_back(e) end
+for _, entry in ipairs(back) do
+  local to, e = entry[1], entry[2]
+  if to == 'restore' then trash_put(e.op, e, e.since) else owner_put_back(e) end
 end
-if #left > 0 then redis.call('RPUSH', list, unpack(left)) end -- first: the list's time stays
-if #rows > 0 then redis.call('LTRIM', list, #rows, -1) end
+owner_done()
+if #left > 0 then redis.call('RPUSH', key, unpack(left)) end -- first: the list keeps its expiry time
+if through > 0 then redis.call('LTRIM', key, through, -1) end
 if #back > 0 then
   redis.call('HINCRBY', op_ .. op, 'undone', #back)
   redis.call('HINCRBY', op_ .. caller, 'done', #back)
@@ -64,4 +75,5 @@ if #back > 0 then
 end
 counters_write()
 history_write()
-return idempotency_remember({tostring(#back), tostring(touched), #left > 0 and tostring(#left) or nil})
+return idempotency_remember({tostring(before + #back), tostring(gone + touched),
+  tostring(redis.call('LLEN', key))})

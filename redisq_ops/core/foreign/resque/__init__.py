@@ -1,8 +1,5 @@
-"""The layouts of Resque and Sidekiq: read, worked on and mended beside the programs themselves."""
+"""The layout of Resque."""
 
-from ...model.worker_process import Process, Pruned, RunningJob
-from .job import Job
-from .resque import ResqueQueue
-from .sidekiq import SidekiqQueue
+from .queue import ResqueQueue
 
-__all__ = ["Job", "Process", "Pruned", "ResqueQueue", "RunningJob", "SidekiqQueue"]
+__all__ = ["ResqueQueue"]

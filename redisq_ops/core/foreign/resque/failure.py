@@ -7,21 +7,21 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from . import job
+from ..ruby_jobs import job
 
-_DIRTY = ("Redisq::LostLease", "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
+_DIRTY = (job.LOST, "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
 
 
 def opened(
     payload: bytes, kind: str, error: str, lines: list[str], worker: str, queue: str
 ) -> bytes:
-    """The record up to its time, which is the server's to give."""
+    """The record up to its time, which the script adds."""
     if job.fields(payload) is None:  # Resque couldn't read it either; here it isn't lost
         payload = b'{"class":null,"args":[],"raw_hex":"%b"}' % payload.hex().encode()
-    said = {
+    record = {
         "exception": kind, "error": error, "backtrace": lines, "worker": worker, "queue": queue
     }  # fmt: skip
-    rest = b",".join(job.value(name) + b":" + job.value(of) for name, of in said.items())
+    rest = b",".join(job.value(name) + b":" + job.value(of) for name, of in record.items())
     return b'{"payload":' + payload + b"," + rest + b',"failed_at":'
 
 
@@ -39,15 +39,14 @@ def reason(exception: Any) -> str:
 
 
 def times_lost(exception: Any, message: Any) -> int:
-    """How often its worker was lost: Resque knows of one time only, our own record says it."""
-    if exception not in _DIRTY:
-        return 0
-    said = re.match(r"its worker was lost (\d{1,9}) times", str(message))
-    return int(said[1]) if said and exception == _DIRTY[0] else 1
+    """How often its worker was lost: only our own record has the number, Resque knows one time."""
+    if exception == job.LOST:
+        return job.times_lost(message)
+    return int(exception in _DIRTY)
 
 
 def failed_ms(text: Any) -> int | None:
-    """When a failure was written down; None where its zone can't be told."""
+    """When a failure was recorded; None for a time without a zone."""
     if not isinstance(text, str):
         return None
     found = re.match(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d) (?:UTC|GMT|Z)$", text)

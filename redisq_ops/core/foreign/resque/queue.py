@@ -1,257 +1,199 @@
-"""What the layouts of Resque and Sidekiq have in common, and what stands beside them.
-
-The owner's keys keep their names, types and formats; its workers and producers go on as ever. Ours,
-beside: what our workers hold (``lease``, ``body``, ``meta``), how often a job's worker was lost
-(``lost``), the trash (``trash``, ``was``, ``purged``), and journal, settings, callers, history as
-everywhere. An entry found by its id is then moved by its exact bytes, in one script.
-"""
+"""Resque's layout, 1 to 3: lists of records without an id, and one list of failures."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
-from ...engine.queue import Queue
-from ...engine.wire_format import checked_take, ends, taken
-from ...model.clock import Duration, checked_ms
-from ...model.entry import Checkup, Delivery, Settlement, State, TakeResult
-from ...model.errors import BadInput, Refused, WrongKind
-from ...model.keys import checked_consumer, checked_name
-from ...model.quoting import text
-from ...model.settings import LEASE_MS, MAX_BATCH
-from ...model.worker_process import PruneWord
-from ...redis.operation import Arg, C_co, Call, both, operation
-from ...redis.parsers import row_words, words
-from ..places import LocatedEntry
-from . import undo as undoing
-from .reads import ListLooks
+from ...engine.replay_tracking import ReplayTracker
+from ...model.entry import Entry, Failure, Settlement, State
+from ...model.errors import BadInput
+from ...model.quoting import bytes_of, text
+from ...model.states import Verb
+from ...model.worker_process import Process, Pruned
+from ...redis.operation import C_co, Call, operation
+from ..key_reads import of_set
+from ..places import Declared, List, LocatedEntry, Place, Row
+from ..ruby_jobs import job
+from ..ruby_jobs.job import Job
+from ..ruby_jobs.queue import RubyJobQueue
+from . import failure
+from .replay_tracking import JobReplayTracker
+from .workers import PRUNE_MS, workers
 
 
-class ListLayout(ListLooks[C_co]):
-    """A queue as Resque or Sidekiq keeps it, to work on."""
+class ResqueQueue(RubyJobQueue[C_co]):
+    """``resque:<queue>``, or ``resque``: the deployment with all its queues.
 
-    def _needs_one(self) -> None:
-        if not self.own_name:
-            raise Refused(
-                f"{self.name} is a whole deployment: name a queue of it, {self.kind}:NAME"
-            )
+    Jobs have no ids. The id of a waiting or pending job is 16 hex digits of its record's SHA-1, so
+    equal records have one id. A failure's id is that of its job, a dot, and 8 digits of the
+    failure's own record.
+    """
 
-    def _about(self) -> dict[str, str]:
-        """What every script is told of the layout."""
-        return {"side": self.side, "queue": self.own_name, "failed": self._failed_key()}
+    kind: ClassVar[str] = "resque"
+    owner: ClassVar[str] = "Resque"
+    package: ClassVar[str] = "foreign.resque"
+    home: ClassVar[str] = "resque:"
+    prune_after_ms: ClassVar[int] = PRUNE_MS
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
+        "waiting": (List("queue:{q}", "enqueued"),),
+        "pending": (),
+        "delayed": (),
+        "dead": (List("failed", "failed"),),
+    }
+    called: ClassVar[Mapping[str, str]] = {
+        "t_paused": "pause-all-workers",
+        "t_heartbeats": "workers:heartbeat",
+    }
+    replay_note: ClassVar[str] = "as new jobs: Resque counts no attempts"
+    stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
+    prune_note: ClassVar[str] = "what they had becomes failures, which can be replayed"
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        "requeue": ("pending",),
+        "claim": ("pending",),
+        "replay": ("dead",),
+        "purge": ("waiting", "pending", "dead"),
+        "hard": ("waiting", "pending", "dead", "trash"),
+        "restore": ("trash",),
+    }
+    theirs: ClassVar[dict[str, str]] = {
+        "queues": "set", "workers": "set", "failed": "list", "failed_queues": "set",
+        "workers:heartbeat": "hash",
+    }  # fmt: skip
+    layout_faults: ClassVar[tuple[str, ...]] = (
+        "a job is in no list from the moment it is taken until its worker has written it down: a"
+        " crash in between loses it",
+        "a worker that vanishes turns its job into a failure after five minutes at the earliest:"
+        " nobody runs it again by itself",
+        "failures are removed and retried by their position: two who do so at once hit others",
+        "a failure that is retried stays in the list: pressed twice it runs twice",
+        "jobs have no id: removing one by its content removes all that are equal",
+        "a job pushed while its queue is being removed is in a list that no worker looks at",
+        "the counter `processed` counts the failed ones too",
+    )
 
-    def _failed_key(self) -> str:
-        return ""
+    def _their_keys(self) -> dict[str, str]:
+        keys = super()._their_keys()
+        if self.own_name:  # where failures go once `failed_queues` is there
+            keys[f"{self.keys.at}{self.own_name}_failed"] = "list"
+        return keys
 
-    # --- what becomes of an entry -----------------------------------------------------------------
+    def replay_tracker(self) -> ReplayTracker:
+        """By the content of jobs: a job and its failure share no id."""
+        return JobReplayTracker(self)
 
-    @abstractmethod
+    # --- records -------------------------------------------------------------------------------
+
+    def id_of(self, payload: bytes) -> str:
+        return job.digest(payload)[:16]
+
+    def _entry(self, state: State, place: Place, row: Row) -> Entry | None:
+        element = row.member
+        if state == "waiting":
+            return Entry(self.id_of(element), state, payload=element, called=place.called)
+        record = job.fields(element) or {}
+        if not self._means(record.get("queue")):
+            return None
+        own = failure.job_of(element)
+        kind = record.get("exception")
+        lines = record.get("backtrace")
+        error = None
+        if isinstance(kind, str):
+            error = Failure(
+                kind, str(record.get("error", "")),
+                "\n".join(map(str, lines)) if isinstance(lines, list) else "",
+            )  # fmt: skip
+        since = failure.failed_ms(record.get("failed_at"))
+        worker = record.get("worker")
+        lost = failure.times_lost(kind, record.get("error"))
+        return Entry(
+            f"{self.id_of(own or b'')}.{job.digest(element)[:8]}", "dead", at_ms=since,
+            since_ms=since, payload=own if own is not None else element,
+            failures=0 if lost else 1, lost=lost,
+            consumer=worker if job.legal(worker) else None, reason=failure.reason(kind),
+            error=error, called=place.called,
+        )  # fmt: skip
+
+    def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
+        if seen.place.kind == "held":
+            return None, self.own_name
+        own = failure.job_of(seen.member)
+        queue = (job.fields(seen.member) or {}).get("queue")
+        is_job = job.fields(job.member(seen.member, "payload") or b"") is not None
+        if not is_job or not isinstance(queue, str) or not queue:
+            return None
+        return own, queue
+
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
-        """What becomes of a failed job: the word, its record, the unit of the time that the server
-        adds to it, and the delay in ms."""
-
-    @abstractmethod
-    def _target(self, seen: LocatedEntry) -> tuple[bytes | None, str | None]:
-        """What is put into which queue when this entry is to run again (None: its own bytes)."""
-
-    # --- what workers do -----------------------------------------------------------------------
-
-    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
-        self._needs_one()
-        checked_take(n)
-        checked_consumer(consumer)
-
-        def read(reply: list[Any]) -> TakeResult:
-            return taken(reply, partial(self._deliveries, consumer))
-
-        found: TakeResult = await self._call_idempotent(
-            "take", read, n=n, lease_ms=checked_ms(lease_ms, "lease"), consumer=consumer,
-            **self._about(),
+        delivery, why = settlement.delivery, Failure.decoded(settlement.value)
+        assert why is not None
+        text = failure.opened(
+            delivery.payload, why.type, why.message, why.traceback.splitlines(),
+            delivery.consumer, self.own_name,
         )  # fmt: skip
-        return found
+        return "rejected" if settlement.outcome == "reject" else "failed", text, "date", 0
 
-    def _deliveries(
-        self,
-        consumer: str,
-        ids: Sequence[str],
-        receipts: Sequence[str],
-        payloads: Sequence[bytes],
-        deadline_ms: int,
-    ) -> list[Delivery]:
-        """What the server knows of a job is its ticket: id and failures are in its record."""
-        return [
-            Delivery(
-                self.name, self.id_of(payload), payload, ticket, deadline_ms,
-                self._failures(payload), 0, consumer,
-            )
-            for ticket, payload in zip(receipts, payloads, strict=True)
-        ]  # fmt: skip
-
-    async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
-        if not settlements:
-            return []
-        self._needs_one()
-        await self._ensure_registered()
-
-        def row(settlement: Settlement) -> tuple[Arg, ...]:
-            if settlement.outcome in ("fail", "reject"):
-                return self._ended(settlement)
-            return "release" if settlement.outcome == "release" else "ack", b"", "", 0
-
-        told, rows = ends(settlements, row)
-        found: list[str] = await self._call_idempotent(
-            "settle", row_words(len(settlements)), rows,
-            consumer=settlements[0].delivery.consumer, told=told, **self._about(),
-        )  # fmt: skip
-        return found
+    # --- producers -----------------------------------------------------------------------------
 
     @operation
-    def extend(
-        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
-    ) -> Call[list[bool]]:
-        return self._script("extend").call(
-            self.keys,
-            self.clock,
-            lambda reply: [word == b"ok" for word in reply[1:]],
-            [(d.receipt, d.receipt) for d in deliveries],  # kept by ticket, not by id
-            lease_ms=checked_ms(lease_ms, "lease"),
-        )
-
-    @operation
-    async def sweep(self, max: int = 100) -> int:
-        await self._ensure_registered()
-        swept: int = await self._script("sweep").call(
-            self.keys, self.clock, int, max=max, **self._about()
-        )
-        return swept
-
-    # --- what producers do ---------------------------------------------------------------------
-
-    async def _push(self, jobs: Sequence[tuple[str, bytes]], at: str) -> list[str]:
-        """Put records in; the ids. A call sent again puts nothing in twice."""
-        self._needs_one()
-        if not jobs:
-            return []
-        await self._ensure_registered()
-        await self._call_idempotent("push", words, jobs, at=at, unit=self.unit, **self._about())
-        return [id for id, _ in jobs]
-
-    # --- what operators change -----------------------------------------------------------------
-
-    @operation
-    async def move(
-        self,
-        op: str,
-        step: int,
-        ids: Sequence[str],
-        *,
-        source: State,
-        target: str,
-        high_water_ms: int,
-        consumer: str = "-",
-        lease_ms: Duration = LEASE_MS,
-        times: Mapping[str, int] | None = None,
-        span: str = "",
-    ) -> list[str]:
-        """As every queue's; beside its words ``busy`` (a worker of the owner's has it: only that
-        one can let it go) and ``deep`` (too far inside a list to be taken out of it)."""
-        checked_name(op, "operation")
-        checked_consumer(consumer)
-        if source == "pending":
-            self._needs_one()
-        if len(ids) > MAX_BATCH:
-            raise BadInput(f"move: {len(ids)} at once, {MAX_BATCH} at most")
-        await self._ensure_registered()
-        found, now = await both(self._located(ids, source), self._now())
-        deep = source == "waiting" and await self._has_depths(found, ids)
+    async def push(self, jobs: Iterable[Job]) -> list[str]:
+        """Put jobs in; their ids. The same call sent again puts nothing in twice."""
         rows = []
-        for id in ids:
-            seen = found[id].pop(0) if found[id] else None
-            # Their times are their machines': one that is still to come says nothing.
-            since = seen.entry.since_ms if seen else None
-            late = since is not None and high_water_ms < since <= now
-            absent = "deep" if deep else "changed"
-            rows.append(self._row(id, seen, target, "late" if late else "", absent))
-        said: list[str] = await self._script("move").call(
-            self.keys, self.clock, words, rows,
-            caller=op, seq=step, **{"from": source, "to": target}, consumer=consumer,
-            lease_ms=checked_ms(lease_ms, "time"), **self._about(), span=span,
+        for given in job.jobs_of(jobs):
+            if given.jid is not None:
+                raise BadInput(f"job {given.klass}: Resque has no jid")
+            data = given.encoded()
+            rows.append((self.id_of(data), data))
+        return await self._push(rows, "")
+
+    # --- looking -------------------------------------------------------------------------------
+
+    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+        if state != "dead":
+            return await super()._of_owner(state, wrong)
+        entered = await self._unless(of_set(self.keys["t_failed_queues"]), [], wrong)
+        names = [text(name) for name in dict.fromkeys([b"failed", *sorted(entered)])]
+        if self.own_name:
+            names = [name for name in names if name in ("failed", f"{self.own_name}_failed")]
+        (declared,) = self.states["dead"]
+        return [self._place("dead", declared, name) for name in names]
+
+    @operation
+    async def worker_processes(self) -> list[Process]:
+        """The deployment's Resque workers; those silent for five minutes are not `alive`."""
+        names = await of_set(self.keys["t_workers"])
+        return list(await workers(names, self.keys, self.id_of))
+
+    @property
+    def process_registry(self) -> str:
+        return self.keys["t_workers"]
+
+    async def _prune(
+        self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
+    ) -> Pruned:
+        """As Resque does it: the worker's job becomes a failure of its queue. A worker without a
+        heartbeat is left alone."""
+        key = self.keys["t_workers"]
+        if not await Call(("SISMEMBER", key, bytes_of(name)), bool, key=key):
+            return Pruned("unknown")
+        (worker,) = await workers([bytes_of(name)], self.keys, self.id_of)
+        if worker.silent_ms is None or worker.silent_ms < silent_ms:
+            return Pruned("alive")
+        text, own, queue = b"", b"", ""
+        for work in worker.work:
+            queue, own = work.queue, work.payload if rescue and work.queue else b""
+            klass = (job.fields(work.payload) or {}).get("class") or "<Unknown Job>"
+            text = failure.opened(
+                work.payload, "Resque::PruneDeadWorkerDirtyExit",
+                f"Worker {name} did not gracefully exit while processing {klass}", [], name, queue,
+            )  # fmt: skip
+        word, back, dead = await self._pruned(
+            "prune_worker", op, step, (), identity=name, beat=worker.beat, working=worker.working,
+            text=text, job=own, source=queue, queue=self.own_name,
         )  # fmt: skip
-        return said
+        return Pruned(word, waiting=back, dead=dead)
 
-    def _row(
-        self, id: str, seen: LocatedEntry | None, target: str, why: str, absent: str
-    ) -> tuple[Any, ...]:
-        put, queue = b"", ""
-        if seen is None:
-            why = absent
-        elif seen.place.kind == "busy":
-            why = "busy"
-        elif not why and target == "waiting":
-            other, name = self._target(seen)
-            put = b"" if other is None else b"=" + other
-            queue, why = name or "", "" if name else "invalid"
-        if seen is None or why:
-            return id, "-", why, "", 0, "", ""
-        return id, seen.place.kind, seen.place.key, seen.member, seen.at, put, queue
-
-    @operation
-    async def undo(
-        self,
-        op: str,
-        step: int,
-        *,
-        target: str,
-        by: str,
-        seq: int,
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> tuple[int, ...]:
-        """As every queue's, however long its lists are: they are looked through by pages, and what
-        lies too deep inside one to be taken out is left for a later undo (the third number)."""
-        return await undoing.undo(self, op, step, by=by, seq=seq)
-
-    # --- as with queues of our own -------------------------------------------------------------
-
-    async def _configure(
-        self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
-    ) -> dict[str, str]:
-        return await Queue._configure(self, op, seq, changes, since)
-
-    async def _pruned(
-        self, script: str, op: str | None, step: int, rows: Any, /, **argv: Any
-    ) -> tuple[PruneWord, int, int]:
-        """Strike a process; ``op`` and ``step`` make it one that can be sent again by anybody."""
-
-        def read(reply: list[bytes]) -> tuple[Any, str, str]:
-            word, first, second = [text(part) for part in (*reply, b"0", b"0")][:3]
-            return word, first, second
-
-        if op is None:
-            word, first, second = await self._call_idempotent(script, read, rows, **argv)
-        else:
-            word, first, second = await self._script(script).call(
-                self.keys, self.clock, read, rows, caller=op, seq=step, **argv
-            )
-        if word == "blocked":
-            raise WrongKind(
-                f"key {first} stands where a job of {argv['identity']} would have to go, and is no"
-                " list: nothing was changed"
-            )
-        return word, int(first), int(second)
-
-    @operation
-    async def checkup(self, thorough: bool = False) -> Checkup:
-        from .invariants import breaking
-
-        found = await Queue.checkup(self, thorough)
-        if thorough or found.flaws:
-            return found
-        return Checkup(tuple(await breaking(self)))
-
-    @operation
-    async def invariants(self) -> list[str]:
-        from .invariants import violations
-
-        return await violations(self)
+    async def paused_there(self) -> str | None:
+        key = self.keys["t_paused"]
+        is_paused = await Call(("GET", key), lambda reply: reply == b"true", key=key)
+        return "paused in Resque" if is_paused else None

@@ -1,10 +1,9 @@
-"""What becomes of replayed Resque jobs, which have no ids: told by what they say.
+"""What happens to replayed Resque jobs, which have no ids: they are followed by their content.
 
-A job is still to come while its queue's list has one that says the same; it is at work while a
-record of a worker has one; it died again when a failure of one has come into the list of failures.
-Where it is none of that at two looks running, it is done: a Resque worker that takes a job has it
-in no key at all for a moment, and one that is given back may slip through a look. Of several alike
-nobody can tell which is which, so they are counted.
+A job waits while its queue's list has one of the same content; it is running while a worker's
+record has one; it failed again when a failure of one is added to the list of failures. If two
+searches in a row find it nowhere, it is done: a job that a Resque worker takes is in no key for a
+moment, and one that is put back may be missed by a search. Identical jobs are counted.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...engine.replay_tracking import WATCHED, ReplayTracker
 from ...model.quoting import text
 from ...redis.operation import both, together
-from . import failure, job
+from ..ruby_jobs import job
+from . import failure
 
 if TYPE_CHECKING:
-    from .resque import ResqueQueue
+    from .queue import ResqueQueue
 
 AHEAD = 1000
 """jobs of a look: of a list from the end where the next is taken, and of what our workers have"""
@@ -35,7 +35,7 @@ SKEW_MS = 60_000
 
 
 class Which(NamedTuple):
-    """A queue's name, and what a job of it says."""
+    """A queue's name, and the digest of a job's content."""
 
     queue: str
     content: str
@@ -43,7 +43,7 @@ class Which(NamedTuple):
 
 @dataclass(slots=True)
 class IdenticalJobs:
-    """Replayed jobs of one queue that say the same."""
+    """Replayed jobs of one queue with the same content."""
 
     since: deque[int] = field(default_factory=deque)
     """the time before each was replayed; as many as aren't settled"""
@@ -54,14 +54,14 @@ class IdenticalJobs:
     missing: int = 0
     """nowhere at the latest look"""
     failed: int = 0
-    """failures of them that came, and weren't yet told of"""
+    """their failures that were found and not reported yet"""
     back: int = 0
     """older ones that were put back, by an undo"""
     lost: int = 0
-    """times a worker of ours vanished with one, as the latest take was told"""
+    """how often a worker of ours was lost with one, by the latest delivery"""
 
     def look(self, seen: int, near: int, hidden: bool, blind: bool) -> tuple[int, int, int]:
-        """How many died, are done, and can't be told of any more.
+        """How many failed, are done, and have an unknown end.
 
         ``seen``: how many wait or are at work. ``hidden``: further ones may wait where nobody
         looked. ``blind``: failures may have come that nobody saw.
@@ -69,7 +69,7 @@ class IdenticalJobs:
         gone = len(self.since) - min(len(self.since), seen)
         died = min(gone, self.failed)
         back = min(gone - died, self.back)
-        if hidden:  # only who was about to be taken is known to have gone
+        if hidden:  # only those near the front are known to be gone
             gone = min(gone, self.near + self.missing)
         rest = max(0, gone - died - back)
         done = 0 if blind else min(rest, max(0, self.missing - died - back))
@@ -128,8 +128,8 @@ class Tail:
 class JobReplayTracker(ReplayTracker):
     """Follows replayed jobs by their content: the whole record, however its JSON is spelled.
 
-    Which failures are new is known by where they are in their list and by their bytes, so that one
-    of the same second as the replay is told from an earlier one without its time. A look is a fixed
+    New failures are recognised by their places in the list and their bytes, so one of the same
+    second as the replay isn't confused with an earlier one. A look is a fixed
     number of commands and round trips: 1,000 jobs from the front of each list, the latest 250
     failures. When more of these came since the one before, what went meanwhile is neither well nor
     dead, but `unknown_ends`.
@@ -174,10 +174,10 @@ class JobReplayTracker(ReplayTracker):
         queue, lists = self._jobs, self._jobs.keys["t_queue_"]
         room, behind, more = WATCHED - self._followed, 0, b"1"
         while more == b"1":
-            more, *said = await queue._script("replayed_jobs").call(
+            more, *found = await queue._script("replayed_jobs").call(
                 queue.keys, queue.clock, list[bytes], op=op, step=step, behind=behind
             )
-            rows = list(zip(said[::4], said[1::4], said[2::4], said[3::4], strict=True))
+            rows = list(zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True))
             behind += len(rows)
             for source, digest, _, _ in rows:
                 self._tails.setdefault(text(source), Tail()).took(digest.decode())

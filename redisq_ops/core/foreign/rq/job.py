@@ -44,7 +44,7 @@ class Record:
         return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
 
     def shown(self) -> bytes:
-        """What stands for the payload: readable fields, and how large the pickle is."""
+        """Shown as the payload: readable fields, and the size of the pickle."""
         fields: dict[str, Any] = {name: self.text(name) for name in _SHOWN if self.values[name]}
         return json.dumps(fields | {"data_bytes": self.size}, ensure_ascii=False).encode()
 
@@ -59,8 +59,8 @@ class Record:
             return ""
 
     def error(self) -> Failure | None:
-        said = self.traceback()
-        return Failure("AbandonedJobError", said) if _LOST.match(said) else failure_of(said)
+        found = self.traceback()
+        return Failure("AbandonedJobError", found) if _LOST.match(found) else failure_of(found)
 
     def failures(self, state: State) -> tuple[int, int]:
         """How often it failed, and was lost with its worker."""

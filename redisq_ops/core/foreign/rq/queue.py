@@ -17,7 +17,7 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
 from ..changes import ForeignChanges
-from ..places import List, LocatedEntry, Place, Row, Zset
+from ..places import Declared, List, LocatedEntry, Place, Row, Zset
 from . import job
 from .workers import workers
 
@@ -39,7 +39,7 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
     home: ClassVar[str] = "rq:"
     package: ClassVar[str] = "foreign.rq"
     by_id: ClassVar[bool] = True
-    states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (List("queue:{q}", "queued"),),
         "pending": (Zset("wip:{q}", "started"), List("queue:{q}:intermediate", "taken")),
         "delayed": (

@@ -8,7 +8,7 @@ from ...engine.registry import server_ms
 from ...model.quoting import bytes_of, legal
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
-from ..placed_queue import of_set
+from ..key_reads import of_set
 from .job import Record
 
 FIELDS = ("hostname", "pid", "queues", "birth", "last_heartbeat", "state", "death")
@@ -30,14 +30,14 @@ async def _record(key: bytes) -> tuple[list[Any], list[bytes]]:
 def _process(at: str, key: bytes, found: Any, now: int) -> Process:
     name = legal(key.removeprefix(bytes_of(at) + b"worker:"))
     if isinstance(found, Exception):
-        return Process(name, "", None, (), None, None, True, (), problem=str(found))
+        return Process(name, problem=str(found))
     values, executions = found
-    told = Record(dict(zip(FIELDS, values, strict=True)), 0, [])
-    beat = told.ms("last_heartbeat")
+    row = Record(dict(zip(FIELDS, values, strict=True)), 0, [])
+    beat = row.ms("last_heartbeat")
     work = [RunningJob(legal(one.rpartition(b":")[0]), "", b"", None) for one in sorted(executions)]
     return Process(
-        name, told.text("hostname"), told.number("pid") or None,
-        tuple(filter(None, told.text("queues").split(","))), told.ms("birth"),
-        None if beat is None else max(0, now - beat), beat is not None and not told.values["death"],
-        tuple(work), told.text("state") == "suspended",
+        name, row.text("hostname"), row.number("pid") or None,
+        tuple(filter(None, row.text("queues").split(","))), row.ms("birth"),
+        None if beat is None else max(0, now - beat), beat is not None and not row.values["death"],
+        tuple(work), row.text("state") == "suspended",
     )  # fmt: skip

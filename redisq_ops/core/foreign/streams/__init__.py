@@ -1,5 +1,5 @@
-"""Plain streams with consumer groups, whoever made them: looked at, and changed in one thing only,
-which consumer has what."""
+"""Plain streams with consumer groups, of any program. The one change is to give pending entries to
+another consumer."""
 
 from .queue import StreamQueue
 

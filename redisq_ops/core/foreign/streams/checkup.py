@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with the groups of a stream, from a bounded look."""
+"""Faults of a stream's consumer groups that a bounded check finds."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ CONSUMERS = 1000
 ROWS = 100
 THOROUGH_ROWS = 1000
 SILENT_MS = 3_600_000
-"""a consumer that was not heard of for so long is taken for dead"""
+"""a consumer that was silent for so long counts as dead"""
 DELIVERIES = 20
 
 
 async def checkup(parts: Sequence[LabelledGroup], thorough: bool) -> Checkup:
-    """Looks at 100 groups, and in each at the oldest 100 pending entries (1,000 if thorough)."""
+    """Checks 100 groups, and of each the oldest 100 pending entries (1,000 if thorough)."""
     most = THOROUGH_ROWS if thorough else ROWS
     seen = parts[:GROUPS]
-    said, unseen = [], []
+    flaws, unseen = [], []
     for part in seen:
         group = part.group
         name = f"group {part.label[:-1]}"
         if not group.consumers and group.lag != 0:
             n = "some" if group.lag is None else f"{group.lag:,}"
-            said.append(f"{name}: no consumer, and {n} entries to read")
+            flaws.append(f"{name}: no consumer, and {n} entries to read")
         if group.consumers > CONSUMERS:
             unseen.append(f"{name} has {group.consumers:,} consumers: not looked at")
         elif group.pending:
-            said += _silent(part, name, await consumers(part))
+            flaws += _silent(part, name, await consumers(part))
         if group.pending:
             rows = await _oldest(part, most)
             of = f"of the {len(rows):,} oldest of its {group.pending:,} pending entries"
             if len(rows) < group.pending:
                 unseen.append(f"{name}: only the {len(rows):,} oldest pending entries")
-            said += await _lost(part, name, of, rows)
+            flaws += await _lost(part, name, of, rows)
     if len(parts) > len(seen):
         unseen.append(f"only {len(seen)} of {len(parts):,} groups")
-    return Checkup(tuple(said), "; ".join(unseen) or None)
+    return Checkup(tuple(flaws), "; ".join(unseen) or None)
 
 
 async def _oldest(part: LabelledGroup, most: int) -> list[PendingStreamEntry]:
@@ -58,7 +58,7 @@ async def _oldest(part: LabelledGroup, most: int) -> list[PendingStreamEntry]:
 def _silent(part: LabelledGroup, name: str, there: Sequence[Consumer]) -> list[str]:
     return [
         f"{name}: consumer {consumer.name.removeprefix(part.label)} holds {consumer.pending:,} "
-        f"and was not heard of for {consumer.idle_ms // 3_600_000:,} h"
+        f"and was silent for {consumer.idle_ms // 3_600_000:,} h"
         for consumer in there
         if consumer.pending and consumer.idle_ms >= SILENT_MS
     ]
@@ -72,9 +72,9 @@ async def _lost(
         there = await together(content(part.key, r.id, r.id, 1) for r in rows[i : i + 100])
         gone += sum(not found for found in there)
     again = sum(row.deliveries >= DELIVERIES for row in rows)
-    said = []
+    flaws = []
     if gone:
-        said.append(f"{name}: {gone:,} {of} are gone from the stream: nobody can work on them")
+        flaws.append(f"{name}: {gone:,} {of} are gone from the stream: nobody can work on them")
     if again:
-        said.append(f"{name}: {again:,} {of} were delivered {DELIVERIES} times or more")
-    return said
+        flaws.append(f"{name}: {again:,} {of} were delivered {DELIVERIES} times or more")
+    return flaws

@@ -17,19 +17,19 @@ from ...model.quoting import bytes_of, raw_of
 from ...redis.operation import Call, together
 
 DEEPEST: dict[State, int] = {"pending": 10_000, "waiting": 1000}
-"""XPENDING and XRANGE have no offset: a window by rank is walked to, this far"""
+"""XPENDING and XRANGE have no offset: the furthest rank at which a window can begin"""
 WINDOW = 1000
 _ID = re.compile(r"\d{1,20}-\d{1,20}")
 _BEHIND = re.compile(r"(.*[:/])(\d{1,20}-\d{1,20})", re.DOTALL)
 """a cursor: the label of its part, and the id of the last entry seen"""
 _FIRST_MS, _LAST_MS = 10**12, 10**14
-"""ids with such a first half are taken for times of arrival"""
+"""ids with such a first half count as times of arrival"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """A consumer group as XINFO GROUPS tells it. ``lag``: entries not delivered to it yet; None:
-    the server can't tell, since entries were deleted from the middle."""
+    """A consumer group as XINFO GROUPS reports it. ``lag``: entries not delivered to it yet; None:
+    the server doesn't know, since entries were deleted from the middle."""
 
     name: bytes
     consumers: int
@@ -154,7 +154,7 @@ def place(id: str) -> tuple[int, int]:
 
 
 def came_ms(id: str) -> int | None:
-    """When an entry was added, if its id says so: producers may choose ids that are no times."""
+    """When an entry was added, if its id is a time: producers may choose other ids."""
     ms, _ = place(id)
     return ms if _FIRST_MS <= ms < _LAST_MS else None
 

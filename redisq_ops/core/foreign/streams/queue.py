@@ -1,10 +1,10 @@
 """A plain stream with its consumer groups, as a queue: kind ``stream``.
 
-The one key is ``at``, or what stands behind the colon of the name (``stream:orders``). Every group
-is a reader of its own, so an entry may be pending in one and waiting for another: ids say which
-(``group:ms-seq``). *Waiting* is what the group that is furthest behind has not been given yet,
-*pending* what all groups together have handed out and not had acknowledged. What was acknowledged
-by all stays in the stream, and nobody counts it.
+The one key is ``at``, or the part of the name behind the colon (``stream:orders``). Each group
+reads by itself, so an entry may be pending in one and waiting for another; ids name the group
+(``group:ms-seq``). *Waiting* are the entries that the group furthest behind hasn't received,
+*pending* those that any group has delivered and not acknowledged. Entries that all groups have
+acknowledged stay in the stream and are not counted.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .checkup import checkup
 from .groups import ConsumerGroup, LabelledGroup
 
 AHEAD = 100
-"""entries looked at to count what comes before one: reading them is reading their fields"""
+"""entries read to count those before one: the server sends their fields as well"""
 
 
 class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
-    """One stream. Who reads it settles what it reads, with XACK; all that is changed from here is
-    which consumer holds what, and that one is removed."""
+    """One stream. Its readers settle entries themselves, with XACK; redisq only gives pending
+    entries to another consumer, and removes consumers."""
 
     kind: ClassVar[str] = "stream"
     package: ClassVar[str] = "foreign.streams"
@@ -61,7 +61,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @property
     def _nobody(self) -> LabelledGroup:
-        """Whoever will come to read a stream without groups."""
+        """Stands for the future readers of a stream without groups."""
         return LabelledGroup(self.key, ConsumerGroup(b"", 0, 0, "0-0", None), ":")
 
     @operation
@@ -108,7 +108,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         return await groups.page(state, parts, total, cursor, max, start, now, payloads)
 
     async def _unread(self, cursor: str | None, max: int, start: int | None) -> Page:
-        """A stream without groups: everything waits for a reader to come."""
+        """A stream without groups: all entries are waiting."""
         size = await Call(("XLEN", self.key), int, key=self.key)
         return await groups.page("waiting", [self._nobody], size, cursor, max, start, 0, False)
 
@@ -123,8 +123,8 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     async def _seen(
         self, id: str, there: Sequence[ConsumerGroup], now: int
     ) -> list[tuple[LabelledGroup, Entry]]:
-        """An entry as each group that is meant sees it. The first one is what it is taken for:
-        whoever asks twice about one id is told about the same group."""
+        """An entry as each group sees it that its id includes. The first is the entry's state, and
+        the same one in every call."""
         label, _, rest = id.rpartition(":")
         parts = [self._part(group) for group in there] or [self._nobody]
         if label:
@@ -197,17 +197,17 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         await self._register()
         part = await self._one(group)
 
-        # The stream is its owner's key: a cluster has our journal elsewhere.
+        # The stream is its owner's key: on a cluster our audit log is in another slot.
         apart = not op or isinstance(self.client, (RedisCluster, AsyncRedisCluster))
         stream = text(self.key)
         keys = GivenKeys(stream=stream, journal=stream if apart else self.keys["op_"] + op)
 
         def read(reply: list[bytes]) -> Reassigned:
-            said = words(reply)
+            answer = words(reply)
             n = len(ids) + 1
-            there = said[1:n].count("there")
-            now = tuple("moved" if word == "there" else word for word in said[1:n])
-            return Reassigned(now, said[0] == "1", there, tuple(said[n:]), not apart)
+            there = answer[1:n].count("there")
+            now = tuple("moved" if word == "there" else word for word in answer[1:n])
+            return Reassigned(now, answer[0] == "1", there, tuple(answer[n:]), not apart)
 
         return await self._script("reassign").call(
             keys, self.clock, read, [(id,) for id in ids],
@@ -216,7 +216,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         )  # fmt: skip
 
     async def _register(self) -> None:
-        """Before the first change: an entry in the registry, so that the journal is found."""
+        """Write the registry entry before the first change, so that the audit log is found."""
         if not self._registered and await find(self.name, self.prefix) is None:
             now = await server_ms()
             # With its key, as `discover` would: else that finds it again under a second name.
@@ -233,7 +233,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         args: Sequence[str],
         left: Callable[[list[str]], None] = lambda ids: None,
     ) -> int:
-        """``reassign GROUP CONSUMER TO ID…``, names quoted: those that are still there."""
+        """``reassign GROUP CONSUMER TO ID…``, names quoted: of the ids that are still pending."""
         if verb != "reassign":
             return await ForeignQueue.undo_change(self, op, seq, verb, args, left)
         group, consumer, to = (text(raw_of(word)) for word in args[:3])
@@ -247,7 +247,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:
-        """As the group sees it that `get` answers for, else the one that is furthest behind."""
+        """As the group sees it that `get` uses, else the group that is furthest behind."""
         there, now = await both(groups.groups(self.key), self._now())
         if not there:
             return QueuePosition(askers=0)

@@ -176,17 +176,6 @@ class CarmineQueue(TimedQueue[C_co]):
         )  # fmt: skip
         return replies
 
-    @operation
-    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
-        now = await self._now()
-        replies: dict[str, str] = {}
-        for wait in dict.fromkeys(_left(entry, now) for entry in entries):
-            pairs = [(e.id, e.payload or b"") for e in entries if _left(e, now) == wait]
-            most = max(len(payload) for _, payload in pairs)
-            put = await self.enqueue.op(pairs, backoff_ms=wait, max_payload=most)
-            replies |= {one.id: "ok" if one.accepted else "exists" for one in put}
-        return [replies[entry.id] for entry in entries]
-
     def replay_tracker(self) -> ReplayTracker:
         """Reads the history too: newer content of an id hides that the message died."""
         return CarmineReplayTracker(self)
@@ -282,8 +271,3 @@ class CarmineQueue(TimedQueue[C_co]):
         from .invariants import violations
 
         return await violations(self)
-
-
-def _left(entry: Entry, now_ms: int) -> int:
-    """How long an entry has still to wait, ms."""
-    return max(0, (entry.at_ms or 0) - now_ms) if entry.state == "delayed" else 0

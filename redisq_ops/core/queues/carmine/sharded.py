@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 from ...engine.timed_queue import ShardedTimedQueue
 from ...model.errors import WrongKind
 from ...redis.operation import C_co, Call, Description, operation, together
-from ...redis.parsers import words
-from ...sharding.rebalance import Arrival, RebalancingQueue
+from ...sharding.rebalance import RebalancingQueue
 from ...sharding.shard_map import checked_shards
 from ...sharding.sharded_queue import ShardedQueue
 from .keys import THEIRS
@@ -72,11 +71,6 @@ class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQu
     async def _shown(self) -> int:
         found = await together(part._counters("shown") for part in self._all_shards())
         return sum(n for (n,) in found)
-
-    def _accept_rows(self, part: CarmineQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
-        return part._script("rebalance_accept").call(
-            part.keys, self.clock, words, rows, layout=self.layout
-        )
 
     def _forget(self, part: CarmineQueue[None], max: int) -> Description[int]:
         """Delete our keys only: Carmine may have a queue of that name by now."""

@@ -19,7 +19,6 @@ from ...engine.operator_changes import OperatorChanges
 from ...engine.queue import Queue
 from ...engine.registry import find
 from ...engine.state_scan import WaitingIds
-from ...model import record
 from ...model.clock import Clock, Duration
 from ...model.entry import Counts, Entry, Page, State, TakeResult
 from ...model.errors import BadInput, Refused
@@ -28,7 +27,7 @@ from ...model.queue_position import DEPTH, Ahead, QueuePosition
 from ...model.settings import MAX_PAYLOAD
 from ...model.validation import PAIR, checked_pairs, listed, pair
 from ...redis.operation import C_co, Call, Description, both, operation, together
-from ...redis.parsers import number, row_words, words
+from ...redis.parsers import number, row_words
 from . import list_pages
 from .element_names import name_of
 from .list_pages import ListPosition
@@ -185,30 +184,6 @@ class CircularQueue(Queue[C_co]):
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
         replies: list[str] = await self._call_idempotent(
             "push", row_words(len(rows)), rows, layout=self.layout
-        )
-        return replies
-
-    @operation
-    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
-        """Waiting entries are pushed: a push of such an id at the same time pushes it once more."""
-        await self._ensure_registered()
-        known = [there is not None for there in await together(self.get.op(e.id) for e in entries)]
-        if any(known):
-            rest = [entry for entry, there in zip(entries, known, strict=True) if not there]
-            rest_replies = iter(await self.import_entries.op(rest, op) if rest else [])
-            return ["exists" if there else next(rest_replies) for there in known]
-        waiting = [(e.id, e.payload or b"") for e in entries if e.state == "waiting"]
-        others = [record.arrival(e, op) for e in entries if e.state != "waiting"]
-        pushed = iter(await self._push(waiting) if waiting else [])
-        arrived = iter(await self._accepted(others) if others else [])
-        replies = [next(pushed if e.state == "waiting" else arrived) for e in entries]
-        if "elsewhere" in replies:
-            raise Refused(f"the shards of queue {self.name} are changing; try again")
-        return [{"new": "ok", "queued": "exists", "again": "exists"}.get(w, w) for w in replies]
-
-    async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
-        replies: list[str] = await self._script("rebalance_accept").call(
-            self.keys, self.clock, words, rows, layout=self.layout
         )
         return replies
 

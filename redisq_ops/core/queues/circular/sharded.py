@@ -15,12 +15,11 @@ from ...engine.idempotency import CallerSlots
 from ...engine.registry import Registered, find
 from ...model.clock import Clock, Duration
 from ...model.entry import TakeResult
-from ...model.errors import Refused
 from ...model.keys import PREFIX
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import scored, words
-from ...sharding.rebalance import Arrival, RebalancingQueue
+from ...redis.parsers import scored
+from ...sharding.rebalance import RebalancingQueue
 from ...sharding.sharded_queue import NEVER, SHARDS, Head, ShardedQueue, checked_shards, home
 from . import list_pages
 from .queue import CircularQueue
@@ -78,16 +77,6 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
             lambda word: word == "elsewhere",
         )
 
-    async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
-        await self._refresh()
-        if self.old_shards:
-            raise Refused(f"queue {self.name} is changing its shards: import when that is done")
-        return await self._grouped(
-            rows,
-            lambda row: home(str(row[0]), self.shards),
-            lambda part, some: part._accepted(some),
-        )
-
     def _possible_shards(self, id: str) -> set[int]:
         """Shard 0 too: other programs push there."""
         return ShardedQueue._possible_shards(self, id) | {0}
@@ -127,11 +116,6 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
             most = range(max(shards, entry.all_shards))
             await self._settled_shape([self._shard(k).keys for k in most])
         return await ShardedQueue.resize(self, shards)
-
-    def _accept_rows(self, part: CircularQueue[None], rows: Sequence[Arrival]) -> Call[list[str]]:
-        return part._script("rebalance_accept").call(
-            part.keys, self.clock, words, rows, layout=self.layout
-        )
 
     async def _rebalance_step(self) -> int:
         rotates = (await recorded(self.keys) or self.shape).residence == "rotate"

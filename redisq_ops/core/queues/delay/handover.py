@@ -18,6 +18,7 @@ import redis
 import redis.asyncio as aredis
 from redis.crc import key_slot
 
+from ...engine.transfer import TransferEntry, accept_entries
 from ...model.clock import Duration
 from ...model.entry import Delivery, Failure, Settlement
 from ...model.errors import BadInput, Exists, Refused, TooLarge
@@ -113,9 +114,23 @@ async def _put(
     from .queue import DelaySet
 
     if isinstance(target, DelaySet):
-        words = await attempt(target.admit.op([(d.id, d.payload) for d in deliveries]))
+        words = await attempt(admit(target, [(d.id, d.payload) for d in deliveries]))
         return [words] * len(deliveries) if isinstance(words, Exception) else words
     return await together(attempt(target.submit.op([d.payload], id=d.id)) for d in deliveries)
+
+
+async def admit(target: DelaySet[Any], entries: Sequence[tuple[str, bytes]]) -> list[str]:
+    """Accept (id, payload) pairs in a delay set, due at once: ok | same | exists for each.
+
+    ``same``: the id came within the last 24 hours (setting ``keep_ms``), whatever happened to it
+    since. ``exists``: an entry that wasn't handed over has the id.
+    """
+    rows = [
+        TransferEntry(0, id, (b"delayed", b"", b"", payload, b"", b""), mark=id)
+        for id, payload in entries
+    ]
+    words = await accept_entries(target, "", 0, rows, 0, "delay")
+    return [words[id] for id, _ in entries]
 
 
 def _end(delivery: Delivery, answer: object) -> Settlement:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ...engine.queue import Queue
 from ...engine.timed_queue import TimedQueue
-from ...model import record
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
 from ...model.entry import Delivery, Entry, State
 from ...model.errors import CORRUPT, BadInput, Refused, Unreadable
@@ -25,7 +24,7 @@ from ...model.settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ...model.states import ZSETS
 from ...model.validation import checked_pairs, checked_size, pairs
 from ...redis.operation import C_co, Call, attempt, both, operation, together
-from ...redis.parsers import moment, number, row_words, scored, words
+from ...redis.parsers import moment, number, row_words, scored
 from . import handover, periodic
 from .handover import HandoverResult
 from .periodic import Periodic, ScheduledPeriodic
@@ -240,35 +239,6 @@ class DelaySet(TimedQueue[C_co]):
         if isinstance(target, DelaySet) and handover.one_script(self, target):
             return await handover.at_once(self, target, n)
         return await handover.by_transport(self, target, n, consumer, lease_ms)
-
-    @operation
-    async def admit(self, entries: Sequence[tuple[str, bytes]]) -> list[str]:
-        """Accept (id, payload) pairs from another queue, due at once: ok | same | exists for each.
-
-        ``same``: the id came within the last 24 hours (setting ``keep_ms``), whatever happened to
-        it since. ``exists``: an entry that wasn't handed over has the id.
-        """
-        await self._ensure_registered()
-        rows = [(id, id, "delayed", "", "", payload, "", "") for id, payload in entries]
-        replies = await self._script("rebalance_accept").call(
-            self.keys, self.clock, words, rows, new=1, layout=self.layout
-        )
-        if "elsewhere" in replies:
-            raise Refused(f"the shards of queue {self.name} are changing; try again")
-        return replies
-
-    @operation
-    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
-        await self._ensure_registered()
-        return await self._accepted([record.arrival(entry, op) for entry in entries])
-
-    async def _accepted(self, rows: Sequence[tuple[str | bytes, ...]]) -> list[str]:
-        replies: list[str] = await self._script("rebalance_accept").call(
-            self.keys, self.clock, words, rows, new=1, layout=self.layout
-        )
-        if "elsewhere" in replies:
-            raise Refused(f"the shards of queue {self.name} are changing; try again")
-        return replies
 
     # --- looking -------------------------------------------------------------------------------
 

@@ -138,18 +138,6 @@ class FairQueue(HasClients[C_co]):
         )
         return done
 
-    @operation
-    async def import_entries(self, entries: Sequence[Entry], op: str) -> list[str]:
-        await self._ensure_registered()
-        replies: dict[str, str] = {}
-        for client in dict.fromkeys(entry.client or "" for entry in entries):
-            pairs = [(e.id, e.payload or b"") for e in entries if e.client == client]
-            put = await self._submit(client, pairs, {id for id, _ in pairs})
-            replies |= {one.id: one.word for one in put}
-        if "elsewhere" in replies.values():
-            raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
-        return ["ok" if replies[entry.id] == "ok" else "exists" for entry in entries]
-
     # --- clients -------------------------------------------------------------------------------
 
     def of(self, client: str) -> ClientQueue[C_co]:

@@ -1,7 +1,7 @@
 -- What arq's own client would write. `e.key` is the queue, `e.member` the job's id.
--- REPLACES: owner
+-- IMPLEMENTS: owner_fit owner_take_out owner_put_in owner_take_back owner_restorable owner_put_back
 -- KEYS: t_job_ t_result_ t_retry_ t_progress_ t_abort
--- USES: owner_keys type_check
+-- USES: kept_keys type_check
 local DAY = 86400000 -- a job expires so many ms after it is due
 
 local function holds(key, digest)
@@ -41,7 +41,7 @@ local function owner_take_out(e, to)
   e.expires = redis.call('PEXPIRETIME', keys[1])
   if is_job then out_of_queue(e) end
   if not is_job or to == 'trash' or to == 'gone' then
-    e.kept = to ~= 'gone' and owner_keys_dump(keys)
+    e.kept = to ~= 'gone' and kept_keys_dump(keys)
     e.abort = is_job and redis.call('ZSCORE', t_abort, e.member)
     if e.abort then redis.call('ZREM', t_abort, e.member) end
     redis.call('UNLINK', unpack(keys))
@@ -61,7 +61,8 @@ local function owner_put_in(e, to, at)
   redis.call('ZADD', e.key, e.there, e.member)
 end
 
-local function owner_take_back(e)
+local function owner_take_back(e, to)
+  if to == 'restore' then return owner_take_out(e, 'trash') end
   local score = redis.call('ZSCORE', e.key, e.member)
   if not score or tonumber(score) ~= tonumber(e.there) or in_progress(e) then return nil end
   if not holds(t_job_ .. e.member, e.digest) then return nil end
@@ -74,17 +75,15 @@ local function owner_restorable(e)
   local here = redis.call('EXISTS', t_job_ .. e.member, t_result_ .. e.member)
   if not e.kept then return here == 1 end
   local free = here == 0 and not redis.call('ZSCORE', e.key, e.member)
-  return (free or e.there) and owner_keys_restorable(e.kept)
+  return (free or e.there) and kept_keys_restorable(e.kept)
 end
 
 local function owner_put_back(e)
   if e.kept then
-    owner_keys_restore(e.kept)
+    kept_keys_restore(e.kept)
   elseif e.expires >= 0 then
     redis.call('PEXPIREAT', t_job_ .. e.member, string.format('%.0f', e.expires))
   end
   if e.score then redis.call('ZADD', e.key, e.score, e.member) end
   if e.abort then redis.call('ZADD', t_abort, e.abort, e.member) end
 end
-
-local function owner_shown(e) return e.shown end

@@ -1,16 +1,16 @@
--- Strike one of Resque's workers, if its beat and its work still are what was read; what it had goes
--- to the failed list, as Resque itself does with a worker that is silent for five minutes, or, where
--- `job` is its bytes, back to the front of the queue `source` it was taken from.
+-- Remove one of Resque's workers from the registry if its heartbeat and its work are still as they were
+-- read. Its job becomes a failure, as Resque itself does with a worker that was silent for five minutes;
+-- with `job`, the job's bytes, it goes back to the front of `source`, the queue it was taken from.
 -- KEYS: t_workers t_worker_ t_heartbeats op_ t_queue_ t_stat_
--- ARGV: caller seq identity beat working text job source side queue failed
--- USES: idempotency history owner_counters owner_lists
+-- ARGV: caller seq identity beat working text job source queue
+-- USES: idempotency history job_counters job_lists jobs_prepend jobs_bury jobs
 -- ENTRIES: op_{caller}=hash
 -- FLAGS: allow-oom
--- Returns pruned | changed | unknown, how many jobs wait again and how many are failures; or, nothing
--- done, blocked and the key that stands where one of them would have to go.
-local said, late = idempotency_replayed()
+-- Returns pruned | changed | unknown, how many jobs wait again and how many are failures; or, with
+-- nothing changed, blocked and the key of another type to which one of them would have to go.
+local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
-if said then return said end
+if reply then return reply end
 history_by = caller:match('^[^:]*')
 if redis.call('SISMEMBER', t_workers, identity) == 0 then return idempotency_remember({'unknown'}) end
 local has = redis.call('GET', t_worker_ .. identity) or ''
@@ -19,7 +19,7 @@ if (redis.call('HGET', t_heartbeats, identity) or '') ~= beat or has ~= working 
 end
 local list = failures_of(source)
 local kind = redis.call('TYPE', list).ok
-if job ~= '' and not fits(source) then return {'blocked', t_queue_ .. source} end
+if job ~= '' and not can_wait(source) then return {'blocked', t_queue_ .. source} end
 if job == '' and text ~= '' and kind ~= 'list' and kind ~= 'none' then return {'blocked', list} end
 redis.call('SREM', t_workers, identity)
 redis.call('UNLINK', t_worker_ .. identity, t_worker_ .. identity .. ':started',
@@ -27,10 +27,10 @@ redis.call('UNLINK', t_worker_ .. identity, t_worker_ .. identity .. ':started',
 redis.call('HDEL', t_heartbeats, identity)
 local back, dead = 0, 0
 if job ~= '' then
-  to_front(source, job)
+  jobs_prepend(source, job)
   back = 1
 elseif text ~= '' then
-  to_failed(source, text .. stamp('date') .. '}')
+  jobs_bury(source, text .. stamp('date') .. '}')
   history_note('dead', history_by .. '|pruned')
   dead = 1
 end

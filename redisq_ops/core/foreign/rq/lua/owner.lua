@@ -1,7 +1,7 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
--- REPLACES: owner
+-- IMPLEMENTS: owner_fit owner_take_out owner_put_in owner_take_back owner_restorable owner_put_back
 -- KEYS: t_queues t_job_ t_queue_ t_results_ t_scheduled_
--- USES: remove_from_list owner_keys calendar type_check
+-- USES: remove_from_list kept_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
 local SOON = 60 -- RQ's scheduler may be at a job already that is due in so many seconds
@@ -43,7 +43,8 @@ local function owner_take_out(e, to)
   if fields[5] and fields[5] ~= '' then return nil, 'limited' end
   if not fields[1] then return nil end -- it expired
   if is_list(e.key) then
-    e.right = right_of(e.key, e.member, tonumber(e.seen))
+    e.rank = tonumber(e.seen)
+    e.left = left_of(e.key, e.member, e.rank) -- in an undo it is back before its neighbour on the right
   else
     e.score = redis.call('ZSCORE', e.key, e.member)
     if not e.score or tonumber(e.score) ~= tonumber(e.seen) then return nil end
@@ -52,10 +53,10 @@ local function owner_take_out(e, to)
   e.shown = fields[6] or ''
   local keys = keys_of(e)
   if to == 'waiting' or to == 'delayed' then
-    e.before = owner_keys_fields(job, CHANGED, keys)
+    e.before = kept_keys_fields(job, CHANGED, keys)
   else
     keys[4] = t_results_ .. e.member
-    e.kept = to == 'trash' and owner_keys_dump(keys) or nil
+    e.kept = to == 'trash' and kept_keys_dump(keys) or nil
   end
   if is_list(e.key) then
     local ok, why = out_of_list(e.key, e.member, tonumber(e.seen))
@@ -91,16 +92,18 @@ local function owner_put_in(e, to, at)
   local list = list_of(e)
   redis.call('SADD', t_queues, list)
   redis.call(front and 'LPUSH' or 'RPUSH', list, e.member)
+  return list, e.member
 end
 
--- Behind it are the others of its step that haven't been taken back yet, and what came since.
-local taken_back = {}
-local function owner_take_back(e)
-  local job, list = job_of(e), list_of(e)
-  local state, enqueued = unpack(redis.call('HMGET', job, 'status', 'enqueued_at'))
-  if state == 'queued' and enqueued == e.there then
-    taken_back[list] = (taken_back[list] or 0) + 1
-    return out_of_list(list, e.member, redis.call('LLEN', list) - taken_back[list])
+local function owner_take_back(e, to, list, seen)
+  if to == 'restore' then
+    e.seen = seen or e.seen
+    return owner_take_out(e, 'trash')
+  end
+  local state, enqueued = unpack(redis.call('HMGET', job_of(e), 'status', 'enqueued_at'))
+  if list then
+    if state ~= 'queued' or enqueued ~= e.there then return nil end
+    return out_of_list(list, e.member, seen)
   end
   local score = redis.call('ZSCORE', e.key, e.member)
   if state ~= 'scheduled' or not score or tonumber(score) ~= tonumber(e.there) then return nil end
@@ -110,23 +113,20 @@ local function owner_take_back(e)
 end
 
 local function owner_restorable(e)
-  if e.kept then return owner_keys_restorable(e.kept) end
+  if e.kept then return kept_keys_restorable(e.kept) end
   return e.before.times[1] < 0 or e.before.times[1] > now
 end
 
 local function owner_put_back(e)
   if e.kept then
-    owner_keys_restore(e.kept)
+    kept_keys_restore(e.kept)
   else
-    owner_keys_put_fields(job_of(e), CHANGED, keys_of(e), e.before)
+    kept_keys_put_fields(job_of(e), CHANGED, keys_of(e), e.before)
   end
   if e.score then
     redis.call('ZADD', e.key, e.score, e.member)
   else
-    into_list(e.key, e.member, e.right)
+    into_list(e.key, e.member, e.left)
+    return e.key, e.member
   end
-end
-
-local function owner_shown(e)
-  return e.shown
 end

@@ -1,7 +1,7 @@
 -- Give pending entries of one consumer to another, by identity. To `remove` the first one, what else
 -- it holds by now is given away too, 50 in all, and it goes in the same step if it holds nothing
 -- then: XGROUP DELCONSUMER alone loses what it holds. How long an entry was held and how often it was
--- delivered stay as they are, so whoever claims by age finds it as before.
+-- delivered stay as they are, so a claim by age finds it as before.
 -- `journal`: an operation's entry, where this very step counts what it gave; the stream itself if it
 -- can't, since a cluster has the two in different places.
 -- KEYS: stream journal
@@ -16,7 +16,7 @@ if journal ~= stream then
   type_check_key(journal, 'hash')
   corrupt_values_integers(journal, {'done'})
 end
-local said, given = {'0'}, 0
+local reply, given = {'0'}, 0
 
 local function give(row)
   local got = redis.call('XCLAIM', stream, group, to, 0, row[1], 'IDLE', row[3], 'JUSTID')
@@ -31,18 +31,18 @@ for i = first, #ARGV do
   elseif row and row[2] == consumer and row[3] >= tonumber(min_idle) then
     word = give(row)
   end
-  said[#said + 1] = word
+  reply[#reply + 1] = word
 end
 if remove == '1' then
-  local left = 51 - #said
+  local left = 51 - #reply
   for _, row in ipairs(left > 0 and redis.call('XPENDING', stream, group, '-', '+', left, consumer)
     or {}) do
-    if give(row) == 'moved' then said[#said + 1] = row[1] end
+    if give(row) == 'moved' then reply[#reply + 1] = row[1] end
   end
   if #redis.call('XPENDING', stream, group, '-', '+', 1, consumer) == 0 then
     redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer)
-    said[1] = '1'
+    reply[1] = '1'
   end
 end
 if given > 0 and journal ~= stream then redis.call('HINCRBY', journal, 'done', given) end
-return said
+return reply

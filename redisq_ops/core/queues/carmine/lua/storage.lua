@@ -3,16 +3,16 @@
 -- delayed messages are in one sorted set of ready times; only the time tells `queued-with-backoff`.
 -- KEYS: locks backoffs nattempts finished body next delay lease dead trash
 -- IMPLEMENTS: storage_waiting_zset storage_moved storage_done storage_score storage_flush
--- USES: list_append deliveries visible bulk_write wake_workers
+-- USES: list_append deliveries visible bulk_write config counters wake_workers
 local storage_waiting_zset = delay
 local moved = {}
-local in_sight = {waiting = true, delayed = true, pending = true}
+local in_sight = {waiting = true, delayed = true, pending = true, done = true}
 
 local function storage_moved(id, from, to, r, value, wait)
-  if to ~= 'done' then
+  if to ~= 'done' or from == 'transit' then
     moved[#moved + 1] = {id = id, from = from, to = to, r = r}
-    return
   end
+  if to ~= 'done' then return end
   deliveries_ended[#deliveries_ended + 1] = id
   if wait > 0 then -- equal messages are refused for so long
     local n = #deliveries_refusing
@@ -22,7 +22,12 @@ end
 
 local function storage_done(ids) list_append(deliveries_ended, ids) end
 
+-- A done message has the time until which equal ones are refused.
 local function storage_score(id, state)
+  if state == 'done' then
+    local over = redis.call('SISMEMBER', finished, id) == 1
+    return over and (redis.call('HGET', backoffs, id) or '0') or nil
+  end
   local zset = {pending = lease, delayed = delay, waiting = delay, dead = dead, trash = trash}
   return zset[state] and redis.call('ZSCORE', zset[state], id) or nil
 end
@@ -52,14 +57,16 @@ local function storage_flush()
     if #deliveries_refusing > 0 then redis.call('HSET', backoffs, unpack(deliveries_refusing)) end
     deliveries_ended, deliveries_refusing = {}, {}
   end
-  local coming, going, dying, ready = {}, {}, {}, 0
+  local coming, going, dying, ready, shown = {}, {}, {}, 0, 0
   for _, row in ipairs(moved) do
     local id, from, to = row.id, row.from, row.to
     if from == 'pending' and to ~= 'pending' then visible_add(visible_cuts, locks, id) end
+    if from == 'done' then visible_add(visible_parts, finished, id) end
     if in_sight[to] then
       if not in_sight[from] then coming[#coming + 1] = id end
-      if to ~= 'pending' then ready = ready + 1 end
-      place(row)
+      if not in_sight[from] and from ~= 'transit' then shown = shown + 1 end
+      if to == 'waiting' or to == 'delayed' then ready = ready + 1 end
+      if to ~= 'done' then place(row) end
     elseif to == 'gone' then
       if in_sight[from] then visible_leave(id) else visible_add(visible_cuts, body, id) end
       visible_add(visible_cuts, next, id)
@@ -71,6 +78,8 @@ local function storage_flush()
   visible_hide(going)
   visible_hide(visible_revive(dying))
   visible_show(coming)
+  -- A rebalance scans one hash after the other: this tells it that a message went back.
+  if shown > 0 and config.layout then counters_add('shown', shown) end
   visible_write()
   if ready > 0 then wake_workers(ready) end
   moved = {}

@@ -2,7 +2,7 @@
 -- its sight: their content is in `body`, and what they left in the circle is `stray` until the circle
 -- comes round to it. `next`: the content that waits for the present delivery to end.
 -- KEYS: messages backoffs nattempts requeued body next stray delay dead meta err
--- USES: config circle wake_workers counters
+-- USES: circle wake_workers
 
 -- By key: what to HSET, HDEL, SADD and SREM.
 local visible_puts, visible_cuts, joins, visible_parts = {}, {}, {}, {}
@@ -68,8 +68,6 @@ end
 
 local function visible_show(ids)
   if #ids == 0 then return end
-  -- A rebalance scans one hash after the other: this tells it that a message went back.
-  if config.layout then counters_add('shown', #ids) end
   local coming = redis.call('HMGET', next, unpack(ids))
   for i, content in ipairs(redis.call('HMGET', body, unpack(ids))) do
     visible_add(visible_puts, messages, ids[i], content or '')

@@ -1,0 +1,9 @@
+-- An entry that comes from elsewhere enters its state, with the record that it has from then on (empty:
+-- none). The script's flush writes it. `from`: for the kind, the state that it leaves.
+-- USES: transitions record state_zsets storage_moved write_buffer
+local function transfer_enter(id, from, state, score, line)
+  if state_zsets[state] then write_buffer_add(state_zsets[state], score, id) end
+  if line ~= '' then write_buffer_record(id, line) end
+  if state == 'dead' or state == 'trash' then transitions_backdated = true end
+  storage_moved(id, from, state, record_unpack(line), nil, tonumber(score) - now)
+end

@@ -1,0 +1,440 @@
+"""Pages and counts of queues whose owner keeps each state in keys of its own.
+
+A kind declares its `PlacedPages.states` and how records are `read`. Pages go place by place, in the
+order in which entries are taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from ..model.entry import STATES, Counts, Entry, Page, State
+from ..model.errors import WrongKind
+from ..model.quoting import bytes_of, legal, text
+from ..model.states import FIXED
+from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
+from ..redis.parsers import moment
+from .base import ForeignQueue
+from .key_reads import of_set, types_of
+from .places import Beside, Declared, List, LocatedEntry, Place, Read, Row, Zset
+
+PAGE = 500
+PAGES = 20
+"""pages read for one page of a place that all queues share"""
+SCREENS = 4
+"""pages read for one window of such a place"""
+T = TypeVar("T")
+
+
+@cache
+def _kinds(layout: type[PlacedPages[Any]]) -> frozenset[tuple[str, str]]:
+    part_of = {theirs: part for part, theirs in layout.called.items()}
+    theirs = {part_of.get(key, f"t_{key}"): kind for key, kind in layout.theirs.items()}
+    return frozenset((FIXED | layout.key_types | theirs).items())
+
+
+class PlacedPages(ForeignQueue[C_co]):
+    """One queue of a deployment; without a queue's name, the whole deployment."""
+
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {}
+    """where each state is kept, in the order in which entries are shown; a state that is missing
+    here is unknown"""
+    key_types: ClassVar[dict[str, str]] = {"was": "hash", "purged": "hash"}
+    theirs: ClassVar[dict[str, str]]
+    """the owner's fixed keys, with their types; the set of queues comes first"""
+    called: ClassVar[Mapping[str, str]] = {}
+    """the owner's keys that scripts don't call ``t_KEY``: name in scripts -> key"""
+
+    keys: Beside
+
+    def _keys(self, name: str) -> Beside:
+        return Beside(self.at, name, self.prefix, self.called)
+
+    # --- what a kind declares --------------------------------------------------------------------
+
+    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        """The entries of a place's elements, in one exchange; None: it isn't this queue's."""
+        raise NotImplementedError
+
+    async def workers_of(self) -> Sequence[str]:
+        """The values of ``{worker}`` in keys of `states`."""
+        return ()
+
+    def name_of(self, element: bytes) -> bytes:
+        """The queue's name, of an element of the owner's set of queues."""
+        return element
+
+    async def paused_there(self) -> str | None:
+        """Whether the owner's own mark pauses it, in words."""
+        return None
+
+    def _shared(self, state: State) -> bool:
+        """Whether this queue's entries of that state are in one place with those of others."""
+        return False
+
+    async def _done(self) -> int | None:
+        """How many entries are done, by a counter of the owner's; None: unknown."""
+        return None
+
+    @property
+    def next_end(self) -> str:
+        """The end of the lists of waiting entries where the next one is taken."""
+        first = self.states["waiting"][0]
+        return first.next if isinstance(first, List) else "LEFT"
+
+    # --- the queue's keys ------------------------------------------------------------------------
+
+    @property
+    def _all_key_types(self) -> frozenset[tuple[str, str]]:
+        """Ours and the owner's, by the names that scripts have for them."""
+        return _kinds(type(self))
+
+    def _their_keys(self) -> dict[str, str]:
+        return {self.at + key: kind for key, kind in self.theirs.items()}
+
+    @operation
+    async def exists(self) -> bool:
+        wanted = self._their_keys()
+        kinds = await types_of(wanted)
+        if not self.own_name:
+            return any(kinds[key] == kind for key, kind in wanted.items())
+        if await attempt(self._listed()) is True:
+            return True
+        places = {
+            state: await self._of_owner(state, None) for state, keys in self.states.items() if keys
+        }
+        found = await types_of(place.key for of_state in places.values() for place in of_state)
+        sound = [
+            (place, self._shared(state))
+            for state, of_state in places.items()
+            for place in of_state
+            if found[place.key] == place.kind
+        ]
+        if not all(shared for _, shared in sound):
+            return True
+        # Of a place that all queues share, an entry in the first page.
+        windows = await together(place.window(0, PAGE) for place, _ in sound)
+        return any(rows for rows, _ in windows)
+
+    async def _listed(self) -> bool:
+        return self.own_name in await self.names.op()
+
+    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
+        """Keys that are of another type than the layout has: (key, its type, what it should be)."""
+        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.key_types).items()}
+        kinds |= self._their_keys()
+        if self.own_name:
+            for state in self.states:
+                places = await self._places_of(state, [self.own_name])
+                kinds |= {place.key: place.kind for place in places}
+        found = await types_of(kinds)
+        return [(k, is_, kinds[k]) for k, is_ in found.items() if is_ not in ("none", kinds[k])]
+
+    async def _refuse_wrong_types(self) -> None:
+        for key, is_, kind in await self._wrong_type_keys():
+            raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
+
+    # --- where entries are -----------------------------------------------------------------------
+
+    async def _places(self, state: State, wrong: list[str] | None = None) -> list[Place]:
+        """Where the entries of a state are, in the order in which they are shown.
+
+        With ``wrong``, places that can't be read are added there, and read as empty.
+        """
+        if state == "trash":
+            found = [self._own_trash()]
+        else:
+            found = await self._of_owner(state, wrong)
+        if wrong is None:
+            return found
+        sizes = await together(self._unless(place.count(), None, wrong) for place in found)
+        return [
+            self._gathered(()) if size is None else place
+            for place, size in zip(found, sizes, strict=True)
+        ]
+
+    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+        """Where the owner keeps a state."""
+        names = await self._unless(self._queues(), [], wrong)
+        return await self._unless(self._places_of(state, names), [], wrong)
+
+    async def _places_of(self, state: State, names: Sequence[str]) -> list[Place]:
+        """The declared places of a state, for the owner's queues of these names."""
+        declared = self.states.get(state, ())
+        needed = any("{worker}" in one.key for one in declared)
+        workers = await self.workers_of() if needed else ()
+        return [
+            self._place(state, one, key)
+            for one in declared
+            for key in dict.fromkeys(
+                one.key.replace("{q}", name).replace("{worker}", worker)
+                for name in (names if "{q}" in one.key else ("",))
+                for worker in (workers if "{worker}" in one.key else ("",))
+            )
+        ]
+
+    def _place(self, state: State, declared: Declared, key: str) -> Place:
+        async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
+            return await self.read(state, place, rows)
+
+        reverse = isinstance(declared, List) and declared.next == "RIGHT"
+        return Place(declared.type, self.at + key, declared.called, read, reverse)
+
+    def _gathered(self, rows: Sequence[LocatedEntry]) -> Place:
+        return Place("busy", "", "busy", _nothing, rows=rows)
+
+    def _own_trash(self) -> Place:
+        read = kept(self._trashed, self.keys["purged"], self.keys["was"])
+        return Place("trash", self.keys["trash"], "purged", read)
+
+    @operation
+    async def names(self) -> list[str]:
+        """The deployment's queues, by name."""
+        key = self.at + next(iter(self.theirs))
+        return sorted(text(self.name_of(name)) for name in await of_set(key))
+
+    @staticmethod
+    async def _unless(what: Description[T], empty: T, wrong: list[str] | None) -> T:
+        """What is read; with ``wrong``, a key of another type is added there and reads as empty."""
+        try:
+            return await what
+        except WrongKind as misfit:
+            if wrong is None:
+                raise
+            wrong.append(str(misfit))
+            return empty
+
+    async def _queues(self) -> list[str]:
+        if self.own_name:
+            return [self.own_name]
+        return [name for name in await self.names.op() if name not in self.beside]
+
+    def _means(self, name: object) -> bool:
+        """Whether this object stands for the owner's queue of that name."""
+        if self.own_name:
+            return name == self.own_name
+        return not (isinstance(name, str) and name in self.beside)
+
+    def _name_of(self, name: str) -> str:
+        """What a queue of the deployment is called here."""
+        return f"{self.kind}:{legal(bytes_of(name))}"
+
+    def _trashed(
+        self, place: Place, payload: bytes, score: float, name: bytes, kept: bytes
+    ) -> Entry | None:
+        # MessagePack, an array of which the first is the operation's name.
+        op = re.match(rb"[\x90-\x9f](?:[\xa0-\xbf]|\xd9.)([!-~]+)", kept, re.S)
+        return Entry(
+            text(name), "trash", at_ms=moment(score), since_ms=moment(score), payload=payload,
+            failures=self._failures(payload), op=op[1].decode() if op else None,
+            called=place.called,
+        )  # fmt: skip
+
+    def _failures(self, payload: bytes) -> int:
+        """How often an entry in the trash has failed, by what is kept of it."""
+        return 0
+
+    # --- pages -----------------------------------------------------------------------------------
+
+    @operation
+    async def page(
+        self,
+        state: State,
+        cursor: str | None = None,
+        max: int = 100,
+        start: int | None = None,
+        payloads: bool = False,
+    ) -> Page:
+        """As for every queue. One queue's part of a place that all queues share is found by reading
+        it: at most 10,000 members a page (2,000 a window), and ``total`` is how many of them
+        were found: not ``exact`` while there is more to read. Beside a key of another type the rest
+        is shown."""
+        if state == "done" and state not in self.states:
+            return Page((), None, 0)
+        try:
+            return await self._page(state, cursor, max, start)
+        except WrongKind:
+            wrong: list[str] = []
+            rest = await self._page(state, cursor, max, start, wrong)
+            return replace(rest, exact=False, problem=named(wrong))
+
+    async def _page(
+        self,
+        state: State,
+        cursor: str | None,
+        max: int,
+        start: int | None,
+        wrong: list[str] | None = None,
+    ) -> Page:
+        places = await self._places(state, wrong)
+        shared = self._shared(state)
+        if start is not None:
+            return await (self._picked if shared else self._window)(places, start, max)
+        index, inner = (0, None) if cursor is None else _split(cursor)
+        found: list[LocatedEntry] = []
+        for _ in range(PAGES):
+            if index >= len(places) or len(found) >= max:
+                break
+            rows, inner, _ = await places[index].after(inner, PAGE if shared else max - len(found))
+            if len(found) + len(rows) > max:
+                rows = rows[: max - len(found)]
+                inner = places[index].behind(rows[-1])
+            found += rows
+            index += inner is None
+        on = None if index >= len(places) else f"{index};{inner or ''}"
+        if shared:
+            known = cursor is None and on is None
+            return Page(tuple(seen.entry for seen in found), on, len(found), known)
+        total = sum(await together(place.count() for place in places))
+        return Page(tuple(seen.entry for seen in found), on, total)
+
+    async def _window(self, places: Sequence[Place], start: int, max: int) -> Page:
+        """Entries by rank, over all places."""
+        sizes = await together(place.count() for place in places)
+        found: list[LocatedEntry] = []
+        first = 0
+        for place, size in zip(places, sizes, strict=True):
+            low = start + len(found) - first
+            if len(found) < max and 0 <= low < size:
+                found += (await place.window(low, max - len(found)))[0]
+            first += size
+        return Page(tuple(seen.entry for seen in found), None, sum(sizes))
+
+    async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
+        """Entries by rank among this queue's, in the first pages of places that others share."""
+        found: list[LocatedEntry] = []
+        exact = True
+        for place in places:
+            inner = None
+            for _ in range(SCREENS):
+                rows, inner, _ = await place.after(inner, PAGE)
+                found += rows
+                if inner is None:
+                    break
+            exact = exact and inner is None
+        rows = found[start : start + max]
+        return Page(tuple(seen.entry for seen in rows), None, len(found), exact)
+
+    # --- counts ----------------------------------------------------------------------------------
+
+    @operation
+    async def counts(self, now_ms: int | None = None) -> Counts:
+        """As for every queue. Unknown are this queue's entries in a place that all queues share
+        while it has more than 500, and what is in a key of another type."""
+        try:
+            return await self._counts(None)
+        except WrongKind:
+            return await self._counts([])
+
+    async def _counts(self, wrong: list[str] | None) -> Counts:
+        states: list[State] = [*self.states, "trash"]
+        lost: dict[State, list[str]] = {state: [] for state in states}
+        places = await together(
+            self._places(state, None if wrong is None else lost[state]) for state in states
+        )
+        (sizes, done), (flags, oldest_ms) = await both(
+            both(
+                together(
+                    self._size(state, found) for state, found in zip(states, places, strict=True)
+                ),
+                self._done(),
+            ),
+            both(self._flags(), self._oldest_ms(places[states.index("waiting")])),
+        )
+        known = {
+            state: size
+            for state, size in zip(states, sizes, strict=True)
+            if size is not None and not lost[state]
+        }
+        problems = [problem for state in states for problem in lost[state]]
+        paused, closed = flags
+        paused = paused or await self._unless(
+            self.paused_there(), None, None if wrong is None else problems
+        )
+        if done is not None:
+            known["done"] = done
+        # What can be read of an unknown state is a lower bound.
+        of = {state: size or 0 for state, size in zip(states, sizes, strict=True)} | known
+        return Counts(
+            **{state: of.get(state, 0) for state in STATES}, oldest_ms=oldest_ms, paused=paused,
+            closed=closed, unknown=frozenset(STATES) - known.keys(), problem=named(problems),
+        )  # fmt: skip
+
+    async def _size(self, state: State, places: Sequence[Place]) -> int | None:
+        """How many entries are in these places; None: too many are shared to read them all."""
+        sizes = await together(place.count() for place in places)
+        if not self._shared(state):
+            return sum(sizes)
+        if max(sizes, default=0) > PAGE:
+            return None
+        rows = await together(
+            place.window(0, PAGE) for place, size in zip(places, sizes, strict=True) if size
+        )
+        return sum(len(found) for found, _ in rows)
+
+    async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
+        """When the oldest waiting entry began to wait, of a kind whose records have the time."""
+        return None
+
+    @operation
+    async def due_counts(self, edges: Sequence[int]) -> list[int]:
+        """As for every queue; where all queues share the sets, of all of them."""
+        names = await self._queues()
+        sets = {
+            self.at + one.key.replace("{q}", name): one.unit_ms
+            for one in self.states.get("delayed", ())
+            for name in (names if "{q}" in one.key else ("",))
+            if isinstance(one, Zset) and one.ready
+        }
+        spans = list(pairwise(edges))
+        found = await together(
+            Call(("ZCOUNT", key, low / unit, f"({high / unit}"), int, key=key)
+            for key, unit in sets.items()
+            for low, high in spans
+        )
+        return [sum(found[n :: len(spans)]) for n in range(len(spans))]
+
+
+async def _nothing(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
+    return []
+
+
+class ReadKept(Protocol):
+    """Makes an entry of what is kept under a name: a payload, and a record."""
+
+    def __call__(
+        self, place: Place, payload: bytes, score: float, name: bytes, kept: bytes
+    ) -> Entry | None: ...
+
+
+def kept(read: ReadKept, payloads: str, records: str) -> Read:
+    """Reads entries whose payloads and records are in two hashes of ours, by name."""
+
+    async def batch(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
+        names = [row.member for row in rows]
+        found = await both(
+            Call(("HMGET", payloads, *names), list[Any], key=payloads),
+            Call(("HMGET", records, *names), list[Any], key=records),
+        )
+        return [
+            # One without a payload went between the two reads.
+            None if payload is None else read(place, payload, row.score, row.member, record or b"")
+            for row, payload, record in zip(rows, *found, strict=True)
+        ]
+
+    return batch
+
+
+def named(wrong: Sequence[str]) -> str | None:
+    """What can't be read, each key once."""
+    return "; ".join(dict.fromkeys(wrong)) or None
+
+
+def _split(cursor: str) -> tuple[int, str | None]:
+    index, _, inner = cursor.partition(";")
+    return int(index), inner or None

@@ -1,0 +1,99 @@
+"""Resque's workers as they register themselves, and the job that each works on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ...engine.registry import server_ms
+from ...model.quoting import text
+from ...model.worker_process import Process, RunningJob
+from ...redis.operation import Call, attempt, both, together
+from ..places import Beside
+from ..ruby_jobs import job
+from ..ruby_jobs.job import IdOf
+
+PRUNE_MS = 300_000
+"""silence after which Resque itself takes a worker for dead"""
+BATCH = 100
+"""workers whose records are read in one exchange"""
+
+
+@dataclass(frozen=True, slots=True)
+class ResqueWorker(Process):
+    """A worker, with the bytes that must be unchanged when it is pruned."""
+
+    beat: bytes = b""
+    working: bytes = b""
+
+
+async def workers(names: Sequence[bytes], keys: Beside, id_of: IdOf) -> list[ResqueWorker]:
+    """These workers, ``host:pid:queues``, by name."""
+    key = keys.at + "workers:heartbeat"
+    found: list[ResqueWorker] = []
+    for i in range(0, len(names), BATCH):
+        some = names[i : i + BATCH]
+        beats, (records, now) = await both(
+            attempt(Call(("HMGET", key, *some), list[Any], key=key)),
+            both(
+                together(attempt(_record(f"{keys.at}worker:{text(name)}")) for name in some),
+                server_ms(),
+            ),
+        )
+        problem = str(beats) if isinstance(beats, Exception) else None
+        known = [None] * len(some) if isinstance(beats, Exception) else beats
+        found += [
+            _worker(text(name), beat or b"", record, now, problem, id_of)
+            for name, beat, record in zip(some, known, records, strict=True)
+        ]
+    return sorted(found, key=lambda worker: worker.name)
+
+
+async def _record(key: str) -> tuple[bytes | None, bytes | None]:
+    """What it works on, and since when it runs."""
+    return await both(_string(key), _string(f"{key}:started"))
+
+
+def _string(key: str) -> Call[bytes | None]:
+    return Call(("GET", key), lambda reply: reply, key=key)
+
+
+def _worker(
+    name: str, beat: bytes, record: Any, now_ms: int, problem: str | None, id_of: IdOf
+) -> ResqueWorker:
+    if isinstance(record, Exception):  # keys of another type must not hide the other workers
+        return ResqueWorker(name, problem=str(record))
+    working, started = record
+    # Resque splits at every colon; names of hosts and queues may have some themselves.
+    parts = re.match(r"(.*?):(\d+):(.*)", name, re.S)
+    at = iso_ms(text(beat))
+    silent_ms = None if at is None else max(0, now_ms - at)
+    work = _running(working or b"", id_of)
+    return ResqueWorker(
+        name, parts[1] if parts else name, int(parts[2]) if parts else None,
+        tuple(parts[3].split(",")) if parts else (), iso_ms(text(started or b"")), silent_ms,
+        silent_ms is None or silent_ms <= PRUNE_MS, (work,) if work else (), problem=problem,
+        beat=beat, working=working or b"",
+    )  # fmt: skip
+
+
+def _running(working: bytes, id_of: IdOf) -> RunningJob | None:
+    known = job.fields(working)
+    if not known:
+        return None
+    own, at = job.member(working, "payload") or b"", known.get("run_at")
+    since_ms = iso_ms(at) if isinstance(at, str) else None
+    return RunningJob(id_of(own), str(known.get("queue", "")), own, since_ms)
+
+
+def iso_ms(time: str) -> int | None:
+    """An ISO 8601 time as ms, also as Ruby writes one; without a zone it isn't one."""
+    plain = re.sub(r" (?=[+-]\d\d:?\d\d$)", "", time.replace(" UTC", "+00:00").strip())
+    try:
+        at = datetime.fromisoformat(plain)
+    except ValueError:
+        return None
+    return int(at.astimezone(UTC).timestamp() * 1000) if at.tzinfo else None

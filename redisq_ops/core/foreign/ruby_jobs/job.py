@@ -1,0 +1,201 @@
+"""Job records as both programs write them: JSON objects, of which we touch only what is ours.
+
+A record is bytes that belong to the application. What we add (why it failed, how often) replaces
+or follows members by name; every other member keeps its exact bytes, so `1.0`, `1e3`, long integers
+and escapes arrive as they were sent. Bytes that are no UTF-8 survive too.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from json.decoder import scanstring  # type: ignore[attr-defined]  # not in the stubs
+from typing import Any
+
+from ...model.errors import BadInput, TooLarge
+from ...model.keys import _FORBIDDEN, _NAME
+from ...model.settings import MAX_PAYLOAD
+from ...model.validation import listed, mistaken
+
+UNREADABLE = "Redisq::Unreadable"
+"""the class of a record of ours in Sidekiq's dead set, around bytes that are no record"""
+IdOf = Callable[[bytes], str]
+"""a job's id, by its record"""
+LOST = "Redisq::LostLease"
+"""the class of the error of a job whose worker was lost too often"""
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+_BROKEN = (ValueError, IndexError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job to put in. ``klass`` is what the other program runs; ``options`` are further members of
+    its record (``retry``, ``tags``, …)."""
+
+    klass: str
+    args: Sequence[Any] = ()
+    jid: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def encoded(self, **members: Any) -> bytes:
+        """The record, with these members in front and ours behind."""
+        if not self.klass or not isinstance(self.klass, str):
+            raise BadInput("a job names a class (str): nobody could run it without")
+        if isinstance(self.args, (str, bytes, Mapping)) or not isinstance(self.args, Iterable):
+            raise BadInput(
+                f"job {self.klass}: its arguments are given as a list, not as "
+                f"{type(self.args).__name__}"
+            )
+        whole = {**members, "class": self.klass, "args": list(self.args), **self.options}
+        if self.jid is not None:
+            whole["jid"] = self.jid
+        try:
+            text = json.dumps(whole, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            data = text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadInput(f"job {self.klass}: {error}") from error
+        if len(data) > MAX_PAYLOAD:
+            raise TooLarge(f"job {self.klass} has {len(data):,} bytes, over {MAX_PAYLOAD:,}")
+        return data
+
+
+def jobs_of(given: Iterable[Job]) -> list[Job]:
+    """What a producer hands in, if these are jobs."""
+    jobs = listed(given, "jobs")
+    for nth, one in enumerate(jobs, 1):
+        if not isinstance(one, Job):
+            raise mistaken(one, nth, "a Job")
+    return jobs
+
+
+def fields(payload: bytes) -> dict[str, Any] | None:
+    """The members of a record; None if it isn't a JSON object."""
+    try:
+        found = json.loads(payload.decode("utf-8", "surrogateescape"))
+    except _BROKEN:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _members(text: str) -> list[tuple[str, int, int, int]] | None:
+    """(name, where it begins, where its value begins and ends) of each member."""
+    found = []
+    try:
+        at = _past_space(text, 0)
+        if text[at] != "{":
+            return None
+        at = _past_space(text, at + 1)
+        while text[at] != "}":
+            begin = at
+            name, at = scanstring(text, _past(text, at, '"'))
+            value = _past_space(text, _past(text, _past_space(text, at), ":"))
+            _, end = _DECODER.raw_decode(text, value)
+            found.append((name, begin, value, end))
+            at = _past_space(text, end)
+            if text[at] == ",":
+                at = _past_space(text, at + 1)
+                if text[at] == "}":
+                    return None
+        return found if _past_space(text, at + 1) == len(text) else None
+    except _BROKEN:
+        return None
+
+
+def _past_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _past(text: str, at: int, sign: str) -> int:
+    if text[at] != sign:
+        raise ValueError(f"no {sign} at {at}")
+    return at + 1
+
+
+def member(payload: bytes, name: str) -> bytes | None:
+    """The exact bytes of a member's value; the last one's if the name comes twice."""
+    text = payload.decode("utf-8", "surrogateescape")
+    for known, _, begin, end in reversed(_members(text) or []):
+        if known == name:
+            return text[begin:end].encode("utf-8", "surrogateescape")
+    return None
+
+
+def opened(payload: bytes, without: Collection[str]) -> bytes | None:
+    """The record without these members and its closing brace, so that others can follow."""
+    text = payload.decode("utf-8", "surrogateescape")
+    members = _members(text)
+    if members is None:
+        return None
+    kept = [text[begin:end] for name, begin, _, end in members if name not in without]
+    return ("{" + ",".join(kept) + ("," if kept else "")).encode("utf-8", "surrogateescape")
+
+
+def value(of: Any) -> bytes:
+    """A value as JSON for a record; halves of characters become question marks."""
+    text = json.dumps(of, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha1(data).hexdigest()
+
+
+def content(payload: bytes) -> str:
+    """The digest of a record's content: Resque encodes a job again when it runs and when it fails,
+    and each program writes numbers and letters in its own way."""
+    record = fields(payload)
+    if record is None:
+        return digest(payload)
+    return digest(json.dumps(record, sort_keys=True).encode())
+
+
+def unread(record: dict[str, Any] | None) -> bytes | None:
+    """The bytes that are no job, from the record that was made around them."""
+    kept = (record or {}).get("raw_hex")
+    try:
+        return bytes.fromhex(kept) if isinstance(kept, str) else None
+    except ValueError:
+        return None
+
+
+def times_lost(message: Any) -> int:
+    """How often the worker of a job was lost, by the message of the error `LOST`."""
+    found = re.match(r"its worker was lost (\d{1,9}) times", str(message))
+    return int(found[1]) if found else 1
+
+
+def legal(name: Any) -> bool:
+    """Whether it can be an id: `checked_name`'s rule as a question."""
+    return isinstance(name, str) and bool(_NAME.fullmatch(name)) and not _FORBIDDEN & set(name)
+
+
+def ms(stamp: Any) -> int | None:
+    """A time of a record as ms: seconds with a fraction (Sidekiq up to 7), or integer ms (8)."""
+    if isinstance(stamp, bool) or not isinstance(stamp, (int, float)) or not 0 < stamp < 1e14:
+        return None
+    return int(stamp if stamp > 1e11 else stamp * 1000)
+
+
+def packed_backtrace(lines: Sequence[str]) -> str:
+    """A backtrace as Sidekiq keeps it since 6.0."""
+    return base64.b64encode(zlib.compress(value(list(lines)))).decode()
+
+
+def unpacked_backtrace(kept: Any) -> str:
+    """Its lines; what can't be read is nothing."""
+    if isinstance(kept, list):
+        return "\n".join(map(str, kept))
+    try:
+        plain = zlib.decompressobj().decompress(base64.b64decode(kept), 256 * 1024)
+        lines = json.loads(plain)
+    except (*_BROKEN, TypeError, zlib.error):
+        return ""
+    return "\n".join(map(str, lines)) if isinstance(lines, list) else ""

@@ -1,0 +1,211 @@
+"""How queues of Resque and Sidekiq are worked on and changed.
+
+The owner's keys keep their names, types and formats, and its workers and producers are not
+affected. Keys of ours beside them: the jobs that our workers hold (``lease``, ``body``, ``meta``),
+how often a job's worker was lost (``lost``), the trash (``trash``, ``was``, ``purged``), and audit
+log, settings, callers and history as for every queue. Jobs are moved by their exact bytes.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from ...engine.operator_changes import MoveStep
+from ...engine.queue import Queue
+from ...engine.wire_format import checked_take, ends, taken
+from ...model.clock import Duration, checked_ms
+from ...model.entry import Checkup, Delivery, Settlement, TakeResult
+from ...model.errors import Refused, WrongKind
+from ...model.keys import checked_consumer
+from ...model.quoting import text
+from ...model.settings import LEASE_MS
+from ...model.worker_process import Pruned, PruneWord
+from ...redis.operation import Arg, C_co, Call, operation
+from ...redis.parsers import row_words, words
+from ..places import LocatedEntry
+from .reads import RubyJobReads
+
+
+class RubyJobQueue(RubyJobReads[C_co]):
+    """A queue as Resque or Sidekiq keeps it, to work on."""
+
+    prune_after_ms: ClassVar[int]
+    """silence (ms) after which the owner itself takes a process for dead"""
+
+    def _needs_one(self) -> None:
+        if not self.own_name:
+            raise Refused(
+                f"{self.name} is a whole deployment: name a queue of it, {self.kind}:NAME"
+            )
+
+    # --- what becomes of an entry -----------------------------------------------------------------
+
+    @abstractmethod
+    def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
+        """What becomes of a failed job: the word, its record, the unit of the time that the server
+        adds to it, and the delay in ms."""
+
+    # --- what workers do -----------------------------------------------------------------------
+
+    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
+        self._needs_one()
+        checked_take(n)
+        checked_consumer(consumer)
+
+        def read(reply: list[Any]) -> TakeResult:
+            return taken(reply, partial(self._deliveries, consumer))
+
+        found: TakeResult = await self._call_idempotent(
+            "take", read, n=n, lease_ms=checked_ms(lease_ms, "lease"), consumer=consumer,
+            queue=self.own_name,
+        )  # fmt: skip
+        return found
+
+    def _deliveries(
+        self,
+        consumer: str,
+        ids: Sequence[str],
+        receipts: Sequence[str],
+        payloads: Sequence[bytes],
+        deadline_ms: int,
+    ) -> list[Delivery]:
+        """The script returns tickets and records; id and failures are in the record."""
+        return [
+            Delivery(
+                self.name, self.id_of(payload), payload, ticket, deadline_ms,
+                self._failures(payload), 0, consumer,
+            )
+            for ticket, payload in zip(receipts, payloads, strict=True)
+        ]  # fmt: skip
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
+        if not settlements:
+            return []
+        self._needs_one()
+        await self._ensure_registered()
+
+        def row(settlement: Settlement) -> tuple[Arg, ...]:
+            if settlement.outcome in ("fail", "reject"):
+                return self._ended(settlement)
+            return "release" if settlement.outcome == "release" else "ack", b"", "", 0
+
+        told, rows = ends(settlements, row)
+        found: list[str] = await self._call_idempotent(
+            "settle", row_words(len(settlements)), rows,
+            consumer=settlements[0].delivery.consumer, told=told, queue=self.own_name,
+        )  # fmt: skip
+        return found
+
+    @operation
+    def extend(
+        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
+    ) -> Call[list[bool]]:
+        return self._script("extend").call(
+            self.keys,
+            self.clock,
+            lambda reply: [word == b"ok" for word in reply[1:]],
+            [(d.receipt, d.receipt) for d in deliveries],  # kept by ticket, not by id
+            lease_ms=checked_ms(lease_ms, "lease"),
+        )
+
+    @operation
+    async def sweep(self, max: int = 100) -> int:
+        await self._ensure_registered()
+        swept: int = await self._script("sweep").call(
+            self.keys, self.clock, int, max=max, queue=self.own_name
+        )
+        return swept
+
+    # --- what producers do ---------------------------------------------------------------------
+
+    async def _push(self, jobs: Sequence[tuple[str, bytes]], at: str) -> list[str]:
+        """Put records in; the ids. A call sent again puts nothing in twice."""
+        self._needs_one()
+        if not jobs:
+            return []
+        await self._ensure_registered()
+        await self._call_idempotent("push", words, jobs, at=at, unit=self.unit, queue=self.own_name)
+        return [id for id, _ in jobs]
+
+    # --- what operators change -----------------------------------------------------------------
+
+    def refused(self, seen: LocatedEntry, target: str) -> str:
+        """``busy``: a worker of the owner's has the job, and only that one can give it back."""
+        return "busy" if seen.place.kind == "busy" else ""
+
+    async def _move(self, step: MoveStep) -> list[str]:
+        if step.source == "pending":
+            self._needs_one()
+        return await super()._move(step)
+
+    # --- as with queues of our own -------------------------------------------------------------
+
+    _configure = Queue._configure
+
+    @operation
+    async def prune_process(
+        self,
+        name: str,
+        *,
+        silent_ms: Duration | None = None,
+        rescue: bool = False,
+        op: str | None = None,
+        step: int = 1,
+    ) -> Pruned:
+        """Remove a process from the owner's registry if it was silent for ``silent_ms``.
+
+        Default: as long as the owner waits, a minute for Sidekiq, five for Resque. As with the
+        owner itself, the jobs of a Sidekiq process are lost, those of a Resque worker become
+        failures. ``rescue`` puts them back to the front of their queues instead; should the process
+        be cut off and not dead, they run twice. The same ``op`` and ``step`` sent again change
+        nothing and get the same answer.
+        """
+        await self._ensure_registered()
+        silence = self.prune_after_ms if silent_ms is None else checked_ms(silent_ms, "silence")
+        return await self._prune(name, silence, rescue, op, step)
+
+    @abstractmethod
+    async def _prune(
+        self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
+    ) -> Pruned:
+        """Remove a process that was silent for so long from the owner's registry."""
+
+    async def _pruned(
+        self, script: str, op: str | None, step: int, rows: Any, /, **argv: Any
+    ) -> tuple[PruneWord, int, int]:
+        """Run the script; with ``op`` and ``step`` anybody can send the same call again."""
+
+        def read(reply: list[bytes]) -> tuple[Any, str, str]:
+            word, first, second = [text(part) for part in (*reply, b"0", b"0")][:3]
+            return word, first, second
+
+        if op is None:
+            word, first, second = await self._call_idempotent(script, read, rows, **argv)
+        else:
+            word, first, second = await self._script(script).call(
+                self.keys, self.clock, read, rows, caller=op, seq=step, **argv
+            )
+        if word == "blocked":
+            raise WrongKind(
+                f"key {first} is no list, and a job of {argv['identity']} would have to go there:"
+                " nothing was changed"
+            )
+        return word, int(first), int(second)
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        from .invariants import breaking
+
+        found = await Queue.checkup(self, thorough)
+        if thorough or found.flaws:
+            return found
+        return Checkup(tuple(await breaking(self)))
+
+    @operation
+    async def invariants(self) -> list[str]:
+        from .invariants import violations
+
+        return await violations(self)

@@ -1,0 +1,118 @@
+"""How queues of Resque and Sidekiq are read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ...engine.optional_features import HasWorkerProcesses
+from ...model.entry import Entry, State
+from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.parsers import moment
+from ..changes import ForeignChanges
+from ..placed_pages import kept
+from ..places import LocatedEntry, Place, Row
+from . import job
+
+
+class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
+    """A queue as Resque or Sidekiq keeps it; without a queue's name, their whole deployment.
+
+    Pending are the jobs that our workers hold, and those that the owner's workers have (``busy``).
+    """
+
+    key_types: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
+    stops_at: ClassVar[str] = ""
+    """what an element that is no job does to the owner's own workers; empty: nothing bad"""
+    unit: ClassVar[str] = ""
+    """the unit of the time that a script adds to a new job's record"""
+
+    @property
+    def list_key(self) -> str:
+        """The owner's list of this queue."""
+        return self.keys["t_queue_"] + self.own_name
+
+    @operation
+    async def exists(self) -> bool:
+        return self._registered or await ForeignChanges.exists(self)
+
+    # --- records ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def id_of(self, payload: bytes) -> str:
+        """The id of the job with this record."""
+
+    @abstractmethod
+    def _entry(self, state: State, place: Place, row: Row) -> Entry | None:
+        """The entry of an element of the owner's; None: it isn't this queue's."""
+
+    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        return [self._entry(state, place, row) for row in rows]
+
+    def _held(
+        self, place: Place, payload: bytes, score: float, name: bytes, kept: bytes
+    ) -> Entry | None:
+        """A job that one of our workers holds; ``kept`` is its line of `record.lua`."""
+        id, at = self.id_of(payload), moment(score)
+        try:
+            receipt, _, lost, first, since, consumer, op, _, _ = kept.decode().split(" ")
+            return Entry(
+                id, "pending", at_ms=at, since_ms=int(since), payload=payload,
+                failures=self._failures(payload), lost=int(lost), first_ms=int(first),
+                consumer=consumer, receipt=receipt, op=None if op == "-" else op,
+                called=place.called,
+            )  # fmt: skip
+        except ValueError:
+            problem = f"the record of {id} is corrupt"
+            return Entry(id, "pending", at, payload=payload, called=place.called, problem=problem)
+
+    # --- places ----------------------------------------------------------------------------------
+
+    def _shared(self, state: State) -> bool:
+        return bool(self.own_name or self.beside) and state in ("delayed", "dead")
+
+    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+        if state != "pending":
+            return await super()._of_owner(state, wrong)
+        names, busy = await both(
+            self._unless(self._queues(), [], wrong), self._unless(self._busy(), [], wrong)
+        )
+        return [*map(self._holding, names), self._gathered(busy)]
+
+    def _list(self, name: str) -> Place:
+        """The list of waiting jobs of a queue."""
+        (declared,) = self.states["waiting"]
+        return self._place("waiting", declared, f"queue:{name}")
+
+    def _holding(self, name: str) -> Place:
+        """The jobs of a queue that our workers hold."""
+        mine = name == self.own_name
+        keys = self.keys if mine else self._keys(self._name_of(name))
+        return Place("held", keys["lease"], "busy", kept(self._held, keys["body"], keys["meta"]))
+
+    async def _busy(self) -> list[LocatedEntry]:
+        """The jobs of the owner's own workers, as of their last heartbeats."""
+        place = self._gathered(())
+        return [
+            LocatedEntry(
+                Entry(
+                    work.id, "pending", since_ms=work.since_ms, payload=work.payload,
+                    failures=self._failures(work.payload),
+                    consumer=process.name if job.legal(process.name) else None, called="busy",
+                ),
+                place, b"",
+            )
+            for process in await self.worker_processes.op()
+            for work in process.work
+            if self._means(work.queue)
+        ]  # fmt: skip
+
+    async def _done(self) -> int | None:
+        """The owner's counter of jobs that ran, less those that failed; it has none for a queue."""
+        if self.own_name or self.beside:
+            return None
+        keys = [self.keys["t_stat_"] + name for name in ("processed", "failed")]
+        calls = (Call(("GET", key), lambda reply: int(reply or 0), key=key) for key in keys)
+        numbers = [n for n in await together(map(attempt, calls)) if not isinstance(n, Exception)]
+        return max(0, numbers[0] - numbers[1]) if len(numbers) == 2 else None

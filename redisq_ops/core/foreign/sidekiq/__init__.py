@@ -1,0 +1,5 @@
+"""The layout of Sidekiq."""
+
+from .queue import SidekiqQueue
+
+__all__ = ["SidekiqQueue"]

@@ -1,0 +1,277 @@
+"""Sidekiq's layout, 6 to 8: lists, three sorted sets, and a hash of running jobs per process.
+
+Times in its sets are seconds with a fraction in all releases; those in its records are seconds up
+to 7 and integer milliseconds from 8 on, and a record keeps the kind it came with.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any, ClassVar
+
+from ...engine.optional_features import HasTimeline
+from ...model.clock import Duration, Moment, checked_moment, checked_ms
+from ...model.entry import Entry, Failure, Settlement, State
+from ...model.errors import BadInput
+from ...model.states import Verb
+from ...model.worker_process import Process, Pruned
+from ...redis.operation import C_co, Call, operation, together
+from ..key_reads import of_set
+from ..places import Declared, List, LocatedEntry, Place, Row, Zset
+from ..ruby_jobs import job
+from ..ruby_jobs.job import Job
+from ..ruby_jobs.queue import RubyJobQueue
+from .processes import TTL_MS, processes
+
+MAX_RETRIES = 25
+_GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
+
+
+class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
+    """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
+
+    kind: ClassVar[str] = "sidekiq"
+    owner: ClassVar[str] = "Sidekiq"
+    package: ClassVar[str] = "foreign.sidekiq"
+    home: ClassVar[str] = ""
+    prune_after_ms: ClassVar[int] = TTL_MS
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
+        "waiting": (List("queue:{q}", "enqueued", next="RIGHT"),),
+        "pending": (),
+        "delayed": (Zset("retry", "retry", ready=True), Zset("schedule", "scheduled", ready=True)),
+        "dead": (Zset("dead", "dead"),),
+    }
+    unit: ClassVar[str] = "s"
+    replay_note: ClassVar[str] = (
+        "with the retries they have left (if none, one attempt), as with Sidekiq's own"
+    )
+    prune_note: ClassVar[str] = "what they had is lost, as with Sidekiq's own clean-up"
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        "requeue": ("pending", "delayed"),
+        "claim": ("pending",),
+        "replay": ("dead",),
+        "purge": ("waiting", "pending", "delayed", "dead"),
+        "hard": ("waiting", "pending", "delayed", "dead", "trash"),
+        "restore": ("trash",),
+        "reschedule": ("delayed",),
+    }
+    theirs: ClassVar[dict[str, str]] = {
+        "queues": "set", "retry": "zset", "schedule": "zset", "dead": "zset", "processes": "set",
+        "paused": "set",
+    }  # fmt: skip
+    layout_faults: ClassVar[tuple[str, ...]] = (
+        "a job taken by a Sidekiq worker without super_fetch is in no list while it runs: it is"
+        " lost with its process",
+        "Sidekiq takes a due job out of its set and puts it into the queue in two steps: a crash"
+        " in between loses it",
+        "Sidekiq's web page removes and retries entries of a set by score: others of the same score"
+        " are taken out and put back from the client, and lost if that one dies",
+        "the dead set is trimmed to 10,000 entries and six months, without a word, by whichever"
+        " Sidekiq process adds to it next",
+        "the holder of a job isn't fenced: a copy of it that runs later doesn't know",
+    )
+
+    random: Callable[[], float] = staticmethod(random.random)
+    """a number from [0, 1), for the jitter of retries"""
+
+    # --- records -------------------------------------------------------------------------------
+
+    def id_of(self, payload: bytes) -> str:
+        """The jid; for a record without a usable one, ``x`` and a part of its digest."""
+        record = job.fields(payload)
+        jid = record.get("jid") if record else None
+        if isinstance(jid, str) and job.legal(jid):
+            return jid
+        return f"x{job.digest(payload)[:23]}"
+
+    def _trait(self, id: str) -> str:
+        # Characters that every JSON encoder writes as they are; a digest isn't part of its record.
+        plain = re.findall(r"[\w.:-]+", id, re.A)
+        return "" if re.fullmatch("x[0-9a-f]{23}", id) else max(plain, key=len, default="")
+
+    def _failures(self, payload: bytes) -> int:
+        count = (job.fields(payload) or {}).get("retry_count")
+        return count + 1 if isinstance(count, int) and count >= 0 else 0
+
+    def _entry(self, state: State, place: Place, row: Row) -> Entry | None:
+        payload = row.member
+        record = job.fields(payload) or {}
+        if state != "waiting" and not self._means(record.get("queue")):
+            return None
+        kind = record.get("error_class")
+        error = None
+        if isinstance(kind, str):
+            error = Failure(
+                kind, str(record.get("error_message", "")),
+                job.unpacked_backtrace(record.get("error_backtrace", [])),
+            )  # fmt: skip
+        dead = state == "dead"
+        lost = job.times_lost(record.get("error_message")) if dead and kind == job.LOST else 0
+        at = round(row.score * 1000) if state != "waiting" and isfinite(row.score) else None
+        since = at if dead else None
+        for name in _SINCE.get(place.called, ()):
+            since = since or job.ms(record.get(name))
+        unread = _unread(payload) if dead else None
+        return Entry(
+            self.id_of(payload), state, at_ms=at, since_ms=since,
+            payload=payload if unread is None else unread, failures=self._failures(payload),
+            lost=lost, reason=_reason(kind) if dead else None, error=error, called=place.called,
+        )  # fmt: skip
+
+    def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
+        if seen.place.kind == "held":
+            return None, self.own_name
+        queue = (job.fields(seen.member) or {}).get("queue")
+        named = queue if isinstance(queue, str) and queue else self.own_name
+        return (_unread(seen.member), named) if named else None
+
+    def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
+        payload, failure = settlement.delivery.payload, Failure.decoded(settlement.value)
+        record = job.fields(payload)
+        assert failure is not None
+        if record is None:
+            # A record around the bytes, or no queue would show them. Run by a stock Sidekiq (its
+            # page has a button), it is dead again at once, and still whole.
+            ours = {
+                "class": job.UNREADABLE, "args": [], "jid": self.id_of(payload),
+                "queue": self.own_name, "retry": 0, "raw_hex": payload.hex(), "retry_count": 0,
+                "error_class": failure.type, "error_message": failure.message[:10_000],
+            }  # fmt: skip
+            return "invalid", job.value(ours)[:-1] + b',"failed_at":', "s", 0
+        before = record.get("retry_count")
+        again = isinstance(before, int) and not isinstance(before, bool)
+        count = self._failures(payload)
+        stamp = "retried_at" if again else "failed_at"
+        added = {
+            "queue": record.get("retry_queue") or self.own_name,
+            "error_message": failure.message[:10_000],
+            "error_class": failure.type,
+            "retry_count": count,
+        }
+        if kept := record.get("backtrace"):
+            lines = failure.traceback.splitlines()
+            number = kept if isinstance(kept, int) and kept is not True else len(lines)
+            added["error_backtrace"] = job.packed_backtrace(lines[:number])
+        text = job.opened(payload, {*added, stamp})
+        assert text is not None
+        parts = [job.value(name) + b":" + job.value(value) for name, value in added.items()]
+        text += b",".join(parts) + b',"%b":' % stamp.encode()
+        unit = "ms" if isinstance(record.get("created_at"), int) else "s"
+        if settlement.outcome == "reject":
+            return "rejected", text, unit, 0
+        if count >= _attempts(record) or _is_over(record, settlement.delivery.deadline_ms):
+            return "discarded" if record.get("dead") is False else "failed", text, unit, 0
+        if asked := self._retry_delay_ms(settlement):
+            return "retry", text, unit, asked
+        wait = count**4 + 15 + int(self.random() * 10) * (count + 1)
+        return "retry", text, unit, wait * 1000
+
+    def _retry_delay_ms(self, settlement: Settlement) -> int | None:
+        """The delay that the handler requested; Sidekiq's own back-off replaces the worker's."""
+        failure = Failure.decoded(settlement.value)
+        asked = checked_ms(settlement.delay_ms, "delay_ms")
+        return asked or None if failure and failure.type == "Retry" else None
+
+    # --- producers -----------------------------------------------------------------------------
+
+    @operation
+    async def push(
+        self,
+        jobs: Iterable[Job],
+        *,
+        at_ms: Moment | None = None,
+        after_ms: Duration | None = None,
+    ) -> list[str]:
+        """Put jobs in; their jids. Each gets one unless it has one. For now, or for ``at_ms`` (ms
+        UTC or an aware datetime), or ``after_ms`` (ms or a timedelta) from now.
+
+        One step for all of them; the same call sent again puts nothing in twice.
+        """
+        rows = []
+        for given in job.jobs_of(jobs):
+            if taken := _GIVEN & set(given.options):
+                raise BadInput(f"job {given.klass}: {', '.join(sorted(taken))} is not an option")
+            jid = given.jid or secrets.token_hex(12)
+            if not job.legal(jid):
+                raise BadInput(f"jid {jid[:140]!a} can't be used as an id")
+            named = Job(given.klass, given.args, jid, given.options)
+            rows.append((jid, named.encoded(retry=True, queue=self.own_name)[:-1]))
+        at = ""
+        if at_ms is not None and after_ms is not None:
+            raise BadInput("at_ms or after_ms: give one of them")
+        if at_ms is not None:
+            at = str(checked_moment(at_ms, "at_ms"))
+        elif after_ms is not None:
+            at = f"+{checked_ms(after_ms, 'after_ms')}"
+        return await self._push(rows, at)
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @operation
+    async def worker_processes(self) -> list[Process]:
+        """The deployment's Sidekiq processes; one silent for a minute is not `alive`."""
+        names = await of_set(self.keys["t_processes"])
+        return await processes(names, self.keys, self.id_of)
+
+    @property
+    def process_registry(self) -> str:
+        return self.keys["t_processes"]
+
+    async def _prune(
+        self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
+    ) -> Pruned:
+        """As Sidekiq does it: the process's jobs are not run again. ``rescue`` works as long as the
+        process's record lasts, a minute after its last heartbeat."""
+        key = self.keys.at + name
+        word, back, gone = await self._pruned(
+            "prune_process", op, step,
+            [(key,), (f"{key}:workers",), (f"{key}:work",), (f"{key}-signals",)],
+            identity=name, silent_ms=silent_ms, rescue=int(rescue), queue=self.own_name,
+        )  # fmt: skip
+        return Pruned(word, waiting=back, lost=gone)
+
+    async def paused_there(self) -> str | None:
+        key = self.keys["t_paused"]
+        if not self.own_name:  # it pauses queues one by one
+            return None
+        is_paused = await Call(("SISMEMBER", key, self.own_name), bool, key=key)
+        return "paused in Sidekiq" if is_paused else None
+
+    async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
+        windows = await together(place.window(0, 1) for place in waiting)
+        times = [rows[0].entry.since_ms for rows, _ in windows if rows]
+        return min(filter(None, times), default=None)
+
+
+_SINCE = {
+    "enqueued": ("enqueued_at", "created_at"),
+    "retry": ("retried_at", "failed_at"),
+    "scheduled": ("created_at",),
+}
+
+
+def _unread(payload: bytes) -> bytes | None:
+    record = job.fields(payload)
+    return job.unread(record) if record and record.get("class") == job.UNREADABLE else None
+
+
+def _reason(error_class: Any) -> str:
+    return {job.LOST: "lost", "Reject": "rejected"}.get(str(error_class), "failed")
+
+
+def _attempts(record: dict[str, Any]) -> int:
+    """How many retries a record allows. One that allows none dies at its first failure."""
+    allowed = record.get("retry", True)
+    if allowed is None or allowed is True:
+        return MAX_RETRIES
+    return allowed if isinstance(allowed, int) else 0 if allowed is False else MAX_RETRIES
+
+
+def _is_over(record: dict[str, Any], now_ms: int) -> bool:
+    """Whether `retry_for` (seconds since the first failure, from 7.1) is over."""
+    first, seconds = job.ms(record.get("failed_at")), record.get("retry_for")
+    return bool(first and isinstance(seconds, (int, float)) and first + seconds * 1000 < now_ms)

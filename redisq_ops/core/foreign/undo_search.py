@@ -1,0 +1,136 @@
+"""Undo of a step that put entries into lists, however long these are.
+
+Python looks for the entries by pages. The script then removes them in portions: each call walks
+once from an end of a list to the deepest entry of its portion, and the elements it may look at in
+all are bounded, so portions of deep entries are smaller.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha1
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..engine.operator_changes import UndoStep
+from ..model.entry import Entry
+from ..redis.parsers import words
+from .places import DEPTH, Place, Row, reachable
+
+if TYPE_CHECKING:
+    from .changes import ForeignChanges
+
+PAGE = 500
+ROUNDS = 10
+"""searches for one undo, while the lists change too fast for a single one"""
+LOOKS = 16_000
+"""elements a call may look at: half a millisecond"""
+ROW = 400
+"""what an entry of a list costs besides, in elements; any other entry costs half of it"""
+SEEK = 25
+"""elements passed at the cost of one, on the way to a position"""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedEntry:
+    """An entry of a step: the list it went to and the SHA-1 of its bytes there, both empty if it
+    went elsewhere. ``at``: its position from the left, of ``size``; None: it isn't there; ``deep``:
+    it may be where nobody looked."""
+
+    key: str = ""
+    sha: str = ""
+    at: int | Literal["deep"] | None = None
+    size: int = 0
+
+    @property
+    def row(self) -> tuple[str, int | str]:
+        return self.sha, "" if self.at is None else self.at
+
+
+async def undo(queue: ForeignChanges[Any], undo: UndoStep) -> tuple[int, ...]:
+    """How many entries were put back, how many had been touched; and how many are left, if any."""
+    found: tuple[int, ...] = ()
+    for _ in range(ROUNDS):
+        moved = await look(queue, undo.op, undo.step)
+        deep = sum(entry.at == "deep" for entry in moved)
+        while moved or not found:
+            n = portion(moved)
+            found = await queue._script("undo").call(
+                queue.keys, queue.clock, lambda reply: tuple(map(int, reply)),
+                [entry.row for entry in moved[:n]],
+                caller=undo.by, seq=undo.seq, op=undo.op, step=undo.step, queue=queue.own_name,
+            )  # fmt: skip
+            moved = _rest(moved, n) if found[2] else []
+        if found[2] <= deep:
+            break
+    return found if found[2] else found[:2]
+
+
+def portion(moved: Sequence[MovedEntry]) -> int:
+    """How many of them, from the first on, one call may handle: at least one, if there is any."""
+    walks: dict[tuple[str, bool], int] = {}
+    rest = 0
+    for n, entry in enumerate(moved):
+        rest += ROW if isinstance(entry.at, int) else ROW // 2
+        if isinstance(entry.at, int):
+            left = entry.at < entry.size - entry.at
+            near = entry.at + 1 if left else entry.size - entry.at
+            walks[entry.key, left] = max(near, walks.get((entry.key, left), 0))
+            rest += near // SEEK
+        if n and sum(walks.values()) + rest > LOOKS:
+            return n
+    return len(moved)
+
+
+def _rest(moved: Sequence[MovedEntry], n: int) -> list[MovedEntry]:
+    """Those behind the first ``n``, when these have left their lists."""
+    gone = [(entry.key, entry.at) for entry in moved[:n] if isinstance(entry.at, int)]
+    return [
+        replace(entry, at=entry.at - sum(key == entry.key and at < entry.at for key, at in gone))
+        if isinstance(entry.at, int)
+        else entry
+        for entry in moved[n:]
+    ]
+
+
+async def look(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntry]:
+    """The entries of a step that weren't undone yet, in its order, and where they are now.
+
+    A list is read by pages from the end where new entries come: those are taken last.
+    """
+    moved = await _moved(queue, op, step)
+    lists: defaultdict[str, defaultdict[str, deque[int]]] = defaultdict(lambda: defaultdict(deque))
+    for n, entry in enumerate(moved):
+        if entry.key:
+            lists[entry.key][entry.sha].appendleft(n)  # of equal ones the last was put in last
+    for key, missing in lists.items():
+        place = Place("list", key, "", _bytes_only, queue.next_end == "LEFT")
+        inner, size, more, left = None, 0, True, sum(map(len, missing.values()))
+        while left and more:
+            found, inner, size = await place.after(inner, PAGE)
+            for seen in found:
+                sha = sha1(seen.member).hexdigest()
+                if missing.get(sha):
+                    moved[missing[sha].popleft()] = MovedEntry(key, sha, seen.at, size)
+                    left -= 1
+            inner, more = reachable(inner, size), inner is not None
+        if size > 2 * DEPTH:  # the rest may be where nobody looked
+            for n in (n for rest in missing.values() for n in rest):
+                moved[n] = MovedEntry(key, moved[n].sha, "deep", size)
+    return moved
+
+
+async def _moved(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntry]:
+    moved: list[MovedEntry] = []
+    while True:
+        more, *found = await queue._script("undo_places").call(
+            queue.keys, queue.clock, words, op=op, step=step, behind=len(moved)
+        )
+        moved += [MovedEntry(key, sha) for key, sha in zip(found[::2], found[1::2], strict=True)]
+        if more == "0":
+            return moved
+
+
+async def _bytes_only(place: Place, rows: Sequence[Row], /) -> Sequence[Entry]:
+    return [Entry("", "waiting")] * len(rows)

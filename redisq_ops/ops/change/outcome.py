@@ -1,0 +1,35 @@
+"""What a change did: how many entries as intended, how many not and why, and the exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+OTHERS = "by another undo"
+"""how an undo counts entries that another undo restored, earlier or at the same time"""
+
+
+@dataclass(slots=True)
+class ChangeOutcome:
+    """What a change did: the last output of `redisq`, which decides the exit code."""
+
+    op: str | None
+    matched: int
+    done: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, reason: str, n: int = 1) -> None:
+        if n:
+            self.skipped[reason] = self.skipped.get(reason, 0) + n
+
+    @property
+    def left(self) -> int:
+        """Entries that were handled and are not in the intended state."""
+        return sum(n for reason, n in self.skipped.items() if reason not in ("same", OTHERS))
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all entries are as intended or none matched, 3 if some are, 1 if none is."""
+        right = self.done + sum(self.skipped.values()) - self.left
+        if right >= self.matched:
+            return 0
+        return 3 if right else 1

@@ -1,0 +1,81 @@
+"""Sets and hashes as places of entries: pages of a key that the server keeps in no order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.model.entry import State
+
+from . import shelf
+
+SIZES = [5, 100, 900]
+"""as the server packs small ones, and as tables"""
+
+
+def pages(queue: Any, state: State, max: int) -> list[list[str]]:
+    found, cursor = [], None
+    while True:
+        page = queue.page(state, cursor, max)
+        found.append([entry.id for entry in page.entries])
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("max", [1, 7, 100])
+def test_each_entry_is_in_one_page(client: redis.Redis, size: int, max: int) -> None:
+    queue = shelf.fill(client, pending=size, dead=size)
+    of: list[tuple[State, str]] = [("pending", "p"), ("dead", "d")]
+    for state, first in of:
+        found = pages(queue, state, max)
+        assert {len(page) <= max for page in found} == {True}
+        ids = [id for page in found for id in page]
+        assert len(ids) == len(set(ids)) and all(id.startswith(first) for id in ids)
+        assert queue.counts().of(state) == queue.page(state).total == len(ids)
+
+
+def test_what_stays_is_shown_while_others_come_and_go(client: redis.Redis) -> None:
+    queue = shelf.fill(client, pending=0, dead=1000)
+    stays = {f"d{n}" for n in range(500)}
+    shown: set[str] = set()
+    cursor, n = None, 0
+    while True:
+        page = queue.page("dead", cursor, 30)
+        shown |= {entry.id for entry in page.entries}
+        cursor, n = page.cursor, n + 1
+        if cursor is None:
+            break
+        client.hdel("shelf:low.failed", f"d{500 + n}")
+        client.hset("shelf:low.failed", mapping={f"new{n}-{k}": "x" for k in range(20)})
+    assert shown >= stays
+
+
+def test_an_entry_is_found_by_its_id_with_its_value(client: redis.Redis) -> None:
+    queue = shelf.fill(client, pending=2000, dead=2000)
+    client.hset("shelf:low.failed", "", "no name")
+    assert queue.get("d1999").payload == b"message 1999"
+    assert (queue.get("p1998").state, queue.get("p1998").called) == ("pending", "fetched")
+    assert queue.get("d2000") is None
+    (empty,) = [e for e in queue.page("dead", max=5000).entries if e.payload == b"no name"]
+    assert queue.get(empty.id).payload == b"no name"
+
+
+def test_a_window_goes_on_where_the_one_before_ended(client: redis.Redis) -> None:
+    queue = shelf.fill(client, pending=300, dead=300)
+    for state in ("pending", "dead"):
+        rows = [e.id for start in range(0, 300, 50)
+                for e in queue.page(state, start=start, max=50).entries]  # fmt: skip
+        assert sorted(rows) == sorted(id for page in pages(queue, state, 100) for id in page)
+
+
+def test_a_worker_s_set_of_another_type_is_named(client: redis.Redis) -> None:
+    queue = shelf.fill(client)
+    client.sadd("shelf:workers", "odd")
+    client.set("shelf:acks.odd.low", "x")
+    page, counts = queue.page("pending"), queue.counts()
+    assert len(page.entries) == 9 and not page.exact
+    assert "pending" in counts.unknown and counts.dead == 7 and counts.waiting == 6
