@@ -88,4 +88,4 @@ def test_a_change_is_followed_from_file_to_file(
     assert not both_ways
     often = {file: parts for file, parts in trace.visits().items() if len(parts) > VISITS}
     assert not often, f"entered more than {VISITS} times, by first calls of: {often}"
-    assert {"cli/change_entries.py", "ops/change/runner.py"} <= trace.visits().keys()
+    assert {"cli/actions/change_entries.py", "ops/change/runner.py"} <= trace.visits().keys()
