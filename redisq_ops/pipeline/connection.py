@@ -70,6 +70,7 @@ async def _await_call(call: Call[T]) -> T:
 def run_read_only(client: BlockingClient, description: Description[T]) -> T:
     """`run` for readers; raises `WriteInReader` instead of sending any other command."""
     coroutine = _await_call(description) if isinstance(description, Call) else description
+    # `run` needs only the methods that `_ReadOnlyCalls` has of a coroutine.
     return run(client, cast(Description[T], _ReadOnlyCalls(coroutine)))
 
 

@@ -166,6 +166,7 @@ class _TaskWriter:
         """
         if self.options.split > 1 or len(rows) > CHUNK or None in rows:
             return None
+        # Without a check per row: the lines above exclude None.
         payloads = cast("list[bytes]", rows if isinstance(rows, list) else list(rows))
         sizes = list(map(len, payloads))
         if sum(sizes) > CHUNK_BYTES or max(sizes) > self.options.max_payload:
@@ -342,4 +343,4 @@ def _groups_of(rows: Iterator[bytes | None], size: int) -> Iterator[list[bytes |
 
 
 def _join_lines(lines: list[bytes | None]) -> bytes | None:
-    return None if None in lines else b"\n".join(cast(list[bytes], lines))
+    return None if None in lines else b"\n".join(cast(list[bytes], lines))  # none is None

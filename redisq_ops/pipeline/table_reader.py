@@ -335,7 +335,7 @@ class TableReader:
         in µs."""
         payloads = self.options.reads_payloads
         if self.options.table == "results":
-            requests = cast(RequestQueue[Any], shard_queue)
+            requests = cast(RequestQueue[Any], shard_queue)  # no other kind has results
             rows, took = self._timed(shard_queue, partial(outcomes, requests, request, start, size))
             if corrupt := next((row.problem for row in rows if row.problem), None):
                 raise Unreadable(corrupt)

@@ -252,6 +252,7 @@ def test_what_an_import_finds_there_is_looked_up_together(
     client.config_resetstat()
     assert redisq.rows("import", file, "--yes")[-1]["skipped"] == {"same": 200}
     calls = {name: row["calls"] for name, row in client.info("commandstats").items()}
+    assert calls["cmdstat_hexists"] == 200  # the script that would take them in asks for each
     assert calls["cmdstat_zmscore"] <= 12 and calls["cmdstat_time"] < 50
 
 

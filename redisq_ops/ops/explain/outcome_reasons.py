@@ -289,7 +289,8 @@ def _removed(change: Operation) -> str:
         )  # fmt: skip
     if change.verb == "cancel":
         return "cancelled with its request"
-    return f"{PAST.get(cast(Verb, change.verb), change.verb)} from {change.source}"
+    past = PAST.get(cast(Verb, change.verb), change.verb)  # newer releases may have other verbs
+    return f"{past} from {change.source}"
 
 
 def _times(n: int) -> str:

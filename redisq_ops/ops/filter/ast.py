@@ -178,6 +178,7 @@ def _possible(node: Node) -> tuple[States, States]:
             return all_.intersection(*(p[0] for p in pairs)), none.union(*(p[1] for p in pairs))
         return none.union(*(p[0] for p in pairs)), all_.intersection(*(p[1] for p in pairs))
     if isinstance(node, Compare) and node.field.kind == "state":
+        # The parser accepts only names of states here.
         named = cast("States", frozenset(value.text for value in node.values))
         return (named, _ANY - named) if node.operator == "=" else (_ANY - named, named)
     return _ANY, _ANY
