@@ -50,6 +50,8 @@ def _flags(row: dict[str, Any]) -> str:
     told = [f"{flag}: {row[flag]}" for flag in ("paused", "draining", "problem") if row[flag]]
     if row["unfinished"]:
         told.append(f"unfinished: {' '.join(row['unfinished'])}")
+    if n := row["periodic_overdue"]:
+        told.append(f"{n:,} periodic overdue")
     return ", ".join(told)
 
 

@@ -32,6 +32,8 @@ def queue_row(row: QueueRow, now_ms: int) -> dict[str, Any]:
         "oldest_age_ms": oldest and max(0, now_ms - oldest),
         "paused": counts and counts.paused, "draining": counts and counts.closed,
         "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
+        "periodic": row.periodic and row.periodic[0],
+        "periodic_overdue": row.periodic and row.periodic[1],
     }  # fmt: skip
 
 

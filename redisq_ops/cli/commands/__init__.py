@@ -35,6 +35,7 @@ COMMANDS = {
     "request": ("admin", "Cancel, pause or resume a request; set its limit or priority."),
     "queue": ("admin", "Pause, resume, drain or destroy a queue."),
     "retention": ("admin", "Show or change the settings of a queue."),
+    "periodic": ("periodic", "List, add, change, pause, run and remove periodic entries."),
     "client": ("client", "Block a client; set its weight or cap."),
     "consumers": ("consumers", "List consumers; claim their entries or remove them."),
     "workers": ("workers", "List or prune worker processes of other programs."),

@@ -24,6 +24,7 @@ from ..terminal import age, count, entries
 from .blocking_reasons import FormatTime, Reason, utc
 from .observation import RATE_MINUTES, observe
 from .outcome_reasons import OutcomeReasons, error_row, error_text
+from .periodic_reasons import PeriodicReasons
 
 GROUPS = 5
 """other consumer groups of a stream that are named"""
@@ -38,7 +39,7 @@ class Explanation:
     kind: str
     id: str | None
     what: str
-    """queue | request | entry"""
+    """queue | request | entry | periodic"""
     state: str | None
     """None: it does not exist"""
     now_ms: int
@@ -108,7 +109,7 @@ async def explain(
     return _Explainer(await observe(queue, id), when, redaction).explanation()
 
 
-class _Explainer(OutcomeReasons):
+class _Explainer(OutcomeReasons, PeriodicReasons):
     """Puts the reasons for a queue, a request or an entry in order."""
 
     def explanation(self) -> Explanation:
@@ -121,6 +122,10 @@ class _Explainer(OutcomeReasons):
         elif observed.entry is not None:
             what, state = "entry", observed.entry.state
             reasons = [*self._entry_reasons(observed.entry), *self._unread()]
+        elif observed.periodic:
+            (one,) = observed.periodic
+            what, state = "periodic", self._periodic_state(one)
+            reasons = list(self._periodic_entry(one))
         else:
             is_request = isinstance(self.queue, HasRequests) and "/" not in observed.id
             what, state = "request" if is_request else "entry", None
@@ -414,6 +419,7 @@ class _Explainer(OutcomeReasons):
                        "deadline_ms": expired.at_ms},
             )  # fmt: skip
         yield from self._closed()
+        yield from self._overdue(self.observed.periodic)
         waiting, pending = f"{count(counts.waiting)} waiting", f"{count(counts.pending)} pending"
         if next_ms is not None and ready and not may_wait and not counts.pending:
             yield Reason(
@@ -452,6 +458,7 @@ class _Explainer(OutcomeReasons):
             yield Reason(
                 "unknown", f"a {self.queue.kind} queue does not show how many entries wait in it"
             )
+        yield from self._next_periodic(self.observed.periodic)
 
     def _moving(self, rate: float, counts: str) -> Reason:
         """The queue moves: how fast, and when it will be empty."""

@@ -274,6 +274,7 @@ def test_declaring_it_again_forgets_no_missed_run(
     assert take_all(later) == [f"p@{NOON + 2 * HOUR}"]
     assert later.set_periodic(Periodic("p", "15 * * * *")) == "changed"
     (planned,) = later.periodics()
+    assert planned.spec is not None
     assert (planned.spec.cron, planned.next_ms) == ("15 * * * *", NOON + 3 * HOUR + 15 * MINUTE)
     assert planned.run == f"p@{NOON + 2 * HOUR}"
 
