@@ -45,7 +45,7 @@ class ScriptedQueue(Protocol):
 
 
 PUT = ("submit", "schedule", "push", "enqueue")
-WORK = ("take", "settle", "extend", "sweep", "fire")
+WORK = ("take", "settle", "extend", "sweep", "fire_periodic")
 """names of scripts; each kind has some of them"""
 _OF_WORKERS = ("blpop", "eval", "lpush")
 _OF_OPERATORS = ("eval", "hdel", "hsetnx", "unlink", "zrem")

@@ -4,7 +4,7 @@
 -- is. A paused entry has no next time: its score in `periodic_at` is inf.
 -- KEYS: periodic periodic_at periodic_run undo_ op_
 -- ARGV: caller seq name was spec at paused
--- USES: idempotency config history operation_journal type_check
+-- USES: idempotency config history operation_journal
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
 -- Returns: ok | same | changed (another definition).
@@ -12,7 +12,6 @@ operation_journal_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply[1] end
-type_check_all()
 local before, time = redis.call('HGET', periodic, name) or '', redis.call('ZSCORE', periodic_at, name)
 if spec == '=' then spec = before end
 local was_paused = time == 'inf'

@@ -2,14 +2,13 @@
 -- `at`: its next time, where it wasn't paused.
 -- KEYS: periodic periodic_at periodic_run undo_
 -- ARGV: caller seq op step at
--- USES: idempotency history type_check
+-- USES: idempotency history
 -- ENTRIES: undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns: ok | changed (since then, or what it was is kept no longer).
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply[1] end
-type_check_all()
 local list = undo_ .. op .. ':' .. step
 local name, spec, time, run, after = unpack(redis.call('LRANGE', list, 0, 4))
 local word = 'changed'
