@@ -138,10 +138,10 @@ def _options(given: Mapping[str, Any], verb: str) -> dict[str, Any]:
     if verb not in ("add", "edit"):
         return {}
     found = {name: given[name] for name in ("cron", "zone", "missed", "overlap")}
-    if given["every"] is not None:
+    if given["interval"] is not None:
         if given["cron"] is not None:
             raise BadInput("--cron or --every: give one of them")
-        found["cron"] = every(duration_ms(given["every"]))
+        found["cron"] = every(duration_ms(given["interval"]))
     elif verb == "add" and given["cron"] is None:
         raise BadInput("say when: either --cron or --every")
     payload = given["payload"]

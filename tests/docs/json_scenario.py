@@ -121,6 +121,8 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("Result", "results", "mail/r1")
     collect("Event", "history", "mail")
     collect("Check", "fsck")
+    collect("Diagnosis", "doctor", code=None)
+    collect("ACL rule", "acl", "viewer")
     for address in (
         "mail",
         "mail/r1",

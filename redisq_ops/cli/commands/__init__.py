@@ -44,6 +44,8 @@ COMMANDS = {
     "discover": ("discover", "Find queues of RQ, Resque, Sidekiq, Carmine, streams."),
     "forget": ("discover", "Remove another program's queue from the registry."),
     "fsck": ("overview", "Check the invariants of a queue, or of all queues."),
+    "doctor": ("doctor", "Check server, connection, rights and queues; say what to do."),
+    "acl": ("doctor", "Print the ACL rule of a role: viewer, producer, worker, operator."),
     "metrics": ("metrics", "Serve numbers of all queues for Prometheus."),
     "config": ("overview", "Show every setting and where its value comes from."),
     "top": ("top", "Open the dashboard."),

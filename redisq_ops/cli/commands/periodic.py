@@ -33,7 +33,7 @@ _OVERLAP = typer.Option(
 _PAYLOAD = typer.Option("--payload", metavar="PAYLOAD|-", help="Payload of the runs; -: stdin.")
 SCHEDULE: Options = {
     "cron": (Annotated[str | None, _CRON], None),
-    "every": (Annotated[str | None, _EVERY], None),
+    "interval": (Annotated[str | None, _EVERY], None),
     "zone": (Annotated[str | None, _ZONE], None),
     "missed": (Annotated[str | None, _MISSED], None),
     "overlap": (Annotated[bool | None, _OVERLAP], None),

@@ -100,6 +100,12 @@ async def to_change(queue: ScriptedQueue) -> None:
     _refuse(queue, await _ask(queue, ("move",), [*_OF_OPERATORS, *every_command(queue.package)]))
 
 
+async def allowed(queue: ScriptedQueue, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the commands that the user may run; a subcommand is written ``config|set``."""
+    lacks = await _ask(queue, (), names)
+    return tuple(name for name in names if name not in lacks)
+
+
 def _refuse(queue: ScriptedQueue, lacks: tuple[str, ...]) -> None:
     if lacks:
         raise Forbidden(Denial("command", lacks))
