@@ -202,7 +202,8 @@ class HasWorkerProcesses(Queue[C_co]):
 
 
 FEATURES: tuple[type, ...] = (
-    HasRequests, HasConsumerGroups, HasPriorityLevels, HasClients, HasTimeline, HasWorkerProcesses,
+    HasRequests, HasConsumerGroups, HasPriorityLevels, HasClients, HasTimeline,
+    HasPeriodicEntries, HasWorkerProcesses,
 )  # fmt: skip
 
 

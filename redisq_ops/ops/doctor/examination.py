@@ -117,7 +117,7 @@ def _clock(offset_ms: int) -> Diagnosis:
 async def _servers(deployment: Deployment, queues: list[Queue[Any]]) -> list[Diagnosis]:
     """The server, or each node of a Cluster that has keys of a queue."""
     first = registry_key(deployment.prefix)
-    info = await attempt(_info(first))
+    info = await _node(first)
     if isinstance(info, Forbidden):
         return [
             Diagnosis("server", "unknown", f"what the server says of itself can't be read: {info}")
@@ -133,14 +133,37 @@ async def _servers(deployment: Deployment, queues: list[Queue[Any]]) -> list[Dia
                 nodes.setdefault(one.get("run_id"), (key, one))
     findings = list[Diagnosis]()
     for key, info in nodes.values():
-        node = f"port {info.get('tcp_port')}" if len(nodes) > 1 else None
-        report = await _report(key, info)
+        node = await _address(key, info) if len(nodes) > 1 else None
+        report = _named(await _report(key, info), queues)
         findings += [replace(one, node=node) for one in server_findings(report)]
     return findings
 
 
+async def _address(key: str, info: dict[str, Any]) -> str:
+    """A node's address, as the Cluster knows it."""
+    nodes = await apart(Call(("CLUSTER", "NODES"), _text, key=key))
+    rows = [] if isinstance(nodes, Exception) else [row.split() for row in nodes.splitlines()]
+    for _, address, flags, *_ in rows:
+        if "myself" in flags:
+            return address.partition("@")[0]
+    return f"port {info.get('tcp_port')}"
+
+
+def _named(report: ServerReport, queues: list[Queue[Any]]) -> ServerReport:
+    """The same report; those of the slow scripts that are ours have a name in place of a digest."""
+    if not report.slow:
+        return report
+    kinds = {queue.kind: queue for queue in queues}
+    names = {
+        digest: f"{name} of {kind} queues"
+        for kind, queue in kinds.items()
+        for digest, name in queue.script_digests().items()
+    }
+    return replace(report, slow=tuple((took, names.get(what, what)) for took, what in report.slow))
+
+
 async def _node(key: str) -> dict[str, Any] | Exception:
-    return await apart(_info(key))
+    return await apart(_info(key))  # only so does a key choose the node of a single call
 
 
 def _info(key: str) -> Call[dict[str, Any]]:
@@ -181,7 +204,7 @@ def _lines(reply: Any) -> dict[str, str]:
 
 
 def _slow_scripts(reply: Any) -> list[tuple[int, str]]:
-    """(µs, command and digest) of the scripts; arguments may be payloads and are left out."""
+    """(µs, digest, or else the command) of the scripts; arguments may be payloads."""
     found = []
     for row in reply:
         words = row["command"] if isinstance(row, dict) else row[3]
@@ -189,8 +212,8 @@ def _slow_scripts(reply: Any) -> list[tuple[int, str]]:
         command = _text(words).split(" ") if isinstance(words, bytes) else [*map(_text, words)]
         name = command[0].upper()
         if name in ("EVALSHA", "EVAL", "FCALL"):
-            digest = command[1][:40] if name == "EVALSHA" and len(command) > 1 else ""
-            found.append((int(took), " ".join(filter(None, (name, digest)))))
+            known = name == "EVALSHA" and len(command) > 1
+            found.append((int(took), command[1][:40] if known else name))
     return found
 
 

@@ -180,6 +180,9 @@ async def _no_entry(queue: Queue[Any], id: str) -> NotFound:
             f"{at} is a request, not an entry: use {hint('inspect', 'request', at)}, "
             f"or {hint('inspect', 'entry', f'{at}/1')} for its first entry"
         )
+    if isinstance(queue, HasPeriodicEntries) and await queue.get_periodic.op(id):
+        command = hint("periodic", "ls", queue.name)
+        return NotFound(f"{queue.name}/{id} is a periodic entry, not an entry: use {command}")
     return NotFound(f"no entry {id} in queue {queue.name}")
 
 

@@ -388,3 +388,61 @@ async def awaited(make: Callable[[], redis.asyncio.Redis], clock: FakeClock) -> 
 
 def test_awaited_too(aclient: Callable[[], redis.asyncio.Redis], clock: FakeClock) -> None:
     assert asyncio.run(awaited(aclient, clock)) == 1
+
+
+# --- what operators change ------------------------------------------------------------------------
+
+
+def test_a_change_is_made_once_and_only_of_what_was_read(
+    later: DelaySet[BlockingClient], clock: FakeClock
+) -> None:
+    later.set_periodic(Periodic("p", "0 * * * *"))
+    seen = later.get_periodic("p")
+    assert seen is not None
+
+    def change(op: str, cron: str, at: int) -> str:
+        spec = Periodic("p", cron).encoded()
+        return later.change_periodic(op, 1, "p", was=seen.digest, spec=spec, at_ms=at)
+
+    assert change("ann", "30 * * * *", NOON + HOUR) == "ok"
+    assert change("bob", "45 * * * *", NOON + 2 * HOUR) == "changed"
+    assert change("ann", "30 * * * *", NOON + HOUR) == "ok", "sent again, it gets the same answer"
+    (entry,) = later.periodics()
+    assert entry.spec == Periodic("p", "30 * * * *") and entry.next_ms == NOON + HOUR
+    assert later.undo_change("undone", 1, "periodic", ["p", "ann", "1"]) == 1
+    left: list[str] = []
+    assert later.undo_change("undone-2", 1, "periodic", ["p", "ann", "1"], left.extend) == 0
+    assert left == ["p"] and later.get_periodic("p") == seen
+
+
+def test_what_was_due_meanwhile_is_not_missed_after_an_undo(
+    later: DelaySet[BlockingClient], clock: FakeClock
+) -> None:
+    later.set_periodic(Periodic("p", "0 * * * *", missed="all", overlap=True))
+    seen = later.get_periodic("p")
+    assert seen is not None
+    later.change_periodic("op", 1, "p", was=seen.digest, paused=True)
+    clock.advance(5 * HOUR)
+    assert later.tick() == 0 and later.counts().delayed == 0
+    later.undo_change("undone", 1, "periodic", ["p", "op", "1"])
+    assert later.tick() == 0
+    (entry,) = later.periodics()
+    assert (entry.paused, entry.next_ms, entry.missed(clock.now_ms)) == (False, NOON + 5 * HOUR, 0)
+
+
+def test_a_paused_entry_keeps_no_other_from_running(
+    later: DelaySet[BlockingClient], client: redis.Redis, clock: FakeClock
+) -> None:
+    later.set_periodic(Periodic("paused", "0 * * * *"))
+    later.set_periodic(Periodic("other", "0 * * * *"))
+    seen = later.get_periodic("paused")
+    assert seen is not None
+    later.change_periodic("op", 1, "paused", was=seen.digest, paused=True)
+    # What an older release reads of it: a definition as it always was, and a time that never comes.
+    stored = client.hget(later.keys["periodic"], "paused")
+    assert stored == Periodic("paused", "0 * * * *").encoded()
+    assert client.zscore(later.keys["periodic_at"], "paused") == inf
+    clock.now_ms = NOON
+    later.tick()
+    assert take_all(later) == [f"other@{NOON}"]
+    assert later.invariants() == []

@@ -1,7 +1,7 @@
 -- One step of an operation: add, change, pause, resume or remove a periodic entry, if its definition
 -- still has the SHA-1 `was` ('': there is none). What it was goes to this step's undo list.
--- `spec`: its new definition; '' removes it, '=' leaves it as it is. `paused`: 1 | 0 | '' (as it is). `at`: its next time; '': as it
--- is. A paused entry has no next time: its score in `periodic_at` is inf.
+-- `spec`: its new definition; '' removes it, '=' leaves it as it is. `paused`: 1 | 0 | '' (as it is).
+-- `at`: its next time; '': as it is. A paused entry has no next time: its score in `periodic_at` is inf.
 -- KEYS: periodic periodic_at periodic_run undo_ op_
 -- ARGV: caller seq name was spec at paused
 -- USES: idempotency config history operation_journal
@@ -12,7 +12,8 @@ operation_journal_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply[1] end
-local before, time = redis.call('HGET', periodic, name) or '', redis.call('ZSCORE', periodic_at, name)
+local before = redis.call('HGET', periodic, name) or ''
+local time = redis.call('ZSCORE', periodic_at, name)
 if spec == '=' then spec = before end
 local was_paused = time == 'inf'
 local pause = paused == '1' or (paused == '' and was_paused)
@@ -26,8 +27,9 @@ elseif spec ~= '' and spec == before and time and pause == was_paused then
 end
 if word == 'ok' then
   local list = undo_ .. caller .. ':' .. seq
-  local after = (spec ~= '' and redis.sha1hex(spec) or '') .. (spec ~= '' and pause and ' paused' or '')
-  redis.call('RPUSH', list, name, before, time or '', redis.call('HGET', periodic_run, name) or '', after)
+  local after = spec ~= '' and redis.sha1hex(spec) .. (pause and ' paused' or '') or ''
+  local run = redis.call('HGET', periodic_run, name) or ''
+  redis.call('RPUSH', list, name, before, time or '', run, after)
   redis.call('PEXPIRE', list, config.trash_ms)
   redis.call('HSET', op_ .. caller, 'steps', seq)
   redis.call('PEXPIRE', op_ .. caller, 2592000000) -- even if nobody has written the operation down

@@ -1,6 +1,6 @@
--- One step of an operation: run a periodic entry once, now, if its definition still has the SHA-1 `was`.
--- The run is an entry `id` like those of its schedule, which stays as it is. Without overlap, none begins
--- while the run before waits, runs or will be retried.
+-- One step of an operation: run a periodic entry once, now, if its definition still has the SHA-1
+-- `was`. The run is an entry `id` like those of its schedule, which stays as it is. Without overlap,
+-- none begins while the run before waits, runs or will be retried.
 -- KEYS: periodic periodic_run lease delay body
 -- ARGV: caller seq name was id overlap
 -- USES: idempotency transitions config history wake_workers
