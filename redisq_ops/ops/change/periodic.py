@@ -9,7 +9,7 @@ from typing import Any, cast
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput, Exists, NotFound, QueueClosed, Refused
-from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, run_id, slots
+from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, following, run_id
 from redisq_ops.core.queues.delay.periodic_entries import UNDO, PeriodicEntries, checked_spec
 from redisq_ops.core.redis.operation import both
 
@@ -31,11 +31,19 @@ class PeriodicChange:
     before: ScheduledPeriodic | None
     after: Periodic | None
     """its definition afterwards; None: it is removed, or its definition stays as it is"""
-    next_ms: int | None
-    """its next run afterwards; None: none, or as it is"""
     now_ms: int
-    same: bool
+    same: bool = False
     """nothing has to be changed"""
+    at_ms: int | None = None
+    """its next run, where the change computes that; None: as it is"""
+
+    @property
+    def next_ms(self) -> int | None:
+        """Its next run afterwards; None: there will be none."""
+        paused = self.paused if self.paused is not None else self.before and self.before.paused
+        if paused or self.verb == "rm":
+            return None
+        return self.before.next_ms if self.at_ms is None and self.before else self.at_ms
 
     @property
     def digest(self) -> str:
@@ -74,9 +82,9 @@ async def prepare_change(
     if before is None:
         there = hint("periodic", "ls", queue.name)
         raise NotFound(f"no periodic entry {name!r} in queue {queue.name} ({there} lists them)")
-    change = PeriodicChange(entries, verb, name, before, None, before.next_ms, now, False)
+    change = PeriodicChange(entries, verb, name, before, None, now)
     if verb == "rm":
-        return replace(change, next_ms=None)
+        return change
     if spec is None:
         raise Refused(f"{before.problem}; remove it: {_command('rm', queue, name)}")
     if verb == "edit":
@@ -84,10 +92,11 @@ async def prepare_change(
     if verb == "run":
         await _refuse_run(queue, before, now)
         return change
-    if verb == "resume":
-        at = next(slots(spec, now)) if before.paused else before.next_ms
-        return replace(change, next_ms=at, same=not before.paused)
-    return replace(change, next_ms=None, same=before.paused)
+    if verb == "pause":
+        return replace(change, same=before.paused)
+    if before.next_ms is not None:
+        return replace(change, same=True)
+    return replace(change, at_ms=following(spec, now, before.run))  # also of a corrupt time
 
 
 def _added(
@@ -103,19 +112,19 @@ def _added(
             f"queue {queue.name} has a periodic entry {name!r} already: change it with "
             f"{_command('edit', queue, name)}"
         )
-    at = next(slots(spec, now)) if before is None else before.next_ms
-    return PeriodicChange(queue, "add", name, before, spec, at, now, before is not None)
+    if before is not None:
+        return PeriodicChange(queue, "add", name, before, spec, now, same=True)
+    return PeriodicChange(queue, "add", name, None, spec, now, at_ms=following(spec, now, None))
 
 
 def _edited(change: PeriodicChange, spec: Periodic, options: dict[str, Any]) -> PeriodicChange:
     if not options:
         raise BadInput("edit: name an option to change, as --cron, --every or --zone")
     after = checked_spec(replace(spec, **options))
-    at = change.next_ms
-    if (after.cron, after.zone) != (spec.cron, spec.zone):
-        at = next(slots(after, change.now_ms))  # also a corrupt time is mended so
-        at = None if change.before and change.before.paused else at
-    return replace(change, after=after, next_ms=at, same=after == spec)
+    at = None
+    if (after.cron, after.zone) != (spec.cron, spec.zone) and change.before is not None:
+        at = following(after, change.now_ms, change.before.run)
+    return replace(change, after=after, at_ms=at, same=after == spec)
 
 
 async def _refuse_run(queue: Queue[Any], before: ScheduledPeriodic, now: int) -> None:
@@ -167,7 +176,7 @@ def _set(change: PeriodicChange) -> tuple[Step, Inverse]:
     async def step(op: str, number: int) -> bool:
         word = await change.queue.change_periodic.op(
             op, number, change.name, was=change.digest, spec=spec,
-            at_ms=change.next_ms, paused=change.paused,
+            at_ms=change.at_ms, run=change.before and change.before.run, paused=change.paused,
         )  # fmt: skip
         if word == "changed":
             raise _changed(change)

@@ -16,7 +16,7 @@ from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Settlement
 from redisq_ops.core.model.errors import BadInput, TooLarge, Unreadable
 from redisq_ops.core.queues.delay import DelaySet, Periodic
-from redisq_ops.core.queues.delay.periodic import AHEAD_MS, RUNS, due, slots
+from redisq_ops.core.queues.delay.periodic import AHEAD_MS, RUNS, due, following, slots
 from redisq_ops.core.redis.operation import BlockingClient
 from redisq_ops.core.redis.transport import exchange
 
@@ -106,7 +106,7 @@ def test_wherever_one_begins_the_runs_are_the_same(zone: str, cron: str) -> None
         (Periodic("p", "0 0 * * *", zone="../../etc/passwd"), "time zone"),
         (Periodic("p", "0 0 * * *", zone=""), "time zone"),
         (Periodic("p/q", "0 0 * * *"), "periodic name"),
-        (Periodic("p" * 115, "0 0 * * *"), "periodic name"),
+        (Periodic("p" * 115, "0 0 * * *"), "id of a run"),
         (Periodic("p", "0 0 * * *", missed="some"), "one, all or none"),  # type: ignore[arg-type]
     ],
 )
@@ -446,3 +446,49 @@ def test_a_paused_entry_keeps_no_other_from_running(
     later.tick()
     assert take_all(later) == [f"other@{NOON}"]
     assert later.invariants() == []
+
+
+@pytest.mark.parametrize("way", ["resume", "edit", "undo", "declare"])
+def test_a_run_that_is_scheduled_ahead_is_not_scheduled_again(
+    later: DelaySet[BlockingClient], clock: FakeClock, way: str
+) -> None:
+    """Its schedule changes half a minute before the run, and a scheduler looks after its end."""
+    later.set_periodic(Periodic("p", "0 * * * *", overlap=True))
+    clock.now_ms = NOON - 30_000
+    later.tick()
+    seen = later.get_periodic("p")
+    assert seen is not None and seen.run == f"p@{NOON}"
+    changed = Periodic("p", "*/30 * * * *", overlap=True)
+    if way == "declare":
+        later.set_periodic(changed)
+    elif way == "edit":
+        at = following(changed, clock.now_ms, seen.run)
+        later.change_periodic("op", 1, "p", was=seen.digest, spec=changed.encoded(), at_ms=at,
+                              run=seen.run)  # fmt: skip
+    else:
+        later.change_periodic("op", 1, "p", was=seen.digest, paused=True)
+        clock.advance(10_000)
+        if way == "undo":
+            later.undo_change("undone", 1, "periodic", ["p", "op", "1"])
+        else:
+            at = following(Periodic("p", "0 * * * *"), clock.now_ms, seen.run)
+            later.change_periodic("op", 2, "p", was=seen.digest, at_ms=at, run=seen.run,
+                                  paused=False)  # fmt: skip
+    clock.now_ms = NOON
+    assert take_all(later) == [f"p@{NOON}"]
+    clock.advance(10_000)
+    later.tick()
+    assert take_all(later) == []
+
+
+def test_a_change_computed_before_a_run_was_scheduled_is_refused(
+    later: DelaySet[BlockingClient], clock: FakeClock
+) -> None:
+    later.set_periodic(Periodic("p", "0 * * * *"))
+    seen = later.get_periodic("p")
+    assert seen is not None
+    clock.now_ms = NOON - 30_000
+    later.tick()
+    spec = Periodic("p", "*/30 * * * *").encoded()
+    word = later.change_periodic("op", 1, "p", was=seen.digest, spec=spec, at_ms=NOON, run=seen.run)
+    assert word == "changed" and later.periodics()[0].next_ms == NOON + HOUR

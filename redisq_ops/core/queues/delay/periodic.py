@@ -11,6 +11,7 @@ A cron expression names minutes of the clock on a wall, and twice a year that cl
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -30,6 +31,7 @@ RUNS = 100
 """runs of one periodic entry scheduled by one look, at most; the next look goes on"""
 
 Missed = Literal["one", "all", "none"]
+_RUN = re.compile(r"@(\d{13})$", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The latest run before a moment is searched forward from the shortest of these spans that has one:
 # counting forward is exact across clock changes, but a year of minutes takes seconds to count.
@@ -56,7 +58,8 @@ class Periodic:
 
     def checked(self) -> Periodic:
         """Return self; raises `BadInput` for a bad name, cron expression, zone or option."""
-        checked_name(run_id(self.name, 0), "periodic name")
+        checked_name(self.name, "periodic name")
+        checked_name(run_id(self.name, 0), "id of a run")
         if self.missed not in ("one", "all", "none"):
             raise BadInput(f"missed runs: one, all or none, not {self.missed!r}")
         next(slots(self, 0))
@@ -93,8 +96,7 @@ class ScheduledPeriodic:
     @property
     def run_ms(self) -> int | None:
         """The time of its latest run."""
-        time = (self.run or "").rpartition("@")[2]
-        return int(time) if time.isdigit() else None
+        return run_time(self.run)
 
     def missed(self, now_ms: int, most: int = RUNS) -> int:
         """How many of its times passed without a run being scheduled; counts up to ``most``."""
@@ -107,6 +109,20 @@ class ScheduledPeriodic:
 def run_id(name: str, slot_ms: int) -> str:
     """The id of one run; its 13 digits are how `shard_map.home` recognises a run."""
     return f"{name}@{slot_ms:013d}"
+
+
+def run_time(run: str | None) -> int | None:
+    """The time in a run's id; None where it has none."""
+    found = _RUN.search(run or "")
+    return None if found is None else int(found[1])
+
+
+def following(spec: Periodic, after_ms: int, run: str | None) -> int:
+    """The first time after ``after_ms`` that the latest run, scheduled ahead, isn't of already."""
+    at = run_time(run)
+    if at is not None and after_ms < at <= after_ms + 2 * AHEAD_MS:  # beyond that it is corrupt
+        after_ms = at
+    return next(slots(spec, after_ms))
 
 
 def every(span_ms: int) -> str:

@@ -37,7 +37,9 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         """
         checked_spec(spec)
         await self._ensure_registered()
-        at = next(periodic.slots(spec, await self._now()))
+        key = self.keys["periodic_run"]
+        now, run = await both(self._now(), Call(("HGET", key, spec.name), _maybe_text, key=key))
+        at = periodic.following(spec, now, run)
         return await self._set_periodic(spec.name, spec.encoded(), at)
 
     @operation
@@ -105,7 +107,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         if not problem and at is None and score != inf:
             problem = f"key {self.keys['periodic_at']}: the time of {name!r} is corrupt or missing"
         return ScheduledPeriodic(
-            name, spec, at, None if run is None else run.decode(errors="backslashreplace"),
+            name, spec, at, _maybe_text(run),
             paused=score == inf, problem=problem or None,
             digest="" if line is None else sha1(line).hexdigest(),
         )  # fmt: skip
@@ -173,14 +175,16 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         was: str,
         spec: bytes | None = None,
         at_ms: int | None = None,
+        run: str | None = None,
         paused: bool | None = None,
     ) -> str:
         """Add, change, pause, resume or remove a periodic entry: one step of an operation.
 
         ``was``: the digest of its definition as it was read; empty: there was none. ``spec``: its
-        new definition, as it is stored; empty removes it. ``at_ms``: its next time. ``paused``:
-        whether it is paused from now on. None leaves each of them as it is. Returns ok | same |
-        changed: it has another definition by now, and nothing was changed.
+        new definition, as it is stored; empty removes it. ``at_ms``: its next time, computed
+        when its latest run was ``run``. ``paused``: whether it is paused from now on. None leaves
+        each of them as it is. Returns ok | same | changed: it has another definition or latest run
+        by now, and nothing was changed.
         """
         return await self._script("change_periodic").call(
             self.keys,
@@ -192,6 +196,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             was=was,
             spec="=" if spec is None else spec,
             at="" if at_ms is None else at_ms,
+            run=run or "",
             paused="" if paused is None else int(paused),
         )
 
@@ -222,26 +227,34 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             return await Queue.undo_change(self, op, seq, verb, args, left)
         name, changed_by, step = args
         key = f"{self.keys['undo_']}{changed_by}:{step}"
-        kept, now = await both(Call(("LRANGE", key, 0, 2), list[bytes], key=key), self._now())
-        at = _next_time(kept[1], kept[2], now) if len(kept) == 3 else 0
-        word = await self._script("undo_periodic").call(
-            self.keys, self.clock, bytes.decode, caller=op, seq=seq, op=changed_by, step=step, at=at
-        )
+        word = "raced"
+        while word == "raced":
+            kept, (now, entry) = await both(
+                Call(("LRANGE", key, 0, 2), list[bytes], key=key),
+                both(self._now(), self.get_periodic.op(name)),
+            )
+            run = None if entry is None else entry.run
+            at = _next_time(kept[1], kept[2], run, now) if len(kept) == 3 else 0
+            word = await self._script("undo_periodic").call(
+                self.keys, self.clock, bytes.decode, caller=op, seq=seq, op=changed_by, step=step,
+                at=at, run=run or "",
+            )  # fmt: skip
         if word == "changed":
             left([name])
         return int(word == "ok")
 
 
-def _next_time(line: bytes, time: bytes, now: int) -> int:
-    """The next time of an entry that an undo puts back: as it was, or the first from now on. What
-    its schedule had meanwhile was not missed."""
-    at = moment(float(time)) if time else None
-    if at is not None and at >= now:
-        return at
+def _next_time(line: bytes, time: bytes, run: str | None, now: int) -> int:
+    """The next time of an entry that an undo puts back: the first from now on. What its schedule
+    had meanwhile was not missed."""
     try:
-        return next(periodic.slots(Periodic.decoded(line), now - 1))
+        return periodic.following(Periodic.decoded(line), now - 1, run)
     except (BadInput, *CORRUPT):
-        return max(0, at or 0)
+        return max(0, moment(float(time or 0)) or 0)
+
+
+def _maybe_text(reply: bytes | None) -> str | None:
+    return None if reply is None else reply.decode(errors="backslashreplace")
 
 
 def _maybe(reply: bytes | None) -> bytes | None:

@@ -24,7 +24,7 @@ if word == 'ok' then
   if redis.call('HSETNX', body, id, spec:match('^[^\n]*\n(.*)$') or '') == 1 then
     redis.call('ZADD', delay, now, id)
     redis.call('HSET', periodic_run, name, id)
-    history_note('op', table.concat({caller, 'periodic', id}, '|'))
+    history_note('op', table.concat({caller, 'periodic-run', id}, '|'))
     if history_all then history_note('submitted', id .. '|' .. now) end
     history_tally('i', 1)
     wake_workers(1)
