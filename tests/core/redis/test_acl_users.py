@@ -15,12 +15,14 @@ import redis
 
 from redisq_ops.core.foreign.resque import SidekiqQueue
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
+from redisq_ops.core.worker.transfer_recovery import TransferRecoverer
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.acl_roles import _READS, NEEDED
 
 from ...atomicity.database import Database
 from ...atomicity.stages import KINDS, stage
-from ...command_line import Redisq
+from ...command_line import Redisq, dead_letters
 from ...model.wire import picture
 from ..cluster.test_failover import USERS, users
 
@@ -159,6 +161,26 @@ def test_a_role_is_refused_what_the_next_one_may(
     assert faces["producer"]("results", "mail/r1", "--raw") == "ONE\nTWO\n"
     faces["operator"]("queue", "pause", "mail", "--yes")
     faces["operator"]("queue", "destroy", "mail", "--hard", "--yes")
+
+
+@pytest.mark.alike
+def test_a_worker_leaves_a_killed_move_to_an_operator(
+    admin: Any, url: str, redisq: Redisq, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead_letters(admin, 3)
+    RequestQueue(admin, "other").submit([b"x"], id="r2")
+    redisq("dlq", "move", "mail", "--to", "other", "--yes")
+    op = redisq.rows("log", "--queue", "mail")[0]["id"]
+    admin.zadd("rq:{mail}:unfinished", {op: 1})  # as if it was killed before it ended
+    before, recoverer = redisq.rows("ls"), TransferRecoverer()
+    with as_user(admin, url, "redisq-worker") as user:
+        for _ in range(2):
+            run(user, recoverer.look(RequestQueue(user, "mail")))
+    assert len(caplog.messages) == 1 and "ACL SETUSER" in caplog.text
+    assert redisq.rows("ls")[0]["unfinished"] == before[0]["unfinished"] == [op]
+    operator = as_user(admin, url, "redisq-operator")
+    run(operator, recoverer.look(RequestQueue(operator, "mail")))
+    assert redisq.rows("ls")[0]["unfinished"] == []
 
 
 @pytest.mark.alike
