@@ -83,7 +83,7 @@ def test_queues_that_need_somebody_are_named(redisq: Redisq, client: redis.Redis
     run(client, audit_log.begin(later, op, "replay", Author("ann", "h"), "", now_ms=later.now(),
                                 source="dead", target="waiting", matched=7))  # fmt: skip
     found = by_check(redisq, 1)
-    assert "1 periodic entries of queue later missed a run" in found["periodic"]["sentence"]
+    assert "queue later that missed a run: 1" in found["periodic"]["sentence"]
     assert "queue odd can't be read" in found["queues"]["sentence"]
     row = found["operations"]
     assert row["facts"]["op"] == op and f"redisq undo {op}" in row["advice"]

@@ -67,7 +67,7 @@ async def examine(
     for queue, rows in zip(queues, await together(apart(_queue(q)) for q in queues), strict=True):
         found += _unreadable({queue.name: rows}) if isinstance(rows, Exception) else rows
     if not any(one.check == "queues" for one in found):
-        found.append(Diagnosis("queues", "ok", f"{count(len(queues))} readable, none is not",
+        found.append(Diagnosis("queues", "ok", f"queues: {count(len(queues))}, all can be read",
                              facts={"queues": len(queues)}))  # fmt: skip
     if not any(one.check == "operations" for one in found):
         found.append(Diagnosis("operations", "ok", "no unfinished change"))
@@ -310,7 +310,7 @@ async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
                 Diagnosis(
                     "periodic",
                     "wrong",
-                    f"{count(overdue)} periodic entries of queue {queue.name} missed a run",
+                    f"periodic entries of queue {queue.name} that missed a run: {count(overdue)}",
                     hint("explain", queue.name),
                     facts={"queue": queue.name, "overdue": overdue},
                 )

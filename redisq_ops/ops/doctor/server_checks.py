@@ -156,16 +156,16 @@ def _replication(report: ServerReport) -> Iterator[Diagnosis]:
         )  # fmt: skip
     elif late:
         yield Diagnosis(
-            "replication", "warning", f"{count(len(late))} of {n} replicas are behind or not"
-            " online: a failover to one of them loses what it lacks",
+            "replication", "warning", f"replicas behind or not online: {count(len(late))} of {n};"
+            " a failover to one of them loses what it lacks",
             "see the replica's log; INFO replication shows its lag", facts=facts,
         )  # fmt: skip
     else:
-        yield Diagnosis("replication", "ok", f"{n} replicas, all online", facts=facts)
+        yield Diagnosis("replication", "ok", f"replicas online: {n} of {n}", facts=facts)
     if good is not None and int(good) < int(wanted or 1):
         yield Diagnosis(
-            "min-replicas", "wrong", f"min-replicas-to-write is {wanted or 'set'} and {good} "
-            "replicas are in reach: writes are refused", "bring the replicas back", facts=facts,
+            "min-replicas", "wrong", f"min-replicas-to-write is {wanted or 'set'}, replicas "
+            f"in reach: {good}: writes are refused", "bring the replicas back", facts=facts,
         )  # fmt: skip
     elif good is None and replicas:
         yield Diagnosis(
@@ -216,7 +216,7 @@ def _scripts(report: ServerReport) -> Iterator[Diagnosis]:
     elif slow:
         longest, what = max(slow)
         yield Diagnosis(
-            "scripts", "warning", f"{count(len(slow))} slow scripts in the slow log, the longest"
+            "scripts", "warning", f"scripts in the slow log: {count(len(slow))}, the longest"
             f" {longest / 1000:,.1f} ms: {what}", _advice(report), facts=facts,
         )  # fmt: skip
     elif p99 is None:

@@ -104,7 +104,7 @@ class PeriodicReasons(BlockingReasons):
             at = one.entry.next_ms
             if at is not None and at > self.now and not one.entry.problem:
                 yield Reason(
-                    "periodic", f"the next periodic run is of {one.name}, {self._until(at)}",
+                    "periodic", f"periodic entry {one.name} runs next, {self._until(at)}",
                     eta_ms=at, facts={"periodic": one.name, "next_ms": at},
                 )  # fmt: skip
                 return

@@ -93,7 +93,7 @@ def test_settings_decide_where_the_user_may_read_them() -> None:
 def test_slow_scripts_are_named_by_their_digest() -> None:
     found = verdict("scripts", findings(slow=((12_000, "abc"), (30_000, "def"))))
     assert found == (
-        "warning", "2 slow scripts in the slow log, the longest 30.0 ms: def",
+        "warning", "scripts in the slow log: 2, the longest 30.0 ms: def",
     )  # fmt: skip
     assert "the slow log can't be read" in verdict("scripts", findings(slow=None))[1]
 
