@@ -175,7 +175,7 @@ def looks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Every command that only looks."""
     for words in (
         "ls", "log", "fsck", "discover", "select --all-queues", "select --all-queues --count",
-        "workers ls", "top --once", "config",
+        "workers ls", "top --once", "config", "periodic ls", "doctor",
     ):  # fmt: skip
         yield tuple(words.split())
     for name in names:
@@ -187,6 +187,7 @@ def looks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
             ("dlq", "groups", name), ("select", name), ("select", name, "--count"),
             ("consumers", "ls", name), ("client", "ls", name), ("workers", "ls", name),
             ("fsck", name), ("export", "--queue", name), ("retention", name),
+            ("periodic", "ls", name),
             ("wait", "when", "waiting>=0", "--queue", name, "--timeout", "1ms"),
             ("select", name, "--where", "error~x payload.n=1 age>1s"),
             ("top", "--once", "--queue", name),
@@ -214,6 +215,9 @@ def changes(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
             ("trash", "empty", "--queue", name), ("queue", "pause", name),
             ("queue", "resume", name), ("retention", name, "max_lost=4"),
         )  # fmt: skip
+    yield from (
+        ("periodic", verb, "later/nightly") for verb in ("run", "pause", "resume", "rm")
+    )  # fmt: skip
     yield from (("undo",), ("request", "pause", "mail/r1"), ("request", "cancel", "mail/r1"),
                 ("request", "limit", "mail/r1", "5"), ("client", "block", "fair", "ann"),
                 ("delay", "reschedule", "later/f1", "--in", "5m"))  # fmt: skip
@@ -413,7 +417,11 @@ def _wrong(
     usual = there.usual(words)
     if about and not about & hit:
         return None if ended == usual else f"exit {ended}, not {usual}: {said[-200:]}"
-    if not about and hit < there.names and ended not in (usual, 1 if words[0] == "fsck" else 3):
+    if (
+        not about
+        and hit < there.names
+        and ended not in (usual, 1 if words[0] in ("fsck", "doctor") else 3)
+    ):
         return f"exit {ended} of all queues: {said[-200:]}"
     return None
 

@@ -87,7 +87,7 @@ def test_every_public_method_of_a_queue_is_documented(cls: type[Queue[Any]]) -> 
 
 def test_a_feature_is_a_class_that_a_queue_is_an_instance_of() -> None:
     assert features(RequestQueue) == {"HasRequests", "HasPriorityLevels"}
-    assert features(DelaySet) == {"HasTimeline"}
+    assert features(DelaySet) == {"HasTimeline", "HasPeriodicEntries"}
     assert features(CircularQueue) == frozenset()
     known = {feature.__name__ for feature in FEATURES}
     assert {name for cls in CLASSES for name in features(cls)} == known, "some kind has each"

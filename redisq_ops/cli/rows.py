@@ -32,6 +32,8 @@ def queue_row(row: QueueRow, now_ms: int) -> dict[str, Any]:
         "oldest_ms": oldest, "oldest_age_ms": oldest and max(0, now_ms - oldest),
         "paused": counts and counts.paused, "draining": counts and counts.closed,
         "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
+        "periodic": row.periodic and row.periodic[0],
+        "periodic_overdue": row.periodic and row.periodic[1],
     }  # fmt: skip
 
 
@@ -73,17 +75,18 @@ def _some(items: Sequence[str]) -> str:
     return " ".join(items[:NAMED]) + more
 
 
-def tell_sentence(text: str) -> None:
+def tell_sentence(text: str, indent: str = "  ") -> None:
     """Print a sentence on stdout, indented and escaped; on a terminal wrapped between words.
 
     In a pipe and in a file it stays one line, so that it can be searched for.
     """
     line = printable(text)
     if not sys.stdout.isatty():
-        print("  " + line)
+        print(indent + line)
         return
     lines = textwrap.wrap(
-        line, max(40, get_terminal_size().columns), initial_indent="  ", subsequent_indent="    ",
+        line, max(40, get_terminal_size().columns), initial_indent=indent,
+        subsequent_indent=indent + "  ",
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     print(*lines, sep="\n")

@@ -159,6 +159,15 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         queue.control("rule", 1, "weight", "bob", 2)
     if kind == "delay":
         queue.set_periodic(Periodic("tick", "* * * * *", b"payload-40"))
+        queue.change_periodic(
+            "changed",
+            1,
+            "tock",
+            was="",
+            at_ms=clock.now_ms + DAY,
+            spec=Periodic("tock", "* * * * *", b"payload-43").encoded(),
+        )
+        periodic = queue.get_periodic("tick")
         queue.schedule([("e60", b"payload-60")], after_ms=5_000_000)
         queue.schedule([(ids[8], b"payload-80")], mode="move")
     if kind == "carmine":
@@ -257,6 +266,17 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
             "plan": lambda queue: queue.set_periodic(
                 Periodic("tock", "* * * * *", b"payload-41")),
             "tick": later(120_000, lambda queue: queue.tick()),
+            "change of a periodic entry": lambda queue: queue.change_periodic(
+                "op", 1, "tick", was=periodic.digest, spec=b'{"name": "tick"}\npayload-42',
+                at_ms=queue.clock.now_ms + 9),
+            "pause of a periodic entry": lambda queue: queue.change_periodic(
+                "op", 1, "tick", was=periodic.digest, paused=True),
+            "removal of a periodic entry": lambda queue: queue.change_periodic(
+                "op", 1, "tick", was=periodic.digest, spec=b""),
+            "undo of a periodic change": lambda queue: queue.undo_change(
+                "undone", 1, "periodic", ["tock", "changed", "1"]),
+            "run of a periodic entry": lambda queue: queue.run_periodic(
+                "op", 1, "tick", was=periodic.digest, id="tick@0000000000042", overlap=True),
             "reschedule by its producer": lambda queue: queue.schedule(
                 [("e60", b"payload-60-new"), (own[2].id, b"payload-x")], mode="move"),
             "hand over": lambda queue: queue.hand_over(other, 3),

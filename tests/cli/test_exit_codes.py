@@ -212,9 +212,12 @@ OPTIONS = {
     "client": "mail ann",
     "client weight": "mail ann 2",
     "client cap": "mail ann 2",
+    "periodic add": "later/p x",
+    "periodic edit": "later/hourly",
+    "acl": "viewer",
 }
 """the words before an option; of other commands the name of a queue"""
-ALONE = {"ls", "log", "discover", "undo", "config", "workers ls", "workers prune"}
+ALONE = {"ls", "log", "discover", "undo", "config", "doctor", "workers ls", "workers prune"}
 CODES = {0, 1, 2, 3, 5, 124}
 
 

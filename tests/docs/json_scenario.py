@@ -14,7 +14,7 @@ from typing import Any
 
 import redis
 
-from redisq_ops import CircularQueue, DelaySet, Failure, FairQueue, Settlement
+from redisq_ops import CircularQueue, DelaySet, Failure, FairQueue, Periodic, Settlement
 
 from ..command_line import Redisq, everywhere
 
@@ -62,6 +62,7 @@ def deployment(client: redis.Redis) -> None:
     later.schedule([("e4", b"four")], after_ms=60_000)
     taken = later.take(2, consumer="web-1").deliveries
     later.settle([Settlement(each, "reject", ERROR) for each in taken])
+    later.set_periodic(Periodic("hourly", "0 * * * *", b"go"))
     DelaySet(client, "slow").schedule([("e0", b"zero")], after_ms=60_000)
     jobs = FairQueue(client, "jobs")
     for client_of in ("acme", "bolt"):
@@ -120,13 +121,24 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("Result", "results", "mail/r1")
     collect("Event", "history", "mail")
     collect("Check", "fsck")
-    for address in ("mail", "mail/r1", "mail/r1/2", "mail/r1/3", "jobs", "later/e4"):
+    collect("Diagnosis", "doctor", code=None)
+    collect("ACL rule", "acl", "viewer")
+    for address in (
+        "mail",
+        "mail/r1",
+        "mail/r1/2",
+        "mail/r1/3",
+        "jobs",
+        "later/e4",
+        "later/hourly",
+    ):
         collect("Explanation", "explain", address)
     (group, *_) = collect("Error group", "dlq", "groups", "jobs")
     collect("Error group details", "dlq", "group", "jobs", group["group"])
     collect("Consumer report", "consumers", "ls")
     collect("Consumer report", "consumers", "ls", "stream:orders")
     collect("Client", "client", "ls", "jobs")
+    collect("Periodic entry", "periodic", "ls")
     collect("Setting", "retention", "mail")
     collect("Condition", "wait", "when", "waiting>=0", "--queue", "mail")
     collect("Discovered queue", "discover")
@@ -150,6 +162,7 @@ def _plans(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect(plan, "queue", "destroy", "mail", "--hard", "--dry-run")
     collect(plan, "client", "cap", "jobs", "acme", "3", "--dry-run")
     collect(plan, "retention", "mail", "history=all", "--dry-run")
+    collect(plan, "periodic", "pause", "later/hourly", "--dry-run")
     collect(plan, "discover", "--register", "--dry-run")
     collect(plan, "workers", "prune", "sidekiq", "--older-than", "1s", "--dry-run")
     file = str(tmp / "p.ndjson")
@@ -191,6 +204,7 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     collect(change, "queue", "pause", "mail", "--yes")
     collect(change, "retention", "mail", "history=all", "--yes")
     collect(change, "client", "weight", "jobs", "acme", "2", "--yes")
+    collect(change, "periodic", "run", "later/hourly", "--yes")
     collect(change, "consumers", "remove", "stream:orders", "web-1", "--yes")
     collect(change, "workers", "prune", "sidekiq", "--older-than", "1s", "--yes", code=None)
     yield

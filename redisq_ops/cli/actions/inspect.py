@@ -17,6 +17,7 @@ from ..address import place
 from ..output import age, emit, printable, table, tell, when
 from ..rows import entry_row, queue_row, tell_events
 from ..session import Session
+from .periodic import periodic_row, periodic_table
 
 SHOWN = 20
 """history events shown to a person"""
@@ -32,8 +33,12 @@ def inspect_queue(s: Session, name: str) -> None:
     view = s.run(queue_details(queue))
     rates = view.rates if view.rates.arrived else None
     left = tuple(one.operation.id for one in s.run(unfinished(queue)))
+    periodic = [periodic_row(queue.name, one) for one in view.periodic or ()]
+    overdue = sum(bool(one["missed_runs"]) for one in periodic)
+    counted = None if view.periodic is None else (len(periodic), overdue)
     row = queue_row(
-        QueueRow(queue.name, queue.kind, view.counts, rates, unfinished=left), view.now_ms
+        QueueRow(queue.name, queue.kind, view.counts, rates, unfinished=left, periodic=counted),
+        view.now_ms,
     )
     open, settled = view.requests or (None, None)
     if s.json:
@@ -47,7 +52,7 @@ def inspect_queue(s: Session, name: str) -> None:
             {**row, **more, "settings": settings, "history": view.history, "consumers": consumers}
             | {"known_faults": queue.layout_faults, **now}
             | {"clients": [asdict(client) for client in view.clients.clients]}
-            | {"options": view.options}
+            | {"options": view.options, "periodic_entries": periodic}
         )
     own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
     facts = {"": f"queue {queue.name}", **row, "unfinished": " ".join(left) or None}
@@ -73,6 +78,9 @@ def inspect_queue(s: Session, name: str) -> None:
         table(list(clients[0]), [list(client.values()) for client in clients])
         if len(clients) < view.clients.total:
             tell(f"  {len(clients)} of {view.clients.total:,} shown")
+    if periodic:
+        print()
+        periodic_table(s, periodic)
     for title, lines in (
         ("wrong now", view.checkup.flaws),
         ("not looked at", filter(None, [view.checkup.unseen])),

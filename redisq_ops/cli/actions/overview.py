@@ -49,6 +49,8 @@ def _flags(row: dict[str, Any]) -> str:
     flags = [f"{flag}: {row[flag]}" for flag in ("paused", "draining", "problem") if row[flag]]
     if row["unfinished"]:
         flags.append(f"unfinished: {' '.join(row['unfinished'])}")
+    if n := row["periodic_overdue"]:
+        flags.append(f"{n:,} periodic overdue")
     return ", ".join(flags)
 
 

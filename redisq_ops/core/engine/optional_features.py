@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..model.clock import Duration, Moment
 from ..model.consumer_load import Reassigned
@@ -18,6 +18,9 @@ from ..model.worker_process import Process, Pruned
 from ..redis.operation import C_co, operation
 from .queue import Queue
 from .state_scan import ScoreRange
+
+if TYPE_CHECKING:
+    from ..queues.delay.periodic import ScheduledPeriodic
 
 
 class HasConsumers(Queue[C_co]):
@@ -144,6 +147,25 @@ class HasTimeline(Queue[C_co]):
     """Every entry has a ready time, delayed and waiting ones alike; operators can change it."""
 
 
+class HasPeriodicEntries(Queue[C_co]):
+    """Entries of the queue run on a schedule."""
+
+    @operation
+    @abstractmethod
+    async def periodics(self) -> list[ScheduledPeriodic]:
+        """All periodic entries; a corrupt one has a ``problem``."""
+
+    @operation
+    @abstractmethod
+    async def get_periodic(self, name: str) -> ScheduledPeriodic | None:
+        """One periodic entry; None: there is none of that name."""
+
+    @operation
+    @abstractmethod
+    async def periodic_counts(self, now_ms: int) -> tuple[int, int]:
+        """How many periodic entries there are, and how many of them missed a run."""
+
+
 class HasWorkerProcesses(Queue[C_co]):
     """The program that owns the layout lists its worker processes."""
 
@@ -180,7 +202,8 @@ class HasWorkerProcesses(Queue[C_co]):
 
 
 FEATURES: tuple[type, ...] = (
-    HasRequests, HasConsumerGroups, HasPriorityLevels, HasClients, HasTimeline, HasWorkerProcesses,
+    HasRequests, HasConsumerGroups, HasPriorityLevels, HasClients, HasTimeline,
+    HasPeriodicEntries, HasWorkerProcesses,
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -15,7 +16,7 @@ from ..model.keys import PREFIX, Keys, checked_name, checked_prefix
 from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
 from ..redis.operation import Bound, C_co, Call, both, mode, operation, together
-from ..redis.scripts import Script, script
+from ..redis.scripts import Script, script, script_names
 from .declared_features import DeclaredFeatures
 from .idempotency import CallerSlots
 from .registry import ensure_registered, find, server_ms
@@ -92,6 +93,14 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
 
     def _script(self, name: str) -> Script:
         return script(self.package, name, self._all_key_types)
+
+    def script_digests(self) -> dict[str, str]:
+        """SHA-1 -> name of each script of the queue, as the server's slow log has them."""
+        found = {}
+        for name in script_names(self.package):
+            with suppress(FileNotFoundError):  # of the engine, for kinds with other hooks
+                found[self._script(name).sha] = name
+        return found
 
     async def _ensure_registered(self) -> None:
         """Find the queue's registry entry or create it, once per object."""

@@ -45,7 +45,7 @@ class ScriptedQueue(Protocol):
 
 
 PUT = ("submit", "schedule", "push", "enqueue")
-WORK = ("take", "settle", "extend", "sweep", "fire")
+WORK = ("take", "settle", "extend", "sweep", "fire_periodic")
 """names of scripts; each kind has some of them"""
 _OF_WORKERS = ("blpop", "eval", "lpush")
 _OF_OPERATORS = ("eval", "hdel", "hsetnx", "unlink", "zrem")
@@ -98,6 +98,12 @@ async def to_put(queue: ScriptedQueue) -> None:
 async def to_change(queue: ScriptedQueue) -> None:
     """Raise `Forbidden` unless the user can make every kind of change to the queue."""
     _refuse(queue, await _ask(queue, ("move",), [*_OF_OPERATORS, *every_command(queue.package)]))
+
+
+async def allowed(queue: ScriptedQueue, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the commands that the user may run; a subcommand is written ``config|set``."""
+    lacks = await _ask(queue, (), names)
+    return tuple(name for name in names if name not in lacks)
 
 
 def _refuse(queue: ScriptedQueue, lacks: tuple[str, ...]) -> None:

@@ -201,6 +201,12 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     return Script(f"{package}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), declared)
 
 
+def script_names(package: str) -> tuple[str, ...]:
+    """The scripts that a queue of a kind's folder can run."""
+    files = (each for place in folders(package) for each in _headers(place))
+    return tuple(dict.fromkeys(name for name, header in files if header.argv))
+
+
 def modules(package: str, header: ScriptHeader) -> dict[str, str]:
     """The texts of a script's modules and of the defaults of its hooks, in the order they must
     stand: what one uses comes before it, and `type_check` before all others, which may read."""

@@ -23,6 +23,7 @@ from ..terminal import age, count, entries
 from .blocking_reasons import FormatTime, Reason, utc
 from .entry_reasons import EntryReasons
 from .observation import RATE_MINUTES, observe
+from .periodic_reasons import PeriodicReasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Explanation:
     kind: str
     id: str | None
     what: str
-    """queue | request | entry"""
+    """queue | request | entry | periodic"""
     state: str | None
     """None: it does not exist"""
     now_ms: int
@@ -104,7 +105,7 @@ async def explain(
     return _Explainer(await observe(queue, id), when, redaction).explanation()
 
 
-class _Explainer(EntryReasons):
+class _Explainer(EntryReasons, PeriodicReasons):
     """Puts the reasons for a queue, a request or an entry in order."""
 
     def explanation(self) -> Explanation:
@@ -117,6 +118,10 @@ class _Explainer(EntryReasons):
         elif observed.entry is not None:
             what, state = "entry", observed.entry.state
             reasons = [*self._entry_reasons(observed.entry), *self._unread()]
+        elif observed.periodic:
+            (one,) = observed.periodic
+            what, state = "periodic", self._periodic_state(one)
+            reasons = list(self._periodic_entry(one))
         else:
             is_request = isinstance(self.queue, HasRequests) and "/" not in observed.id
             what, state = "request" if is_request else "entry", None
@@ -254,6 +259,7 @@ class _Explainer(EntryReasons):
                        "deadline_ms": expired.at_ms},
             )  # fmt: skip
         yield from self._closed()
+        yield from self._overdue(self.observed.periodic)
         waiting, pending = f"{count(counts.waiting)} waiting", f"{count(counts.pending)} pending"
         if next_ms is not None and ready and not may_wait and not counts.pending:
             yield Reason(
@@ -292,6 +298,7 @@ class _Explainer(EntryReasons):
             yield Reason(
                 "unknown", f"a {self.queue.kind} queue does not show how many entries wait in it"
             )
+        yield from self._next_periodic(self.observed.periodic)
 
     def _moving(self, rate: float, counts: str) -> Reason:
         """The queue moves: how fast, and when it will be empty."""

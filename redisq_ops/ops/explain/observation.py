@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasClients, HasRequests
+from redisq_ops.core.engine.optional_features import (
+    HasClients,
+    HasPeriodicEntries,
+    HasRequests,
+)
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Clients, Counts, Entry, Rates, Request, State
 from redisq_ops.core.model.queue_position import QueuePosition
@@ -21,6 +25,7 @@ from ..change.audit_log import Operation
 from ..change.unfinished import Unfinished, unfinished
 from ..groups.fingerprint import fingerprint
 from ..inspect.history import EntryHistory, history_of
+from ..inspect.periodic import PeriodicStatus, periodic_status, status
 
 HISTORY_EVENTS = 5000
 """history events searched for an id that does not exist any more"""
@@ -72,6 +77,8 @@ class Observation:
     """unfinished moves from this queue to others"""
     blockers: tuple[str, ...]
     """of a queue: sentences that say what keeps its waiting entries from delivery"""
+    periodic: tuple[PeriodicStatus, ...] = ()
+    """of a queue: its periodic entries; of an id: the periodic entry of that name"""
 
 
 async def observe(queue: Queue[Any], id: str | None) -> Observation:
@@ -118,13 +125,14 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         *operations, *(move.operation for move in moves if move.operation.id not in known)
     ]  # fmt: skip
     blockers = () if id else await _blockers(queue)
+    periodic = () if entry or request else await _periodic(queue, address, now)
     first_entries = {
         state: page.entries[0] if page.entries else None
         for state, page in zip(_FIRST_OF, first, strict=True)
     }
     return Observation(
         queue, id, now, counts, rates, settings, entry, request, position, first_entries, history,
-        tuple(operations), same_error, tuple(moves), blockers,
+        tuple(operations), same_error, tuple(moves), blockers, periodic,
     )  # fmt: skip
 
 
@@ -134,6 +142,15 @@ async def _same_error(queue: Queue[Any], entry: Entry) -> SameErrorEntries:
     groups = {dead.id: fingerprint(dead) for dead in page.entries} | {entry.id: group}
     number = sum(other == group for other in groups.values())
     return SameErrorEntries(group, number, len(groups), page.total, page.exact)
+
+
+async def _periodic(queue: Queue[Any], name: str, now: int) -> tuple[PeriodicStatus, ...]:
+    if not isinstance(queue, HasPeriodicEntries):
+        return ()
+    if not name:
+        return tuple(await periodic_status(queue))
+    found = await queue.get_periodic.op(name)
+    return () if found is None else tuple(await status(queue, [found], now))
 
 
 async def _blockers(queue: Queue[Any]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from redisq_ops.core.engine.optional_features import (
     HasClients,
     HasConsumerGroups,
+    HasPeriodicEntries,
     HasPriorityLevels,
     HasRequests,
 )
@@ -32,6 +33,7 @@ from ..change.audit_log import Operation
 from ..change.control import QueueSetting, requests_of, retention
 from ..hint import hint
 from .history import PAGE, EntryHistory, history_of
+from .periodic import PeriodicStatus, periodic_status
 
 LISTED = 100
 """clients of a queue, or unsettled entries of a request, that are read"""
@@ -59,6 +61,8 @@ class QueueDetails:
     """the first 100 clients by name; empty except in fair queues"""
     options: dict[str, str]
     """how it was created, for kinds of queues that have variants"""
+    periodic: tuple[PeriodicStatus, ...] | None = None
+    """its periodic entries; None: the kind has none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +121,11 @@ async def queue_details(queue: Queue[Any]) -> QueueDetails:
     checkup = await queue.checkup.op()
     clients = await queue.clients.op(0, LISTED) if isinstance(queue, HasClients) else Clients()
     options = await queue.creation_options.op()
+    periodic = await periodic_status(queue) if isinstance(queue, HasPeriodicEntries) else None
     return QueueDetails(
         queue, now, counts, rates, tuple(settings), history, tuple(requests), tuple(levels),
         tuple(consumers), checkup, clients, options,
+        None if periodic is None else tuple(periodic),
     )  # fmt: skip
 
 
@@ -174,6 +180,9 @@ async def _no_entry(queue: Queue[Any], id: str) -> NotFound:
             f"{at} is a request, not an entry: use {hint('inspect', 'request', at)}, "
             f"or {hint('inspect', 'entry', f'{at}/1')} for its first entry"
         )
+    if isinstance(queue, HasPeriodicEntries) and await queue.get_periodic.op(id):
+        command = hint("periodic", "ls", queue.name)
+        return NotFound(f"{queue.name}/{id} is a periodic entry, not an entry: use {command}")
     return NotFound(f"no entry {id} in queue {queue.name}")
 
 

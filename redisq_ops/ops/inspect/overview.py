@@ -7,6 +7,7 @@ from typing import Any
 
 from redis.exceptions import InvalidResponse, RedisError
 
+from redisq_ops.core.engine.optional_features import HasPeriodicEntries
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.entry import Counts, Rates
@@ -29,6 +30,8 @@ class QueueRow:
     problem: str | None = None
     unfinished: tuple[str, ...] = ()
     """operation ids of its unfinished moves to other queues"""
+    periodic: tuple[int, int] | None = None
+    """periodic entries, and how many of them missed a run; None: the kind has none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,22 @@ def _problem(error: Exception) -> str:
 async def _row(deployment: Deployment, entry: Registered, now: int, minutes: int) -> QueueRow:
     queue: Queue[Any] = deployment.open(entry)
     moves_and_rates = both(attempt(_unfinished(queue)), attempt(_rates(queue, now, minutes)))
-    counts, (moves, rates) = await both(queue.counts.op(now), moves_and_rates)
-    problem = next((_problem(each) for each in (moves, rates) if isinstance(each, Exception)), None)
+    (counts, periodic), (moves, rates) = await both(
+        both(queue.counts.op(now), attempt(_periodic(queue, now))), moves_and_rates
+    )
+    more = (moves, rates, periodic)
+    problem = next((_problem(each) for each in more if isinstance(each, Exception)), None)
     rates = None if isinstance(rates, Exception) else rates
     moves = () if isinstance(moves, Exception) else moves
-    return QueueRow(entry.name, entry.kind, counts, rates, problem, moves)
+    periodic = None if isinstance(periodic, Exception) else periodic
+    return QueueRow(entry.name, entry.kind, counts, rates, problem, moves, periodic)
+
+
+async def _periodic(queue: Queue[Any], now: int) -> tuple[int, int] | None:
+    if not isinstance(queue, HasPeriodicEntries):
+        return None
+    counts: tuple[int, int] = await queue.periodic_counts.op(now)
+    return counts
 
 
 async def _rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:

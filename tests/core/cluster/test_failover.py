@@ -373,12 +373,12 @@ def test_tls_and_users_with_the_rights_the_docs_name(
             said = capsys.readouterr()
             return said.out + said.err
 
-        redisq("redisq-worker", "submit lines --id job")
+        redisq("redisq-producer", "submit lines --id job")
         redisq("redisq-worker", "work upper:handle --burst")
-        redisq("redisq-worker", "wait request job")
-        assert redisq("redisq-worker", "results job --raw") == "ONE\nTWO\n"
-        redisq("redisq-worker", "queue pause default --yes")
-        redisq("redisq-worker", "undo --yes")
+        redisq("redisq-producer", "wait request job")
+        assert redisq("redisq-producer", "results job --raw") == "ONE\nTWO\n"
+        redisq("redisq-operator", "queue pause default --yes")
+        redisq("redisq-operator", "undo --yes")
         assert "default" in redisq("redisq-viewer", "ls")
         redisq("redisq-viewer", "inspect request job")
         redisq("redisq-viewer", "top --once")
@@ -548,12 +548,12 @@ def test_rights_to_sidekiq_s_keys_as_the_docs_name_them(
 def test_who_may_see_some_queues_works_with_these(
     client: redis.Redis, url: str, redisq: Redisq
 ) -> None:
-    (line,) = [line for line in users() if "redisq-worker" in line]
+    (line,) = [line for line in users() if "redisq-operator" in line]
     client.execute_command(*line.split(" "))  # type: ignore[no-untyped-call]
     try:
         dead_letters(client, 3)
         ResqueQueue(client, "resque:low").push([Job("A", [1])])
-        one_of_us = Redisq(url.replace("//", "//redisq-worker:change-me@"), redisq._capsys)
+        one_of_us = Redisq(url.replace("//", "//redisq-operator:change-me@"), redisq._capsys)
         (row,) = one_of_us.rows("dlq", "replay", "mail", "--yes")
         assert row["op"] in one_of_us("log", code=3) and "resque:low: not looked" in one_of_us.err
         assert one_of_us.rows("inspect", "request", "r1")[0]["id"] == "r1"
@@ -567,4 +567,4 @@ def test_who_may_see_some_queues_works_with_these(
         problems = {row["name"]: row["problem"] for row in one_of_us.rows("ls", code=3)}
         assert problems["mail"] is None and "ACL says no" in problems["resque:low"]
     finally:
-        client.acl_deluser("redisq-worker")
+        client.acl_deluser("redisq-operator")

@@ -16,7 +16,7 @@ from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Settlement
 from redisq_ops.core.model.errors import BadInput, TooLarge, Unreadable
 from redisq_ops.core.queues.delay import DelaySet, Periodic
-from redisq_ops.core.queues.delay.periodic import AHEAD_MS, RUNS, due, slots
+from redisq_ops.core.queues.delay.periodic import AHEAD_MS, RUNS, due, following, slots
 from redisq_ops.core.redis.operation import BlockingClient
 from redisq_ops.core.redis.transport import exchange
 
@@ -98,7 +98,7 @@ def test_wherever_one_begins_the_runs_are_the_same(zone: str, cron: str) -> None
     ("spec", "said"),
     [
         (Periodic("p", "61 * * * *"), "bad minute"),
-        (Periodic("p", "0 0 31 2 *"), "bad day-of-month"),
+        (Periodic("p", "0 0 31 2 *"), "never fires"),
         (Periodic("p", "* * * *"), "five fields"),
         (Periodic("p", "* * * * * *"), "five fields"),
         (Periodic("p", ""), "five fields"),
@@ -106,7 +106,7 @@ def test_wherever_one_begins_the_runs_are_the_same(zone: str, cron: str) -> None
         (Periodic("p", "0 0 * * *", zone="../../etc/passwd"), "time zone"),
         (Periodic("p", "0 0 * * *", zone=""), "time zone"),
         (Periodic("p/q", "0 0 * * *"), "periodic name"),
-        (Periodic("p" * 115, "0 0 * * *"), "periodic name"),
+        (Periodic("p" * 115, "0 0 * * *"), "id of a run"),
         (Periodic("p", "0 0 * * *", missed="some"), "one, all or none"),  # type: ignore[arg-type]
     ],
 )
@@ -274,6 +274,7 @@ def test_declaring_it_again_forgets_no_missed_run(
     assert take_all(later) == [f"p@{NOON + 2 * HOUR}"]
     assert later.set_periodic(Periodic("p", "15 * * * *")) == "changed"
     (planned,) = later.periodics()
+    assert planned.spec is not None
     assert (planned.spec.cron, planned.next_ms) == ("15 * * * *", NOON + 3 * HOUR + 15 * MINUTE)
     assert planned.run == f"p@{NOON + 2 * HOUR}"
 
@@ -387,3 +388,107 @@ async def awaited(make: Callable[[], redis.asyncio.Redis], clock: FakeClock) -> 
 
 def test_awaited_too(aclient: Callable[[], redis.asyncio.Redis], clock: FakeClock) -> None:
     assert asyncio.run(awaited(aclient, clock)) == 1
+
+
+# --- what operators change ------------------------------------------------------------------------
+
+
+def test_a_change_is_made_once_and_only_of_what_was_read(
+    later: DelaySet[BlockingClient], clock: FakeClock
+) -> None:
+    later.set_periodic(Periodic("p", "0 * * * *"))
+    seen = later.get_periodic("p")
+    assert seen is not None
+
+    def change(op: str, cron: str, at: int) -> str:
+        spec = Periodic("p", cron).encoded()
+        return later.change_periodic(op, 1, "p", was=seen.digest, spec=spec, at_ms=at)
+
+    assert change("ann", "30 * * * *", NOON + HOUR) == "ok"
+    assert change("bob", "45 * * * *", NOON + 2 * HOUR) == "changed"
+    assert change("ann", "30 * * * *", NOON + HOUR) == "ok", "sent again, it gets the same answer"
+    (entry,) = later.periodics()
+    assert entry.spec == Periodic("p", "30 * * * *") and entry.next_ms == NOON + HOUR
+    assert later.undo_change("undone", 1, "periodic", ["p", "ann", "1"]) == 1
+    left: list[str] = []
+    assert later.undo_change("undone-2", 1, "periodic", ["p", "ann", "1"], left.extend) == 0
+    assert left == ["p"] and later.get_periodic("p") == seen
+
+
+def test_what_was_due_meanwhile_is_not_missed_after_an_undo(
+    later: DelaySet[BlockingClient], clock: FakeClock
+) -> None:
+    later.set_periodic(Periodic("p", "0 * * * *", missed="all", overlap=True))
+    seen = later.get_periodic("p")
+    assert seen is not None
+    later.change_periodic("op", 1, "p", was=seen.digest, paused=True)
+    clock.advance(5 * HOUR)
+    assert later.tick() == 0 and later.counts().delayed == 0
+    later.undo_change("undone", 1, "periodic", ["p", "op", "1"])
+    assert later.tick() == 0
+    (entry,) = later.periodics()
+    assert (entry.paused, entry.next_ms, entry.missed(clock.now_ms)) == (False, NOON + 5 * HOUR, 0)
+
+
+def test_a_paused_entry_keeps_no_other_from_running(
+    later: DelaySet[BlockingClient], client: redis.Redis, clock: FakeClock
+) -> None:
+    later.set_periodic(Periodic("paused", "0 * * * *"))
+    later.set_periodic(Periodic("other", "0 * * * *"))
+    seen = later.get_periodic("paused")
+    assert seen is not None
+    later.change_periodic("op", 1, "paused", was=seen.digest, paused=True)
+    # What an older release reads of it: a definition as it always was, and a time that never comes.
+    stored = client.hget(later.keys["periodic"], "paused")
+    assert stored == Periodic("paused", "0 * * * *").encoded()
+    assert client.zscore(later.keys["periodic_at"], "paused") == inf
+    clock.now_ms = NOON
+    later.tick()
+    assert take_all(later) == [f"other@{NOON}"]
+    assert later.invariants() == []
+
+
+@pytest.mark.parametrize("way", ["resume", "edit", "undo", "declare"])
+def test_a_run_that_is_scheduled_ahead_is_not_scheduled_again(
+    later: DelaySet[BlockingClient], clock: FakeClock, way: str
+) -> None:
+    """Its schedule changes half a minute before the run, and a scheduler looks after its end."""
+    later.set_periodic(Periodic("p", "0 * * * *", overlap=True))
+    clock.now_ms = NOON - 30_000
+    later.tick()
+    seen = later.get_periodic("p")
+    assert seen is not None and seen.run == f"p@{NOON}"
+    changed = Periodic("p", "*/30 * * * *", overlap=True)
+    if way == "declare":
+        later.set_periodic(changed)
+    elif way == "edit":
+        at = following(changed, clock.now_ms, seen.run)
+        later.change_periodic("op", 1, "p", was=seen.digest, spec=changed.encoded(), at_ms=at,
+                              run=seen.run)  # fmt: skip
+    else:
+        later.change_periodic("op", 1, "p", was=seen.digest, paused=True)
+        clock.advance(10_000)
+        if way == "undo":
+            later.undo_change("undone", 1, "periodic", ["p", "op", "1"])
+        else:
+            at = following(Periodic("p", "0 * * * *"), clock.now_ms, seen.run)
+            later.change_periodic("op", 2, "p", was=seen.digest, at_ms=at, run=seen.run,
+                                  paused=False)  # fmt: skip
+    clock.now_ms = NOON
+    assert take_all(later) == [f"p@{NOON}"]
+    clock.advance(10_000)
+    later.tick()
+    assert take_all(later) == []
+
+
+def test_a_change_computed_before_a_run_was_scheduled_is_refused(
+    later: DelaySet[BlockingClient], clock: FakeClock
+) -> None:
+    later.set_periodic(Periodic("p", "0 * * * *"))
+    seen = later.get_periodic("p")
+    assert seen is not None
+    clock.now_ms = NOON - 30_000
+    later.tick()
+    spec = Periodic("p", "*/30 * * * *").encoded()
+    word = later.change_periodic("op", 1, "p", was=seen.digest, spec=spec, at_ms=NOON, run=seen.run)
+    assert word == "changed" and later.periodics()[0].next_ms == NOON + HOUR

@@ -1,6 +1,6 @@
-"""The users that the docs propose: what each role needs is allowed, what harms others is refused.
+"""The users of the roles: what each needs is allowed, what harms others is refused.
 
-The rules are read from the page itself.
+The rules are read from the page that shows them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import redis
 
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
+from redisq_ops.core.worker.transfer_recovery import TransferRecoverer
 from redisq_ops.demo.server import binaries, cluster
+from redisq_ops.ops.acl_roles import _READS, NEEDED
 
 from ...atomicity.database import Database
 from ...atomicity.stages import KINDS, stage
-from ...command_line import Redisq
+from ...command_line import Redisq, dead_letters
+from ...model.wire import picture
 from ..cluster.test_failover import USERS, users
 
-WANTED = {"info", "eval", "evalsha"}
-"""what is dangerous or of scripts, and needed"""
 ROLES = {line.split(" ")[2]: line.split(" ")[3:] for line in users()}
 HARMFUL: list[tuple[Any, ...]] = [
     ("FLUSHALL",), ("FLUSHDB",), ("SWAPDB", 0, 1), ("KEYS", "*"), ("CLIENT", "PAUSE", 1),
@@ -76,8 +78,7 @@ def test_no_dangerous_command_is_allowed_but_those_needed(admin: Any, url: str, 
         commands -= {name.partition("|")[0] for name in commands if "|" in name}
         assert len(commands) > 80
         allowed = {name for name in commands if may(admin, role, name)}
-    assert allowed <= WANTED
-    assert allowed == WANTED or (role == "redisq-viewer" and allowed == {"info"})
+    assert allowed == ({"info"} if role == "redisq-viewer" else NEEDED)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -100,21 +101,111 @@ def test_what_harms_others_is_refused(admin: Any, url: str, role: str) -> None:
     assert len(admin.acl_list()) == len(before) + 1
 
 
+PRODUCER = {"put", "plan", "push again", "reschedule by its producer"}
+WORKER = {
+    "take", "take of what is due", "ack", "result", "fail", "reject", "release", "extend", "sweep",
+    "sweep of leases", "sweep of the trash", "tick", "hand over",
+}  # fmt: skip
+"""operations of `stages`; an operator may do all of them"""
+
+
+@pytest.mark.parametrize("role", ["redisq-producer", "redisq-worker", "redisq-operator"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_worker_may_do_all_that_is_done_to_a_queue(
-    admin: Any, url: str, kind: str, monkeypatch: pytest.MonkeyPatch
+def test_each_role_may_do_all_of_its_own(
+    admin: Any, url: str, kind: str, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each operation of workers, producers and operators."""
     monkeypatch.setattr(SidekiqQueue, "random", staticmethod(lambda: 0.5))
-    role = "redisq-sidekiq" if kind == "sidekiq" else "redisq-worker"
-    theirs = {"carmine": "~carmine:*", "resque": "~resque:*", "stream": "~orders"}.get(kind)
-    with as_user(admin, url, role, *[theirs] if theirs else []) as user:
-        built = stage(user, kind)
+    theirs = {"carmine": ["~carmine:*"], "resque": ["~resque:*"], "stream": ["~orders"]}
+    more = theirs.get(kind, [])
+    if kind == "sidekiq":
+        more = [word for word in ROLES["redisq-sidekiq"] if word.startswith("~")]
+    with as_user(admin, url, "redisq-operator", *more) as operator:
+        built = stage(operator, kind)
         database = Database(admin)
         database.save()
+    with as_user(admin, url, role, *more) as user:
+        built.made._client = user
+        own = {"redisq-producer": PRODUCER, "redisq-worker": PRODUCER | WORKER}.get(role)
         for name in built.operations:
-            database.restore()
-            built.run(name)
+            if own is None or name in own:
+                database.restore()
+                built.run(name)
+
+
+@pytest.mark.alike
+def test_a_role_is_refused_what_the_next_one_may(
+    admin: Any, url: str, redisq: Redisq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says which right is missing, and nothing is begun."""
+    (tmp_path / "upper.py").write_text("def handle(d):\n    return d.payload.upper()\n")
+    (tmp_path / "lines").write_text("one\ntwo\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    faces = {}
+    for role in ("viewer", "producer", "worker", "operator"):
+        as_user(admin, url, f"redisq-{role}").close()
+        faces[role] = Redisq(url.replace("//", f"//redisq-{role}:change-me@"), redisq._capsys)
+    work = ("work", "upper:handle", "--queue", "mail", "--once")
+    refused = "may not run"
+    assert refused in faces["viewer"].refusal("submit", "lines", "--queue", "mail", code=1)
+    assert admin.keys() == []
+    faces["producer"]("submit", "lines", "--queue", "mail", "--id", "r1")
+    before = picture(admin)
+    assert "BLPOP" in faces["producer"].refusal(*work, code=1)
+    for role in ("producer", "worker"):
+        faces[role]("queue", "pause", "mail", "--yes", code=1)
+        assert refused in faces[role].err
+    assert picture(admin) == before
+    faces["worker"](*work)
+    assert "ACL" not in faces["worker"].err
+    assert faces["producer"]("results", "mail/r1", "--raw") == "ONE\nTWO\n"
+    faces["operator"]("queue", "pause", "mail", "--yes")
+    faces["operator"]("queue", "destroy", "mail", "--hard", "--yes")
+
+
+@pytest.mark.alike
+def test_a_worker_leaves_a_killed_move_to_an_operator(
+    admin: Any, url: str, redisq: Redisq, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead_letters(admin, 3)
+    RequestQueue(admin, "other").submit([b"x"], id="r2")
+    redisq("dlq", "move", "mail", "--to", "other", "--yes")
+    op = redisq.rows("log", "--queue", "mail")[0]["id"]
+    admin.zadd("rq:{mail}:unfinished", {op: 1})  # as if it was killed before it ended
+    before, recoverer = redisq.rows("ls"), TransferRecoverer()
+    with as_user(admin, url, "redisq-worker") as user:
+        for _ in range(2):
+            run(user, recoverer.look(RequestQueue(user, "mail")))
+    assert len(caplog.messages) == 1 and "ACL SETUSER" in caplog.text
+    assert redisq.rows("ls")[0]["unfinished"] == before[0]["unfinished"] == [op]
+    operator = as_user(admin, url, "redisq-operator")
+    run(operator, recoverer.look(RequestQueue(operator, "mail")))
+    assert redisq.rows("ls")[0]["unfinished"] == []
+
+
+@pytest.mark.alike
+def test_a_user_of_one_queue_is_refused_the_others(
+    admin: Any, url: str, redisq: Redisq, tmp_path: Path
+) -> None:
+    (tmp_path / "lines").write_text("one\n")
+    lines = str(tmp_path / "lines")
+    admin.execute_command(*redisq("acl", "operator", "--queue", "a?b").split())
+    try:
+        user = Redisq(url.replace("//", "//redisq-operator:change-me@"), redisq._capsys)
+        user("submit", lines, "--queue", "a?b", "--id", "r1")
+        user("purge", "a?b", "--state", "waiting", "--yes")
+        for other in ("axb", "mail"):
+            assert "ACL says no" in user.refusal("submit", lines, "--queue", other, code=1)
+        assert {key.decode().partition("}")[0] for key in admin.keys("*{*")} == {"rq:{a?b"}
+    finally:
+        admin.acl_deluser("redisq-operator")
+
+
+def test_reads_that_no_rule_names_are_reads(client: Any) -> None:
+    """A producer and a worker have these by `+@read`."""
+    known = {name.decode() for name in client.acl_cat("read")}
+    named = {name for name in client.command() if name in _READS}
+    assert len(named) > 20 and named <= known
 
 
 def test_a_new_rule_takes_from_a_user_what_it_had(admin: Any, url: str) -> None:
@@ -127,7 +218,7 @@ def test_a_new_rule_takes_from_a_user_what_it_had(admin: Any, url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(binaries()))
-def test_on_a_cluster_both_roles_need_what_the_page_adds(
+def test_on_a_cluster_each_role_needs_what_the_page_adds(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (more,) = re.findall(r"`(\+cluster\|[^`]*)`", USERS.read_text())
@@ -137,18 +228,20 @@ def test_on_a_cluster_both_roles_need_what_the_page_adds(
     monkeypatch.syspath_prepend(tmp_path)
     with cluster(binaries()[kind]) as nodes:
         for node in nodes.nodes:
-            for role in ("redisq-viewer", "redisq-worker"):
+            for role in ("redisq-viewer", "redisq-operator"):
                 node.command("ACL", "SETUSER", role, *ROLES[role], *more.split(" "))
         url = nodes.urls[0].replace("://", "+cluster://{}:change-me@")
-        worker, viewer = (Redisq(url.format(f"redisq-{r}"), capsys) for r in ("worker", "viewer"))
+        operator, viewer = (
+            Redisq(url.format(f"redisq-{role}"), capsys) for role in ("operator", "viewer")
+        )
         for name in ("a", "b", "c"):  # slots of all three nodes
-            worker("submit", "lines", "--queue", name, "--id", f"job-{name}")
+            operator("submit", "lines", "--queue", name, "--id", f"job-{name}")
         for words in (
             "work upper:handle --queue a --queue b --once", "results job-a", "queue pause c --yes",
             "undo --yes", "purge c --state waiting --yes", "trash restore c --yes", "fsck",
             "queue destroy b --hard --yes",
         ):  # fmt: skip
-            worker(*words.split(" "))
+            operator(*words.split(" "))
         for words in ("ls", "top --once", "fsck", "inspect request a/job-a", "explain c", "log"):
             viewer(*words.split(" "))
         viewer("wait", "request", "a/job-a", "--timeout", "5s")

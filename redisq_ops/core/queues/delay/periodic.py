@@ -11,7 +11,9 @@ A cron expression names minutes of the clock on a wall, and twice a year that cl
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
@@ -29,6 +31,7 @@ RUNS = 100
 """runs of one periodic entry scheduled by one look, at most; the next look goes on"""
 
 Missed = Literal["one", "all", "none"]
+_RUN = re.compile(r"@(\d{13})$", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The latest run before a moment is searched forward from the shortest of these spans that has one:
 # counting forward is exact across clock changes, but a year of minutes takes seconds to count.
@@ -55,7 +58,8 @@ class Periodic:
 
     def checked(self) -> Periodic:
         """Return self; raises `BadInput` for a bad name, cron expression, zone or option."""
-        checked_name(run_id(self.name, 0), "periodic name")
+        checked_name(self.name, "periodic name")
+        checked_name(run_id(self.name, 0), "id of a run")
         if self.missed not in ("one", "all", "none"):
             raise BadInput(f"missed runs: one, all or none, not {self.missed!r}")
         next(slots(self, 0))
@@ -74,17 +78,69 @@ class Periodic:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledPeriodic:
-    """A periodic entry, the time of its next run that isn't scheduled yet, and the id of its
-    latest run."""
+    """A periodic entry as it is stored."""
 
-    spec: Periodic
-    next_ms: int
+    name: str
+    spec: Periodic | None
+    """None: its definition is corrupt, see ``problem``"""
+    next_ms: int | None
+    """time of its next run that isn't scheduled yet; None: it is paused, or corrupt"""
     run: str | None
+    """id of its latest run; None: it never ran"""
+    paused: bool = False
+    problem: str | None = None
+    """what is corrupt"""
+    digest: str = ""
+    """SHA-1 of the stored definition: whether somebody changed it"""
+
+    @property
+    def run_ms(self) -> int | None:
+        """The time of its latest run."""
+        return run_time(self.run)
+
+    def missed(self, now_ms: int, most: int = RUNS) -> int:
+        """How many of its times passed without a run being scheduled; counts up to ``most``."""
+        if self.spec is None or self.next_ms is None or self.next_ms >= now_ms:
+            return 0
+        times = slots(self.spec, self.next_ms - 1)
+        return sum(1 for _ in islice(takewhile(lambda at: at < now_ms, times), most))
 
 
 def run_id(name: str, slot_ms: int) -> str:
     """The id of one run; its 13 digits are how `shard_map.home` recognises a run."""
     return f"{name}@{slot_ms:013d}"
+
+
+def run_time(run: str | None) -> int | None:
+    """The time in a run's id; None where it has none."""
+    found = _RUN.search(run or "")
+    return None if found is None else int(found[1])
+
+
+def following(spec: Periodic, after_ms: int, run: str | None) -> int:
+    """The first time after ``after_ms`` that the latest run, scheduled ahead, isn't of already."""
+    at = run_time(run)
+    if at is not None and after_ms < at <= after_ms + 2 * AHEAD_MS:  # beyond that it is corrupt
+        after_ms = at
+    return next(slots(spec, after_ms))
+
+
+def every(span_ms: int) -> str:
+    """The cron expression of an interval; raises `BadInput` for one that cron can't say.
+
+    >>> every(900_000)
+    '*/15 * * * *'
+    """
+    minutes, rest = divmod(span_ms, 60_000)
+    hours = minutes // 60
+    if not rest and 0 < minutes < 60 and 60 % minutes == 0:
+        return f"*/{minutes} * * * *" if minutes > 1 else "* * * * *"
+    if not rest and minutes % 60 == 0 and 0 < hours <= 24 and 24 % hours == 0:
+        return {1: "0 * * * *", 24: "0 0 * * *"}.get(hours, f"0 */{hours} * * *")
+    raise BadInput(
+        "an interval divides an hour (1m 2m 3m 4m 5m 6m 10m 12m 15m 20m 30m) or a day "
+        "(1h 2h 3h 4h 6h 8h 12h 24h); for others write a cron expression"
+    )
 
 
 def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
@@ -100,7 +156,12 @@ def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
     try:
         moments = CronSim(spec.cron, (_EPOCH + timedelta(milliseconds=after_ms)).astimezone(zone))
     except CronSimError as error:
-        raise BadInput(f"cron {spec.cron!r}: {str(error).lower()}") from error
+        minute, hour, day, _, weekday = spec.cron.split()
+        why = f": {str(error).lower()}"
+        with suppress(CronSimError):
+            CronSim(f"{minute} {hour} {day} * {weekday}", _EPOCH)
+            why = " never fires: no month of it has such a day"
+        raise BadInput(f"cron {spec.cron!r}{why}") from error
     last = after_ms
     for moment in moments:
         at = (moment - _EPOCH) // timedelta(milliseconds=1)
@@ -109,7 +170,7 @@ def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
         if at > last:
             yield at
             last = at
-    raise BadInput(f"cron {spec.cron!r}: such a day never comes")
+    raise BadInput(f"cron {spec.cron!r} never fires: such a day never comes")
 
 
 def due(spec: Periodic, next_ms: int, now_ms: int) -> tuple[list[int], int]:

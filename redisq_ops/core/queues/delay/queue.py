@@ -19,15 +19,15 @@ from ...engine.queue import Queue
 from ...engine.timed_queue import TimedQueue
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
 from ...model.entry import Delivery, Entry, State
-from ...model.errors import CORRUPT, BadInput, Refused, Unreadable
+from ...model.errors import BadInput, Refused
 from ...model.settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ...model.states import ZSETS
-from ...model.validation import checked_pairs, checked_size, pairs
-from ...redis.operation import C_co, Call, attempt, both, operation, together
-from ...redis.parsers import moment, number, row_words, scored
-from . import handover, periodic
+from ...model.validation import checked_pairs, pairs
+from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.parsers import number, row_words
+from . import handover
 from .handover import HandoverResult
-from .periodic import Periodic, ScheduledPeriodic
+from .periodic_entries import PeriodicEntries
 
 if TYPE_CHECKING:
     from ..request import RequestQueue
@@ -44,7 +44,7 @@ class Scheduled:
     """the entry's ready time, ms since 1970 (UTC)"""
 
 
-class DelaySet(TimedQueue[C_co]):
+class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
     """Entries that are delivered at or after their ready time, in the order of these times.
 
     Each entry has an id and a payload. Periodic entries run on a cron schedule. Delivery is at
@@ -114,103 +114,9 @@ class DelaySet(TimedQueue[C_co]):
         )
         return done
 
-    # --- periodic entries ----------------------------------------------------------------------
-
-    @operation
-    async def set_periodic(self, spec: Periodic) -> str:
-        """Add or change a periodic entry: ok | changed | same (its next run stays as it is).
-
-        A worker of the queue schedules the runs, up to a minute ahead; these stay when the entry is
-        changed. Raises `BadInput` for a bad cron expression, zone or name.
-        """
-        spec.checked()
-        checked_size(spec.name, spec.payload, MAX_PAYLOAD)
-        await self._ensure_registered()
-        at = next(periodic.slots(spec, await self._now()))
-        return await self._plan(spec.name, spec.encoded(), at)
-
-    @operation
-    async def remove_periodic(self, name: str) -> bool:
-        """Remove a periodic entry; False: there was none. Runs that are scheduled already stay."""
-        return await self._plan(name, b"", 0) == "gone"
-
-    def _plan(self, name: str, spec: bytes, at: int) -> Call[str]:
-        return self._script("set_periodic").call(
-            self.keys, self.clock, bytes.decode, name=name, spec=spec, at=at
-        )
-
-    @operation
-    async def periodics(self) -> list[ScheduledPeriodic]:
-        """All periodic entries, the one that runs next first."""
-        at, (specs, runs) = await both(
-            scored(self.keys["periodic_at"], "0", "-1"),
-            together(
-                Call(("HGETALL", self.keys[part]), dict[bytes, bytes], key=self.keys[part])
-                for part in ("periodic", "periodic_run")
-            ),
-        )
-        return [
-            ScheduledPeriodic(
-                self._periodic(name, specs[name.encode()]),
-                ms,
-                run.decode() if (run := runs.get(name.encode())) else None,
-            )
-            for name, score in at
-            if name.encode() in specs and (ms := moment(score)) is not None
-        ]
-
-    @operation
-    async def tick(self, max: int = BATCH) -> int:
-        """Schedule the runs of periodic entries that are due within a minute or were missed.
-
-        Workers call it from `upkeep`; each run is scheduled once, however many workers there are.
-        Looks at ``max`` periodic entries; returns how many had runs to schedule.
-        """
-        at = self.keys["periodic_at"]
-        soon, now = await both(scored(at, "0", str(max - 1)), self._now())
-        names = {name: slot for name, slot in soon if slot <= now + periodic.AHEAD_MS}
-        if not names:
-            return 0
-        key = self.keys["periodic"]
-        specs = await Call(("HMGET", key, *names), list[bytes | None], key=key)
-        fired = await together(
-            attempt(self._fire(name, spec, slot, now))
-            for (name, slot), spec in zip(names.items(), specs, strict=True)
-            if spec is not None
-        )
-        for word in fired:  # a corrupt entry doesn't keep the others from running
-            if isinstance(word, Exception):
-                raise word
-        return fired.count("fired")
-
     @operation
     async def upkeep(self) -> int:
         return await self.tick.op() + await self.sweep.op()
-
-    def _periodic(self, name: str, line: bytes) -> Periodic:
-        try:
-            return Periodic.decoded(line).checked()
-        except BadInput as error:
-            raise BadInput(f"periodic entry {name!r}: {error}") from error
-        except CORRUPT as error:
-            raise Unreadable(f"key {self.keys['periodic']}: entry {name!r} is corrupt") from error
-
-    async def _fire(self, name: str, line: bytes, score: float, now: int) -> str:
-        spec, slot = self._periodic(name, line), moment(score)
-        if slot is None or slot < 0:
-            raise Unreadable(f"key {self.keys['periodic_at']}: the time of {name!r} is corrupt")
-        runs, following = periodic.due(spec, slot, now)
-        return await self._script("fire_periodic").call(
-            self.keys,
-            self.clock,
-            bytes.decode,
-            [(periodic.run_id(name, run), run) for run in runs],
-            name=name,
-            spec=line,
-            at=slot,
-            following=following,
-            overlap=int(spec.overlap),
-        )
 
     # --- handing over --------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 -- Set or remove a periodic entry. The same specification again leaves its next time as it is, so every
--- worker may declare it when it starts, and no missed run is forgotten.
+-- worker may declare it when it starts, and no missed run is forgotten. One that an operator paused
+-- stays paused: its score is inf.
 -- KEYS: periodic periodic_at periodic_run
 -- ARGV: name spec at
 -- FLAGS: allow-oom
@@ -13,5 +14,5 @@ if spec == '' then
 end
 if was == spec then return 'same' end
 redis.call('HSET', periodic, name, spec)
-redis.call('ZADD', periodic_at, at, name)
+if redis.call('ZSCORE', periodic_at, name) ~= 'inf' then redis.call('ZADD', periodic_at, at, name) end
 return was and 'changed' or 'ok'

@@ -1,0 +1,53 @@
+"""`redisq doctor` and `redisq acl`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Any, cast
+
+from redisq_ops.core.engine.queue_types import FOREIGN_CLASSES
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.ops.acl_roles import ROLES, Role, rules, setuser
+from redisq_ops.ops.doctor.examination import examine
+
+from ..output import emit, printable, tell
+from ..rows import tell_sentence
+from ..session import Session
+
+MARKS = {"ok": "ok", "warning": "warning", "wrong": "WRONG", "unknown": "unknown"}
+
+
+def doctor(s: Session, given: dict[str, Any]) -> int:
+    findings = s.run(examine(s.deployment))
+    for finding in findings:
+        if s.json:
+            emit(asdict(finding))
+            continue
+        node = f"{finding.node}: " if finding.node else ""
+        line = f"{MARKS[finding.verdict]:<7}  {finding.check:<12}  {node}{finding.sentence}"
+        tell_sentence(line, "")
+        if finding.advice:
+            tell_sentence(finding.advice, " " * 23)
+    return 1 if any(finding.verdict == "wrong" for finding in findings) else 0
+
+
+def acl(s: Session, given: dict[str, Any]) -> int:
+    role = given["role"]
+    if role not in ROLES:
+        raise BadInput(f"no role {role!r}; there are {', '.join(ROLES)}")
+    for name in given["queues"] or ():
+        if (kind := name.partition(":")[0]) != name and kind in FOREIGN_CLASSES:
+            raise BadInput(f"{name}: the keys of another program: name them by --keys PATTERN")
+    words = rules(
+        cast(Role, role), prefix=s.config["prefix"] or "rq", queues=given["queues"] or (),
+        keys=given["keys"] or (), cluster=given["cluster"],
+    )  # fmt: skip
+    name = given["user"] or f"redisq-{role}"
+    if s.json:
+        emit({"role": role, "user": name, "rules": words, "command": setuser(name, words)})
+    else:
+        tell(setuser(name, words))
+        if sys.stdout.isatty():
+            print(printable("Replace change-me by a password."), file=sys.stderr)
+    return 0

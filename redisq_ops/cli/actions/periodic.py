@@ -1,0 +1,178 @@
+"""`redisq periodic`: entries that run on a schedule."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from redisq_ops.core.engine.optional_features import HasPeriodicEntries
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay.periodic import RUNS, every
+from redisq_ops.core.redis.operation import apart, together
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.ops.change.periodic import PeriodicChange, carry_out, prepare_change
+from redisq_ops.ops.change.preview import Preview
+from redisq_ops.ops.filter.time import duration_ms
+from redisq_ops.ops.inspect.periodic import PeriodicStatus, periodic_status
+from redisq_ops.ops.terminal import count
+
+from ..confirm_and_run import agreed, ended
+from ..output import emit, printable, say, table, when
+from ..session import Session, redaction
+
+WORDS = {"rm": "remove"}
+LINES = {
+    "pause": "no run is scheduled until it is resumed; those that are scheduled already stay",
+    "rm": "no run is scheduled any more; those that are scheduled already stay",
+    "run": "the run is an entry like those of its schedule, which stays as it is",
+}
+
+
+def listed(s: Session, given: dict[str, Any]) -> int:
+    queues, unread = _queues(s, given["name"])
+    found = s.run(together(apart(periodic_status(queue)) for queue in queues))
+    rows, problem = list[dict[str, Any]](), False
+    for queue, entries in zip(queues, found, strict=True):
+        if isinstance(entries, RedisqError) and not given["name"]:
+            unread[queue.name] = entries
+        elif isinstance(entries, Exception):
+            raise entries
+        else:
+            rows += [periodic_row(queue.name, one) for one in entries]
+            problem = problem or any(one.entry.problem for one in entries)
+    if s.json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        periodic_table(s, rows)
+    elif not unread:
+        say("no periodic entries")
+    for name, why in unread.items():
+        say(printable(f"{name}: not looked at: {why}"))
+    return 3 if unread or problem else 0
+
+
+def _queues(s: Session, name: str | None) -> tuple[list[Queue[Any]], dict[str, RedisqError]]:
+    """The queue of that name, or all that can have periodic entries; and those not readable."""
+    if name is not None:
+        return [s.run(s.deployment.queue(name))], {}
+    queues, refused = s.run(s.deployment.registered())
+    return [queue for queue in queues if isinstance(queue, HasPeriodicEntries)], dict(refused)
+
+
+def periodic_row(queue: str, status: PeriodicStatus) -> dict[str, Any]:
+    """A periodic entry as stable JSON names, redacted."""
+    entry, spec = status.entry, status.entry.spec
+    payload = None if spec is None else spec.payload
+    return {
+        "queue": queue, "name": entry.name, "address": f"{queue}/{entry.name}",
+        "cron": spec and spec.cron, "zone": spec and spec.zone, "next_ms": entry.next_ms,
+        "run": entry.run, "run_ms": entry.run_ms, "run_state": status.run_state,
+        "missed_runs": status.missed, "held": status.held, "paused": entry.paused,
+        "missed": spec and spec.missed, "overlap": spec and spec.overlap,
+        "problem": entry.problem,
+        "payload": redaction().entry(Entry(entry.name, "delayed", payload=payload)).payload,
+    }  # fmt: skip
+
+
+def periodic_table(s: Session, rows: list[dict[str, Any]]) -> None:
+    """Rows of `periodic_row`, for people."""
+    table(
+        ["periodic entry", "schedule", "zone", "next run", "latest run", "state", "flags"],
+        [
+            [row["address"], row["cron"], row["zone"], when(row["next_ms"], s.utc),
+             when(row["run_ms"], s.utc), row["run_state"], _flags(row)]
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+def _flags(row: Mapping[str, Any]) -> str:
+    flags = ["paused"] if row["paused"] else []
+    if n := row["missed_runs"]:
+        more = " or more" if n == RUNS else ""
+        flags.append(f"{count(n)}{more} missed")
+    if row["held"]:
+        flags.append("waits for the end of the latest run")
+    return "; ".join([*flags, *filter(None, [row["problem"]])])
+
+
+def change(s: Session, verb: str, given: dict[str, Any]) -> int:
+    queue, name = _place(s, given["address"], verb)
+    prepared = s.run(prepare_change(queue, name, verb, _options(given, verb)))
+    title = f"{WORDS.get(verb, verb)} periodic entry {given['address']}"
+    facts = {
+        "verb": f"periodic-{verb}", "queue": queue.name, "periodic": name,
+        "matched": int(not prepared.same), "next_ms": prepared.next_ms,
+    }  # fmt: skip
+    if prepared.same:
+        return _unchanged(s, title, facts, dry_run=given["dry_run"])
+    lines = _lines(s, prepared)
+    if verb == "add" and not s.run(queue.exists.op()):
+        lines.append(f"queue {queue.name} does not exist yet: it becomes a delay queue")
+    if not agreed(s, [Preview(title, tuple(lines), facts=facts)], given):
+        return 0
+    outcome = s.run(carry_out(prepared, Author.here(given["reason"])))
+    ended(s, outcome, title)
+    return outcome.exit_code
+
+
+def _place(s: Session, address: str, verb: str) -> tuple[Queue[Any], str]:
+    name, slash, entry = address.partition("/")
+    if not slash:
+        raise BadInput(f"{address!r} lacks a name: QUEUE/NAME")
+    if verb != "add":
+        return s.run(s.deployment.queue(name)), checked_name(entry, "periodic name")
+    there = s.run(s.deployment.named(checked_name(name, "queue name")))
+    return there or DelaySet(s.client, name, prefix=s.deployment.prefix), entry
+
+
+def _options(given: Mapping[str, Any], verb: str) -> dict[str, Any]:
+    """The fields of a `Periodic` that the options set."""
+    if verb not in ("add", "edit"):
+        return {}
+    found = {name: given[name] for name in ("cron", "zone", "missed", "overlap")}
+    if given["interval"] is not None:
+        if given["cron"] is not None:
+            raise BadInput("--cron or --every: give one of them")
+        found["cron"] = every(duration_ms(given["interval"]))
+    elif verb == "add" and given["cron"] is None:
+        raise BadInput("say when: either --cron or --every")
+    payload = given["payload"]
+    if payload is not None:
+        found["payload"] = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _lines(s: Session, change: PeriodicChange) -> list[str]:
+    lines = [LINES[change.verb]] if change.verb in LINES else []
+    for name, old, new in change.differences:
+        if name == "payload":
+            lines.append(f"payload: {len(old):,} bytes to {len(new):,} bytes")
+        else:
+            lines.append(f"{name}: {old} to {new}")
+    if change.verb == "add" and change.after is not None:
+        lines.append(f"schedule: {change.after.cron} ({change.after.zone})")
+    if change.next_ms is not None and change.verb != "run":
+        lines.append(f"next run: {when(change.next_ms, s.utc)}")
+    if change.verb != "add" and change.before is not None and change.before.paused:
+        lines += ["it is paused"] if change.verb != "resume" else []
+    return lines
+
+
+def _unchanged(s: Session, title: str, facts: Mapping[str, Any], *, dry_run: bool) -> int:
+    """It is so already: nothing is asked, nothing is written."""
+    if not s.json:
+        print(printable(f"0 matched: {title}: it is so already"))
+    elif dry_run:
+        emit({"plan": title, **facts})
+    else:
+        emit(ChangeOutcome(None, 0))
+    return 0

@@ -1,0 +1,268 @@
+"""The periodic entries of a delay set: their schedule, their runs, and what operators change.
+
+A definition is in the hash ``periodic``, the time of the next run in ``periodic_at``. A paused
+entry has the score inf there: no scheduler, also of an older release, finds it due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha1
+from math import inf
+
+from ...engine.optional_features import HasPeriodicEntries
+from ...engine.queue import Queue
+from ...model.errors import CORRUPT, BadInput, Unreadable
+from ...model.settings import BATCH, MAX_PAYLOAD
+from ...model.validation import checked_size
+from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.parsers import fields, moment, number, scored, words
+from . import periodic
+from .periodic import Periodic, ScheduledPeriodic
+
+UNDO = "periodic"
+"""the inverse of a change of a periodic entry: its name, the operation and the step"""
+
+
+class PeriodicEntries(HasPeriodicEntries[C_co]):
+    """Entries that run on a schedule, each run an entry of its own."""
+
+    @operation
+    async def set_periodic(self, spec: Periodic) -> str:
+        """Add or change a periodic entry: ok | changed | same (its next run stays as it is).
+
+        A worker of the queue schedules the runs, up to a minute ahead; these stay when the entry is
+        changed. One that an operator paused stays paused. Raises `BadInput` for a bad cron
+        expression, zone or name.
+        """
+        checked_spec(spec)
+        await self._ensure_registered()
+        key = self.keys["periodic_run"]
+        now, run = await both(self._now(), Call(("HGET", key, spec.name), _maybe_text, key=key))
+        at = periodic.following(spec, now, run)
+        return await self._set_periodic(spec.name, spec.encoded(), at)
+
+    @operation
+    async def remove_periodic(self, name: str) -> bool:
+        """Remove a periodic entry; False: there was none. Runs that are scheduled already stay."""
+        return await self._set_periodic(name, b"", 0) == "gone"
+
+    def _set_periodic(self, name: str, spec: bytes, at: int) -> Call[str]:
+        return self._script("set_periodic").call(
+            self.keys, self.clock, bytes.decode, name=name, spec=spec, at=at
+        )
+
+    @operation
+    async def periodics(self) -> list[ScheduledPeriodic]:
+        """All periodic entries, the one that runs next first, paused and corrupt ones last.
+
+        A corrupt one has a ``problem`` and does not hide the others.
+        """
+        times, (lines, runs) = await both(
+            scored(self.keys["periodic_at"], "0", "-1"),
+            together([fields(self.keys["periodic"]), fields(self.keys["periodic_run"])]),
+        )
+        scores = dict(times)
+        found = [
+            self._scheduled(name, lines.get(name), scores.get(name), runs.get(name))
+            for name in dict.fromkeys([*scores, *lines])
+        ]
+        return sorted(found, key=lambda one: inf if one.next_ms is None else one.next_ms)
+
+    @operation
+    async def get_periodic(self, name: str) -> ScheduledPeriodic | None:
+        """One periodic entry; None: there is none of that name."""
+        keys = self.keys
+        score, (line, run) = await both(
+            Call(("ZSCORE", keys["periodic_at"], name), number, key=keys["periodic_at"]),
+            together(
+                Call(("HGET", keys[part], name), _maybe, key=keys[part])
+                for part in ("periodic", "periodic_run")
+            ),
+        )
+        if line is None and score is None:
+            return None
+        return self._scheduled(name, line, score, run)
+
+    @operation
+    async def periodic_counts(self, now_ms: int) -> tuple[int, int]:
+        """How many periodic entries there are, and how many of them missed a run."""
+        key = self.keys["periodic_at"]
+        total, overdue = await together(
+            Call(command, int, key=key)
+            for command in (("ZCARD", key), ("ZCOUNT", key, "-inf", f"({now_ms}"))
+        )
+        return total, overdue
+
+    def _scheduled(
+        self, name: str, line: bytes | None, score: float | None, run: bytes | None
+    ) -> ScheduledPeriodic:
+        spec, problem = None, f"periodic entry {name!r} has no definition"
+        if line is not None:
+            try:
+                spec, problem = self._periodic(name, line), ""
+            except (BadInput, Unreadable) as error:
+                problem = str(error)
+        at = None if score is None or score < 0 else moment(score)
+        if not problem and at is None and score != inf:
+            problem = f"key {self.keys['periodic_at']}: the time of {name!r} is corrupt or missing"
+        return ScheduledPeriodic(
+            name, spec, at, _maybe_text(run),
+            paused=score == inf, problem=problem or None,
+            digest="" if line is None else sha1(line).hexdigest(),
+        )  # fmt: skip
+
+    def _periodic(self, name: str, line: bytes) -> Periodic:
+        try:
+            return Periodic.decoded(line).checked()
+        except BadInput as error:
+            raise BadInput(f"periodic entry {name!r}: {error}") from error
+        except CORRUPT as error:
+            raise Unreadable(f"key {self.keys['periodic']}: entry {name!r} is corrupt") from error
+
+    # --- runs ----------------------------------------------------------------------------------
+
+    @operation
+    async def tick(self, max: int = BATCH) -> int:
+        """Schedule the runs of periodic entries that are due within a minute or were missed.
+
+        Workers call it from `upkeep`; each run is scheduled once, however many workers there are.
+        Looks at ``max`` periodic entries; returns how many had runs to schedule.
+        """
+        at = self.keys["periodic_at"]
+        soon, now = await both(scored(at, "0", str(max - 1)), self._now())
+        names = {name: slot for name, slot in soon if slot <= now + periodic.AHEAD_MS}
+        if not names:
+            return 0
+        key = self.keys["periodic"]
+        specs = await Call(("HMGET", key, *names), list[bytes | None], key=key)
+        fired = await together(
+            attempt(self._fire(name, spec, slot, now))
+            for (name, slot), spec in zip(names.items(), specs, strict=True)
+            if spec is not None
+        )
+        for word in fired:  # a corrupt entry doesn't keep the others from running
+            if isinstance(word, Exception):
+                raise word
+        return fired.count("fired")
+
+    async def _fire(self, name: str, line: bytes, score: float, now: int) -> str:
+        spec, slot = self._periodic(name, line), moment(score)
+        if slot is None or slot < 0:
+            raise Unreadable(f"key {self.keys['periodic_at']}: the time of {name!r} is corrupt")
+        runs, following = periodic.due(spec, slot, now)
+        return await self._script("fire_periodic").call(
+            self.keys,
+            self.clock,
+            bytes.decode,
+            [(periodic.run_id(name, run), run) for run in runs],
+            name=name,
+            spec=line,
+            at=slot,
+            following=following,
+            overlap=int(spec.overlap),
+        )
+
+    # --- what operators change -----------------------------------------------------------------
+
+    @operation
+    async def change_periodic(
+        self,
+        op: str,
+        step: int,
+        name: str,
+        *,
+        was: str,
+        spec: bytes | None = None,
+        at_ms: int | None = None,
+        run: str | None = None,
+        paused: bool | None = None,
+    ) -> str:
+        """Add, change, pause, resume or remove a periodic entry: one step of an operation.
+
+        ``was``: the digest of its definition as it was read; empty: there was none. ``spec``: its
+        new definition, as it is stored; empty removes it. ``at_ms``: its next time, computed
+        when its latest run was ``run``. ``paused``: whether it is paused from now on. None leaves
+        each of them as it is. Returns ok | same | changed: it has another definition or latest run
+        by now, and nothing was changed.
+        """
+        return await self._script("change_periodic").call(
+            self.keys,
+            self.clock,
+            bytes.decode,
+            caller=op,
+            seq=step,
+            name=name,
+            was=was,
+            spec="=" if spec is None else spec,
+            at="" if at_ms is None else at_ms,
+            run=run or "",
+            paused="" if paused is None else int(paused),
+        )
+
+    @operation
+    def run_periodic(
+        self, op: str, step: int, name: str, *, was: str, id: str, overlap: bool
+    ) -> Call[list[str]]:
+        """Run a periodic entry once, now, as the entry ``id``: one step of an operation.
+
+        Returns ok | changed (it has another definition than the one with digest ``was``) | held
+        (without ``overlap``: the run before has not ended), and the id of the run before.
+        """
+        return self._script("run_periodic").call(
+            self.keys, self.clock, words, caller=op, seq=step, name=name, was=was, id=id,
+            overlap=int(overlap),
+        )  # fmt: skip
+
+    @operation
+    async def undo_change(
+        self,
+        op: str,
+        seq: int,
+        verb: str,
+        args: Sequence[str],
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> int:
+        if verb != UNDO:
+            return await Queue.undo_change(self, op, seq, verb, args, left)
+        name, changed_by, step = args
+        key = f"{self.keys['undo_']}{changed_by}:{step}"
+        word = "raced"
+        while word == "raced":
+            kept, (now, entry) = await both(
+                Call(("LRANGE", key, 0, 2), list[bytes], key=key),
+                both(self._now(), self.get_periodic.op(name)),
+            )
+            run = None if entry is None else entry.run
+            at = _next_time(kept[1], kept[2], run, now) if len(kept) == 3 else 0
+            word = await self._script("undo_periodic").call(
+                self.keys, self.clock, bytes.decode, caller=op, seq=seq, op=changed_by, step=step,
+                at=at, run=run or "",
+            )  # fmt: skip
+        if word == "changed":
+            left([name])
+        return int(word == "ok")
+
+
+def _next_time(line: bytes, time: bytes, run: str | None, now: int) -> int:
+    """The next time of an entry that an undo puts back: the first from now on. What its schedule
+    had meanwhile was not missed."""
+    try:
+        return periodic.following(Periodic.decoded(line), now - 1, run)
+    except (BadInput, *CORRUPT):
+        return max(0, moment(float(time or 0)) or 0)
+
+
+def _maybe_text(reply: bytes | None) -> str | None:
+    return None if reply is None else reply.decode(errors="backslashreplace")
+
+
+def _maybe(reply: bytes | None) -> bytes | None:
+    return reply
+
+
+def checked_spec(spec: Periodic) -> Periodic:
+    """Return ``spec``; raises `BadInput`, or `TooLarge` for its payload."""
+    spec.checked()
+    checked_size(spec.name, spec.payload, MAX_PAYLOAD)
+    return spec

@@ -1,0 +1,122 @@
+"""The ACL rules of the roles: viewer, producer, worker, operator. The docs show these.
+
+Each role may do what the role before may. What a producer and a worker may write is read from the
+scripts that they run. The server applies rules from left to right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Literal, get_args
+
+from redisq_ops.core.engine.queue_types import FOREIGN_CLASSES, OWN_CLASSES
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.keys import PREFIX, checked_name, checked_prefix
+from redisq_ops.core.redis.acl_rights import PUT, WORK
+from redisq_ops.core.redis.scripts import commands, script
+
+Role = Literal["viewer", "producer", "worker", "operator"]
+ROLES: tuple[Role, ...] = get_args(Role)
+CLUSTER = ("+cluster|slots", "+cluster|shards", "+cluster|nodes")
+"""what a client of a Cluster needs besides, on every node"""
+NEEDED = frozenset({"info", "eval", "evalsha"})
+"""what the roles may run of the categories dangerous and scripting, and nothing else of them"""
+_READ = ("+@read", "+@connection", "-@dangerous")
+_SCRIPTS = ("-@scripting", "+eval", "+evalsha")
+_SEE = ("+subscribe", "+unsubscribe", "+time", "+info")
+_PRODUCER = ("hsetnx",)
+"""what a producer writes without a script: the registry entry of a new queue"""
+_WORKER = ("blpop", "lpush", "publish")
+_HANDOVER = ("hand_over", "rebalance_accept")
+_READS = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        exists get hexists hget hgetall hlen hmget hscan lindex llen lpos lrange pttl scard
+        sismember smembers smismember strlen ttl type xlen xpending xrange xrevrange zcard zcount
+        zmscore zrange zrank zrevrange zscore
+        """,
+    )
+)
+"""commands of our scripts that `+@read` allows"""
+_GLOB = re.compile(r"[*?\[\]\\^]")
+
+
+def rules(
+    role: Role,
+    *,
+    prefix: str = PREFIX,
+    queues: Sequence[str] = (),
+    keys: Sequence[str] = (),
+    cluster: bool = False,
+) -> list[str]:
+    """The rules of a role, in their order; without ``reset``, a password and ``on``.
+
+    ``queues``: only the keys of these queues and the registry; none: of all. ``keys``: patterns of
+    other programs' keys. ``cluster``: with what a client of a Cluster needs.
+    """
+    writes = {
+        "viewer": (),
+        "producer": (*_SCRIPTS, *_allowed(_written(PUT), _PRODUCER)),
+        "worker": (*_SCRIPTS, *_allowed(_written((*PUT, *WORK, *_HANDOVER)), _PRODUCER, _WORKER)),
+        "operator": ("+@write", *_SCRIPTS, "+publish"),
+    }[role]
+    mark = "%R~" if role == "viewer" else "~"
+    own, channels = _patterns(checked_prefix(prefix), queues)
+    read, connection, dangerous = _READ
+    # Of `+@write` the dangerous commands are taken off again.
+    ahead = [word for word in writes if word.startswith("+@")]
+    return [
+        *(f"{mark}{pattern}" for pattern in (*own, *map(_checked_pattern, keys))),
+        *(f"&{pattern}" for pattern in channels),
+        read, *ahead, connection, dangerous, *(word for word in writes if word not in ahead),
+        *_SEE, *(CLUSTER if cluster else ()),
+    ]  # fmt: skip
+
+
+def setuser(user: str, rules: Sequence[str]) -> str:
+    """The command that makes a user. It begins with ``reset``: ACL SETUSER adds to old rules."""
+    return " ".join(["ACL SETUSER", checked_name(user, "user name"), "reset on >change-me", *rules])
+
+
+def _patterns(prefix: str, queues: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Patterns of keys and of channels."""
+    literal = _literal(prefix)
+    if not queues:
+        return [f"{literal}:*"], [f"{literal}:*"]
+    names = [_literal(checked_name(name, "queue name")) for name in dict.fromkeys(queues)]
+    # A queue's shards have its name with a number: no queue's name has a slash.
+    own = [f"{literal}:{{{name}{end}}}:*" for name in names for end in ("", "/*")]
+    return [*own, f"{literal}:registry"], own
+
+
+def _literal(text: str) -> str:
+    """Text as part of a pattern that matches nothing else."""
+    return _GLOB.sub(r"\\\g<0>", text)
+
+
+def _checked_pattern(pattern: str) -> str:
+    if not re.fullmatch(r"[!-~]+", pattern):
+        raise BadInput(f"--keys {pattern!r}: printable ASCII characters without space")
+    return pattern
+
+
+def _allowed(*names: Iterable[str]) -> list[str]:
+    return [f"+{name}" for name in sorted({name for some in names for name in some})]
+
+
+@cache
+def _written(scripts: tuple[str, ...]) -> tuple[str, ...]:
+    """The commands of these scripts, in every kind of queue, that the other rules don't allow."""
+    found = set[str]()
+    kinds = (*OWN_CLASSES.values(), *FOREIGN_CLASSES.values())
+    for package in dict.fromkeys(kind[0] for kind in kinds):
+        for name in scripts:
+            try:
+                text = script(package, name).text
+            except FileNotFoundError:  # not of this kind
+                continue
+            found |= {"|".join(words).lower() for words in commands(text)}
+    return tuple(found - _READS - {"time"})

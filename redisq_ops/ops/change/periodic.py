@@ -1,0 +1,208 @@
+"""Changes of periodic entries: add, edit, pause, resume, remove, run once. Undo takes each back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.core.model.errors import BadInput, Exists, NotFound, QueueClosed, Refused
+from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, following, run_id
+from redisq_ops.core.queues.delay.periodic_entries import UNDO, PeriodicEntries, checked_spec
+from redisq_ops.core.redis.operation import both
+
+from ..hint import hint
+from ..inspect.periodic import status, with_periodic
+from .audit_log import Author
+from .control import SettingsChange
+from .outcome import ChangeOutcome
+from .runner import take_all
+
+PAUSED = {"pause": True, "resume": False}
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicChange:
+    """A change of one periodic entry that was checked; nothing is written yet."""
+
+    queue: PeriodicEntries[Any]
+    verb: str
+    name: str
+    before: ScheduledPeriodic | None
+    after: Periodic | None
+    """its definition afterwards; None: it is removed, or its definition stays as it is"""
+    now_ms: int
+    same: bool = False
+    """nothing has to be changed"""
+    at_ms: int | None = None
+    """its next run, where the change computes that; None: as it is"""
+
+    @property
+    def next_ms(self) -> int | None:
+        """Its next run afterwards; None: there will be none."""
+        paused = self.paused if self.paused is not None else self.before and self.before.paused
+        if paused or self.verb == "rm":
+            return None
+        return self.before.next_ms if self.at_ms is None and self.before else self.at_ms
+
+    @property
+    def digest(self) -> str:
+        """Of the definition as it was read; empty: there was none."""
+        return "" if self.before is None else self.before.digest
+
+    @property
+    def paused(self) -> bool | None:
+        """Whether it is paused afterwards; None: as it is."""
+        return PAUSED.get(self.verb)
+
+    @property
+    def differences(self) -> list[tuple[str, Any, Any]]:
+        """(option, its value before, its value afterwards) of an edit."""
+        if self.before is None or self.before.spec is None or self.after is None:
+            return []
+        old, new = asdict(self.before.spec), asdict(self.after)
+        return [(name, old[name], new[name]) for name in new if old[name] != new[name]]
+
+
+async def prepare_change(
+    queue: Queue[Any], name: str, verb: str, options: dict[str, Any] | None = None
+) -> PeriodicChange:
+    """Check a change of the periodic entry ``name``; reads only.
+
+    ``verb``: add | edit | pause | resume | run | rm. ``options``: fields of `Periodic` that `add`
+    and `edit` set. Raises `BadInput` for a schedule that never fires, `NotFound`, `Exists`, and
+    `Refused` for a run while the run before has not ended.
+    """
+    entries = cast("PeriodicEntries[Any]", with_periodic(queue))
+    before: ScheduledPeriodic | None = await entries.get_periodic.op(name)
+    now = await queue.now.op()
+    spec = None if before is None else before.spec
+    if verb == "add":
+        return _added(entries, name, before, Periodic(name, **(options or {})), now)
+    if before is None:
+        there = hint("periodic", "ls", queue.name)
+        raise NotFound(f"no periodic entry {name!r} in queue {queue.name} ({there} lists them)")
+    change = PeriodicChange(entries, verb, name, before, None, now)
+    if verb == "rm":
+        return change
+    if spec is None:
+        raise Refused(f"{before.problem}; remove it: {_command('rm', queue, name)}")
+    if verb == "edit":
+        return _edited(change, spec, options or {})
+    if verb == "run":
+        await _refuse_run(queue, before, now)
+        return change
+    if verb == "pause":
+        return replace(change, same=before.paused)
+    if before.next_ms is not None:
+        return replace(change, same=True)
+    return replace(change, at_ms=following(spec, now, before.run))  # also of a corrupt time
+
+
+def _added(
+    queue: PeriodicEntries[Any],
+    name: str,
+    before: ScheduledPeriodic | None,
+    spec: Periodic,
+    now: int,
+) -> PeriodicChange:
+    checked_spec(spec)
+    if before is not None and before.spec != spec:
+        raise Exists(
+            f"queue {queue.name} has a periodic entry {name!r} already: change it with "
+            f"{_command('edit', queue, name)}"
+        )
+    if before is not None:
+        return PeriodicChange(queue, "add", name, before, spec, now, same=True)
+    return PeriodicChange(queue, "add", name, None, spec, now, at_ms=following(spec, now, None))
+
+
+def _edited(change: PeriodicChange, spec: Periodic, options: dict[str, Any]) -> PeriodicChange:
+    if not options:
+        raise BadInput("edit: name an option to change, as --cron, --every or --zone")
+    after = checked_spec(replace(spec, **options))
+    at = None
+    if (after.cron, after.zone) != (spec.cron, spec.zone) and change.before is not None:
+        at = following(after, change.now_ms, change.before.run)
+    return replace(change, after=after, at_ms=at, same=after == spec)
+
+
+async def _refuse_run(queue: Queue[Any], before: ScheduledPeriodic, now: int) -> None:
+    """Raise where a run would be refused: the queue is draining, or the run before goes on."""
+    counts, (found,) = await both(queue.counts.op(), status(queue, [before], now))
+    if counts.closed is not None:
+        raise QueueClosed(f"queue {queue.name} is draining and takes no new entries")
+    spec = before.spec
+    if spec is None or spec.overlap or found.run_state not in ("waiting", "pending", "delayed"):
+        return
+    raise Refused(
+        f"run {before.run} of {before.name!r} is {found.run_state} and the entry doesn't allow "
+        f"overlap: wait for its end, or allow it with "
+        f"{hint('periodic', 'edit', f'{queue.name}/{before.name}', overlap=None)}"
+    )
+
+
+def _command(verb: str, queue: Queue[Any], name: str) -> str:
+    return hint("periodic", verb, f"{queue.name}/{name}")
+
+
+async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
+    """Carry a change out, with its inverse in the audit log."""
+    if change.same:
+        return ChangeOutcome(None, 0)
+    if change.after is not None:  # `add` may create the queue
+        await change.queue._ensure_registered()
+    spec = None if change.before is None else change.before.spec
+    if change.verb == "run" and spec is not None:
+        step, inverse = _run(change, spec, await change.queue.now.op())
+    else:
+        step, inverse = _set(change)
+    what = f"periodic entry {change.name}"
+    running: SettingsChange = SettingsChange(
+        change.queue, f"periodic-{change.verb}", author, what, [step],
+        inverse=lambda: inverse(running.op),
+    )  # fmt: skip
+    return await take_all(running)
+
+
+Step = Callable[[str, int], Awaitable[bool]]
+Inverse = Callable[[str], str]
+"""makes the inverse from the operation's id"""
+
+
+def _set(change: PeriodicChange) -> tuple[Step, Inverse]:
+    spec = b"" if change.verb == "rm" else change.after.encoded() if change.after else None
+
+    async def step(op: str, number: int) -> bool:
+        word = await change.queue.change_periodic.op(
+            op, number, change.name, was=change.digest, spec=spec,
+            at_ms=change.at_ms, run=change.before and change.before.run, paused=change.paused,
+        )  # fmt: skip
+        if word == "changed":
+            raise _changed(change)
+        return bool(word == "ok")
+
+    return step, lambda op: f"{UNDO} {change.name} {op} 1"
+
+
+def _run(change: PeriodicChange, spec: Periodic, now: int) -> tuple[Step, Inverse]:
+    entry = Entry(run_id(change.name, now), "waiting", payload=spec.payload)
+
+    async def step(op: str, number: int) -> bool:
+        word, last = await change.queue.run_periodic.op(
+            op, number, change.name, was=change.digest, id=entry.id, overlap=spec.overlap
+        )
+        if word == "held":
+            raise QueueClosed(f"run {last} of {change.name!r} began just now")
+        if word == "changed":
+            raise _changed(change)
+        return True
+
+    # Undo moves the run to the trash, unless a worker has taken it.
+    return step, lambda op: f"accepted {now} {entry.id} {entry.digest}"
+
+
+def _changed(change: PeriodicChange) -> NotFound:
+    return NotFound(f"periodic entry {change.name!r} was changed by somebody else just now")

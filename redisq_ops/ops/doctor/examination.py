@@ -1,0 +1,318 @@
+"""Examines a deployment: its servers, the connection, the user's rights, its queues. Reads only.
+
+What the user may not read is said so, and the rest is examined.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC
+from functools import partial
+from importlib.metadata import version
+from statistics import median
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from redisq_ops import __version__
+from redisq_ops.core.engine.optional_features import HasPeriodicEntries
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.errors import Forbidden, RedisqError, Refused
+from redisq_ops.core.model.keys import registry_key
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis import acl_rights
+from redisq_ops.core.redis.operation import Call, apart, attempt, both, together, user
+
+from ..change import audit_log
+from ..change.unfinished import unfinished
+from ..deployment import Deployment
+from ..hint import hint
+from ..terminal import age, count, date
+from .diagnosis import Diagnosis, Verdict
+from .server_checks import ServerReport, server_findings
+
+SETTINGS = ("save", "appendfsync", "min-replicas-to-write")
+LOOKS = 10
+"""calls whose time is measured"""
+SLOW_CALL_US = 20_000
+CLOCK_WARNING_MS, CLOCK_WRONG_MS = 1_000, 60_000
+OPERATIONS = 50
+"""latest changes of a queue that are looked through"""
+CHECKS = {
+    "submit": acl_rights.to_put,
+    "work": acl_rights.to_work,
+    "change queues": acl_rights.to_change,
+}
+HARMFUL = ("flushall", "config|set", "shutdown")
+"""commands that no user of queues needs"""
+Timer = Callable[[], float]
+
+
+async def examine(
+    deployment: Deployment, wall: Timer = time.time, timer: Timer = time.perf_counter
+) -> list[Diagnosis]:
+    """Every finding. Raises `Unreachable` if the server can't be reached."""
+    redis_py = f"redis-py {version('redis')}"
+    found = [Diagnosis("client", "ok", f"redisq {__version__}, {redis_py}, Python "
+                     f"{platform.python_version()}", facts={"redisq": __version__})]  # fmt: skip
+    found += await _connection(deployment, wall, timer)
+    queues, refused = await deployment.registered()
+    found += await _servers(deployment, queues)
+    found += await _rights(deployment, queues)
+    found += _unreadable(refused)
+    for queue, rows in zip(queues, await together(apart(_queue(q)) for q in queues), strict=True):
+        found += _unreadable({queue.name: rows}) if isinstance(rows, Exception) else rows
+    if not any(one.check == "queues" for one in found):
+        found.append(Diagnosis("queues", "ok", f"queues: {count(len(queues))}, all can be read",
+                             facts={"queues": len(queues)}))  # fmt: skip
+    if not any(one.check == "operations" for one in found):
+        found.append(Diagnosis("operations", "ok", "no unfinished change"))
+    return found
+
+
+# --- the connection -------------------------------------------------------------------------------
+
+
+async def _connection(deployment: Deployment, wall: Timer, timer: Timer) -> list[Diagnosis]:
+    """How long calls take, and how far the server's clock is from this machine's."""
+    took, differences = list[float](), list[tuple[float, float]]()
+    for _ in range(LOOKS):
+        began, here = timer(), wall()
+        there = await server_ms()
+        span = timer() - began
+        took.append(span * 1e6)
+        differences.append((span, there - (here + span / 2) * 1000))
+    middle, longest = int(median(took)), int(max(took))
+    facts = {"median_us": middle, "longest_us": longest}
+    sentence = (
+        f"a call takes {middle / 1000:,.1f} ms, the slowest of {LOOKS} {longest / 1000:,.1f} ms"
+    )
+    verdict: Verdict = "warning" if middle >= SLOW_CALL_US else "ok"
+    advice = "run workers and this command nearer to the server" if verdict == "warning" else None
+    found = [Diagnosis("latency", verdict, sentence, advice, facts=facts)]
+    _, offset = min(differences)  # of the shortest call: it says most
+    return [*found, _clock(round(offset))]
+
+
+def _clock(offset_ms: int) -> Diagnosis:
+    facts = {"offset_ms": offset_ms}
+    far = abs(offset_ms)
+    if far < CLOCK_WARNING_MS:
+        return Diagnosis("clock", "ok", "the server's clock and this machine's agree", facts=facts)
+    where = "ahead of" if offset_ms > 0 else "behind"
+    return Diagnosis(
+        "clock", "wrong" if far >= CLOCK_WRONG_MS else "warning",
+        f"the server's clock is {age(far)} {where} this machine's: ready times that producers here "
+        "compute are off by that", "run NTP on both", facts=facts,
+    )  # fmt: skip
+
+
+# --- the servers ----------------------------------------------------------------------------------
+
+
+async def _servers(deployment: Deployment, queues: list[Queue[Any]]) -> list[Diagnosis]:
+    """The server, or each node of a Cluster that has keys of a queue."""
+    first = registry_key(deployment.prefix)
+    info = await _node(first)
+    if isinstance(info, Forbidden):
+        return [
+            Diagnosis("server", "unknown", f"what the server says of itself can't be read: {info}")
+        ]
+    if isinstance(info, Exception):
+        raise info
+    nodes = {info.get("run_id"): (first, info)}
+    if int(info.get("cluster_enabled", 0)):
+        keys = [shard["cfg"] for queue in queues for shard in queue.shard_keys]
+        told = await together([_node(key) for key in keys])
+        for key, one in zip(keys, told, strict=True):
+            if isinstance(one, dict):
+                nodes.setdefault(one.get("run_id"), (key, one))
+    findings = list[Diagnosis]()
+    for key, info in nodes.values():
+        node = await _address(key, info) if len(nodes) > 1 else None
+        report = _named(await _report(key, info), queues)
+        findings += [replace(one, node=node) for one in server_findings(report)]
+    return findings
+
+
+async def _address(key: str, info: dict[str, Any]) -> str:
+    """A node's address, as the Cluster knows it."""
+    nodes = await apart(Call(("CLUSTER", "NODES"), _text, key=key))
+    rows = [] if isinstance(nodes, Exception) else [row.split() for row in nodes.splitlines()]
+    for _, address, flags, *_ in rows:
+        if "myself" in flags:
+            return address.partition("@")[0]
+    return f"port {info.get('tcp_port')}"
+
+
+def _named(report: ServerReport, queues: list[Queue[Any]]) -> ServerReport:
+    """The same report; those of the slow scripts that are ours have a name in place of a digest."""
+    if not report.slow:
+        return report
+    kinds = {queue.kind: queue for queue in queues}
+    names = {
+        digest: f"{name} of {kind} queues"
+        for kind, queue in kinds.items()
+        for digest, name in queue.script_digests().items()
+    }
+    return replace(report, slow=tuple((took, names.get(what, what)) for took, what in report.slow))
+
+
+async def _node(key: str) -> dict[str, Any] | Exception:
+    return await apart(_info(key))  # only so does a key choose the node of a single call
+
+
+def _info(key: str) -> Call[dict[str, Any]]:
+    return Call(("INFO", "everything"), dict[str, Any], key=key)
+
+
+async def _report(key: str, info: dict[str, Any]) -> ServerReport:
+    config, (slow, cluster) = await both(
+        attempt(Call(("CONFIG", "GET", *SETTINGS), _texts, key=key)),
+        both(
+            attempt(Call(("SLOWLOG", "GET", 128), _slow_scripts, key=key)),
+            attempt(Call(("CLUSTER", "INFO"), _lines, key=key)),
+        ),
+    )
+    return ServerReport(
+        info,
+        {} if isinstance(config, Exception) else config,
+        None if isinstance(slow, Exception) else tuple(slow),
+        None if isinstance(cluster, Exception) else cluster,
+        {"CLUSTER INFO": str(cluster)} if isinstance(cluster, RedisqError) else {},
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _texts(reply: Any) -> dict[str, str]:
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {_text(name): _text(value) for name, value in pairs}
+
+
+def _lines(reply: Any) -> dict[str, str]:
+    if isinstance(reply, dict):
+        return _texts(reply)
+    rows = (line.partition(":") for line in _text(reply).splitlines())
+    return {name: value for name, colon, value in rows if colon}
+
+
+def _slow_scripts(reply: Any) -> list[tuple[int, str]]:
+    """(µs, digest, or else the command) of the scripts; arguments may be payloads."""
+    found = []
+    for row in reply:
+        words = row["command"] if isinstance(row, dict) else row[3]
+        took = row["duration"] if isinstance(row, dict) else row[2]
+        command = _text(words).split(" ") if isinstance(words, bytes) else [*map(_text, words)]
+        name = command[0].upper()
+        if name in ("EVALSHA", "EVAL", "FCALL"):
+            known = name == "EVALSHA" and len(command) > 1
+            found.append((int(took), command[1][:40] if known else name))
+    return found
+
+
+# --- rights ---------------------------------------------------------------------------------------
+
+
+async def _rights(deployment: Deployment, queues: list[Queue[Any]]) -> list[Diagnosis]:
+    """What the user may do with one queue of each kind of ours."""
+    kinds: dict[str, Queue[Any]] = {}
+    for queue in queues:
+        if not queue.owner:
+            kinds.setdefault(queue.kind, queue)
+    asked = list(kinds.values()) or [
+        RequestQueue(deployment.client, "default", prefix=deployment.prefix)
+    ]
+    name = user(deployment.client)
+    lacks = dict[str, str]()
+    for role, check in CHECKS.items():
+        for queue in asked:
+            refusal = await attempt(check(queue))
+            if isinstance(refusal, Forbidden):
+                lacks.setdefault(role, refusal.denial.rules if refusal.denial else str(refusal))
+            elif isinstance(refusal, Exception) and not isinstance(refusal, Refused):
+                raise refusal
+    may = ["look", *(role for role in CHECKS if role not in lacks)]
+    sentence = f"user {name} may {', '.join(may)}"
+    if lacks:
+        sentence += f", and not {', '.join(lacks)}"
+    facts = {"user": name, "may": may, "missing": lacks}
+    found = [Diagnosis("rights", "ok", sentence, facts=facts)]
+    harmful = await attempt(acl_rights.allowed(asked[0], HARMFUL))
+    if isinstance(harmful, tuple) and harmful:
+        found.append(
+            Diagnosis(
+                "rights",
+                "warning",
+                f"user {name} may also run {', '.join(harmful).upper()}",
+                f"give each program a user of its role: {hint('acl', 'operator')}",
+                facts=facts,
+            )
+        )
+    return found
+
+
+# --- the queues -----------------------------------------------------------------------------------
+
+
+def _unreadable(problems: dict[str, Any]) -> Iterator[Diagnosis]:
+    for name, why in problems.items():
+        known = isinstance(why, (RedisqError, RedisError))
+        said = str(why) if known else f"unexpected error: {type(why).__name__}"
+        forbidden = isinstance(why, Forbidden)
+        yield Diagnosis(
+            "queues", "unknown" if forbidden else "wrong", f"queue {name} can't be read: {said}",
+            None if forbidden else hint("fsck", name), facts={"queue": name},
+        )  # fmt: skip
+
+
+async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
+    """Unfinished changes and missed periodic runs of one queue."""
+    now = await queue.now.op()
+    moves, operations = await both(unfinished(queue), audit_log.last(queue, OPERATIONS))
+    found = list[Diagnosis]()
+    named = {move.operation.id for move in moves}
+    for move in moves:
+        found.append(
+            Diagnosis(
+                "operations",
+                "wrong" if move.abandoned else "ok",
+                move.sentence(partial(date, zone=UTC)),
+                f"let a worker finish it, or take it back: {move.command}"
+                if move.abandoned
+                else None,
+                facts={"queue": queue.name, "op": move.operation.id},
+            )
+        )
+    for one in operations:
+        if one.ended or one.taken_back or one.id in named or one.origin:
+            continue
+        found.append(
+            Diagnosis(
+                "operations",
+                "warning",
+                f"{one.id} of queue {queue.name}, begun {age(max(0, now - one.started_ms))} ago by "
+                f"{one.by}, has not ended: {count(one.done)} of {count(one.matched)} done",
+                f"continue it, or take it back: {hint('undo', one.id)}",
+                facts={"queue": queue.name, "op": one.id},
+            )
+        )
+    if isinstance(queue, HasPeriodicEntries):
+        _, overdue = await queue.periodic_counts.op(now)
+        if overdue:
+            found.append(
+                Diagnosis(
+                    "periodic",
+                    "wrong",
+                    f"periodic entries of queue {queue.name} that missed a run: {count(overdue)}",
+                    hint("explain", queue.name),
+                    facts={"queue": queue.name, "overdue": overdue},
+                )
+            )
+    return found

@@ -1,0 +1,62 @@
+"""The periodic entries of queues: next run, latest run, missed runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redisq_ops.core.engine.optional_features import HasPeriodicEntries
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import WrongKind
+from redisq_ops.core.queues.delay.periodic import RUNS, ScheduledPeriodic
+from redisq_ops.core.redis.operation import both
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicStatus:
+    """A periodic entry and its runs, at one moment."""
+
+    entry: ScheduledPeriodic
+    run_state: State | None
+    """state of its latest run; None: it ended and was removed, or there was none"""
+    missed: int
+    """times that passed without a run; `RUNS`: so many or more"""
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def held(self) -> bool:
+        """Whether the next run waits for the end of the latest one."""
+        spec = self.entry.spec
+        live = self.run_state in ("waiting", "pending", "delayed")
+        return bool(self.missed and live and spec and not spec.overlap)
+
+
+def with_periodic(queue: Queue[Any]) -> HasPeriodicEntries[Any]:
+    """The queue, if it can have periodic entries; raises `WrongKind` otherwise."""
+    if not isinstance(queue, HasPeriodicEntries):
+        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no periodic entries")
+    return queue
+
+
+async def periodic_status(queue: Queue[Any]) -> list[PeriodicStatus]:
+    """All periodic entries of a queue, the one that runs next first; two round trips or more."""
+    entries, now = await both(with_periodic(queue).periodics.op(), queue.now.op())
+    return await status(queue, entries, now)
+
+
+async def status(
+    queue: Queue[Any], entries: Sequence[ScheduledPeriodic], now_ms: int
+) -> list[PeriodicStatus]:
+    """The entries with the states of their latest runs."""
+    ids = [entry.run or "" for entry in entries]
+    runs = dict(zip(ids, await queue.get_many.op(ids), strict=True)) if ids else {}
+    states = {id: run.state for id, run in runs.items() if run is not None}
+    return [
+        PeriodicStatus(entry, states.get(id), entry.missed(now_ms, RUNS))
+        for id, entry in zip(ids, entries, strict=True)
+    ]
