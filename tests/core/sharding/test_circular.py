@@ -214,14 +214,14 @@ def test_a_run_without_payload_that_follows_moves_too(opened: Opener, clock: Fak
     put(queue, names)
     held = take(queue)
     assert queue.push(names) == ["again"] * 20
-    settle(queue, "fail", held, 1000)
+    settle(queue, "fail", *held, delay=1000)
     while opened().resize(5):
         pass
     clock.advance(1000)
     for payloads in ({name.encode() for name in names}, {b""}):
         held = take(opened())
         assert len(held) == 20 and {each.payload for each in held} == payloads
-        settle(opened(), "ack", held)
+        settle(opened(), "ack", *held)
     assert opened().invariants() == []
 
 
