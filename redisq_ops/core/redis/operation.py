@@ -42,8 +42,8 @@ from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange,
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "Replies", "Round", "apart", "arun", "attempt", "both", "mode", "operation", "run", "together",
-    "user",
+    "PinnedConnection", "Replies", "Round", "apart", "arun", "attempt", "both", "mode",
+    "operation", "run", "together", "user",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -54,35 +54,37 @@ C_co = TypeVar("C_co", covariant=True)
 Client = BlockingClient | AsyncClient
 
 
-def run(client: BlockingClient, description: Description[T]) -> T:
-    """Run a description on a blocking client."""
+def run(
+    client: BlockingClient, description: Description[T], pinned: PinnedConnection | None = None
+) -> T:
+    """Run a description on a blocking client; ``pinned``: on this connection of it."""
     try:
-        return _run(client, description)
+        return _run(client, description, pinned)
     except Forbidden as error:
         error.tell(user(client))
         raise
 
 
-def _run(client: BlockingClient, description: Description[T]) -> T:
+def _run(client: BlockingClient, description: Description[T], pinned: PinnedConnection | None) -> T:
     if isinstance(description, Call):
         try:
-            return description.result(exchange(client, (description,))[0])
+            calls: Round = (description,)
+            replies = pinned.exchange(calls) if pinned else exchange(client, calls)
+            return description.result(replies[0])
         except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
         except BaseException as error:
             _interrupted(client, error)
             raise
-    line: PinnedConnection | None = None
+    own: PinnedConnection | None = None
     try:
         calls = checked(description.send(None))
         while True:
             try:
-                alone = len(calls) == 1 and calls[0].follows is not None
-                if alone and isinstance(client, redis.Redis):
-                    line = line or PinnedConnection(client)
-                    replies: Replies = line.exchange(calls)
-                else:
-                    replies = exchange(client, calls)
+                goes_on = len(calls) == 1 and calls[0].follows is not None
+                if goes_on and pinned is None and isinstance(client, redis.Redis):
+                    pinned = own = PinnedConnection(client)
+                replies = pinned.exchange(calls) if pinned else exchange(client, calls)
             except BaseException as error:
                 _interrupted(client, error)
                 # Raised at the await, so that `finally` and `except` in an operation work.
@@ -93,8 +95,8 @@ def _run(client: BlockingClient, description: Description[T]) -> T:
         return cast(T, stop.value)
     finally:
         description.close()
-        if line is not None:
-            line.close()
+        if own is not None:
+            own.close()
 
 
 async def arun(client: AsyncClient, description: Description[T]) -> T:

@@ -106,6 +106,7 @@ class ScriptHeader:
     first: tuple[str, ...] = ()
     run_by: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> ScriptHeader:
@@ -122,6 +123,18 @@ class ScriptHeader:
     @property
     def writes(self) -> bool:
         return "no-writes" not in self.flags
+
+    def joined(self, parts: Sequence[ScriptHeader]) -> ScriptHeader:
+        """The header of a script with those of the scripts that it runs one after the other."""
+        words = {
+            field: tuple(dict.fromkeys(word for each in (self, *parts)
+                                       for word in getattr(each, field)))
+            for field in ("keys", "uses", "checks", "entries", "first")
+        }  # fmt: skip
+        if parts:  # what one of them needs often is read at once for all
+            rare = set.intersection(*(set(part.rarely) for part in parts))
+            words["rarely"] = tuple(sorted(rare))
+        return replace(self, **words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +180,10 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     """
     body = _read(package, name)
     header = ScriptHeader.parse(body)
+    if header.parts:
+        parts = {part: _read(package, part) for part in header.parts}
+        header = header.joined([ScriptHeader.parse(text) for text in parts.values()])
+        body = "\n".join([*(_as_function(part, text) for part, text in parts.items()), body])
     texts = modules(package, header)
     headers = [header, *map(ScriptHeader.parse, texts.values())]
     uses = tuple(texts)
@@ -197,6 +214,12 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     text = "\n".join([*lines, code])
     declared = replace(header, keys=keys, uses=uses)
     return Script(f"{package}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), declared)
+
+
+def _as_function(name: str, body: str) -> str:
+    """A script's body as a Lua function without arguments: a statement of the outermost level."""
+    lines = (f"  {line}" for line in body.splitlines() if not line.startswith("--"))
+    return "\n".join([f"local function {name}()", *lines, "end"])
 
 
 def modules(package: str, header: ScriptHeader) -> dict[str, str]:

@@ -12,12 +12,14 @@ from threading import Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
+from redis import Redis
 from redis.exceptions import RedisError
 
 from ..model.errors import Forbidden, Refused, Unreachable, Unreadable
 from ..redis.operation import (
     BlockingClient,
     Description,
+    PinnedConnection,
     Replies,
     Round,
     attempt,
@@ -49,10 +51,17 @@ class ReconnectingConnection:
     ) -> None:
         self._client, self._random = client, random
         self._rest, self._given_up = rest, given_up
+        self._idle: list[PinnedConnection] = []
+        """connections that no thread uses now"""
         self._lock = Lock()  # guards the state below, which all threads change
         self._met = self._admitted = False
         self._since: float | None = None
         self._pause_s = 0.0
+
+    @property
+    def troubled(self) -> bool:
+        """Whether the last round was refused or failed."""
+        return self._since is not None
 
     @property
     def met(self) -> bool:
@@ -62,7 +71,28 @@ class ReconnectingConnection:
     def ask(self, asks: Sequence[Description[Any]]) -> list[Any]:
         """One round trip, waiting while the server is down. A refused call's result is its
         error."""
-        return run(self._client, insistent(together(map(attempt, asks)), self._wait))
+        pinned = self._pinned()
+        try:
+            if len(asks) == 1:
+                return [run(self._client, insistent(attempt(asks[0]), self._wait), pinned)]
+            return run(self._client, insistent(together(map(attempt, asks)), self._wait), pinned)
+        finally:
+            if pinned:
+                self._idle.append(pinned)
+
+    def _pinned(self) -> PinnedConnection | None:
+        """A connection for one thread at a time; None: the client of a Cluster finds its own."""
+        if not isinstance(self._client, Redis):
+            return None
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return PinnedConnection(self._client)
+
+    def close(self) -> None:
+        """Give the connections back to the client."""
+        while self._idle:
+            self._idle.pop().close()
 
     def pause_for(self, replies: Sequence[Any], *, work: bool) -> float:
         """Seconds to wait where a call was refused for now (a full server, a replica); else 0.

@@ -21,7 +21,7 @@ from ...engine.registry import find
 from ...engine.state_scan import WaitingIds
 from ...model import record
 from ...model.clock import Clock, Duration
-from ...model.entry import Counts, Entry, Page, State, TakeResult
+from ...model.entry import Counts, Entry, Page, Settlement, State, TakeResult
 from ...model.errors import BadInput, Refused
 from ...model.keys import PREFIX, Keys
 from ...model.queue_position import DEPTH, Ahead, QueuePosition
@@ -226,6 +226,14 @@ class CircularQueue(Queue[C_co]):
     async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         taken = await Queue._take(self, n, consumer, lease_ms)
         return self._paced(taken, consumer, taken.look_again_ms)
+
+    async def _exchange(
+        self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: Duration
+    ) -> tuple[list[str], TakeResult | Exception]:
+        words, taken = await Queue._exchange(self, settlements, n, consumer, lease_ms)
+        if isinstance(taken, TakeResult):
+            taken = self._paced(taken, consumer, taken.look_again_ms)
+        return words, taken
 
     def _paced(self, taken: TakeResult, consumer: str, now_ms: int | None) -> TakeResult:
         """Say when to look again after an empty take, where producers don't wake workers."""
