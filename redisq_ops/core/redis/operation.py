@@ -18,7 +18,17 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import redis
 import redis.asyncio as aredis
@@ -42,8 +52,8 @@ from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange,
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "PinnedConnection", "Replies", "Round", "apart", "arun", "attempt", "both", "mode",
-    "operation", "run", "together", "user",
+    "PinnedConnection", "Replies", "Round", "apart", "arun", "attempt", "both",
+    "exchange", "mode", "operation", "run", "together", "user",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -54,22 +64,28 @@ C_co = TypeVar("C_co", covariant=True)
 Client = BlockingClient | AsyncClient
 
 
+class Connection(Protocol):
+    """Sends rounds for a client."""
+
+    def exchange(self, calls: Round) -> list[Any]: ...
+
+
 def run(
-    client: BlockingClient, description: Description[T], pinned: PinnedConnection | None = None
+    client: BlockingClient, description: Description[T], connection: Connection | None = None
 ) -> T:
-    """Run a description on a blocking client; ``pinned``: on this connection of it."""
+    """Run a description on a blocking client; ``connection``: how it sends its rounds."""
     try:
-        return _run(client, description, pinned)
+        return _run(client, description, connection)
     except Forbidden as error:
         error.tell(user(client))
         raise
 
 
-def _run(client: BlockingClient, description: Description[T], pinned: PinnedConnection | None) -> T:
+def _run(client: BlockingClient, description: Description[T], connection: Connection | None) -> T:
     if isinstance(description, Call):
         try:
             calls: Round = (description,)
-            replies = pinned.exchange(calls) if pinned else exchange(client, calls)
+            replies = connection.exchange(calls) if connection else exchange(client, calls)
             return description.result(replies[0])
         except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
@@ -82,9 +98,9 @@ def _run(client: BlockingClient, description: Description[T], pinned: PinnedConn
         while True:
             try:
                 goes_on = len(calls) == 1 and calls[0].follows is not None
-                if goes_on and pinned is None and isinstance(client, redis.Redis):
-                    pinned = own = PinnedConnection(client)
-                replies = pinned.exchange(calls) if pinned else exchange(client, calls)
+                if goes_on and connection is None and isinstance(client, redis.Redis):
+                    connection = own = PinnedConnection(client)
+                replies = connection.exchange(calls) if connection else exchange(client, calls)
             except BaseException as error:
                 _interrupted(client, error)
                 # Raised at the await, so that `finally` and `except` in an operation work.
