@@ -1,4 +1,4 @@
--- Settle deliveries, then take, in one call: the usual exchange of a worker, for less than two calls cost.
+-- Settle deliveries, then take, in one call: a worker's usual exchange, for less than two calls cost.
 -- Each part has a caller slot of its own and stores its reply as if it were called alone, so both are
 -- safe to send again, together or apart.
 -- PARTS: settle take
