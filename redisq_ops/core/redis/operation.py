@@ -194,6 +194,7 @@ class Bound(Generic[C_co]):
 
     def __init__(self, client: C_co) -> None:
         self._client = checked_client(client)
+        self._mode = mode(client)
 
     @property
     def client(self) -> C_co:
@@ -299,12 +300,10 @@ class operation(Generic[P, T_co]):
         if instance is None:
             return self._of_class()
         op = functools.partial(self._function, instance)
-        client = instance.client
-        if client is None:
+        if instance._mode == "no client":
             return DescribedOperation(op)
-        if isinstance(client, (aredis.Redis, aredis.RedisCluster)):
-            return AsyncOperation(client, op)
-        return BlockingOperation(client, op)
+        kind = AsyncOperation if instance._mode == "async" else BlockingOperation
+        return kind(instance.client, op)
 
     def _of_class(self) -> Callable[..., Any]:
         """The function as a user of the class sees it: `help` shows what a call returns."""
