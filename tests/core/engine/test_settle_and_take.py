@@ -11,7 +11,8 @@ import redis
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Delivery, Outcome, Settlement
 
-from .test_idempotency import ALL, Picture, scene, seen
+from ...model.wire import Picture
+from .test_idempotency import ALL, scene, seen
 
 OUTCOMES: tuple[Outcome, ...] = ("ack", "ack", "ack", "result", "fail", "reject", "release")
 STEPS = 30
