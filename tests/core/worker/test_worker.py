@@ -499,6 +499,22 @@ def test_a_thread_that_takes_too_long_fails_its_entry_and_keeps_its_slot(client:
     assert entry(queue).state == "delayed"  # what it returned in the end changed nothing
 
 
+def test_a_handler_that_hangs_behind_quick_ones_is_noticed(client: Client) -> None:
+    released = threading.Event()
+    queue = mail(client, *[b""] * 5)
+
+    def handle(work: Work) -> None:
+        if work.number == 5:
+            released.wait()
+
+    with working(queue, handle, timeout_s=0.2):
+        until(lambda: entry(queue, "r1/5").state == "delayed")
+        released.set()
+    error = entry(queue, "r1/5").error
+    assert error is not None and error.type == "Timeout"
+    assert queue.counts().done == 4
+
+
 def test_a_task_that_takes_too_long_is_cancelled(client: Client) -> None:
     cancelled: list[str] = []
 
