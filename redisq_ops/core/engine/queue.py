@@ -73,14 +73,14 @@ class Queue(OperatorChanges[C_co]):
         checked_take(n)
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease_ms")
-
-        def read(reply: list[Any]) -> TakeResult:
-            return taken(reply, partial(self._deliveries, consumer))
-
         found: TakeResult = await self._call_idempotent(
-            "take", read, n=n, lease_ms=lease_ms, consumer=consumer
-        )
+            "take", partial(self._read_take, consumer=consumer),
+            n=n, lease_ms=lease_ms, consumer=consumer,
+        )  # fmt: skip
         return found
+
+    def _read_take(self, reply: list[Any], consumer: str) -> TakeResult:
+        return taken(reply, partial(self._deliveries, consumer))
 
     def _deliveries(
         self,
@@ -164,7 +164,7 @@ class Queue(OperatorChanges[C_co]):
                     False  # check the types of keys again, as `_call_idempotent` does
                 )
                 return words(settled), translate(took)
-            return words(settled), taken(took, partial(self._deliveries, consumer))
+            return words(settled), self._read_take(took, consumer)
 
         with self.callers.borrow("take") as (caller, seq):
             result: tuple[list[str], TakeResult | Exception] = await self._call_idempotent(

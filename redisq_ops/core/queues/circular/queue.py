@@ -20,8 +20,8 @@ from ...engine.queue import Queue
 from ...engine.registry import find
 from ...engine.state_scan import WaitingIds
 from ...model import record
-from ...model.clock import Clock, Duration
-from ...model.entry import Counts, Entry, Page, Settlement, State, TakeResult
+from ...model.clock import Clock
+from ...model.entry import Counts, Entry, Page, State, TakeResult
 from ...model.errors import BadInput, Refused
 from ...model.keys import PREFIX, Keys
 from ...model.queue_position import DEPTH, Ahead, QueuePosition
@@ -223,17 +223,9 @@ class CircularQueue(Queue[C_co]):
 
     # --- workers -------------------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
-        taken = await Queue._take(self, n, consumer, lease_ms)
+    def _read_take(self, reply: list[Any], consumer: str) -> TakeResult:
+        taken = Queue._read_take(self, reply, consumer)
         return self._paced(taken, consumer, taken.look_again_ms)
-
-    async def _exchange(
-        self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: Duration
-    ) -> tuple[list[str], TakeResult | Exception]:
-        words, taken = await Queue._exchange(self, settlements, n, consumer, lease_ms)
-        if isinstance(taken, TakeResult):
-            taken = self._paced(taken, consumer, taken.look_again_ms)
-        return words, taken
 
     def _paced(self, taken: TakeResult, consumer: str, now_ms: int | None) -> TakeResult:
         """Say when to look again after an empty take, where producers don't wake workers."""
