@@ -1,6 +1,6 @@
 """Lint of names in Lua: ``python -m tests.lua_names`` fails for a name that nobody can look up.
 
-In a Lua file each name is a local of the file, a word of its header (KEYS, ARGV, NEEDS), a
+In a Lua file each name is a local of the file, a word of its header (KEYS, ARGV, NEEDS, PARTS), a
 definition of a module that the header USES, a hook of the storage interface that it USES, a name
 that the loader gives (`redisq_ops.core.redis.scripts`), or part of Lua.
 """
@@ -154,7 +154,7 @@ class Tree:
     def of(self, file: LuaFile) -> Iterator[str]:
         """What is wrong with the names of one file."""
         header, names, defaults = file.header, file.names, self.hooks[file.folder]
-        own = {*header.keys, *header.argv, *header.needs}
+        own = {*header.keys, *header.argv, *header.needs, *header.parts}
         known = own | LOADER | LUA
         for use in header.uses:
             module = None if use in defaults else self.module(file.folder, use)
@@ -213,7 +213,9 @@ class Tree:
         if not file.is_script:
             return
         for folder in KINDS.get(file.folder, (file.folder,)):
-            for unit, text in scripts.modules(folder, file.header).items():
+            names = file.header.parts
+            parts = [part.header for name in names if (part := self.module(folder, name))]
+            for unit, text in scripts.modules(folder, file.header.joined(parts)).items():
                 needs = ScriptHeader.parse(text).needs
                 if lacks := set(needs) - set(file.header.argv):
                     yield f"{unit} NEEDS the arguments {sorted(lacks)}"

@@ -3,8 +3,9 @@
 All figures of a round are taken within minutes on one server (emptied each time), ours first, and
 ratios are taken within a round. Each contestant runs in a process and an environment of its own
 (`environment`), by a script of its own (``with_*``; `timing` defines what they measure), with each
-setting in `roster`: those that its documentation recommends for speed in one process. The ratio is
-to a peer's best setting, by the median.
+setting in `roster`: those that its documentation recommends for speed in one process, and the one
+it has without options. The ratio is to a peer's best setting, by the median, and to its default by
+ours.
 
 Handlers do nothing, and payloads have 100 bytes. Ours takes and settles with lease, fence and guard
 against repeated calls, and keeps no result. The peers keep none either, and delete done jobs, where
@@ -34,7 +35,7 @@ from .environment import Environment, NotInstalled, cache_folder
 from .roster import EVERYBODY, OURS, PEERS, Peer, PeerSetting, environment_of
 
 TIMEOUT_S = 60
-BUDGET_S = {"work": 330, "submit": 90}
+BUDGET_S = {"work": 330, "default": 240, "submit": 90}
 """per server: no round begins that would not end within it; five do on an idle machine"""
 
 
@@ -55,17 +56,14 @@ class Row:
 
 
 def rows(task: str, peers: Sequence[Peer]) -> list[Row]:
-    return [
-        Row(peer, task, setting)
-        for peer in peers
-        for setting in (peer.work if task == "work" else peer.submit)
-    ]
+    return [Row(peer, task, setting) for peer in peers for setting in getattr(peer, task)]
 
 
 def rate(row: Row, environment: Environment, url: str) -> float:
     """Jobs per second. Raises `PeerFailed`."""
     setting = row.setting
-    words = [row.task, setting.mode, url, str(setting.jobs)]
+    what = "submit" if row.task == "submit" else "work"
+    words = [what, setting.mode, url, str(setting.jobs)]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [*environment.command, str(row.peer.script), *words],
@@ -164,12 +162,12 @@ def show(
 
 def _ratio(ours: Sequence[float], peer_rates: Sequence[float], task: str, peer: Peer) -> str:
     ratio = statistics.median(a / b for a, b in zip(ours, peer_rates, strict=True))
-    goal = peer.work_goal if task == "work" else peer.submit_goal
+    goal: float | None = getattr(peer, f"{task}_goal")
     return f"  ours x {ratio:.1f}" + (f" (goal {goal:g})" if goal else "")
 
 
 def main() -> None:
-    """Takes ten to fifteen minutes."""
+    """Takes fifteen to twenty minutes."""
     start = time.monotonic()
     environments: dict[str, Environment | NotInstalled] = {}
     for peer in EVERYBODY:
@@ -184,6 +182,7 @@ def main() -> None:
             print(f"{name}, load {os.getloadavg()[0]:.1f} before:", flush=True)
             for task, title in (
                 ("work", "a worker in one process, no-op handler"),
+                ("default", "the same with the worker's default settings"),
                 ("submit", "bulk submit"),
             ):
                 rows_of_task = rows(task, EVERYBODY)

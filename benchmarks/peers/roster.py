@@ -34,8 +34,11 @@ class Peer:
     language: Language
     pins: tuple[str, ...]
     work: tuple[PeerSetting, ...]
+    default: tuple[PeerSetting, ...]
+    """the worker as it starts without options"""
     work_goal: float | None = None
     """target: our worker's rate divided by the peer's"""
+    default_goal: float | None = None
     submit: tuple[PeerSetting, ...] = ()
     submit_goal: float | None = None
 
@@ -58,16 +61,19 @@ PEERS = (
     node(
         name="bullmq", pins=("bullmq@6.7.0", "ioredis@6.0.0"),
         work=(PeerSetting("concurrency 100", 20_000),), work_goal=3.5,
+        default=(PeerSetting("default, concurrency 1", 4_000),), default_goal=1,
         submit=chunks(20_000),
     ),
     node(
         name="bee-queue", pins=("bee-queue@2.0.0",),
         work=(PeerSetting("concurrency 100", 30_000),), work_goal=3.5,
+        default=(PeerSetting("default, concurrency 1", 4_000),),
         submit=chunks(50_000), submit_goal=1,
     ),
     python(
         name="huey", pins=("huey==3.5.4", *REDIS_PY),
         work=(PeerSetting("1 thread", 5_000), PeerSetting("4 threads", 7_000)), work_goal=10,
+        default=(PeerSetting("default, 1 thread", 5_000),),
     ),
     python(
         name="taskiq", pins=("taskiq==0.13.0", "taskiq-redis==1.2.4", *REDIS_PY, UVLOOP),
@@ -75,25 +81,29 @@ PEERS = (
             PeerSetting("list, 100 tasks", 5_000), PeerSetting("list, 100 tasks, uvloop", 6_000),
             PeerSetting("stream, 100 tasks, uvloop", 6_000),
         ), work_goal=25,
+        default=(PeerSetting("default, list, 100 tasks", 4_000),),
     ),
     python(
         name="dramatiq", pins=("dramatiq[redis]==2.2.1", *REDIS_PY),
         work=(PeerSetting("8 threads", 4_000), PeerSetting("8 threads, prefetch 100", 8_000)),
-        work_goal=25,
+        work_goal=25, default=(PeerSetting("default, 8 threads", 3_000),),
     ),
     python(
         name="saq",
         # typing_extensions: imported, though not declared.
         pins=("saq[redis]==0.26.4", "redis==7.4.1", HIREDIS, "typing_extensions==4.16.0", UVLOOP),
         work=(PeerSetting("100 jobs", 4_000), PeerSetting("100 jobs, uvloop", 4_000)), work_goal=25,
+        default=(PeerSetting("default, 10 jobs", 3_000),),
     ),
     python(
         name="arq", pins=("arq==0.28.0", "redis==5.3.1", HIREDIS, UVLOOP),
         work=(PeerSetting("100 jobs", 4_000), PeerSetting("100 jobs, uvloop", 4_000)), work_goal=25,
+        default=(PeerSetting("default, 10 jobs, poll 0.5 s", 400),),
     ),
     python(
         name="streaq", pins=("streaq==7.2.0", "coredis==6.9.0"),
         work=(PeerSetting("16 tasks", 2_500), PeerSetting("100 tasks", 2_500)),
+        default=(PeerSetting("default, 16 tasks", 2_000),),
     ),
     python(
         name="celery", pins=("celery[redis]==5.7.0", *REDIS_PY),
@@ -101,16 +111,18 @@ PEERS = (
             PeerSetting("solo", 2_000), PeerSetting("prefork 1", 1_500),
             PeerSetting("threads 10", 2_500),
         ),
-        work_goal=50,
+        work_goal=50, default=(PeerSetting("default, prefork 1", 1_200),),
     ),
     python(
         name="rq", pins=("rq==3.0.0", *REDIS_PY),
         work=(PeerSetting("SimpleWorker", 600),), work_goal=100,
+        default=(PeerSetting("default, a fork per job", 150),),
         submit=chunks(10_000), submit_goal=8,
     ),
     python(
         name="bullmq-py", pins=("bullmq==3.4.4", *REDIS_PY),
         work=(PeerSetting("concurrency 100", 4_000),),
+        default=(PeerSetting("default, concurrency 1", 2_000),),
         submit=chunks(15_000), submit_goal=5,
     ),
 )  # fmt: skip
@@ -121,11 +133,13 @@ OURS = Peer(
         *(PeerSetting(f"{kind}, batch 100", 50_000) for kind in KINDS),
         PeerSetting("request, batch 500", 50_000),
     ),
+    default=tuple(PeerSetting(f"{kind}, default", 4_000) for kind in KINDS),
     submit=tuple(PeerSetting(kind, 50_000) for kind in KINDS),
 )  # fmt: skip
 FASTER = replace(
     OURS, name="redisq-ops+hiredis", pins=(*REDIS_PY, "cronsim==2.8"),
-    work=(PeerSetting("request, batch 100", 50_000),), submit=(PeerSetting("request", 50_000),),
+    work=(PeerSetting("request, batch 100", 50_000),),
+    default=(PeerSetting("request, default", 4_000),), submit=(PeerSetting("request", 50_000),),
 )  # fmt: skip
 """with hiredis, which we do not require; ratios are without it"""
 

@@ -1,4 +1,4 @@
-"""arq: a worker that polls without a pause and keeps no results."""
+"""arq: a worker that polls without a pause and keeps no results, or with arq's own settings."""
 
 import asyncio
 
@@ -22,14 +22,10 @@ async def main() -> None:
     for start in range(0, JOBS, 50):
         puts = (pool.enqueue_job("noop", PAYLOAD) for _ in range(min(50, JOBS - start)))
         await asyncio.gather(*puts)
-    worker = Worker(
-        [func(noop, name="noop", keep_result=0)],
-        redis_pool=pool,
-        max_jobs=int(MODE.split()[0]),
-        poll_delay=0.01,
-        log_results=False,
-        handle_signals=False,
-    )
+    options = {"redis_pool": pool, "log_results": False, "handle_signals": False}
+    if not MODE.startswith("default"):
+        options |= {"max_jobs": int(MODE.split()[0]), "poll_delay": 0.01}
+    worker = Worker([func(noop, name="noop", keep_result=0)], **options)
     await worker.async_run()
 
 

@@ -6,7 +6,8 @@ from timing import JOBS, MODE, PAYLOAD, URL, handled
 app = Celery("peer", broker=URL)
 app.conf.task_ignore_result = True
 app.conf.broker_connection_retry_on_startup = True
-app.conf.worker_prefetch_multiplier = 100
+if not MODE.startswith("default"):
+    app.conf.worker_prefetch_multiplier = 100
 
 
 @app.task(name="noop")
@@ -17,6 +18,6 @@ def noop(payload):
 with app.connection_for_write() as connection, app.amqp.Producer(connection) as producer:
     for _ in range(JOBS):
         noop.apply_async((PAYLOAD,), producer=producer)
-pool, _, size = MODE.partition(" ")
+pool, _, size = MODE.removeprefix("default, ").partition(" ")
 quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "WARNING"]
 app.worker_main(["worker", "-P", pool, "-c", size or "1", *quiet])

@@ -13,4 +13,4 @@ def noop(payload):
 
 for _ in range(JOBS):
     noop(PAYLOAD)
-huey.create_consumer(workers=int(MODE.split()[0]), periodic=False).run()
+huey.create_consumer(workers=int(MODE.split()[-2]), periodic=False).run()

@@ -1,4 +1,4 @@
-"""redisq-ops, one of its kinds: `Worker(queue, handler, batch=…)`; the kind's own bulk submit."""
+"""redisq-ops, one of its kinds: `Worker(queue, handler)`, or with a batch; its own bulk submit."""
 
 import time
 
@@ -9,7 +9,7 @@ from benchmarks.peers.timing import JOBS, MODE, PAYLOAD, URL, WHAT, handled, rep
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 
-kind, *rest = MODE.split()  # "request, batch 100"; submitting has no batch
+kind, *rest = MODE.split()  # "request, batch 100", "request, default"; submitting has no batch
 client = connect(URL, "benchmark")
 assert isinstance(client, redis.Redis)
 queue, put = KINDS[kind.rstrip(",")](client)
@@ -18,4 +18,5 @@ began = time.perf_counter()
 put(jobs)
 if WHAT == "submit":
     report(JOBS, time.perf_counter() - began)
-Worker(queue, handled, batch=int(rest[-1])).run()
+batch = 1 if rest[-1] == "default" else int(rest[-1])
+Worker(queue, handled, batch=batch).run()

@@ -5,6 +5,7 @@ import asyncio
 from saq import Queue, Worker
 from timing import JOBS, MODE, PAYLOAD, URL, handled
 
+TASKS = next(int(word) for word in MODE.split() if word.isdecimal())
 if "uvloop" in MODE:
     import uvloop
 
@@ -23,7 +24,7 @@ async def main() -> None:
             queue.enqueue("noop", payload=PAYLOAD, ttl=-1) for _ in range(min(20, JOBS - start))
         )
         await asyncio.gather(*puts)
-    await Worker(queue, functions=[noop], concurrency=int(MODE.split()[0])).start()
+    await Worker(queue, functions=[noop], concurrency=TASKS).start()
 
 
 asyncio.run(main())

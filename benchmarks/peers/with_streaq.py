@@ -4,7 +4,7 @@ import anyio
 from streaq import Worker
 from timing import JOBS, MODE, PAYLOAD, URL, handled
 
-worker = Worker(redis_url=URL, concurrency=int(MODE.split()[0]))
+worker = Worker(redis_url=URL, concurrency=int(MODE.split()[-2]))
 
 
 @worker.task(name="noop", ttl=0, silent=True)

@@ -7,14 +7,16 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from shutil import get_terminal_size
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.entry import STATES, Entry, Event
-from redisq_ops.ops.filter.scan import Scan
-from redisq_ops.ops.inspect.overview import QueueRow
 
 from .output import printable, say, tell, when
 from .session import Session, redaction
+
+if TYPE_CHECKING:  # `redisq ls` needn't wait for them
+    from redisq_ops.ops.filter.scan import Scan
+    from redisq_ops.ops.inspect.overview import QueueRow
 
 NAMED = 8
 """entries of an event that a line names"""

@@ -12,7 +12,6 @@ from redisq_ops.core.redis.operation import apart, both
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.config import NamedContext, contexts
-from redisq_ops.ops.fsck import QueueCheck
 from redisq_ops.ops.inspect.overview import overview
 
 from ..output import age_or_none, emit, printable, say, table, tell, when
@@ -132,6 +131,8 @@ def _contexts(s: Session) -> None:
 
 
 def fsck(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.ops.fsck import QueueCheck  # `redisq ls` needn't wait for it
+
     queue = given["queue"]
     codes, corrupt = {0}, dict[str, str]()
     if queue is not None:

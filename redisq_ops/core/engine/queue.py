@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from ..model.clock import Duration, checked_ms
 from ..model.entry import Delivery, Settlement, TakeResult
+from ..model.errors import translate
 from ..model.keys import checked_consumer
-from ..model.settings import LEASE_MS
-from ..redis.operation import C_co, Call, both, operation
+from ..model.settings import LEASE_MS, MAX_BATCH
+from ..redis.operation import Arg, C_co, Call, attempt, both, operation
 from ..redis.parsers import row_words
 from .operator_changes import OperatorChanges
 from .replay_tracking import ReplayTracker
@@ -33,6 +34,9 @@ class Queue(OperatorChanges[C_co]):
     On a client from `connect` each method returns its result; on one from `aconnect` it returns
     an awaitable. All raise subclasses of `errors.RedisqError`.
     """
+
+    exchanges_at_once: ClassVar[bool] = True
+    """whether one script can settle and take; else these are two calls in one round trip"""
 
     @property
     def shard_queues(self) -> Sequence[Queue[Any]]:
@@ -59,23 +63,24 @@ class Queue(OperatorChanges[C_co]):
         checked_take(n)
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease_ms")
-        if not await self.exists.op():
-            return TakeResult((), None, False)
-        await self._ensure_registered()
+        if not self._registered:
+            if not await self.exists.op():
+                return TakeResult((), None, False)
+            await self._ensure_registered()
         return await self._take(n, consumer, lease_ms)
 
     async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         checked_take(n)
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease_ms")
-
-        def read(reply: list[Any]) -> TakeResult:
-            return taken(reply, partial(self._deliveries, consumer))
-
         found: TakeResult = await self._call_idempotent(
-            "take", read, n=n, lease_ms=lease_ms, consumer=consumer
-        )
+            "take", partial(self._read_take, consumer=consumer),
+            n=n, lease_ms=lease_ms, consumer=consumer,
+        )  # fmt: skip
         return found
+
+    def _read_take(self, reply: list[Any], consumer: str) -> TakeResult:
+        return taken(reply, partial(self._deliveries, consumer))
 
     def _deliveries(
         self,
@@ -107,9 +112,7 @@ class Queue(OperatorChanges[C_co]):
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
         if not settlements:
             return []
-        told, rows = ends(
-            settlements, lambda s: (s.outcome, s.value, checked_ms(s.delay_ms, "delay_ms"))
-        )
+        told, rows = ends(settlements, _row)
         found: list[str] = await self._call_idempotent(
             "settle", row_words(len(settlements)), rows,
             consumer=settlements[0].delivery.consumer, told=told,
@@ -126,10 +129,49 @@ class Queue(OperatorChanges[C_co]):
         lease_ms: Duration = LEASE_MS,
     ) -> tuple[list[str], TakeResult]:
         """`settle` and then `take`, in one round trip: (the words, the deliveries)."""
-        if not await self.exists.op():
-            return await self.settle.op(settlements), TakeResult((), None, False)
-        await self._ensure_registered()
-        return await both(self._settle(settlements), self._take(n, consumer, lease_ms))
+        words, result = await self._settle_and_take(settlements, n, consumer, lease_ms)
+        if isinstance(result, Exception):
+            raise result
+        return words, result
+
+    async def _settle_and_take(
+        self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: Duration
+    ) -> tuple[list[str], TakeResult | Exception]:
+        """`settle_and_take`, with the error of a take that fails in the place of its result: the
+        words say what was settled before."""
+        if not self._registered:
+            if not await self.exists.op():
+                return await self.settle.op(settlements), TakeResult((), None, False)
+            await self._ensure_registered()
+        if self.exchanges_at_once and settlements and len(settlements) + n <= MAX_BATCH:
+            return await self._exchange(settlements, n, consumer, lease_ms)
+        return await both(self._settle(settlements), attempt(self._take(n, consumer, lease_ms)))
+
+    async def _exchange(
+        self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: Duration
+    ) -> tuple[list[str], TakeResult | Exception]:
+        checked_take(n)
+        checked_consumer(consumer)
+        told, rows = ends(settlements, _row)
+        words = row_words(len(settlements))
+
+        def read(reply: list[Any]) -> tuple[list[str], TakeResult | Exception]:
+            settled, took = reply
+            if isinstance(settled, Exception):
+                raise translate(settled)
+            if isinstance(took, Exception):
+                self._registered = (
+                    False  # check the types of keys again, as `_call_idempotent` does
+                )
+                return words(settled), translate(took)
+            return words(settled), self._read_take(took, consumer)
+
+        with self.callers.borrow("take") as (caller, seq):
+            result: tuple[list[str], TakeResult | Exception] = await self._call_idempotent(
+                "settle_and_take", read, rows, "settle", consumer=consumer, told=told,
+                take_caller=caller, take_seq=seq, n=n, lease_ms=checked_ms(lease_ms, "lease_ms"),
+            )  # fmt: skip
+        return result
 
     @operation
     def extend(
@@ -169,3 +211,7 @@ class Queue(OperatorChanges[C_co]):
     def replay_tracker(self) -> ReplayTracker:
         """Follows entries that are replayed in this queue until they end or die again."""
         return ReplayTracker(self)
+
+
+def _row(settlement: Settlement) -> tuple[Arg, ...]:
+    return settlement.outcome, settlement.value, checked_ms(settlement.delay_ms, "delay_ms")

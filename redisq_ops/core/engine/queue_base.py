@@ -136,10 +136,12 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         for key, is_, kind in await self._wrong_type_keys():
             raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
 
-    async def _call_idempotent(self, name: str, read: Any, rows: Any = (), **argv: Any) -> Any:
+    async def _call_idempotent(
+        self, name: str, read: Any, rows: Any = (), slot: str = "", **argv: Any
+    ) -> Any:
         """Run a script in a caller slot: the same call sent again changes nothing."""
         loaded = self._script(name)
-        with self.callers.borrow(name) as (caller, seq):
+        with self.callers.borrow(slot or name) as (caller, seq):
             try:
                 return await loaded.call(
                     self.keys, self.clock, read, rows, caller=caller, seq=seq, **argv

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
-from ..model.clock import Duration
 from ..model.entry import Delivery, Entry, Page, State, TakeResult
 from ..redis.operation import Description
 from .state_scan import WaitingIds
@@ -83,8 +82,11 @@ class Storage(Protocol):
 
     # --- workers --------------------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
-        """`Queue.take` on a queue that is registered. Default: the kind's ``take.lua``."""
+    def _read_take(self, reply: list[Any], consumer: str) -> TakeResult:
+        """Read the reply of the kind's ``take.lua``.
+
+        Default: as it stands. Replaced to change when the consumer looks again.
+        """
 
     def _deliveries(
         self,

@@ -43,6 +43,7 @@ class ForeignQueue(Queue[C_co]):
     keeps_history: ClassVar[bool] = False
     has_sheets: ClassVar[bool] = False
     accepts_imports: ClassVar[bool] = False
+    exchanges_at_once: ClassVar[bool] = False
     transferable: ClassVar[bool] = False
     destroyable: ClassVar[bool] = False
     marks_operations: ClassVar[bool] = False

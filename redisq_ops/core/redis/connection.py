@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import redis
 import redis.asyncio as aredis
+from hiredis import pack_command
 from redis.connection import HiredisRespSerializer
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -34,6 +35,9 @@ class Packer(HiredisRespSerializer):
     """
 
     def pack(self, *args: Any) -> Any:
+        if args[0] == "EVALSHA":  # most of our calls; redis-py looks for a bytearray in them first
+            with suppress(TypeError):
+                return [pack_command(args)]
         if args[0] in _GREETS:
             args = tuple(str(arg) if isinstance(arg, int) else arg for arg in args)
         return super().pack(*args)

@@ -18,7 +18,17 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import redis
 import redis.asyncio as aredis
@@ -42,8 +52,8 @@ from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange,
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "Replies", "Round", "apart", "arun", "attempt", "both", "mode", "operation", "run", "together",
-    "user",
+    "PinnedConnection", "Replies", "Round", "apart", "arun", "attempt", "both",
+    "exchange", "mode", "operation", "run", "together", "user",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -54,35 +64,43 @@ C_co = TypeVar("C_co", covariant=True)
 Client = BlockingClient | AsyncClient
 
 
-def run(client: BlockingClient, description: Description[T]) -> T:
-    """Run a description on a blocking client."""
+class Connection(Protocol):
+    """Sends rounds for a client."""
+
+    def exchange(self, calls: Round) -> list[Any]: ...
+
+
+def run(
+    client: BlockingClient, description: Description[T], connection: Connection | None = None
+) -> T:
+    """Run a description on a blocking client; ``connection``: how it sends its rounds."""
     try:
-        return _run(client, description)
+        return _run(client, description, connection)
     except Forbidden as error:
         error.tell(user(client))
         raise
 
 
-def _run(client: BlockingClient, description: Description[T]) -> T:
+def _run(client: BlockingClient, description: Description[T], connection: Connection | None) -> T:
     if isinstance(description, Call):
         try:
-            return description.result(exchange(client, (description,))[0])
+            calls: Round = (description,)
+            replies = connection.exchange(calls) if connection else exchange(client, calls)
+            return description.result(replies[0])
         except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
         except BaseException as error:
             _interrupted(client, error)
             raise
-    line: PinnedConnection | None = None
+    own: PinnedConnection | None = None
     try:
         calls = checked(description.send(None))
         while True:
             try:
-                alone = len(calls) == 1 and calls[0].follows is not None
-                if alone and isinstance(client, redis.Redis):
-                    line = line or PinnedConnection(client)
-                    replies: Replies = line.exchange(calls)
-                else:
-                    replies = exchange(client, calls)
+                goes_on = len(calls) == 1 and calls[0].follows is not None
+                if goes_on and connection is None and isinstance(client, redis.Redis):
+                    connection = own = PinnedConnection(client)
+                replies = connection.exchange(calls) if connection else exchange(client, calls)
             except BaseException as error:
                 _interrupted(client, error)
                 # Raised at the await, so that `finally` and `except` in an operation work.
@@ -93,8 +111,8 @@ def _run(client: BlockingClient, description: Description[T]) -> T:
         return cast(T, stop.value)  # untyped in typeshed
     finally:
         description.close()
-        if line is not None:
-            line.close()
+        if own is not None:
+            own.close()
 
 
 async def arun(client: AsyncClient, description: Description[T]) -> T:
@@ -176,6 +194,7 @@ class Bound(Generic[C_co]):
 
     def __init__(self, client: C_co) -> None:
         self._client = checked_client(client)
+        self._mode = mode(client)
 
     @property
     def client(self) -> C_co:
@@ -281,12 +300,10 @@ class operation(Generic[P, T_co]):
         if instance is None:
             return self._of_class()
         op = functools.partial(self._function, instance)
-        client = instance.client
-        if client is None:
+        if instance._mode == "no client":
             return DescribedOperation(op)
-        if isinstance(client, (aredis.Redis, aredis.RedisCluster)):
-            return AsyncOperation(client, op)
-        return BlockingOperation(client, op)
+        kind = AsyncOperation if instance._mode == "async" else BlockingOperation
+        return kind(instance.client, op)
 
     def _of_class(self) -> Callable[..., Any]:
         """The function as a user of the class sees it: `help` shows what a call returns."""

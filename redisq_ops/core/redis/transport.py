@@ -29,7 +29,11 @@ def _missing(calls: Round, replies: Replies) -> list[int]:
 
 def exchange(client: BlockingClient, calls: Round) -> list[Any]:
     """The replies of a round, with errors as values. An unknown script is sent in full."""
-    replies = _send(client, calls, [call.outgoing for call in calls])
+    return _completed(client, calls, _send(client, calls, [call.outgoing for call in calls]))
+
+
+def _completed(client: BlockingClient, calls: Round, replies: list[Any]) -> list[Any]:
+    """The replies, with those of scripts that the server didn't know."""
     if again := _missing(calls, replies):
         subset = tuple(calls[i] for i in again)
         sent = _send(client, subset, [call.spelled_out() for call in subset])
@@ -39,10 +43,14 @@ def exchange(client: BlockingClient, calls: Round) -> list[Any]:
 
 
 class PinnedConnection:
-    """One connection for a whole description, for calls that name their successor (`follows`).
+    """One connection of a client of one server for many rounds, of one thread at a time.
 
-    The successor is sent while the server works on the call before it, so the server needn't wait
-    for us. At most two calls are in progress, because other clients may have to wait for both.
+    It saves what redis-py does for each command: to find a free connection, to ask whether it was
+    closed meanwhile, to prepare for sending again. If it is lost, the client sends the round again.
+
+    A call that names its successor (`follows`) is followed by it while the server works, so the
+    server needn't wait for us. At most two calls are in progress, because other clients may have to
+    wait for both.
     """
 
     def __init__(self, client: redis.Redis) -> None:
@@ -51,52 +59,58 @@ class PinnedConnection:
         self._ahead: Call[Any] | None = None
         """the call that was sent and whose reply isn't read yet"""
 
-    def exchange(self, calls: Round) -> Replies:
+    def exchange(self, calls: Round) -> list[Any]:
         try:
-            reply = self._reply(calls[0])
-            if isinstance(reply, rx.NoScriptError):
+            replies = self._replies(calls)
+            if any(isinstance(reply, rx.NoScriptError) for reply in replies):
                 self._drop()
         except (rx.ConnectionError, rx.TimeoutError):
             return exchange(self._client, calls)  # again, with redis-py's retries
-        return exchange(self._client, calls) if isinstance(reply, rx.NoScriptError) else [reply]
+        return _completed(self._client, calls, replies)
 
-    def _reply(self, call: Call[Any]) -> Any:
+    def _replies(self, calls: Round) -> list[Any]:
         if self._connection is None:
             pool: Any = self._client.connection_pool
             self._connection = pool.get_connection()
         try:
-            if self._ahead is not call:
+            if self._ahead is None or calls[0] is not self._ahead or len(calls) > 1:
                 self._drop()
-                self._send(call)
+                self._send(calls)
             elif not self._connection.is_connected:  # otherwise the successor would open a new one
                 raise rx.ConnectionError("closed while a reply was on its way")
             self._ahead = None
-            following = call.follows() if call.follows is not None else None
-            if following is not None:
-                self._send(following)
+            follows = calls[0].follows if len(calls) == 1 else None
+            if follows is not None and (following := follows()) is not None:
+                self._send((following,))
                 self._ahead = following
-            return self._read()
+            return [self._read(call) for call in calls]
         except BaseException:
             self._abandon()
             raise
 
-    def _send(self, call: Call[Any]) -> None:
+    def _send(self, calls: Round) -> None:
         connection = self._connection
+        packed = [part for call in calls for part in connection.pack_command(*call.outgoing)]
         # A PING by redis-py would get the reply of the call in progress.
-        connection.send_packed_command(connection.pack_command(*call.outgoing), check_health=False)
+        connection.send_packed_command(
+            packed if len(packed) == 1 else [b"".join(packed)], check_health=False
+        )
 
-    def _read(self) -> Any:
+    def _read(self, call: Call[Any]) -> Any:
+        client: Any = self._client
         try:
-            return self._connection.read_response(disable_decoding=True)
+            return client.parse_response(
+                self._connection, call.command[0], NEVER_DECODE=True, **call.options
+            )
         except rx.ResponseError as error:
             return error
 
     def _drop(self) -> None:
         """Read a reply that isn't needed: it would be taken for the next call's."""
         if self._ahead is not None:
-            self._ahead = None
+            ahead, self._ahead = self._ahead, None
             try:
-                self._read()
+                self._read(ahead)
             except BaseException:
                 self._abandon()
                 raise

@@ -56,6 +56,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
     """the class of one shard"""
     timed: ClassVar[bool] = False
     """whether waiting entries have a time by which shards are merged"""
+    exchanges_at_once: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -104,7 +104,8 @@ class TaskSlots(Slots):
 
     async def _serve(self) -> None:
         while not self._closing.is_set():
-            work = await self._jobs.get()
+            # A coroutine per entry would take as long as a short handler.
+            work = await self._jobs.get() if self._jobs.empty() else self._jobs.get_nowait()
             if idle(work):
                 self._post((work, None))
             else:
@@ -112,12 +113,14 @@ class TaskSlots(Slots):
                 self._post((work, await self._perform(work)))
 
     async def _perform(self, work: Work) -> Settlement:
-        limit = asyncio.timeout(self._timeout_s)
+        limit = None
         try:
-            async with limit:
+            if self._timeout_s is None:
+                return succeeded(work.delivery, await self._handler.call(work))
+            async with asyncio.timeout(self._timeout_s) as limit:
                 return succeeded(work.delivery, await self._handler.call(work))
         except BaseException as error:
-            if isinstance(error, TimeoutError) and limit.expired():
+            if isinstance(error, TimeoutError) and limit is not None and limit.expired():
                 assert self._timeout_s is not None
                 return timed_out(work.delivery, self._timeout_s, self._random)
             if isinstance(error, asyncio.CancelledError) and self._closing.is_set():

@@ -47,7 +47,8 @@ _MOST_SLOTS = 1000
 _LAST_WORD_S = 1.0
 """how long a worker that stops waits for replies of the server"""
 
-Message = tuple[Work, Settlement | None] | WakeUp | Answer | None
+Ended = tuple[Work, Settlement | None]
+Message = Ended | WakeUp | Answer | Exception | None
 
 
 class Worker:
@@ -134,6 +135,7 @@ class Worker:
         self._grace_s, self._timeout_s, self._burst = grace_s, timeout_s, burst
         self._random = random
         self._inbox: SimpleQueue[Message] = SimpleQueue()
+        self._turn = threading.RLock()  # of the thread that does the loop's work now
         rest = self._wait if batch == 1 else sleep
         self._connection = ReconnectingConnection(self._client, random, rest, self._has_given_up)
         self._exchanges: ExchangeThreads
@@ -167,7 +169,9 @@ class Worker:
         """
         post = self._inbox.put
         self._exchanges = ExchangeThreads(1 if self._batch == 1 else 2, self._connection, post)
-        self._slots = slots(self._concurrency, self._handler, post, self._random, self._timeout_s)
+        only_slot = self._concurrency == self._batch == 1 and not self._handler.is_async
+        ended = self._go_on if only_slot else post
+        self._slots = slots(self._concurrency, self._handler, ended, self._random, self._timeout_s)
         self._listener = WakeUpListener(self._client, post, lambda: self._free() > 0)
         heartbeat = Heartbeat(self._sources, self._lease_ms)
         with self._signals():
@@ -207,21 +211,44 @@ class Worker:
         withdrawn = False
         while True:
             try:
-                self._confirm_end()
-                self._wait(self._patience())
-                if self._stops and not withdrawn:
-                    withdrawn = True
-                    self._give_back(begun=False)
-                if self._is_done():
-                    return
-                if not self._stops and monotonic() >= self._upkeep_at:
-                    self._upkeep()
-                if self._exchange_is_due(monotonic()):
-                    self._exchange()
+                with self._turn:
+                    self._confirm_end()
+                    patience = self._patience()
+                self._wait(patience)
+                with self._turn:
+                    if self._stops and not withdrawn:
+                        withdrawn = True
+                        self._give_back(begun=False)
+                    if self._is_done():
+                        return
+                    if not self._stops and monotonic() >= self._upkeep_at:
+                        self._upkeep()
+                    if self._exchange_is_due(monotonic()):
+                        self._exchange()
             except (RedisqError, RedisError):
                 if not self._stops:
                     raise
                 return
+
+    def _go_on(self, ended: Ended) -> None:
+        """Called by the only slot, in its thread: settle, and take the next entry, there.
+
+        To wake the loop's thread and to be woken by it would take as long as the exchange. The loop
+        is woken where it has to decide what comes next.
+        """
+        if self._stops or not self._turn.acquire(blocking=False):
+            self._inbox.put(ended)
+            return
+        try:
+            self._handler_ended(*ended)
+            if self._exchange_is_due(monotonic()):
+                self._exchange()
+            if not self._sources.running():
+                self._inbox.put(None)
+        except Exception as error:
+            self._inbox.put(error)
+        finally:
+            self._turn.release()
 
     def _is_done(self) -> bool:
         if self._sources.held() or self._exchanges.busy:
@@ -310,21 +337,28 @@ class Worker:
     def _wait(self, seconds: float) -> None:
         """Wait for messages, and fail handlers that take too long."""
         self._receive(seconds)
-        self._expire()
+        with self._turn:
+            self._expire()
 
     def _receive(self, patience: float) -> None:
         try:
             message = self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait()
-            while True:
-                if isinstance(message, WakeUp):
-                    self._woken(message)
-                elif isinstance(message, Answer):
-                    self._exchanges.hear(message)
-                elif message is not None:
-                    self._handler_ended(*message)
-                message = self._inbox.get_nowait()
+            with self._turn:
+                while True:
+                    self._read(message)
+                    message = self._inbox.get_nowait()
         except Empty:
             pass
+
+    def _read(self, message: Message) -> None:
+        if isinstance(message, WakeUp):
+            self._woken(message)
+        elif isinstance(message, Answer):
+            self._exchanges.hear(message)
+        elif isinstance(message, Exception):
+            raise message
+        elif message is not None:
+            self._handler_ended(*message)
 
     def _woken(self, woken: WakeUp) -> None:
         self._listening = False
@@ -362,16 +396,26 @@ class Worker:
         """Settle what is finished, and take from the queue whose turn it is."""
         now = monotonic()
         settling = [(s, works) for s in self._sources if (works := s.to_settle())]
-        asks: list[Description[Any]] = [s.queue.settle.op(settlements(w)) for s, w in settling]
         if finished := [work for _, works in settling for work in works]:
             whole = len(finished) >= self._batch > 1
             self._quick = whole and now - (finished[0].started or 0.0) < LINGER_S
         free = min(self._free(), MAX_BATCH, self._concurrency * self._batch)
         source = self._sources.next([s for s, _ in settling]) if free > 0 else None
         alone = not self._sources.held() and not self._exchanges.busy
+        self._sources.since = now if self._sources.finished() else None
+        asks: list[Description[Any]]
+        if source and [source] == [s for s, _ in settling] and not self._connection.troubled:
+            asks = [source.ask(free, self.consumer, settling[0][1])]
+            self._exchanges.send(
+                asks,
+                lambda replies: self._exchange_done(
+                    settling, source, free, alone, _both_replies(replies[0])
+                ),
+            )
+            return
+        asks = [s.queue.settle.op(settlements(works)) for s, works in settling]
         if source:
             asks.append(source.ask(free, self.consumer))
-        self._sources.since = now if self._sources.finished() else None
         self._exchanges.send(
             asks, lambda replies: self._exchange_done(settling, source, free, alone, replies)
         )
@@ -483,6 +527,7 @@ class Worker:
             if self._handler.abort:
                 self._handler.abort(work)
         self._slots.close()
+        self._connection.close()
         for source in self._sources:
             try:
                 while works := source.to_settle():
@@ -505,3 +550,8 @@ async def _upkeep_of(queue: Queue[BlockingClient], recoverer: TransferRecoverer)
     went: int = await queue.upkeep.op()
     await recoverer.look(queue)
     return went
+
+
+def _both_replies(reply: Any) -> list[Any]:
+    """The reply of a call that settles and takes, as if these were two calls."""
+    return [reply, reply] if isinstance(reply, Exception) else list(reply)

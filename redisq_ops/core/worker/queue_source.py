@@ -59,10 +59,16 @@ class QueueSource:
         """Whether to take now; during another take only where the last one was full."""
         return self.look_at <= now and (not self.asked or self.plenty)
 
-    def ask(self, n: int, consumer: str) -> Description[TakeResult]:
+    def ask(
+        self, n: int, consumer: str, settling: Sequence[Work] = ()
+    ) -> Description[TakeResult] | Description[tuple[list[str], TakeResult | Exception]]:
+        """Take up to ``n`` entries; ``settling``: work that the same call settles before."""
         self.asked += n
         self.woken = False
-        return self.queue.take.op(n, consumer=consumer, lease_ms=self.lease_ms)
+        if not settling:
+            return self.queue.take.op(n, consumer=consumer, lease_ms=self.lease_ms)
+        ends = settlements(settling)
+        return self.queue._settle_and_take(ends, n, consumer, self.lease_ms)
 
     def set_aside(self, why: Exception) -> None:
         """Leave the queue alone for a while, because a value in it is corrupt."""

@@ -7,28 +7,28 @@ take new numbers, and the entries of a lost reply would only come back when thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from time import monotonic
-from typing import Any, Generic, TypeVar, cast
+from typing import Any
 
+from redis import Redis
 from redis.exceptions import RedisError
 
-from ..model.errors import Forbidden, Refused, Unreachable, Unreadable
+from ..model.errors import Forbidden, Refused, Unreachable, Unreadable, translate
 from ..redis.operation import (
     BlockingClient,
     Description,
-    Replies,
+    PinnedConnection,
     Round,
     attempt,
+    exchange,
     run,
     together,
     user,
 )
 from .queue_source import log
 from .retry import Random
-
-T = TypeVar("T")
 
 _LONGEST_PAUSE_S = 5.0
 _POLL_S = 0.1
@@ -49,10 +49,17 @@ class ReconnectingConnection:
     ) -> None:
         self._client, self._random = client, random
         self._rest, self._given_up = rest, given_up
+        self._idle: list[PinnedConnection] = []
+        """connections that no thread uses now"""
         self._lock = Lock()  # guards the state below, which all threads change
         self._met = self._admitted = False
         self._since: float | None = None
         self._pause_s = 0.0
+
+    @property
+    def troubled(self) -> bool:
+        """Whether the last round was refused or failed."""
+        return self._since is not None
 
     @property
     def met(self) -> bool:
@@ -60,9 +67,31 @@ class ReconnectingConnection:
         return self._met
 
     def ask(self, asks: Sequence[Description[Any]]) -> list[Any]:
-        """One round trip, waiting while the server is down. A refused call's result is its
-        error."""
-        return run(self._client, insistent(together(map(attempt, asks)), self._wait))
+        """One round trip, waiting while the server is down. Of several calls a refused one's result
+        is its error; a lone one raises it."""
+        pinned = self._pinned()
+        try:
+            connection = _Insistent(pinned or self._client, self._wait)
+            if len(asks) > 1:
+                return run(self._client, together(map(attempt, asks)), connection)
+            return [run(self._client, asks[0], connection)]
+        finally:
+            if pinned:
+                self._idle.append(pinned)
+
+    def _pinned(self) -> PinnedConnection | None:
+        """A connection for one thread at a time; None: the client of a Cluster finds its own."""
+        if not isinstance(self._client, Redis):
+            return None
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return PinnedConnection(self._client)
+
+    def close(self) -> None:
+        """Give the connections back to the client."""
+        while self._idle:
+            self._idle.pop().close()
 
     def pause_for(self, replies: Sequence[Any], *, work: bool) -> float:
         """Seconds to wait where a call was refused for now (a full server, a replica); else 0.
@@ -105,33 +134,27 @@ class ReconnectingConnection:
             self._rest(min(left, _POLL_S))
 
 
-async def insistent(description: Coroutine[Any, Any, T], pause: Callable[[Exception], None]) -> T:
-    """Run a description, sending each round until it is answered.
+class _Insistent:
+    """Sends each round until it is answered.
 
     ``pause`` is called after each failure: it waits, or raises to give up.
     """
-    return await _Insistence(description, pause)
 
+    __slots__ = ("_connection", "_pause")
 
-class _Insistence(Generic[T]):
     def __init__(
-        self, description: Coroutine[Any, Any, T], pause: Callable[[Exception], None]
+        self, connection: PinnedConnection | BlockingClient, pause: Callable[[Exception], None]
     ) -> None:
-        self._description = description
-        self._pause = pause
+        self._connection, self._pause = connection, pause
 
-    def __await__(self) -> Generator[Round, Replies, T]:
-        description = self._description
-        try:
-            calls = description.send(None)
-            while True:
-                try:
-                    replies = yield calls
-                except (Unreachable, RedisError) as error:
-                    self._pause(error)
-                else:
-                    calls = description.send(replies)
-        except StopIteration as stop:
-            return cast(T, stop.value)
-        finally:
-            description.close()
+    def exchange(self, calls: Round) -> list[Any]:
+        while True:
+            try:
+                if isinstance(self._connection, PinnedConnection):
+                    return self._connection.exchange(calls)
+                return exchange(self._connection, calls)
+            except Exception as error:
+                failure = translate(error)
+                if not isinstance(failure, (Unreachable, RedisError)):
+                    raise
+                self._pause(failure)

@@ -19,7 +19,7 @@ from ...engine.operator_changes import OperatorChanges
 from ...engine.queue import Queue
 from ...engine.registry import find
 from ...engine.state_scan import WaitingIds
-from ...model.clock import Clock, Duration
+from ...model.clock import Clock
 from ...model.entry import Counts, Entry, Page, State, TakeResult
 from ...model.errors import BadInput, Refused
 from ...model.keys import PREFIX, Keys
@@ -198,8 +198,8 @@ class CircularQueue(Queue[C_co]):
 
     # --- workers -------------------------------------------------------------------------------
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
-        taken = await Queue._take(self, n, consumer, lease_ms)
+    def _read_take(self, reply: list[Any], consumer: str) -> TakeResult:
+        taken = Queue._read_take(self, reply, consumer)
         return self._paced(taken, consumer, taken.look_again_ms)
 
     def _paced(self, taken: TakeResult, consumer: str, now_ms: int | None) -> TakeResult:

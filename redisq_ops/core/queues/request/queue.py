@@ -97,37 +97,36 @@ class RequestQueue(RequestReads[C_co]):
         for nth, payload in enumerate(payloads, 1):
             checked_payload(payload, nth, max_payload)
         await self._ensure_registered()
-        digest, start = await self._resumed(payloads, id, priority, limit)
+        digest, start = Digest(priority, limit), 0
+        if len(payloads) > CHUNK:
+            start = await self._resumed(payloads, id, digest)
         chunks = list(cut(payloads[start:])) or [[]]
         submitted = None
         for nth, chunk in enumerate(chunks, 1):
             before = str(digest)
             for payload in chunk:
                 digest.add(payload)
-            submitted = await self.append.op(
-                id, start + 1, chunk, before=before, after=str(digest), seal=nth == len(chunks),
-                priority=priority, limit=limit,
-            )  # fmt: skip
+            seal = nth == len(chunks)
+            submitted = await self._append(
+                id, start + 1, chunk, before, str(digest), seal, priority, limit
+            )
             start += len(chunk)
         assert submitted is not None
         if submitted.word == "past":
             raise Exists(f"request {id} exists with other content")
         return submitted
 
-    async def _resumed(
-        self, payloads: Sequence[bytes], id: str, priority: int, limit: int
-    ) -> tuple[Digest, int]:
-        """The digest and number of what is there already, checked against ``payloads``."""
-        digest = Digest(priority, limit)
-        known = await self.request.op(id) if len(payloads) > CHUNK else None
+    async def _resumed(self, payloads: Sequence[bytes], id: str, digest: Digest) -> int:
+        """The number of payloads that are there already, checked and added to ``digest``."""
+        known = await self.request.op(id)
         if known is None or known.total == 0:
-            return digest, 0
+            return 0
         for payload in payloads[: known.total]:
             digest.add(payload)
         if known.total > len(payloads) or str(digest) != known.digest:
             raise Exists(f"request {id} exists with other content")
         # The last chunk is sent again even when all is there: its reply says `same`, or seals.
-        return digest, known.total
+        return known.total
 
     @operation
     async def append(
@@ -151,7 +150,12 @@ class RequestQueue(RequestReads[C_co]):
         """
         checked_request(id, priority, limit)
         await self._ensure_registered()
+        return await self._append(id, start, payloads, before, after, seal, priority, limit)
 
+    async def _append(
+        self, id: str, start: int, payloads: Sequence[bytes], before: str, after: str, seal: bool,
+        priority: int, limit: int,
+    ) -> SubmittedRequest:  # fmt: skip
         def read(reply: list[bytes]) -> SubmittedRequest:
             word, total, state = words(reply)
             if word == "exists":

@@ -17,7 +17,7 @@ from ...engine.queue import Queue
 from ...model.consumer_load import PENDING_PAGE, PendingPage
 from ...model.entry import Consumer, Level, Request, State
 from ...model.errors import QueueClosed
-from ...model.settings import LIMIT, PRIORITIES, PRIORITY
+from ...model.settings import PRIORITIES
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import scored
 from ...sharding.sharded_queue import NEVER, Head, ShardedQueue, home
@@ -55,27 +55,17 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     # --- producers -----------------------------------------------------------------------------
 
-    @operation
-    async def append(
-        self,
-        id: str,
-        start: int,
-        payloads: Sequence[bytes],
-        *,
-        before: str,
-        after: str,
-        seal: bool = False,
-        priority: int = PRIORITY,
-        limit: int = LIMIT,
-    ) -> SubmittedRequest:
-        await self._ensure_registered()
+    async def _append(
+        self, id: str, start: int, payloads: Sequence[bytes], before: str, after: str, seal: bool,
+        priority: int, limit: int,
+    ) -> SubmittedRequest:  # fmt: skip
         while True:
             holder, layout = await self._holder(id), self.layout
             try:
-                return await holder.append.op(
-                    id, start, payloads, before=before, after=after, seal=seal,
-                    priority=priority, limit=limit,
-                )  # fmt: skip
+                await holder._ensure_registered()
+                return await holder._append(
+                    id, start, payloads, before, after, seal, priority, limit
+                )
             except QueueClosed:
                 await self._refresh()
                 if self.layout == layout:  # the queue is draining; no shard was given up
