@@ -78,7 +78,7 @@ def _show(s: Session, queue: str | None, interval: float, once: bool, read_only:
         return 3 if dashboard.snapshot and _unread(dashboard.snapshot) else 0
     if error := dashboard.run():
         raise error
-    return 0
+    return dashboard.return_code or 0
 
 
 def _unread(seen: Snapshot) -> bool:

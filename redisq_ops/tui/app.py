@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import on
+from textual.actions import parse as parse_action
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
+from textual.events import Event, Key, Paste
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
@@ -22,7 +24,9 @@ from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.explain_screen import WhyScreen
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.help import HelpScreen
+from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
+from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
 from redisq_ops.tui.views import ALL, Consumers, GroupsView, QueueView
@@ -30,6 +34,8 @@ from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
+
+NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
 
 
 class Top(App[Exception]):
@@ -65,6 +71,10 @@ class Top(App[Exception]):
         """why the latest look brought no picture"""
         self.poller = Poller(source, self.viewport, self.post_message, interval)
         self.changes = Changes(self)
+        self.refused = ""
+        """why the latest key did nothing"""
+        self._order = InputOrder(self)
+        self._in_terminal = False
         self._opened = queue is None
         self._detail: str | None = None
         self._why: ExplainSubject | None = None
@@ -83,6 +93,14 @@ class Top(App[Exception]):
         yield from (self._field, self._status)
         yield Footer(compact=True, show_command_palette=False)
 
+    def run(self, *args: Any, **options: Any) -> Exception | None:
+        self._in_terminal = True
+        return super().run(*args, **options)
+
+    def on_load(self) -> None:
+        if self._in_terminal:  # before the terminal is changed
+            end_on_signals(self)
+
     def on_mount(self) -> None:
         self.register_theme(REDISQ)
         self.theme = REDISQ.name
@@ -91,6 +109,51 @@ class Top(App[Exception]):
         # After the first frame: what the poller loads takes longer than drawing it.
         self.call_after_refresh(self.run_worker, self.poller.run(), group="poller")
         self.tick()
+
+    def _fatal_error(self) -> None:
+        """Leave after a crash. Textual's own trace quotes local variables, and so payloads."""
+        from rich.traceback import Traceback
+
+        self.bell()
+        self.panic(Traceback(show_locals=False))
+
+    # --- input ---------------------------------------------------------------------------------
+
+    async def on_event(self, event: Event) -> None:
+        if self._order.holds(event):
+            return
+        if isinstance(event, Key) and not event.is_forwarded:
+            self.refused = ""
+        await super().on_event(event)
+
+    def on_key(self, key: Key) -> None:
+        """Comes here before the app's own bindings, unless a widget has used it."""
+        active = self.active_bindings.get(key.key)
+        acts = active is not None and active.enabled
+        self._refuse("" if acts else self._why_not(key))
+
+    def on_paste(self, paste: Paste) -> None:
+        self._refuse("Text is pasted into a line for text: / opens the filter.")
+
+    def _refuse(self, why: str) -> None:
+        """Say why a key does nothing."""
+        self.refused = why
+        if why and len(self.screen_stack) > 1:  # the line above the keys is behind a dialog
+            self.notify(why, severity="warning", markup=False, timeout=3)
+        self.say_status()
+
+    def _why_not(self, key: Key) -> str:
+        sign = keys.sign(key.key, key.character)
+        if len(self.screen_stack) > 1:
+            return f"{sign} has no meaning here."
+        if self.focused is self._field:
+            return f"{sign} has no meaning in a filter: Enter keeps it, Esc drops it."
+        for binding in (*keys.LOOK, *keys.CHANGE, *keys.LEAVE):
+            if key.key in binding.key.split(","):
+                _, action, parameters = parse_action(binding.action)
+                why = self._unfit(action, parameters) or self._forbidden(action)
+                return f"{sign} {binding.description}: {why}"
+        return f"{sign} has no meaning here: ? lists the keys."
 
     # --- pictures ------------------------------------------------------------------------------
 
@@ -200,13 +263,16 @@ class Top(App[Exception]):
         """The line above the keys: a problem, a running change, or where we are."""
         busy = self.changes.progress or self._field.pointed(self.size.width - 2)
         said = [busy] if busy else [] if self._notice.display else list(self.current.status)
+        if self.refused and not busy:
+            said = [self.refused]
         counts = None if self.snapshot is None else self.snapshot.counts
         if counts is not None and counts.problem and not busy:
             said.append(counts.problem)
         if self.problem is not None and not self.changes.progress:
             said = [" ".join(str(self.problem).split()) or type(self.problem).__name__]
         self._status.update(printable(" · ".join(said)))
-        self._status.set_class(bool(busy) or self.current.everything, "-loud")
+        loud = bool(busy or self.refused) or self.current.everything
+        self._status.set_class(loud, "-loud")
         self._status.set_class(self.problem is not None, "-bad")
 
     # --- moving about --------------------------------------------------------------------------
@@ -241,7 +307,11 @@ class Top(App[Exception]):
 
     def action_queue(self, step: int) -> None:
         names = [queue.name for queue in self._queues]
-        if names and self.view != "overview":
+        if self.view == "overview":
+            self._refuse("Tab goes from queue to queue once one is open: Enter opens one.")
+        elif not names or names == [self.queue]:
+            self._refuse("There is no other queue.")
+        else:
             at = names.index(self.queue) if self.queue in names else -step
             self._choose(names[(at + step) % len(names)])
             self._show_view(self.view)
@@ -267,6 +337,8 @@ class Top(App[Exception]):
             view.table.mark(())
         elif self.view != "overview":
             self._show_view("overview")
+        else:
+            self._refuse("Esc: there is nothing to go back from; q quits.")
 
     def _choose(self, queue: str | None) -> None:
         if queue != self.queue:
@@ -330,6 +402,9 @@ class Top(App[Exception]):
     def on_paged_table_wanted(self) -> None:
         self.poller.wake()
 
+    def on_paged_table_nothing_selected(self) -> None:
+        self._refuse(NOTHING)
+
     def on_paged_table_moved(self) -> None:
         self.say_status()
 
@@ -376,6 +451,8 @@ class Top(App[Exception]):
             copied = self.current.copied(identity)
             self.copy_to_clipboard(copied)
             self.notify(f"copied {printable(copied)}", markup=False)
+        else:
+            self._refuse(NOTHING)
 
     def action_explain(self) -> None:
         """What is under the cursor, or open; where nothing is, the queue."""
@@ -387,7 +464,7 @@ class Top(App[Exception]):
             id = self._detail if self._detail is not None else view.subject
             about = ExplainSubject(self.queue, id) if self.queue else None
         if about is None:
-            self.notify("Nothing is under the cursor.", markup=False)
+            self._refuse(NOTHING)
             return
         self._why = about
         self._open(WhyScreen(about, self.zone), self._left_why)
@@ -417,19 +494,42 @@ class Top(App[Exception]):
             return False
         if action in ("queue", "filter"):  # asked before a dialog's own Tab and /
             return len(self.screen_stack) == 1
-        view = self.current
-        absent = {
-            "everything": view.state is None or not view.verbs,
-            "move": action == "move" and not self._can(str(parameters[0])),
-            "edit": action == "edit" and not self._edits,
-            "scan": not isinstance(view, GroupsView),
-            "hold": not self._holdable,
-        }
-        if absent.get(action, False):
+        if self._unfit(action, parameters):
             return False
-        changes = action in ("everything", "move", "edit", "hold", "undo")
+        return None if self._forbidden(action) else True
+
+    def _unfit(self, action: str, parameters: tuple[object, ...]) -> str:
+        """Why an action means nothing in this view or for this queue; empty if it means something.
+
+        What an action needs a row for is not asked here: it says so itself.
+        """
+        view, queue = self.current, self._chosen
+        kind = f"a {queue.kind} queue" if queue else "this queue"
+        match action:
+            case "everything" if view.state is None or not view.verbs:
+                return "it is for lists of entries: 4, 5 and 6."
+            case "move" if not self._can(verb := str(parameters[0])):
+                if verb not in view.verbs:
+                    return f"not in this view: {_where(verb)}."
+                return f"{kind} can't do that to {view.state} entries."
+            case "edit" if not self._edits:
+                if not view.edits:
+                    return "payloads are edited in the views of dead and delayed entries: 5 and 6."
+                return f"{kind} has no payloads that can be edited here."
+            case "scan" if not isinstance(view, GroupsView):
+                return "it groups dead letters: 7."
+            case "hold" if not self._holdable:
+                return f"{kind} can't be paused by redisq."
+        return ""
+
+    def _forbidden(self, action: str) -> str:
+        """Why a change isn't allowed now; empty if it is, or changes nothing."""
+        if action not in ("everything", "move", "edit", "hold", "undo"):
+            return ""
+        if self.read_only:
+            return "this dashboard is read-only."
         # A click leads out of a line that can't be read: what is filtered by isn't what it says.
-        return None if changes and (self.read_only or self._field.problem) else True
+        return "the filter can't be read: Esc drops it." if self._field.problem else ""
 
     def _can(self, verb: str) -> bool:
         """Whether a verb means something to what this view lists, in this kind of queue."""
@@ -475,3 +575,9 @@ class Top(App[Exception]):
             self.changes.tell("A change is running: Esc stops it, then q leaves.", False)
         else:
             self.exit()
+
+
+def _where(verb: str) -> str:
+    """The views in which entries can be moved like that, with their keys."""
+    views = [f"{key} ({view.title})" for key, view in enumerate(ALL, 1) if verb in view.verbs]
+    return "see " + ", ".join(views)

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from textual.binding import Binding
 
+from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views import ALL
+
+_SIGNS = {
+    "slash": "/", "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]",
+    "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
+    "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
+    "ctrl+c": "Ctrl+C", "ctrl+z": "Ctrl+Z",
+}  # fmt: skip
+
+
+def sign(key: str, character: str | None = None) -> str:
+    """A key as it is written on it; ``character`` is what it types, if anything."""
+    if key in _SIGNS:
+        return _SIGNS[key]
+    return character if character and printable(character) == character else key
 
 
 def _hidden(key: str, action: str, words: str, tooltip: str = "", first: bool = False) -> Binding:
@@ -46,4 +61,5 @@ CHANGE = (
 LEAVE = (
     _shown("question_mark", "help", "Help", "These keys"),
     _shown("q,ctrl+c", "quit", "Quit", "Leave the dashboard"),
+    _hidden("ctrl+z", "suspend_process", "Suspend", "Suspend; `fg` in the shell comes back", True),
 )

@@ -175,6 +175,9 @@ class PagedTable(ScrollView, can_focus=True):
             super().__init__(table)
             self.identity = identity
 
+    class NothingSelected(_Said):
+        """A key that needs an entry under the cursor found none."""
+
     class Marked(_Said):
         """The set of marked entries changed."""
 
@@ -319,10 +322,14 @@ class PagedTable(ScrollView, can_focus=True):
     def action_mark(self) -> None:
         if self.identity is not None:
             self.mark(self._marks ^ {self.identity})
+        else:
+            self.post_message(self.NothingSelected(self))
 
     def action_open(self) -> None:
         if self.identity is not None:
             self.post_message(self.Opened(self, self.identity))
+        else:
+            self.post_message(self.NothingSelected(self))
 
     def on_click(self, event: Click) -> None:
         index = self.scroll_offset.y + event.y - 1

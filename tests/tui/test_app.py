@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from textual.events import Key
+from textual.events import Key, Paste
 from textual.pilot import Pilot
 
 from redisq_ops.core.engine.registry import Registered
@@ -79,6 +79,11 @@ def app_of(pilot: Pilot[Exception]) -> Top:
 
 async def see(pilot: Pilot[Exception], *words: str) -> None:
     await until(pilot, lambda: all(word in text(app_of(pilot)) for word in words))
+
+
+async def see_line(pilot: Pilot[Exception], words: str) -> None:
+    """In the line above the keys."""
+    await until(pilot, lambda: words in text(app_of(pilot)).splitlines()[-2])
 
 
 async def press(pilot: Pilot[Exception], *keys: str) -> None:
@@ -861,7 +866,7 @@ def test_read_only_changes_nothing(url: str, client: redis.Redis) -> None:
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         assert "read-only" in text(app)
         await press(pilot, "space", *SHIFT)
-        await pilot.pause(0.2)
+        await see(pilot, "this dashboard is read-only")
         assert len(app.screen_stack) == 1
         assert not app.current.everything
 
@@ -913,21 +918,40 @@ def test_a_time_no_calendar_reaches_is_said_by_its_year(url: str, client: redis.
 
 
 @pytest.mark.slow
-def test_keys_that_mean_nothing_in_a_view_do_nothing(url: str, client: redis.Redis) -> None:
+def test_a_key_that_can_not_act_says_why(url: str, client: redis.Redis) -> None:
     bury(client, "r1", 3)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        for view, keys in (
-            ("1", "RCPXA"),
-            ("3", "RCPXA"),
-            ("4", "PE"),
-            ("5", "RC"),
-            ("6", "CP"),
-            ("7", "RCAE"),
-            ("8", "PXAE"),
+        for view, keys, why in (
+            ("1", "RCPX", "not in this view: see"),
+            ("1", "A", "A All: it is for lists of entries"),
+            ("1", "b", "b has no meaning here: ? lists the keys"),
+            ("1", ["tab"], "Tab goes from queue to queue once one is open"),
+            ("1", ["escape"], "there is nothing to go back from"),
+            ("3", "RCPX", "not in this view"),
+            ("4", "P", "Replay: not in this view: see 5 (dead), 7 (groups)"),
+            ("4", "E", "payloads are edited in the views of dead and delayed entries"),
+            ("4", ["y", "space", "enter"], "Nothing is under the cursor"),
+            ("5", "RC", "not in this view"),
+            ("5", "f", "f Scan all: it groups dead letters: 7."),
+            ("5", ["tab"], "There is no other queue"),
+            ("6", "CP", "not in this view"),
+            ("7", "RC", "not in this view"),
+            ("8", "PX", "not in this view"),
         ):
-            await press(pilot, view, *keys)
-            assert len(app.screen_stack) == 1
+            await press(pilot, view)
+            for key in keys:
+                await press(pilot, key)
+                await see_line(pilot, why)
+                assert len(app.screen_stack) == 1
+        await press(pilot, "question_mark", "b")
+        await told(pilot, "b has no meaning here")
+        await press(pilot, "escape", "slash", "f5")
+        await see(pilot, "f5 has no meaning in a filter")
+        app.current.table.focus()
+        await pilot.pause()
+        app.post_message(Paste("docs"))
+        await see(pilot, "/ opens the filter")
 
     drive_in(url, body, "5")
 
@@ -945,6 +969,7 @@ def test_keys_for_what_another_program_keeps_are_those_that_can_be(
         footer = text(app).splitlines()[-1]
         assert "P Replay" in footer and "E Edit" not in footer
         await press(pilot, "E")
+        await see(pilot, "a sidekiq queue has no payloads that can be edited here")
         assert len(app.screen_stack) == 1
 
     drive_in(url, body, "5")
