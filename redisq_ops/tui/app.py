@@ -29,7 +29,7 @@ from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSourc
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
-from redisq_ops.tui.views import ALL, Consumers, GroupsView, QueueView
+from redisq_ops.tui.views import ALL, Consumers, GroupsView, OverviewView, QueueView
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
@@ -85,7 +85,11 @@ class Top(App[Exception]):
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
         self._notice = Static(id="notice", markup=False)
         self._status = Static(id="status", markup=False)
-        self._views = {view.name_: view() for view in ALL}
+        self._overview = OverviewView()
+        others = (view() for view in ALL if view is not OverviewView)
+        self._views: dict[View, QueueView] = {
+            view.name_: view for view in (self._overview, *others)
+        }
         self._switcher = ContentSwitcher(*self._views.values(), initial="overview", id="views")
 
     def compose(self) -> ComposeResult:
@@ -235,6 +239,7 @@ class Top(App[Exception]):
             self.zone,
             connected.word if connected else "",
             connected.color if connected else "",
+            self._overview.in_trouble if self.view == "overview" and self.answered else None,
         )
         self._tabs.state = (self.view, self.snapshot)
         self._say_notice()
@@ -444,6 +449,23 @@ class Top(App[Exception]):
 
     def action_sort(self) -> None:
         self.current.next_order()
+        self._look()
+
+    def action_turn(self) -> None:
+        self.current.turn_order()
+        self._look()
+
+    def on_paged_table_header_clicked(self, clicked: PagedTable.HeaderClicked) -> None:
+        self.current.sort_by(clicked.key)
+        self._look()
+
+    def action_only_trouble(self) -> None:
+        """In the overview all queues again, or only those in trouble; elsewhere go there."""
+        overview = self._overview
+        if self.view == "overview" or not overview.only_trouble:
+            overview.toggle_trouble()
+        if self.view != "overview":
+            self._show_view("overview")
         self._look()
 
     def action_yank(self) -> None:

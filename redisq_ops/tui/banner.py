@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from redisq_ops.ops.inspect.snapshot import Snapshot, View
-from redisq_ops.ops.terminal import age, printable, short_count
+from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.tui.theme import BAD, DIM, HELD, INK, OK, WARN
 from redisq_ops.tui.views import ALL
 
@@ -34,6 +34,8 @@ class State:
     word: str = ""
     """which context this is"""
     color: str = ""
+    in_trouble: int | None = None
+    """queues in trouble; None: not looked at now"""
 
 
 class Banner(Widget):
@@ -77,6 +79,9 @@ def _right(state: State) -> Text:
             said.append(("PAUSED", f"bold {WARN}"))
         if snapshot.counts.closed is not None:
             said.append(("DRAINING", f"bold {WARN}"))
+    if state.in_trouble is not None:
+        words = f"{count(state.in_trouble)} in trouble (!)" if state.in_trouble else "no trouble"
+        said.append((words, f"bold {BAD}" if state.in_trouble else OK))
     if state.read_only:
         said.append(("read-only", WARN))
     if state.stale_s is not None:

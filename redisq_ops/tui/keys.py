@@ -8,7 +8,8 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views import ALL
 
 _SIGNS = {
-    "slash": "/", "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]",
+    "slash": "/", "exclamation_mark": "!", "question_mark": "?",
+    "left_square_bracket": "[", "right_square_bracket": "]",
     "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
     "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
     "ctrl+c": "Ctrl+C", "ctrl+z": "Ctrl+Z",
@@ -37,7 +38,9 @@ LOOK = (
     _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
     # First, or letters that come along with it reach the table and its commands before the field.
     _shown("slash", "filter", "Filter", "Show only what an expression matches", first=True),
-    _hidden("s", "sort", "Sort", "Sort in the next way there is"),
+    _hidden("exclamation_mark", "only_trouble", "Trouble", "Show only queues in trouble, or all"),
+    _hidden("s", "sort", "Sort", "Sort by the next column"),
+    _hidden("r", "turn", "Reverse", "Reverse the order"),
     _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
     _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
     _hidden("y", "yank", "Copy", "Copy the id to the clipboard"),

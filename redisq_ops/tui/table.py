@@ -175,6 +175,13 @@ class PagedTable(ScrollView, can_focus=True):
             super().__init__(table)
             self.identity = identity
 
+    class HeaderClicked(_Said):
+        """A click on a column's title."""
+
+        def __init__(self, table: "PagedTable", key: str) -> None:
+            super().__init__(table)
+            self.key = key
+
     class NothingSelected(_Said):
         """A key that needs an entry under the cursor found none."""
 
@@ -246,6 +253,20 @@ class PagedTable(ScrollView, can_focus=True):
         row = None if self._lost else self._row(self._cursor)
         text, _ = _styled(row.rest if row else "")
         return text if row and cell_len(printable(text)) > self._room(row) else ""
+
+    def cut_text(self, key: str) -> str:
+        """All of what the cursor's row has in a column, or behind its cells, if some is cut."""
+        row = None if self._lost else self._row(self._cursor)
+        for column, index, width in self._layout:
+            if row and column.key == key and index < len(row.cells):
+                text, _ = _styled(row.cells[index])
+                return text if cell_len(printable(text)) > width else ""
+        return self.unsaid
+
+    @property
+    def shown_columns(self) -> frozenset[str]:
+        """The keys of the columns there is room for."""
+        return frozenset(column.key for column, *_ in self._layout)
 
     @property
     def wanted(self) -> tuple[int, int]:
@@ -332,11 +353,22 @@ class PagedTable(ScrollView, can_focus=True):
             self.post_message(self.NothingSelected(self))
 
     def on_click(self, event: Click) -> None:
+        if event.y == 0:
+            self._click_header(event.x + int(self.scroll_offset.x) - _GUTTER)
+            return
         index = self.scroll_offset.y + event.y - 1
-        if event.y > 0 and index < self._total:
+        if index < self._total:
             self._move_to(index)
             if event.chain == 2:
                 self.action_open()
+
+    def _click_header(self, x: int) -> None:
+        right = 0
+        for column, _, width in self._layout:
+            right += width + _GAP
+            if 0 <= x < right:
+                self.post_message(self.HeaderClicked(self, column.key))
+                return
 
     # -- cursor -------------------------------------------------------------------------------
 

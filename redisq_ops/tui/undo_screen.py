@@ -85,6 +85,7 @@ class PastScreen(ModalScreen["str | None"]):
     @on(PagedTable.Moved)
     @on(PagedTable.Marked)
     @on(PagedTable.NothingSelected)
+    @on(PagedTable.HeaderClicked)
     def mine(self, message: Message) -> None:
         message.stop()  # the app takes them for its own table's
 

@@ -14,7 +14,7 @@ from redisq_ops.tui.help import keys as described
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.views import ALL
 
-from .test_snapshots import MAIL, Seeded, settled
+from .test_snapshots import Seeded, settled
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "use-the-dashboard.md"
 BEGIN, END = "<!-- keys: drawn from the code -->\n", "<!-- end of keys -->\n"
@@ -60,7 +60,8 @@ def test_the_footer_fits_on_80_columns(digit: str) -> None:
         app = Top(Seeded(), interval=3600)
         async with app.run_test(size=(80, 24)) as pilot:
             await settled(app, pilot)
-            await pilot.press(*MAIL, digit)
+            app.current.table.go_to("mail")
+            await pilot.press(digit)
             await settled(app, pilot)
             return text(app)
 

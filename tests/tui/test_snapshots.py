@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 
 from redisq_ops.core.engine.optional_features import features
 from redisq_ops.core.engine.queue_base import QueueBase
+from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import (
     Consumer,
@@ -46,7 +47,7 @@ from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
 from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
-from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.inspect.overview import Evidence, QueueRow
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm, Question
@@ -72,8 +73,6 @@ KINDS = {
     "search-index": "request", "transcode-hd": "request", "trial-expiry": "delay",
     "webhooks": "delay",
 }  # fmt: skip
-MAIL = ["down"] * list(KINDS).index("mail")
-REMINDERS = ["down"] * list(KINDS).index("reminders")
 
 
 # --- what the server would say ---------------------------------------------------------------
@@ -102,6 +101,7 @@ def rates(base: int, failing: int = 0) -> Rates:
 def overview() -> tuple[QueueRow, ...]:
     counts = {
         "billing": (Counts(37, 12, 4, 0, 0, 918_223, NOW - 41 * SECOND), rates(420)),
+        "geo-import": (Counts(2_210, 0, 0, 4, 0, 9_120, NOW - 14 * MINUTE), rates(40)),
         "image-thumbnails": (Counts(184_220, 64, 911, 37, 0, 5_204_113, NOW - 26 * MINUTE),
                              rates(5_200, 3)),
         "mail": (Counts(1_204, 24, 88, 1_240, 12, 44_210_000, NOW - 3 * MINUTE), rates(900, 41)),
@@ -119,7 +119,24 @@ def overview() -> tuple[QueueRow, ...]:
             NOW - chance.randint(1, 400) * SECOND,
         )  # fmt: skip
         counts.setdefault(name, (usual, rates(chance.randint(20, 2_000), chance.choice([0, 0, 2]))))
-    return tuple(QueueRow(name, KINDS[name], *counts[name]) for name in KINDS)
+    lately = {
+        "geo-import": Activity(NOW - 13 * MINUTE, 2, None, 0),
+        "mail": Activity(NOW - SECOND, 24, NOW + SECOND, 211),
+        "webhooks": Activity(NOW - SECOND, 8, NOW + SECOND, 2),
+    }
+    evidence = {
+        "mail": Evidence(error="SMTPRecipientsRefused"),
+        "nightly-reports": Evidence(paused_by="root"),
+        "search-index": Evidence(closed_by="kim"),
+    }
+    return tuple(
+        QueueRow(
+            name, KINDS[name], *counts[name],
+            activity=lately.get(name, Activity(NOW - SECOND, 3, NOW + SECOND, 0)),
+            evidence=evidence.get(name),
+        )
+        for name in KINDS
+    )  # fmt: skip
 
 
 def requests(settled: int = 6) -> tuple[Request, ...]:
@@ -433,6 +450,18 @@ class Seeded:
 Step = str | Callable[[Top, Seeded], Awaitable[None]]
 
 
+def at(queue: str) -> Step:
+    """The cursor on a queue of the overview."""
+
+    async def step(app: Top, source: Seeded) -> None:
+        app.current.table.go_to(queue)
+
+    return step
+
+
+MAIL, REMINDERS = [at("mail")], [at("reminders")]
+
+
 class Clock:
     """A monotonic clock that a step moves."""
 
@@ -546,7 +575,7 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "entry": ([*MAIL, "5", "enter"], (120, 34)),
     "request": ([*MAIL, "3", "j", "j", "enter"], (120, 34)),
     "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),
-    "sorted": ([*MAIL, "3", "s", "s"], (120, 34)),
+    "sorted": ([*MAIL, "3", "s", "s", "s", "s"], (120, 34)),
     "confirm": ([*MAIL, "5", confirm], (120, 34)),
     "consequences": ([*MAIL, "5", weighed], (120, 34)),
     "consequences-80x24": ([*MAIL, "5", weighed], (80, 24)),
@@ -564,6 +593,8 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "help": (["question_mark"], (120, 34)),
     "unoffered": ([*REMINDERS, "3"], (80, 24)),
     "overview-80x24": ([], (80, 24)),
+    "overview-160x45": (["down"], (160, 45)),
+    "trouble": (["exclamation_mark"], (120, 34)),
     "levels-80x24": ([*MAIL, "2"], (80, 24)),
     "dead-80x24": ([*MAIL, "5"], (80, 24)),
     "delayed-80x24": ([*REMINDERS, "6"], (80, 24)),

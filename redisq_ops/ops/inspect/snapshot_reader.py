@@ -67,7 +67,7 @@ async def _explanation(
 
 async def _view(deployment: Deployment, viewport: Viewport, redaction: Redaction) -> Snapshot:
     if viewport.view == "overview":
-        found = await overview(deployment)
+        found = await overview(deployment, signs=True)
         queues = tuple(_listed(row) for row in found.rows)
         return Snapshot(viewport, found.now_ms, queues, overview=found.rows)
     registered, now = await both(all_queues(deployment.prefix), server_ms())

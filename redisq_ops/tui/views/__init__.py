@@ -14,4 +14,4 @@ ALL: tuple[type[QueueView], ...] = (
     OverviewView, Levels, Requests, PendingView, Dead, Delayed, GroupsView, Consumers,
 )  # fmt: skip
 
-__all__ = ["ALL", "ChangeTarget", "Consumers", "GroupsView", "QueueView"]
+__all__ = ["ALL", "ChangeTarget", "Consumers", "GroupsView", "OverviewView", "QueueView"]

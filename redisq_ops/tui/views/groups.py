@@ -50,10 +50,15 @@ class GroupsView(QueueView):
         TableColumn("error", "error", 24, flex=1),
     )
     orders = (
-        SortOrder("count", "largest first", descending=True),
-        SortOrder("last", "latest first", descending=True, by=lambda g: g.last_ms or 0),
-        SortOrder("first", "oldest first", by=lambda g: g.first_ms or 0),
-        SortOrder("error", "by error", by=lambda g: (g.type or "", g.form)),
+        SortOrder("count", None, True, "largest first", "smallest first"),
+        SortOrder("group", lambda g: g.fingerprint),
+        SortOrder("share", lambda g: g.count, True),
+        SortOrder("lost", lambda g: g.lost, True),
+        SortOrder("first", lambda g: g.first_ms),
+        SortOrder("last", lambda g: g.last_ms, True),
+        SortOrder("clients", lambda g: len(g.clients), True),
+        SortOrder("requests", lambda g: len(g.requests), True),
+        SortOrder("error", lambda g: (g.type or "", g.form)),
     )
     empty = "no dead letters"
 
