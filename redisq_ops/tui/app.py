@@ -18,7 +18,7 @@ from textual.widgets import ContentSwitcher, Footer, Input, Static
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
-from redisq_ops.tui.banner import Banner, State, Tabs
+from redisq_ops.tui.banner import Banner, State, Tabs, TabsState
 from redisq_ops.tui.changes import Changes
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.explain_screen import WhyScreen
@@ -33,6 +33,7 @@ from redisq_ops.tui.views import ALL, Consumers, GroupsView, OverviewView, Queue
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
+    from redisq_ops.core.model.entry import Counts
     from redisq_ops.core.model.states import Verb
 
 NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
@@ -228,11 +229,14 @@ class Top(App[Exception]):
         """Say again what depends on the time or on keys rather than on a picture."""
         silent = None if self._seen_at is None else self.clock() - self._seen_at
         failing, connected = self.problem is not None, self.source.connected
+        queue = self._chosen if self.view != "overview" else None
+        counts = self._counts if queue else None
         stale = silent is not None and (failing or silent > 2 * self.interval + 1)
         self._banner.state = State(
             connected.label if connected else "",
-            self.queue if self.view != "overview" else None,
-            self.snapshot,
+            queue,
+            counts,
+            self.snapshot.now_ms if self.snapshot else None,
             self.read_only,
             int(silent or 0) if stale else None,
             failing,
@@ -241,7 +245,7 @@ class Top(App[Exception]):
             connected.color if connected else "",
             self._overview.in_trouble if self.view == "overview" and self.answered else None,
         )
-        self._tabs.state = (self.view, self.snapshot)
+        self._tabs.state = TabsState(self.view, queue or self._under_cursor, counts)
         self._say_notice()
         self.say_status()
 
@@ -258,7 +262,7 @@ class Top(App[Exception]):
                 said = "There is no queue here yet."
             elif queue is None or snapshot.problem is not None:
                 said = snapshot.problem or f"no queue {self.queue!r} here"
-            elif view.needs is not None and view.needs not in queue.features:
+            elif not view.offered_by(queue):
                 said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
         self._notice.update(printable(said))
         self._notice.display = bool(said)
@@ -270,7 +274,7 @@ class Top(App[Exception]):
         said = [busy] if busy else [] if self._notice.display else list(self.current.status)
         if self.refused and not busy:
             said = [self.refused]
-        counts = None if self.snapshot is None else self.snapshot.counts
+        counts = self._counts if self.view != "overview" else None
         if counts is not None and counts.problem and not busy:
             said.append(counts.problem)
         if self.problem is not None and not self.changes.progress:
@@ -365,6 +369,20 @@ class Top(App[Exception]):
         return next((queue for queue in self._queues if queue.name == self.queue), None)
 
     @property
+    def _under_cursor(self) -> ListedQueue | None:
+        """The queue that a digit opens from the overview."""
+        under = self._overview.table.identity
+        return next((queue for queue in self._queues if queue.name == under), None)
+
+    @property
+    def _counts(self) -> Counts | None:
+        """The counts of the queue that is open; before they are read, those of the overview."""
+        seen = self.snapshot
+        if seen is not None and seen.viewport.queue == self.queue and seen.counts is not None:
+            return seen.counts
+        return self._overview.counts_of(self.queue)
+
+    @property
     def _queues(self) -> tuple[ListedQueue, ...]:
         return self.snapshot.queues if self.snapshot else ()
 
@@ -411,7 +429,7 @@ class Top(App[Exception]):
         self._refuse(NOTHING)
 
     def on_paged_table_moved(self) -> None:
-        self.say_status()
+        self.tick()
 
     def on_paged_table_marked(self) -> None:
         self.current.everything = False
@@ -499,6 +517,12 @@ class Top(App[Exception]):
         if isinstance(self.current, GroupsView):
             self.changes.scan(self.current)
 
+    def drop_scan(self, changed_in: QueueView | None) -> None:
+        """Show no groups of a scan that a change elsewhere has made untrue."""
+        groups = self._views["groups"]
+        if changed_in is not groups and isinstance(groups, GroupsView) and groups.whole:
+            groups.take(None)
+
     def action_help(self) -> None:
         self._open(HelpScreen())
 
@@ -578,15 +602,18 @@ class Top(App[Exception]):
         self.say_status()
 
     def action_move(self, verb: str) -> None:
+        self.current.table.stay()
         if isinstance(self.current, Consumers):
             self.changes.take_over(verb, self.current)
         else:
             self.changes.move(verb, self.current)
 
     def action_edit(self) -> None:
+        self.current.table.stay()
         self.changes.edit(self.current)
 
     def action_hold(self) -> None:
+        self.current.table.stay()
         self.changes.hold(self.current)
 
     def action_undo(self) -> None:

@@ -38,6 +38,8 @@ class Changes:
         """the reason given for the running change"""
         self.consumer = ""
         """the consumer named in the dialog of a claim"""
+        self.complete = False
+        """whether the latest change went through to its end"""
         self.last_op: str | None = None
         """the latest change made here"""
         self._said_at = 0.0
@@ -46,7 +48,7 @@ class Changes:
 
     def move(self, verb: str, view: QueueView) -> None:
         """A verb for what the view means: marked entries, else the one under the cursor, or all."""
-        queue, target = self._app.queue, view.target
+        queue, target, chosen = self._app.queue, view.target, view.chosen
         if queue is None or target is None:
             return self._nothing()
 
@@ -54,7 +56,10 @@ class Changes:
             from . import run_change
 
             scope = run_change.Scope(queue, target.state, target.ids, target.where)
-            return await run_change.move(self, cast("Verb", verb), scope)
+            changed = await run_change.move(self, cast("Verb", verb), scope)
+            if changed:
+                view.acted_on(chosen if self.complete else ())
+            return changed
 
         self._start(run, view)
 
@@ -234,6 +239,8 @@ class Changes:
             self.tell(" ".join(str(error).split()) or type(error).__name__, False)
         finally:
             self.progress = ""
+            if changed:
+                self._app.drop_scan(view)
             if view is not None:
                 view.everything = False
                 if changed:  # after a No the marks are still wanted

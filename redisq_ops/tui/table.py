@@ -209,6 +209,9 @@ class PagedTable(ScrollView, can_focus=True):
         self._cursor = 0
         self._held: str | None = None
         self._lost = False
+        self._follows_top = True
+        self._seen: frozenset[str] | None = None
+        self._new = 0
         self._marks: frozenset[str] = frozenset()
         self._sort: tuple[str, str] = ("", "")
         self._layout: tuple[tuple[TableColumn, int, int], ...] = ()
@@ -238,6 +241,11 @@ class PagedTable(ScrollView, can_focus=True):
     def marks(self) -> frozenset[str]:
         """The marked entries, also those out of sight or gone."""
         return self._marks
+
+    @property
+    def new(self) -> int:
+        """Rows that came since the cursor left the top; of a long list those above the cursor."""
+        return self._new
 
     @property
     def position(self) -> str:
@@ -283,10 +291,16 @@ class PagedTable(ScrollView, can_focus=True):
 
     def show(self, window: RowWindow) -> None:
         """Show these rows; the cursor follows its entry and stays in sight if it was."""
-        before, in_sight = self.identity, self._in_sight
+        before, in_sight, line = self.identity, self._in_sight, self._cursor
         self._window = window
         self._resize_contents()
         self._follow(window)
+        if self._follows_top:
+            self._seen = _all_of(window)
+        elif self._seen is not None and (all_ := _all_of(window)) is not None:
+            self._new = len(all_ - self._seen)
+        elif not self._lost:
+            self._seen, self._new = None, max(0, self._new + self._cursor - line)
         if in_sight:
             self._bring_in_sight()
         self._repaint()
@@ -298,6 +312,7 @@ class PagedTable(ScrollView, can_focus=True):
         before = self.identity
         self._window = self._held = self._asked = None
         self._cursor, self._lost = 0, False
+        self._follows_top, self._new = True, 0
         self.mark(())
         self._resize_contents()
         self._bring_in_sight()
@@ -312,6 +327,10 @@ class PagedTable(ScrollView, can_focus=True):
             if row.identity == identity:
                 self._move_to(index)
                 return
+
+    def stay(self) -> None:
+        """Keep the cursor on its row from now on, whatever comes above it."""
+        self._follows_top = False
 
     def mark(self, identities: Iterable[str]) -> None:
         """Mark exactly these entries."""
@@ -335,22 +354,29 @@ class PagedTable(ScrollView, can_focus=True):
         self._move_to(self._cursor + pages * self._page)
 
     def action_first(self) -> None:
+        """To the top, and stay there whatever comes."""
         self._move_to(0)
+        self._follows_top, self._new = True, 0
 
     def action_last(self) -> None:
         self._move_to(self._total - 1)
 
     def action_mark(self) -> None:
         if self.identity is not None:
+            self.stay()
             self.mark(self._marks ^ {self.identity})
         else:
             self.post_message(self.NothingSelected(self))
 
     def action_open(self) -> None:
         if self.identity is not None:
+            self.stay()
             self.post_message(self.Opened(self, self.identity))
         else:
             self.post_message(self.NothingSelected(self))
+
+    def on_mouse_scroll_down(self) -> None:
+        self.stay()
 
     def on_click(self, event: Click) -> None:
         if event.y == 0:
@@ -392,6 +418,7 @@ class PagedTable(ScrollView, can_focus=True):
 
     def _move_to(self, index: int) -> None:
         before = self.identity
+        self.stay()
         self._cursor = max(0, min(index, self._total - 1))
         row = self._row(self._cursor)
         self._held, self._lost = (row.identity if row else None), False
@@ -402,6 +429,11 @@ class PagedTable(ScrollView, can_focus=True):
     def _follow(self, window: RowWindow) -> None:
         """Find the held entry in the new rows, or say that it is lost."""
         last = max(0, window.total - 1)
+        if self._follows_top:
+            self._cursor, self._lost = 0, False
+            row = self._row(0)
+            self._held = row.identity if row else None
+            return
         held = next(
             (at for at, row in enumerate(window.rows, window.start) if row.identity == self._held),
             None,
@@ -560,6 +592,12 @@ class PagedTable(ScrollView, can_focus=True):
                 segments.append(Segment(rest, plain + Style.parse(style) + over))
         width = max(self.virtual_size.width, self.scrollable_content_region.width)
         return Strip(segments).adjust_cell_length(width, base + over)
+
+
+def _all_of(window: RowWindow) -> frozenset[str] | None:
+    """The identities of all rows there are; None if not all are loaded."""
+    whole = window.exact and window.start == 0 and len(window.rows) >= window.total
+    return frozenset(row.identity for row in window.rows) if whole else None
 
 
 def _styled(cell: Cell) -> tuple[str, str]:

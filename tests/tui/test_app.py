@@ -298,6 +298,61 @@ def test_the_cursor_stays_on_its_entry_while_the_list_grows(url: str, client: re
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
+def test_esc_from_a_filter_keeps_the_row(url: str, client: redis.Redis) -> None:
+    bury(client, "r", 300)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "slash", *"id=r/271", "enter")
+        await see(pilot, "in 1 of 300")
+        await press(pilot, "escape")
+        await see_line(pilot, "of 300")
+        assert app.current.table.identity == "r/271"
+        await see(pilot, " r/271 ")
+        await asked(pilot, "X")
+        assert "Purge 1 dead entry of mail?" in text(app) and "r/271  " in text(app)
+
+    drive_in(url, body, "5")
+
+
+def test_a_filter_without_a_match_says_how_many_were_looked_at(
+    url: str, client: redis.Redis
+) -> None:
+    bury(client, "r", 1)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "slash", *"nope")
+        await see(pilot, "nothing matches /nope/: 1 looked at; Esc drops the filter")
+        assert "no queues here" not in text(app)
+
+    drive(url, body)
+
+
+@pytest.mark.slow
+def test_a_group_of_a_scan_is_changed_without_another_scan(url: str, client: redis.Redis) -> None:
+    bury(client, "mine", 30, Failure("TimeoutError", "slow smtp"))
+    queue = bury(client, "other", 1_200)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "f")
+        await see(pilot, "all 1,230 dead at", "TimeoutError")
+        await press(pilot, "j")
+        target = app.current.target
+        assert target and set(target.ids) == {f"mine/{n}" for n in range(1, 31)}
+        await asked(pilot, "P")
+        assert "Replay 30 dead entries of mail?" in text(app)
+        await press(pilot, "y")
+        await told(pilot, "30 replayed")
+        assert dead(queue) == {f"other/{n}" for n in range(1, 1_201)}
+        await see(pilot, "all 1,200 dead at")  # of the scan, without the group that is done
+        assert "TimeoutError" not in "\n".join(text(app).splitlines()[:6])
+        await undo(pilot)
+        await press(pilot, "y")
+        await see(pilot, "the latest 500 of 1,230 dead")
+
+    drive_in(url, body, "7")
+
+
 def test_an_unknown_queue_is_said_and_the_others_shown(url: str, client: redis.Redis) -> None:
     bury(client, "r1", 1)
 

@@ -85,3 +85,56 @@ def test_what_a_row_has_no_room_for_is_said_below_while_the_cursor_is_on_it() ->
     before, after = asyncio.run(body())
     assert LONG in before.splitlines()[-2] and LONG[:40] in before.splitlines()[3]
     assert LONG not in after and LONG[:40] in after and "…" in after
+
+
+class Slow:
+    """Three queues; a look at one takes until the test lets it go on."""
+
+    connected: Connected | None = None
+    warning: str | None = None
+
+    def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
+
+    async def look(self, viewport: Viewport) -> Snapshot:
+        features = {"a": {"HasRequests"}, "b": {"HasTimeline"}}
+        queues = tuple(
+            ListedQueue(name, f"kind-{name}", frozenset(has)) for name, has in features.items()
+        )
+        bare = Snapshot(viewport, NOW, queues)
+        counts = {"a": Counts(1, 22, 0, 4, 0, 6, None, "held"), "b": Counts(1, 0, 33, 0, 0, 6)}
+        if viewport.view == "overview":
+            rows = (QueueRow(name, f"kind-{name}", counts[name], None) for name in counts)
+            return replace(bare, overview=tuple(rows))
+        await self.goes_on.wait()
+        return replace(bare, counts=counts[str(viewport.queue)])
+
+    async def close(self) -> None:
+        pass
+
+
+def test_header_and_tabs_are_of_the_queue_from_its_first_frame() -> None:
+    async def body() -> None:
+        source = Slow()
+        app = Top(source)
+
+        def top() -> str:
+            return "\n".join(text(app).splitlines()[:2])
+
+        async with app.run_test(size=(120, 20)) as pilot:
+            while not app.answered:
+                await pilot.pause(0.01)
+            for keys, shows, not_ in (
+                ((), ("3 requests",), ("6 delayed 33", "PAUSED")),
+                (("5",), ("a kind-a", "PAUSED", "3 requests", "4 pending 22", "5 dead 4"), ()),
+                (("tab",), ("b kind-b", "6 delayed 33"), ("PAUSED", "3 requests", "kind-a")),
+                (("escape", "k", "6"), ("a kind-a", "PAUSED"), ("kind-b", "33")),
+            ):
+                for key in keys:
+                    await pilot.press(key)
+                    await pilot.pause()
+                assert all(word in top() for word in shows), top()
+                assert not any(word in top() for word in not_), top()
+            source.goes_on.set()
+
+    asyncio.run(body())

@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.ops.inspect.snapshot import Snapshot, View
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, View
 from redisq_ops.ops.terminal import count
 from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
 
@@ -73,6 +73,8 @@ class QueueView(Vertical):
 
     name_: ClassVar[View]
     title: ClassVar[str]
+    short: ClassVar[str]
+    """the title where there is little room"""
     about: ClassVar[str]
     needs: ClassVar[str | None] = None
     """the capability without which a queue can't offer this view"""
@@ -123,6 +125,11 @@ class QueueView(Vertical):
     def words(self, item: Any) -> tuple[str, ...]:
         """What the filter looks at."""
         return (item.id,)
+
+    @classmethod
+    def offered_by(cls, queue: ListedQueue | None) -> bool:
+        """Whether a queue has what this view shows."""
+        return queue is not None and (cls.needs is None or cls.needs in queue.features)
 
     # --- what the app uses ---------------------------------------------------------------------
 
@@ -189,6 +196,9 @@ class QueueView(Vertical):
         """The request or entry that an explanation is asked of; None: of the queue."""
         return self.table.identity
 
+    def acted_on(self, chosen: tuple[str, ...]) -> None:
+        """A change is over: of these rows, or () if only of some of what they stand for."""
+
     def copied(self, identity: str) -> str:
         """What is copied of a row."""
         return identity
@@ -216,8 +226,11 @@ class QueueView(Vertical):
     def narrow(self, query: Query | None) -> None:
         """Show only rows that are meant, from what is loaded."""
         if query != self.filter:
+            under = self.table.identity
             self.filter, self.everything = query, False
             self.rearrange()
+            if query is None and under is not None:
+                self.table.go_to(under)
 
     def rearrange(self) -> None:
         """Begin at the top again, because other rows come first now."""
@@ -266,6 +279,10 @@ class QueueView(Vertical):
 
     def _nothing_here(self, snapshot: Snapshot) -> str:
         """What an empty list says: where the layout doesn't tell the state, that isn't none."""
+        if self.filter is not None and self._items.items:
+            of = "" if self._items.complete else f" of {count(self._items.total)}"
+            among = f"{count(len(self._items.items))}{of} looked at"
+            return f"nothing matches /{self.filter.text}/: {among}; Esc drops the filter"
         counts, queue = snapshot.counts, snapshot.queue
         if queue is None or counts is None or self.state not in counts.unknown:
             return self.empty
@@ -304,6 +321,7 @@ class QueueView(Vertical):
         total = total if self._items.exact else f"≥{total}"
         said = ["ALL that match: a Shift key acts on every one"] if self.everything else []
         said += [self.table.position] if self.table.position else []
+        said += [f"+{count(self.table.new)} new (g)"] if self.table.new else []
         said.append(self._order_words + ("" if self.exact else f", of the {loaded} loaded"))
         if self.filter is not None:
             among = total if complete else f"the {loaded} loaded of {total}"

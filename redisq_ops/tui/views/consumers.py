@@ -53,6 +53,7 @@ def parted(identity: str) -> tuple[str | None, str]:
 class Consumers(QueueView):
     name_ = "consumers"
     title = "consumers"
+    short = "cons"
     about = "Consumers: who holds what, who is silent"
     verbs = frozenset({"claim", "requeue"})
     columns = (

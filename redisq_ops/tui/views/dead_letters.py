@@ -32,6 +32,7 @@ def by_error(entry: Entry) -> tuple[str, str] | None:
 class Dead(EntryView):
     name_ = "dead"
     title = "dead"
+    short = "dead"
     about = "Dead letters"
     state = "dead"
     verbs = frozenset({"replay", "purge"})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import count
 from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, troubles
 from redisq_ops.tui.charts import spark
@@ -18,7 +18,7 @@ from .dead_letters import ago
 from .requests import number
 
 if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import State
+    from redisq_ops.core.model.entry import Counts, State
     from redisq_ops.ops.inspect.overview import QueueRow
 
 _SPARK = 10
@@ -56,6 +56,7 @@ def _minute(which: int) -> Callable[[JudgedQueue], int | None]:
 class OverviewView(QueueView):
     name_ = "overview"
     title = "overview"
+    short = "all"
     about = "All queues, those in trouble first"
     holds = "queues"
     columns = (
@@ -95,6 +96,10 @@ class OverviewView(QueueView):
         self.in_trouble = 0
         """how many queues have trouble"""
 
+    @classmethod
+    def offered_by(cls, queue: ListedQueue | None) -> bool:
+        return True
+
     def items(self, snapshot: Snapshot) -> Items:
         now = snapshot.now_ms
         judged = [
@@ -113,6 +118,11 @@ class OverviewView(QueueView):
         """Show only queues in trouble, or all again."""
         self.only_trouble = not self.only_trouble
         self.rearrange()
+
+    def counts_of(self, queue: str | None) -> Counts | None:
+        """A queue's counts as they were read last for this view."""
+        rows = self.snapshot.overview if self.snapshot else ()
+        return next((row.counts for row in rows if row.name == queue), None)
 
     def _nothing_here(self, snapshot: Snapshot) -> str:
         if self.only_trouble and snapshot.overview:

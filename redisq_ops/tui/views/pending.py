@@ -17,6 +17,7 @@ from .dead_letters import ago, by_error, error_cell
 class PendingView(EntryView):
     name_ = "pending"
     title = "pending"
+    short = "pend"
     about = "Pending: what workers hold"
     state = "pending"
     verbs = frozenset({"requeue", "claim", "purge"})

@@ -24,6 +24,7 @@ _ASIDE = 30
 class Levels(QueueView):
     name_ = "levels"
     title = "priorities"
+    short = "prio"
     about = "Priority lists, and who holds tokens"
     needs = "HasPriorityLevels"
     holds = "requests"

@@ -26,6 +26,7 @@ def settled_share(request: Request) -> float:
 class Requests(QueueView):
     name_ = "requests"
     title = "requests"
+    short = "req"
     about = "Requests, open ones first"
     needs = "HasRequests"
     holds = "requests"
