@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from datetime import UTC, tzinfo
@@ -20,6 +21,7 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
 from redisq_ops.tui.banner import Banner, State, Tabs, TabsState
 from redisq_ops.tui.changes import Changes
+from redisq_ops.tui.command_line import CommandInput, RowAddresses, parsed
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.explain_screen import WhyScreen
 from redisq_ops.tui.filter_input import FilterInput
@@ -36,6 +38,14 @@ if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts
     from redisq_ops.core.model.states import Verb
 
+_LAST = {
+    "move": " --to ",
+    "delay reschedule": " --in ",
+    "request limit": " ",
+    "request priority": " ",
+    "request cancel": "",
+}
+"""command that a key begins -> what comes behind the rows"""
 NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
 
 
@@ -84,6 +94,7 @@ class Top(App[Exception]):
         self._seen_at: float | None = None
         # Held, not queried: messages still come while the screen is being taken apart at the end.
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
+        self._command = CommandInput()
         self._notice = Static(id="notice", markup=False)
         self._status = Static(id="status", markup=False)
         self._overview = OverviewView()
@@ -95,7 +106,7 @@ class Top(App[Exception]):
 
     def compose(self) -> ComposeResult:
         yield from (self._banner, self._tabs, self._notice, self._switcher)
-        yield from (self._field, self._status)
+        yield from (self._field, self._command, self._status)
         yield Footer(compact=True, show_command_palette=False)
 
     def run(self, *args: Any, **options: Any) -> Exception | None:
@@ -153,6 +164,8 @@ class Top(App[Exception]):
             return f"{sign} has no meaning here."
         if self.focused is self._field:
             return f"{sign} has no meaning in a filter: Enter keeps it, Esc drops it."
+        if self.focused is self._command:
+            return f"{sign} has no meaning in a command: Enter runs it, Esc drops it."
         for binding in (*keys.LOOK, *keys.CHANGE, *keys.LEAVE):
             if key.key in binding.key.split(","):
                 _, action, parameters = parse_action(binding.action)
@@ -287,6 +300,9 @@ class Top(App[Exception]):
     # --- moving about --------------------------------------------------------------------------
 
     def action_view(self, name: View) -> None:
+        if self.snapshot is None:
+            self._refuse("There is no picture of the server yet.")
+            return
         if self.view == "overview" and name != "overview":
             under = self.current.table.identity
             self._choose(under or self.queue or next((q.name for q in self._queues), None))
@@ -536,9 +552,9 @@ class Top(App[Exception]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False hides a key that means nothing here, None greys out what is not allowed."""
-        if self.focused is self._field:
+        if self.focused in (self._field, self._command):
             return False
-        if action in ("queue", "filter"):  # asked before a dialog's own Tab and /
+        if action in ("queue", "filter", "command"):  # asked before a dialog's own Tab and /
             return len(self.screen_stack) == 1
         if self._unfit(action, parameters):
             return False
@@ -564,13 +580,28 @@ class Top(App[Exception]):
                 return f"{kind} has no payloads that can be edited here."
             case "scan" if not isinstance(view, GroupsView):
                 return "it groups dead letters: 7."
+            case "begin" if why := self._unfit_command(str(parameters[0])):
+                return why
             case "hold" if not self._holdable:
                 return f"{kind} can't be paused by redisq."
         return ""
 
+    def _unfit_command(self, verb: str) -> str:
+        """As `_unfit`, for a command that is begun by a key."""
+        view, queue = self.current, self._chosen
+        if verb.startswith("request ") and view.holds != "requests":
+            return "it is for requests: 2 and 3."
+        if verb == "delay reschedule" and view.state != "delayed":
+            return "it is for delayed entries: 6."
+        if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
+            return f"a {queue.kind} queue keeps its entries' times itself."
+        if verb == "move" and view.state not in ("waiting", "delayed", "dead"):
+            return "it is for waiting, delayed and dead entries."
+        return ""
+
     def _forbidden(self, action: str) -> str:
         """Why a change isn't allowed now; empty if it is, or changes nothing."""
-        if action not in ("everything", "move", "edit", "hold", "undo"):
+        if action not in ("everything", "move", "edit", "hold", "undo", "begin"):
             return ""
         if self.read_only:
             return "this dashboard is read-only."
@@ -615,6 +646,44 @@ class Top(App[Exception]):
     def action_hold(self) -> None:
         self.current.table.stay()
         self.changes.hold(self.current)
+
+    def action_command(self) -> None:
+        self._command.begin()
+
+    def action_begin(self, verb: str) -> None:
+        """A command for the rows that are meant, up to what only the person knows."""
+        self.current.table.stay()
+        self._command.begin(f"{verb} %{_LAST[verb]}")
+
+    def action_export(self) -> None:
+        """The entries of the view, or of the whole queue, that the filter matches."""
+        view = self.current
+        where = f" --where {shlex.quote(view.filter.text)}" if view.filter and view.state else ""
+        state = f" --state {view.state}" if view.state else ""
+        self._command.begin(f"export %q{state}{where} -o ")
+
+    @on(Input.Submitted, "#command")
+    def run_command(self) -> None:
+        line = self._command.end()
+        self._look()
+        if not line:
+            return
+        try:
+            words = parsed(line, self._addresses)
+        except ValueError as error:
+            self._refuse(f":{line}: {error}")
+            return
+        if words:
+            self.changes.command(words)
+
+    @property
+    def _addresses(self) -> RowAddresses:
+        view, under = self.current, self.current.chosen
+        if view.holds == "queues":
+            return RowAddresses(under, under[0] if under else None)
+        if self.queue is None or (view.state is None and view.holds != "requests"):
+            return RowAddresses((), self.queue)  # its rows are no entries
+        return RowAddresses(tuple(f"{self.queue}/{id}" for id in under), self.queue)
 
     def action_undo(self) -> None:
         self.changes.undo(None if self.view == "overview" else self.queue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -137,6 +138,27 @@ class Changes:
 
         self._start(run, None)
 
+    def command(self, words: Sequence[str]) -> None:
+        """Run a command of `redisq` while the terminal is its own."""
+        from textual.app import SuspendNotSupported
+
+        from redisq_ops.tui.command_line import run_in_terminal
+
+        if self._app.source.connected is None:
+            return self.tell("There is no server yet.", False)
+        if self.running:
+            return self.tell("One change at a time: Esc stops the running one.", False)
+        try:
+            with self._app.suspend():
+                run_in_terminal(words, self._app.source.connected.options, self._app.read_only)
+        except SuspendNotSupported:
+            line = shlex.join(["redisq", *words])
+            return self.tell(f"This terminal can't be left; in a shell: {line}", False)
+        self._app.drop_scan(None)
+        self._app.refresh(layout=True)
+        self._app.poller.wake()
+        return None
+
     # --- what a running change uses ------------------------------------------------------------
 
     @property
@@ -187,9 +209,10 @@ class Changes:
         from textual.app import SuspendNotSupported
 
         from redisq_ops.ops.change import editor
+        from redisq_ops.tui.signals import terminal_lent
 
         try:
-            with self._app.suspend():
+            with self._app.suspend(), terminal_lent():
                 return editor.edited(payload)
         except SuspendNotSupported:
             return None

@@ -12,7 +12,7 @@ from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from redisq_ops.tui.keys import sign
+from redisq_ops.tui.keys import CHANGE, sign
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import DIM, HELD
 
@@ -28,8 +28,7 @@ def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str, bool]]:
         if isinstance(binding, Binding):
             parts = binding.key.split(",")
             signs = " ".join(sign(part) for part in parts)
-            shifted = len(parts[0]) == 1 and parts[0].isupper() and binding.show
-            yield signs, binding.tooltip or binding.description, shifted
+            yield signs, binding.tooltip or binding.description, binding in CHANGE
 
 
 class HelpScreen(ModalScreen[None]):

@@ -8,7 +8,7 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views import ALL
 
 _SIGNS = {
-    "slash": "/", "exclamation_mark": "!", "question_mark": "?",
+    "slash": "/", "colon": ":", "exclamation_mark": "!", "question_mark": "?",
     "left_square_bracket": "[", "right_square_bracket": "]",
     "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
     "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
@@ -38,11 +38,13 @@ LOOK = (
     _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
     # First, or letters that come along with it reach the table and its commands before the field.
     _shown("slash", "filter", "Filter", "Show only what an expression matches", first=True),
+    _hidden("colon", "command", "Command", "Run any command of redisq; % is the row", first=True),
     _hidden("exclamation_mark", "only_trouble", "Trouble", "Show only queues in trouble, or all"),
     _hidden("s", "sort", "Sort", "Sort by the next column"),
     _hidden("r", "turn", "Reverse", "Reverse the order"),
     _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
     _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
+    _hidden("w", "export", "Export", "Write what is shown to a file"),
     _hidden("y", "yank", "Copy", "Copy the id to the clipboard"),
     _hidden("escape", "leave", "Back", "Stop a change, drop the filter, go back"),
 )
@@ -59,6 +61,11 @@ CHANGE = (
     _shown("X", "move('purge')", "Purge", "Purge: any → trash, until undo expires"),
     _shown("E", "edit", "Edit", "Edit the payload in $EDITOR"),
     _shown("H", "hold", "Hold", "Hold or resume queues, or requests"),
+    _hidden("M", "begin('move')", "Move", "Move entries to another queue"),
+    _hidden("T", "begin('delay reschedule')", "Reschedule", "Change the ready time"),
+    _hidden("K", "begin('request cancel')", "Cancel", "Cancel a request"),
+    _hidden("L", "begin('request limit')", "Limit", "Set a request's limit"),
+    _hidden("O", "begin('request priority')", "Priority", "Set a request's priority"),
     _shown("U", "undo", "Undo", "Undo one of the latest changes"),
 )
 LEAVE = (

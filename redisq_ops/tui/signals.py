@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -29,3 +31,20 @@ def end_on_signals(app: App[Any]) -> None:
 
     for number in ENDING:
         signal.signal(number, end)
+
+
+@contextmanager
+def terminal_lent() -> Iterator[None]:
+    """While another program has the terminal, Ctrl+C is for that one alone."""
+    keyboard = (signal.SIGINT, signal.SIGQUIT)
+    # Handled, not ignored: a program that is started would inherit that.
+    before = [signal.signal(number, _left_to_another) for number in keyboard]
+    try:
+        yield
+    finally:
+        for number, handler in zip(keyboard, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _left_to_another(number: int, frame: FrameType | None) -> None:
+    pass

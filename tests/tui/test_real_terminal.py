@@ -44,7 +44,7 @@ class Terminal:
         """Open the dashboard, and wait for its first picture."""
         python = shlex.quote(sys.executable)
         self.type(f"{python} -m redisq_ops --url {url} top {' '.join(words)}; echo ended with $?")
-        self.see("waiting")
+        self.see(" 1 of ")
 
     @property
     def screen(self) -> str:
