@@ -31,7 +31,7 @@ from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSourc
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
-from redisq_ops.tui.views import ALL, Consumers, GroupsView, OverviewView, QueueView
+from redisq_ops.tui.views import ALL, Consumers, GroupsView, OverviewView, QueueView, numbered
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _LAST = {
     "request limit": " ",
     "request priority": " ",
     "request cancel": "",
+    "trash restore": "",
 }
 """command that a key begins -> what comes behind the rows"""
 NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
@@ -121,10 +122,15 @@ class Top(App[Exception]):
         self.register_theme(REDISQ)
         self.theme = REDISQ.name
         self.current.table.focus()
+        # After `fg` the terminal shows nothing of ours, and only what changes would be drawn.
+        self.app_resume_signal.subscribe(self, lambda _: self._redraw())
         self.set_interval(1.0, self.tick)
         # After the first frame: what the poller loads takes longer than drawing it.
         self.call_after_refresh(self.run_worker, self.poller.run(), group="poller")
         self.tick()
+
+    def _redraw(self) -> None:
+        self.refresh(layout=True)
 
     def _fatal_error(self) -> None:
         """Leave after a crash. Textual's own trace quotes local variables, and so payloads."""
@@ -569,7 +575,7 @@ class Top(App[Exception]):
         kind = f"a {queue.kind} queue" if queue else "this queue"
         match action:
             case "everything" if view.state is None or not view.verbs:
-                return "it is for lists of entries: 4, 5 and 6."
+                return "it is for lists of entries that can be changed together."
             case "move" if not self._can(verb := str(parameters[0])):
                 if verb not in view.verbs:
                     return f"not in this view: {_where(verb)}."
@@ -595,6 +601,8 @@ class Top(App[Exception]):
             return "it is for delayed entries: 6."
         if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
             return f"a {queue.kind} queue keeps its entries' times itself."
+        if verb == "trash restore" and view.state != "trash":
+            return "it is for the trash: 0."
         if verb == "move" and view.state not in ("waiting", "delayed", "dead"):
             return "it is for waiting, delayed and dead entries."
         return ""
@@ -697,5 +705,5 @@ class Top(App[Exception]):
 
 def _where(verb: str) -> str:
     """The views in which entries can be moved like that, with their keys."""
-    views = [f"{key} ({view.title})" for key, view in enumerate(ALL, 1) if verb in view.verbs]
+    views = [f"{digit} ({view.title})" for digit, view in numbered() if verb in view.verbs]
     return "see " + ", ".join(views)

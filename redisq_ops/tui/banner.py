@@ -16,7 +16,7 @@ from redisq_ops.core.model.entry import Counts
 from redisq_ops.ops.inspect.snapshot import ListedQueue, View
 from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.tui.theme import BAD, DIM, HELD, INK, OK, WARN
-from redisq_ops.tui.views import ALL, QueueView
+from redisq_ops.tui.views import ALL, QueueView, numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,9 @@ class Tabs(Widget):
 
     def _drawn(self) -> list[tuple[type[QueueView], Text]]:
         """As much of the titles as there is room for; the numbers stay."""
-        for titles in ([view.title for view in ALL], [view.short for view in ALL], [""] * len(ALL)):
+        short = [view.short for view in ALL]
+        of_states = [view.short if view.state else "" for view in ALL]
+        for titles in ([view.title for view in ALL], short, of_states, [""] * len(ALL)):
             tabs = list(self._tabs(titles))
             if sum(tab.cell_len for _, tab in tabs) <= self.size.width:
                 break
@@ -140,10 +142,10 @@ class Tabs(Widget):
 
     def _tabs(self, titles: Sequence[str]) -> Iterable[tuple[type[QueueView], Text]]:
         current, queue, counts = self.state.view, self.state.queue, self.state.counts
-        for key, (view, title) in enumerate(zip(ALL, titles, strict=True), 1):
+        for (digit, view), title in zip(numbered(), titles, strict=True):
             if view.name_ != current and not view.offered_by(queue):
                 continue
-            words = f" {key} {view.title if view.name_ == current else title}".rstrip() + " "
+            words = f" {digit} {view.title if view.name_ == current else title}".rstrip() + " "
             number = getattr(counts, view.state) if counts and view.state else 0
             if number:
                 words += f"{short_count(number)} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.binding import Binding
 
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui.views import ALL
+from redisq_ops.tui.views import numbered
 
 _SIGNS = {
     "slash": "/", "colon": ":", "exclamation_mark": "!", "question_mark": "?",
@@ -33,7 +33,7 @@ def _shown(key: str, action: str, words: str, tooltip: str, first: bool = False)
 
 
 LOOK = (
-    *(_hidden(str(key), f"view('{view.name_}')", view.about) for key, view in enumerate(ALL, 1)),
+    *(_hidden(digit, f"view('{view.name_}')", view.about) for digit, view in numbered()),
     _hidden("tab,right_square_bracket", "queue(1)", "Next queue", first=True),
     _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
     # First, or letters that come along with it reach the table and its commands before the field.
@@ -63,6 +63,7 @@ CHANGE = (
     _shown("H", "hold", "Hold", "Hold or resume queues, or requests"),
     _hidden("M", "begin('move')", "Move", "Move entries to another queue"),
     _hidden("T", "begin('delay reschedule')", "Reschedule", "Change the ready time"),
+    _hidden("B", "begin('trash restore')", "Bring back", "Restore entries from the trash"),
     _hidden("K", "begin('request cancel')", "Cancel", "Cancel a request"),
     _hidden("L", "begin('request limit')", "Limit", "Set a request's limit"),
     _hidden("O", "begin('request priority')", "Priority", "Set a request's priority"),

@@ -18,7 +18,7 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.command_line import NOT_HERE, RowAddresses, parsed
 from redisq_ops.tui.frame import text
 
-from .test_app import bury, drive_in, press, see_line
+from .test_app import bury, drive_in, press, see_line, told
 from .test_real_terminal import Terminal, terminal
 
 __all__ = ["terminal"]
@@ -86,6 +86,7 @@ def test_keys_begin_a_command_for_the_row_under_the_cursor(url: str, client: red
             ("3", "K", "request cancel %"),
             ("3", "L", "request limit % "),
             ("2", "O", "request priority % "),
+            ("0", "B", "trash restore %"),
         ):
             await press(pilot, view, key)
             assert line.display and line.value == begun, text(app)
@@ -102,8 +103,7 @@ def test_keys_begin_a_command_for_the_row_under_the_cursor(url: str, client: red
         await press(pilot, "colon", "up")
         assert line.value == "top"
         await press(pilot, "escape", "1", "colon", *"ls", "enter")
-        assert "redisq ls" in "".join(note.message for note in app._notifications)
-        assert "This terminal can't be left" in text(app)
+        await told(pilot, "This terminal can't be left; in a shell: redisq ls")
 
     drive_in(url, body, "5", queue="mail")
 
@@ -136,7 +136,7 @@ def test_a_command_asks_in_the_terminal_and_the_dashboard_shows_what_it_did(
     terminal.send("y", "Enter")
     terminal.see("Enter goes back")
     terminal.send("Enter")
-    terminal.see("0/20", "held/limit")
+    terminal.see("0/20", "held/limit", "3 requests", "Help")
     assert terminal.modes == "1 1"
     terminal.send(":")
     terminal.send("-l", "pending ls %q")

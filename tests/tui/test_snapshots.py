@@ -243,6 +243,22 @@ def pending() -> tuple[Entry, ...]:
     return tuple(sorted(rows, key=lambda row: row.at_ms or 0))
 
 
+def waiting(start: int, end: int) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(f"newsletter-{3127 + at // 40}/{9_000 + at}", "waiting", None, NOW - 9 * MINUTE
+              if at % 9 == 4 else None, failures=2 if at % 9 == 4 else 0,
+              error=ERRORS[1] if at % 9 == 4 else None)
+        for at in range(start, min(end, 1_204))
+    )  # fmt: skip
+
+
+def trash() -> tuple[Entry, ...]:
+    return tuple(
+        replace(entry, state="trash", at_ms=NOW - 41 * MINUTE, op="purge-1f2e3d4c5b")
+        for entry in dead(0, 12)
+    )
+
+
 def delayed(start: int, end: int, total: int = 42_118) -> tuple[Entry, ...]:
     chance = random.Random(3)
     at, rows = NOW, []
@@ -428,6 +444,12 @@ class Seeded:
                 return replace(bare, requests=requests(), total=24, open=18)
             case "pending":
                 return replace(bare, entries=pending(), total=24)
+            case "waiting":
+                found = waiting(viewport.start, viewport.end)
+                return replace(bare, start=viewport.start, total=1_204, entries=found)
+            case "trash":
+                found = trash()
+                return replace(bare, total=len(found), entries=found)
             case "dead":
                 found = dead(viewport.start, viewport.end)
                 return replace(bare, start=viewport.start, total=1_240, entries=found)
@@ -572,6 +594,8 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "pending": ([*MAIL, "4"], (120, 34)),
     "dead": ([*MAIL, "5", "j", "space", "j", "j", "space", "j"], (120, 34)),
     "delayed": ([*REMINDERS, "6"], (120, 34)),
+    "waiting": ([*MAIL, "9"], (120, 40)),
+    "trash-80x24": ([*MAIL, "0"], (80, 24)),
     "entry": ([*MAIL, "5", "enter"], (120, 34)),
     "request": ([*MAIL, "3", "j", "j", "enter"], (120, 34)),
     "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),

@@ -24,10 +24,20 @@ if TYPE_CHECKING:
     from .overview import QueueRow
 
 View: TypeAlias = Literal[
-    "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers"
+    "overview",
+    "levels",
+    "requests",
+    "pending",
+    "dead",
+    "delayed",
+    "groups",
+    "consumers",
+    "waiting",
+    "trash",
 ]
 VIEWS: tuple[View, ...] = (
     "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers",
+    "waiting", "trash",
 )  # fmt: skip
 GROUPED = 500
 """latest dead letters that are grouped at every refresh"""

@@ -113,10 +113,8 @@ async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Sn
             return replace(snapshot, levels=tuple(levels), requests=requests, open=open)
         case "requests" if isinstance(queue, HasRequests):
             return await _requests(queue, snapshot)
-        case "pending":
-            return await _entries(queue, snapshot, "pending", counts.of("pending"))
-        case "dead":
-            return await _entries(queue, snapshot, "dead", counts.of("dead"))
+        case "waiting" | "pending" | "dead" | "trash" as state:
+            return await _entries(queue, snapshot, state, counts.of(state))
         case "groups":
             return await _grouped(queue, snapshot, redaction)
         case "consumers":
