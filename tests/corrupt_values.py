@@ -156,8 +156,8 @@ def _articles(client: redis.Redis) -> None:
     turning = test_circular_faults.Article(client)
     turning.push("45", "46")
     turning.next(int(now[0]))
-    for n in range(5):
-        test_delay_faults.Article(client).enqueue(f"job{n}", int(now[0]) + 200 * (n - 2))
+    for n in range(5):  # half a day from now or more: a check ends the same all day
+        test_delay_faults.Article(client).enqueue(f"job{n}", int(now[0]) + 43_200 * (2 * n - 3))
     fair = Fair(client)
     fair.send("ann", 1, 2, 3)
     fair.receive("ann")

@@ -129,6 +129,11 @@ WHEN: Options = {
         None,
     ),
 }
+Every = Annotated[
+    str | None,
+    typer.Option("--watch", metavar="SPAN", help="Repeat every SPAN (2s) until Ctrl+C."),
+]
+LOOKING: Options = {"every": (Every, None)}
 OneQueue = Annotated[
     str | None,
     typer.Option("--queue", metavar="NAME", help="Queue to use.", autocompletion=queues),
@@ -197,7 +202,8 @@ def command(options: Options, act: str, *first: Any) -> Callable[..., int]:
     """
 
     def run(context: typer.Context, **given: Any) -> int:
-        return perform(context, act, *first, given)
+        every = given.pop("every", None)
+        return perform(context, act, *first, given, every=every)
 
     parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [
@@ -214,14 +220,20 @@ def command(options: Options, act: str, *first: Any) -> Callable[..., int]:
     return run
 
 
-def perform(context: typer.Context, act: str, *given: Any) -> int:
+def perform(context: typer.Context, act: str, *given: Any, every: str | None = None) -> int:
     """Run the function that ``act`` names, as ``entries.changed``; its exit code.
 
-    Its module is loaded now: help and completion need neither it nor the Redis client.
+    ``every``: repeat it until Ctrl+C. Its module is loaded now: help and completion need neither it
+    nor the Redis client.
     """
     module, _, name = act.partition(".")
     function = getattr(import_module(f"redisq_ops.cli.{module}"), name)
-    return function(session(context), *given) or 0
+    own = session(context)
+    if every is None:
+        return function(own, *given) or 0
+    from .watch import repeat
+
+    return repeat(lambda: function(own, *given), every, own.json)
 
 
 def examples(*lines: str) -> str:

@@ -25,10 +25,10 @@ T = TypeVar("T")
 READ_COMMANDS = frozenset(
     {
         "DBSIZE", "EXISTS", "GET", "GETRANGE", "HEXISTS", "HGET", "HGETALL", "HLEN", "HMGET",
-        "HSCAN", "HSTRLEN", "HVALS", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "PTTL", "SCAN",
-        "SCARD", "SISMEMBER", "SMEMBERS", "SMISMEMBER", "SSCAN", "STRLEN", "TIME", "TYPE", "XINFO",
-        "XLEN", "XPENDING", "XRANGE", "XREVRANGE", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANK",
-        "ZREVRANK", "ZSCAN", "ZSCORE",
+        "HSCAN", "HSTRLEN", "HVALS", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "PEXPIRETIME",
+        "PTTL", "SCAN", "SCARD", "SISMEMBER", "SMEMBERS", "SMISMEMBER", "SSCAN", "STRLEN", "TIME",
+        "TYPE", "XINFO", "XLEN", "XPENDING", "XRANGE", "XREVRANGE", "ZCARD", "ZCOUNT", "ZMSCORE",
+        "ZRANGE", "ZRANK", "ZREVRANK", "ZSCAN", "ZSCORE",
     }
 )  # fmt: skip
 """every command a reader may send; XINFO and XPENDING have no writing form here"""

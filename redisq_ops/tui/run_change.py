@@ -57,6 +57,7 @@ _SKIPPED = {
     "limited": "have a rate limit: only their own program enqueues them",
     "deferred": "wait for other entries: they go on when those end",
     "busy": "are with a worker of their own program",
+    "invalid": "have lost what their own program needs to run them",
     "deep": "lie too deep in another program's list for now: undo it again later",
 }
 

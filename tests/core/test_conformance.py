@@ -21,6 +21,7 @@ import rq
 from redisq_ops.core.engine.optional_features import HasRequests, HasWorkerProcesses
 from redisq_ops.core.engine.queue_classes import foreign_class, queue_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
+from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.foreign.resque import Job, ResqueQueue, SidekiqQueue
 from redisq_ops.core.foreign.rq import RqQueue
@@ -35,7 +36,7 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 
-from ..foreign_keys import rq_tasks
+from ..foreign_keys import arq_program, rq_tasks
 from ..ops import test_discover
 from ..pipeline.rows import rows
 from ..queue_steps import end, take
@@ -114,6 +115,11 @@ def rq_(client: Client) -> Queue:
     return RqQueue(client, "rq:low")
 
 
+def arq(client: Client) -> Queue:
+    arq_program.specimen(client)
+    return ArqQueue(client, "arq:arq:queue")
+
+
 def stream(client: Client) -> Queue:
     for _ in range(8):
         test_discover.stream(client) if not client.exists("orders") else client.xadd(
@@ -171,7 +177,7 @@ def carmine_four(client: Client) -> Queue:
 SPECIMENS: dict[str, Callable[[Client], Queue]] = {
     "request": request, "delay": delay, "fair": fair, "circular": circular, "carmine": carmine,
     "sidekiq": sidekiq, "resque": lambda client: jobs(ResqueQueue(client, "resque:low")),
-    "rq": rq_, "stream": stream,
+    "rq": rq_, "arq": arq, "stream": stream,
     "raw-request": raw("raw-request", "raw-request:req", article_requests),
     "raw-circular": raw("raw-circular", "raw-circular:queue", article_circle),
     "raw-delay": raw("raw-delay", "raw-delay:delay_set", article_delays),
@@ -364,7 +370,8 @@ def ready(request: pytest.FixtureRequest, client: Client) -> tuple[Queue, Verb, 
     if state == "trash":
         source: State = next(s for s in ("dead", "waiting") if s in queue.actions["purge"])
         moved(queue, "purge", source, ids(queue, source)[-3:], 1)
-    some = [e.id for e in queue.page(state).entries if e.called != "deferred"][-2:]
+    held = ("rq", "deferred")  # until other jobs end: nobody else may move it
+    some = [e.id for e in queue.page(state).entries if (queue.kind, e.called) != held][-2:]
     assert len(some) == 2, "the specimen has none of them"
     return queue, verb, state, some
 

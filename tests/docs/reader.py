@@ -37,6 +37,7 @@ SHOWN = ("text", "json", "toml", "where")
 ENDLESS = {
     r"redisq work\b(?!.*(--(burst|once)|&))": "--burst",
     r"redisq(-| )top\b(?!.*--(once|demo))": "--once",
+    r"redisq metrics\b(?!.*--(once|file))": "--once",
 }
 """commands that run until they are stopped, and the option with which they end by themselves"""
 

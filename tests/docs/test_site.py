@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,16 @@ def test_the_command_line_s_page_has_every_command(site: Path) -> None:
     table = (DOCS / "reference/command-line.md").read_text()
     named = set(re.findall(r"`([a-z -]+)`", table))
     assert [name for name in commands if name.removeprefix("redisq ") not in named] == []
+
+
+def test_links_and_pictures_of_the_package_page_work_away_from_the_repository() -> None:
+    package = metadata("redisq-ops")
+    address = str(package["Project-URL"]).removeprefix("Repository, ")
+    raw = address.replace("//github.com", "//raw.githubusercontent.com")
+    text = str(package.json["description"])
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]*)\)", text)
+    assert len(links) > 20
+    for picture, link in links:
+        base = f"{raw}/main/" if picture else f"{address}/blob/main/"
+        assert link.startswith(base)
+        assert (ROOT / link.removeprefix(base).partition("#")[0]).is_file()

@@ -783,7 +783,6 @@ FRAMEWORKS = {
     "Celery": ["unacked_index", "_kombu.binding_deadlines"],
     "BullMQ": ["bull:mail:delayed"],
     "Dramatiq": ["dramatiq:__heartbeats__"],
-    "arq": ["arq:queue"],
     "Huey": ["huey.schedule.app"],
 }
 
@@ -804,7 +803,7 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
             redisq.err
         )
     # Named by hand, one can still be looked at.
-    assert redisq.rows("inspect", "queue", "raw-delay:arq:queue")
+    assert redisq.rows("inspect", "queue", "raw-delay:huey.schedule.app")
 
 
 def test_a_state_that_a_layout_does_not_tell_is_called_unknown(

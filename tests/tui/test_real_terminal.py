@@ -24,7 +24,7 @@ class Terminal:
     """A shell in a tmux server of its own, 120 by 30 cells."""
 
     def __init__(self, home: Path) -> None:
-        self._tmux = ("tmux", "-L", f"redisq-{os.getpid()}-{home.name}", "-f", "/dev/null")
+        self._tmux = ("tmux", "-u", "-L", f"redisq-{os.getpid()}-{home.name}", "-f", "/dev/null")
         shell = "env -u COLUMNS -u LINES PS1='$ ' sh"
         self.run("new-session", "-d", "-x", "120", "-y", "30", shell)
 

@@ -43,6 +43,7 @@ COMMANDS = {
     "discover": ("discover", "Find queues of RQ, Resque, Sidekiq, Carmine, streams."),
     "forget": ("discover", "Remove another program's queue from the registry."),
     "fsck": ("overview", "Check the invariants of a queue, or of all queues."),
+    "metrics": ("metrics", "Serve numbers of all queues for Prometheus."),
     "config": ("overview", "Show every setting and where its value comes from."),
     "top": ("top", "Open the dashboard."),
     "demo": ("demo", "Open the dashboard on a demo server with a workload."),

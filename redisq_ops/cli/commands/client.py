@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import GO, MOST, Options, argument, command, examples
+from ..options import GO, LOOKING, MOST, Options, argument, command, examples
 
 commands = typer.Typer()
 clients = typer.Typer(help="List the clients of a queue; block them, set their weight or cap.")
@@ -38,7 +38,7 @@ clients.command(
     epilog=examples("redisq client ls jobs", "redisq client ls jobs --start 100 --json"),
 )(
     command(
-        {"name": argument("QUEUE"), "start": (_START, 0), "max": (_MAX, 100)},
+        {"name": argument("QUEUE"), "start": (_START, 0), "max": (_MAX, 100), **LOOKING},
         "client.listed",
     )
 )

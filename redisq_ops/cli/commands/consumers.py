@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..completion import queues
-from ..options import GO, MOST, PLANNING, Options, argument, command, examples
+from ..options import GO, LOOKING, MOST, PLANNING, Options, argument, command, examples
 
 commands = typer.Typer()
 consumers = typer.Typer(
@@ -58,7 +58,13 @@ consumers.command(
     ),
 )(
     command(
-        {"name": (_QUEUE, None), **INSIDE, "silent_for": (_SILENT, "5m"), "poison": (_POISON, 10)},
+        {
+            "name": (_QUEUE, None),
+            **INSIDE,
+            "silent_for": (_SILENT, "5m"),
+            "poison": (_POISON, 10),
+            **LOOKING,
+        },
         "consumers.listed",
     )
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ..options import SELECTING, argument, command, examples
+from ..options import LOOKING, SELECTING, argument, command, examples
 
 
 def add_to(dlq: typer.Typer) -> None:
@@ -16,7 +16,7 @@ def add_to(dlq: typer.Typer) -> None:
         epilog=examples(
             "redisq dlq groups mail", "redisq dlq groups --queue mail --where 'age<1h' --json"
         ),
-    )(command(SELECTING, "groups.grouped"))
+    )(command({**SELECTING, **LOOKING}, "groups.grouped"))
     dlq.command(
         "group",
         help="Show one group of dead letters: what its entries have in common and "

@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 
 from ..completion import queues
-from ..options import MOST, examples, perform
+from ..options import MOST, Every, examples, perform
 
 commands = typer.Typer()
 
 
-@commands.command(epilog=examples("redisq ls", "redisq ls --json"))
-def ls(context: typer.Context) -> int:
+@commands.command(epilog=examples("redisq ls", "redisq ls --json", "redisq ls --watch 2s"))
+def ls(context: typer.Context, every: Every = None) -> int:
     """List the queues: entries by state, rates, oldest age.
 
     Rates (in, out) are of the last 60 seconds; the age is of the oldest waiting entry. Exit 3 if a
     queue could not be read; the others are shown.
     """
-    return perform(context, "overview.ls")
+    return perform(context, "overview.ls", every=every)
 
 
 Most = Annotated[int, typer.Option("--max", min=1, max=MOST, help="Show the latest N.")]

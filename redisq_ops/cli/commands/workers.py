@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import GO, argument, command, examples
+from ..options import GO, LOOKING, argument, command, examples
 
 commands = typer.Typer()
 _workers = typer.Typer(help="List or prune worker processes of other programs.")
@@ -28,7 +28,8 @@ _workers.command(
                     typer.Argument(metavar="[QUEUE]", help="Queue; default: all queues."),
                 ],
                 None,
-            )
+            ),
+            **LOOKING,
         },
         "workers.listed",
     )

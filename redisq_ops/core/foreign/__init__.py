@@ -2,6 +2,7 @@
 
 LAYOUTS: dict[str, tuple[str, str]] = {
     "rq": ("foreign.rq", "RqQueue"),
+    "arq": ("foreign.arq", "ArqQueue"),
     "sidekiq": ("foreign.resque", "SidekiqQueue"),
     "resque": ("foreign.resque", "ResqueQueue"),
     "stream": ("foreign.streams", "StreamQueue"),

@@ -309,9 +309,10 @@ class PlacedQueue(ForeignQueue[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        """As every queue's; beside a key of another type the rest is counted."""
+        """As every queue's; beside a key of another type the rest is counted. What lies among
+        entries of other queues (`_shared`) isn't: it would have to be read."""
         wrong: list[str] = []
-        states: list[State] = [*self.states, "trash"]
+        states: list[State] = [*(s for s in self.states if not self._shared(s)), "trash"]
         places = await together(self._places(state, wrong) for state in states)
         sizes = [sum(await together(place.count() for place in found)) for found in places]
         numbers = dict(zip(states, sizes, strict=True))
@@ -325,16 +326,16 @@ class PlacedQueue(ForeignQueue[C_co]):
     @operation
     async def due_counts(self, edges: Sequence[int]) -> list[int]:
         names = await self._queues()
-        keys = [
-            self.at + one.key.replace("{q}", name)
+        sets = [
+            (self.at + one.key.replace("{q}", name), one.unit_ms)
             for one in self.states.get("delayed", ())
             for name in names
             if isinstance(one, Zset) and one.ready
         ]
         spans = list(pairwise(edges))
         found = await together(
-            Call(("ZCOUNT", key, low / 1000, f"({high / 1000}"), int, key=key)
-            for key in keys
+            Call(("ZCOUNT", key, low / unit, f"({high / unit}"), int, key=key)
+            for key, unit in sets
             for low, high in spans
         )
         return [sum(found[n :: len(spans)]) for n in range(len(spans))]
@@ -359,7 +360,8 @@ class PlacedQueue(ForeignQueue[C_co]):
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:
         """Who takes: our own workers, and the owner's processes that serve this queue, as they
-        beat last. A list is looked through as far as `get` does."""
+        beat last; unknown where these aren't listed. A list is looked through as far as `get`
+        does."""
         wrong: list[str] = []
         (askers, now), (processes, found) = await both(
             both(self._recent_consumers(), self._now()),
@@ -371,11 +373,12 @@ class PlacedQueue(ForeignQueue[C_co]):
         serving = [p for p in processes if p.alive and not p.quiet and self._serves(p.queues)]
         beats = [now - p.silent_ms for p in serving if p.silent_ms is not None]
         asked = max([*beats, *([] if askers.asked_ms is None else [askers.asked_ms])], default=None)
-        seen = None if wrong else (askers.askers or 0) + len(serving)
+        counted = isinstance(self, HasWorkerProcesses) and not wrong
+        seen = (askers.askers or 0) + len(serving) if counted else None
         known = replace(askers, asked_ms=asked, askers=seen)
         if not found[id]:
             return known
-        before = int(found[id][0].score)
+        before = await found[id][0].rank()
         ahead = (Ahead("jobs of the list", before),) if before else ()
         return replace(known, here=True, ahead=ahead, before=before, before_exact=True)
 
@@ -451,15 +454,17 @@ class PlacedQueue(ForeignQueue[C_co]):
         """Whether what wasn't found may lie where nobody looked."""
         if all(len(found[id]) >= n for id, n in Counter(ids).items()):
             return False
-        sizes = await together(place.count() for place in await self._places("waiting"))
+        lists = [p for p in await self._places("waiting") if p.kind == "list"]
+        sizes = await together(place.count() for place in lists)
         return max(sizes, default=0) > 2 * DEPTH
 
     async def _found_by_id(
         self, place: Place, missing: Counter[str], strike: Callable[[Sequence[LocatedEntry]], bool]
     ) -> bool:
-        """Look up what is missing in a place; False: it is a list and they are many."""
+        """Look up what is missing in a place; False: it is a list and they are many,
+        or entries gathered elsewhere."""
         ids = list(missing)
-        if place.kind == "list" and len(ids) > FEW:
+        if place.kind == "busy" or (place.kind == "list" and len(ids) > FEW):
             return False
         members = await self.members(place, ids)
         strike(await (place.of_elements if place.kind == "list" else place.of_members)(members))

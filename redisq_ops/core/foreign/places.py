@@ -67,7 +67,9 @@ class Zset:
     called: str
     """what the owner's users call the state"""
     ready: bool = False
-    """whether scores are the times (unix seconds) at which the entries become ready"""
+    """whether scores are the times at which the entries become ready"""
+    unit_ms: int = 1000
+    """milliseconds in one unit of these times: scores are seconds, or (1) milliseconds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,13 @@ class LocatedEntry:
     """its position from the left, in a list"""
     score: float = 0.0
     """its score in a set, its rank in a list"""
+
+    async def rank(self) -> int:
+        """How many elements of its place come before it."""
+        if self.place.kind == "list":
+            return int(self.score)
+        key = self.place.key
+        return await Call(("ZRANK", key, self.member), lambda rank: rank or 0, key=key)
 
 
 class Read(Protocol):

@@ -27,7 +27,6 @@ UNREADABLE = {
     "Celery": rb"celery(?:-task-meta-.+)?|.+\x06\x16\d+|_kombu\..+|unacked(?:_index|_mutex)?",
     "BullMQ": rb"(?:bull|\{bull\}):.+",
     "Dramatiq": rb"dramatiq:.+",
-    "arq": rb"arq:.+",
     "Huey": rb"huey\..+",
     "SAQ": rb"saq:.+",
 }

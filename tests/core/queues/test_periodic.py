@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import islice
+from math import inf
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,7 +14,7 @@ import redis.asyncio
 
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Settlement
-from redisq_ops.core.model.errors import BadInput, TooLarge
+from redisq_ops.core.model.errors import BadInput, TooLarge, Unreadable
 from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.delay.periodic import AHEAD_MS, RUNS, due, slots
 from redisq_ops.core.redis.operation import BlockingClient
@@ -344,17 +345,30 @@ def test_a_draining_queue_gets_no_new_runs(
     assert len(take_all(later)) == 3
 
 
-def test_one_that_cannot_be_used_here_does_not_stop_the_others(
-    later: DelaySet[BlockingClient], client: redis.Redis, clock: FakeClock
-) -> None:
+@pytest.mark.parametrize(
+    ("line", "time", "message"),
+    [
+        (Periodic("odd", "0 * * * *", zone="Not/Here").encoded(), 0.0, "'odd'.*Not/Here"),
+        (b"x", 0.0, "periodic: entry 'odd' is corrupt"),
+        (b"7", 0.0, "periodic: entry 'odd' is corrupt"),
+        (b"\xb4", 0.0, "periodic: entry 'odd' is corrupt"),
+        (b'{"name": "odd", "cron": 5}', 0.0, "periodic: entry 'odd' is corrupt"),
+        (Periodic("odd", "0 * * * *").encoded(), -inf, "periodic_at: the time of 'odd' is corrupt"),
+    ],
+)
+def test_one_that_cannot_be_used_does_not_stop_the_others(
+    later: DelaySet[BlockingClient], client: redis.Redis, clock: FakeClock,
+    line: bytes, time: float, message: str,
+) -> None:  # fmt: skip
     later.set_periodic(Periodic("good", "0 * * * *"))
-    spec = Periodic("alien", "0 * * * *", zone="Not/Here")
-    client.hset(later.keys["periodic"], "alien", spec.encoded())
-    client.zadd(later.keys["periodic_at"], {"alien": NOON - HOUR})
+    client.hset(later.keys["periodic"], "odd", line)
+    client.zadd(later.keys["periodic_at"], {"odd": time})
     clock.now_ms = NOON
-    with pytest.raises(BadInput, match="Not/Here"):
+    with pytest.raises((BadInput, Unreadable), match=message):
         later.tick()
     assert take_all(later) == [f"good@{NOON}"]
+    found = [line for line in later.invariants() if "odd" in line]
+    assert len(found) == (time == 0)
 
 
 def test_a_payload_over_the_limit_is_refused(later: DelaySet[BlockingClient]) -> None:

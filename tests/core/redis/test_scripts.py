@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from redisq_ops import core
+from redisq_ops.core.foreign import LAYOUTS
 from redisq_ops.core.model.clock import FakeClock, ServerClock
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import Keys
@@ -20,7 +21,7 @@ from redisq_ops.core.redis.scripts import ScriptHeader, script
 CORE = Path(core.__file__).parent
 FILES = sorted(CORE.rglob("*.lua"))
 QUEUES = [f"queues.{kind}" for kind in ("request", "delay", "circular", "carmine", "fair")]
-FOREIGN = ["foreign.resque", "foreign.rq", "foreign.streams"]
+FOREIGN = sorted({folder for folder, _ in LAYOUTS.values() if folder.startswith("foreign.")})
 MOST_LINES = 90
 LONGER = {
     "storage.lua": "the whole storage interface, each hook with its default",

@@ -6,8 +6,10 @@ from collections import Counter
 from typing import Any
 
 from ...engine.reads import QueueReads
+from ...model.errors import CORRUPT, BadInput
 from ...model.states import ZSETS
 from ...redis.parsers import fields, members
+from .periodic import Periodic
 
 
 async def violations(queue: QueueReads[Any]) -> list[str]:
@@ -27,4 +29,14 @@ async def violations(queue: QueueReads[Any]) -> list[str]:
     problems += [f"{id} has a payload and no state" for id in sorted(bodies - set(seen))]
     following = set(await fields(next_))
     problems += [f"{id} is to run again and is not there" for id in sorted(following - set(seen))]
+    planned = set(await members(queue.keys["periodic_at"]))
+    for name, line in (await fields(queue.keys["periodic"])).items():
+        try:
+            Periodic.decoded(line).checked()
+        except BadInput as error:
+            problems.append(f"periodic entry {name} can't run here: {error}")
+        except CORRUPT:
+            problems.append(f"periodic entry {name} is corrupt")
+        if name not in planned:
+            problems.append(f"periodic entry {name} has no next run")
     return problems

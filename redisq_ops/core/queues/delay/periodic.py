@@ -67,6 +67,7 @@ class Periodic:
 
     @classmethod
     def decoded(cls, data: bytes) -> Periodic:
+        """The inverse of `encoded`. Raises one of `errors.CORRUPT` for anything else."""
         fields, _, payload = data.partition(b"\n")
         return cls(**json.loads(fields), payload=payload)
 

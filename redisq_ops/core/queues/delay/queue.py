@@ -20,7 +20,7 @@ from ...engine.timed_queue import TimedQueue
 from ...model import record
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
 from ...model.entry import Delivery, Entry, State
-from ...model.errors import BadInput, Refused
+from ...model.errors import CORRUPT, BadInput, Refused, Unreadable
 from ...model.settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ...model.states import ZSETS
 from ...model.validation import checked_pairs, checked_size, pairs
@@ -152,7 +152,7 @@ class DelaySet(TimedQueue[C_co]):
         )
         return [
             ScheduledPeriodic(
-                Periodic.decoded(specs[name.encode()]),
+                self._periodic(name, specs[name.encode()]),
                 ms,
                 run.decode() if (run := runs.get(name.encode())) else None,
             )
@@ -169,7 +169,7 @@ class DelaySet(TimedQueue[C_co]):
         """
         at = self.keys["periodic_at"]
         soon, now = await both(scored(at, "0", str(max - 1)), self._now())
-        names = {name: int(slot) for name, slot in soon if slot <= now + periodic.AHEAD_MS}
+        names = {name: slot for name, slot in soon if slot <= now + periodic.AHEAD_MS}
         if not names:
             return 0
         key = self.keys["periodic"]
@@ -179,7 +179,7 @@ class DelaySet(TimedQueue[C_co]):
             for (name, slot), spec in zip(names.items(), specs, strict=True)
             if spec is not None
         )
-        for word in fired:  # a bad entry doesn't keep the others from running
+        for word in fired:  # a corrupt entry doesn't keep the others from running
             if isinstance(word, Exception):
                 raise word
         return fired.count("fired")
@@ -188,8 +188,18 @@ class DelaySet(TimedQueue[C_co]):
     async def upkeep(self) -> int:
         return await self.tick.op() + await self.sweep.op()
 
-    async def _fire(self, name: str, line: bytes, slot: int, now: int) -> str:
-        spec = Periodic.decoded(line)
+    def _periodic(self, name: str, line: bytes) -> Periodic:
+        try:
+            return Periodic.decoded(line).checked()
+        except BadInput as error:
+            raise BadInput(f"periodic entry {name!r}: {error}") from error
+        except CORRUPT as error:
+            raise Unreadable(f"key {self.keys['periodic']}: entry {name!r} is corrupt") from error
+
+    async def _fire(self, name: str, line: bytes, score: float, now: int) -> str:
+        spec, slot = self._periodic(name, line), moment(score)
+        if slot is None or slot < 0:
+            raise Unreadable(f"key {self.keys['periodic_at']}: the time of {name!r} is corrupt")
         runs, following = periodic.due(spec, slot, now)
         return await self._script("fire_periodic").call(
             self.keys,

@@ -11,13 +11,14 @@ end
 
 -- How many tokens are missing. Surplus ones are dropped when they are popped.
 local function request_tokens_lacking(q)
-  return q.paused == 1 and 0 or math.min(q.limit - q.pending, q.waiting) - q.tok
+  local live = q.state == 'open' or q.state == 'sealed'
+  return live and q.paused ~= 1 and math.min(q.limit - q.pending, q.waiting) - q.tok or 0
 end
 
 -- Add the missing tokens.
 local function request_tokens_sync(q)
   local short = request_tokens_lacking(q)
-  if short <= 0 or (q.state ~= 'open' and q.state ~= 'sealed') then return end
+  if short <= 0 then return end
   local words, word = {}, request_tokens_word(q)
   for i = 1, short do words[i] = word end
   redis.call('LPUSH', p_ .. q.priority, unpack(words))

@@ -37,19 +37,22 @@ local function storage_prepare()
   if #request_edits_ended > 0 then type_check_key(edited, 'hash') end
 end
 
--- An entry from another queue, for a request that may be new: the list of its priority, and a stream
--- that ends where the request's record says.
+-- An entry from another queue, for a request that may be new: the list of its priority, what is to run
+-- again or later, and a stream that ends where the request's record says.
 local met = {}
 local function storage_check_arrival(_, own)
-  local list, key = p_ .. own:match('^%d+'), s_ .. own:match('%S+$')
-  type_check_key(list, 'list')
+  local rid = own:match('%S+$')
+  local key = s_ .. rid
+  type_check_key(p_ .. own:match('^%d+'), 'list')
   if met[key] then return end
   met[key] = true
   type_check_key(key, 'stream')
+  type_check_key(again_ .. rid, 'zset')
+  type_check_key(later_ .. rid, 'zset')
+  local q, exists = request_get(rid), redis.call('EXISTS', key) == 1
+  if exists and q then request_types_group(key) end
   local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
-  local q = request_get(own:match('%S+$'))
-  if last and tonumber(last[1]:match('^%d+')) > (q and q.total or 0)
-    or not q and redis.call('EXISTS', key) == 1 then
+  if last and tonumber(last[1]:match('^%d+')) > (q and q.total or 0) or exists and not q then
     error({err = 'MISFIT key ' .. key .. ' has entries that no request knows of'})
   end
 end

@@ -112,6 +112,7 @@ local function looked_at(list)
       if written or q.again > 0 then request_types_group(q.stream) end
       written = true
       type_check_key(p_ .. q.priority, 'list')
+      if q.trash > 0 then type_check_key(trash, 'zset') end
       if q.again > 0 then
         type_check_key(again_ .. q.rid, 'zset')
         type_check_key(edited, 'hash')

@@ -1,0 +1,73 @@
+"""`redisq metrics`: the state of all queues for Prometheus, served or printed once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+from threading import Event
+
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+
+from redisq_ops.core.model.errors import BadInput, Unreachable
+from redisq_ops.core.worker.health import parse_address
+from redisq_ops.ops.inspect.overview import Overview, overview
+from redisq_ops.ops.metrics import QueueCollector
+
+from .output import say, tell
+from .session import Session
+
+
+def metrics(s: Session, once: bool, file: Path | None, listen: str, queue: str) -> int:
+    """Print the metrics (``once``), write them to a file, or serve them until a signal."""
+
+    def read() -> Overview:
+        return s.run(overview(s.deployment, minutes=2))
+
+    registry = CollectorRegistry()
+    registry.register(QueueCollector(read, queue))
+    if once or file is not None:
+        text = generate_latest(registry).decode()
+        if "\nredisq_up 0.0\n" in text:
+            read()  # raises what is wrong
+            raise Unreachable("the server could not be read")
+        if file is None:
+            for line in text.splitlines():
+                tell(line)
+        else:
+            _replace(file, text)
+        return 0
+    host, port = parse_address(listen) or (None, 0)
+    if host is None:
+        raise BadInput(f"--listen {listen!r}: HOST:PORT, for example 127.0.0.1:9808")
+    read()  # a wrong address or password is said now, not at the first scrape
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        raise BadInput(f"--listen {listen}: {error.strerror or error}") from error
+    say(f"serving http://{listen.rpartition(':')[0]}:{server.server_port}/metrics")
+    stopped = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    stopped.wait()
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+    return 0
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write the file in one step, so that a collector never reads half of it."""
+    try:
+        handle, new = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w") as out:
+                out.write(text)
+            os.chmod(new, 0o644)  # node_exporter runs as another user; there are no payloads in it
+            os.replace(new, path)
+        except BaseException:
+            os.unlink(new)
+            raise
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from error

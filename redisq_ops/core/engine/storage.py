@@ -1,0 +1,111 @@
+"""The storage interface in Python: every hook that the engine's classes call and a kind implements.
+
+Entries that don't wait are stored alike in all kinds of ours and read by the engine. Where entries
+wait, only the kind knows: these methods read it. `lua/storage.lua` is the other half, for changes.
+A new kind subclasses `Queue`, implements the first three methods, `Queue.counts` and
+`Queue.invariants`, and replaces further ones where their defaults don't fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+from ..model.clock import Duration
+from ..model.entry import Delivery, Entry, Page, State, TakeResult
+from ..redis.operation import Description
+from .state_scan import WaitingIds
+
+
+class Storage(Protocol):
+    """What a kind of ours tells the engine, without a default for what comes first."""
+
+    kind: ClassVar[str]
+    """the kind's name in the registry and on the command line"""
+    package: ClassVar[str]
+    """the package under `redisq_ops.core` whose ``lua`` folder has the kind's scripts"""
+    key_types: ClassVar[dict[str, str]]
+    """the kind's own keys: key part -> Redis type"""
+
+    # --- required -------------------------------------------------------------------------------
+
+    async def _page_waiting(
+        self, cursor: str | None, max: int, start: int | None, payloads: bool
+    ) -> Page:
+        """A page of waiting entries; arguments and result are those of `Queue.page`."""
+
+    async def _get_waiting(self, id: str) -> Entry | None:
+        """The entry with its payload if it waits, else None. Called when no other state has it."""
+
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The payload of each entry, in whatever state; None for an entry that doesn't exist."""
+
+    # --- reads ----------------------------------------------------------------------------------
+
+    async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
+        """`_payloads`, with an exception in the place of a corrupt one.
+
+        Default: `_payloads`. Replaced where a payload is part of a record that has to be decoded.
+        """
+
+    async def _entries(
+        self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
+    ) -> list[Entry]:
+        """The entries of (id, score) rows of one state, in two round trips at most.
+
+        Default: from the records and errors all kinds keep. Replaced to add fields (a client).
+        """
+
+    async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
+        """The sorted set that has a state's ids: (key part, lowest score, highest score).
+
+        None: they are in no sorted set, and `_waiting_ids` lists them. Default: the common sets,
+        so None for waiting entries.
+        """
+
+    async def _waiting_ids(
+        self, cursor: str | None, max: int, start: int | None = None
+    ) -> WaitingIds:
+        """Up to ``max`` waiting ids behind ``cursor``, or from rank ``start`` on, without records.
+
+        Default: raises. Required where `_zset_range` is None for waiting entries and
+        ``has_sheets`` is true.
+        """
+
+    def _columns(
+        self, state: State, ids: Sequence[str], want: frozenset[str]
+    ) -> dict[str, Description[Any]]:
+        """How to read columns of many entries: column -> a description of its read.
+
+        ``want``: lines (the records), errors, payloads, and what else the kind has. All run in one
+        round trip. Default: the three that all kinds have.
+        """
+
+    # --- workers --------------------------------------------------------------------------------
+
+    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+        """`Queue.take` on a queue that is registered. Default: the kind's ``take.lua``."""
+
+    def _deliveries(
+        self,
+        consumer: str,
+        ids: Sequence[str],
+        receipts: Sequence[str],
+        payloads: Sequence[bytes],
+        deadline_ms: int,
+    ) -> list[Delivery]:
+        """Deliveries of a reply of ``take.lua``. Default: an entry has no client."""
+
+    # --- the queue's life -----------------------------------------------------------------------
+
+    async def _ensure_registered(self) -> None:
+        """Find or create the registry entry, once per object; raise `WrongKind` for another kind.
+
+        Replaced by kinds with options that are fixed at creation, or with keys of another program.
+        """
+
+    async def _destroy_entries(self, max: int) -> int:
+        """Delete about ``max`` of the kind's keys that no fixed name leads to; 0 when none is left.
+
+        Default: 0. Replaced by kinds that have keys per request or per client.
+        """

@@ -1,0 +1,3 @@
+from .queue import ArqQueue
+
+__all__ = ["ArqQueue"]

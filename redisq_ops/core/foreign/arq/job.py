@@ -1,0 +1,78 @@
+"""A job or a result as arq keeps it: one string, a pickle (which is never loaded) or JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from reprlib import Repr
+from typing import Any
+
+from ...model.entry import Failure
+from .pickled import Unmade, first_items, unpickled
+
+_JOB = ("t", "f", "a", "k", "et")
+"""what a job consists of; a result begins with it"""
+MOST = 20
+"""arguments that are shown"""
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 200, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    fields: dict[str, Any]
+    size: int
+    call: str = ""
+    problem: str | None = None
+
+    @classmethod
+    def read(cls, data: bytes | None) -> Record:
+        if data is None:
+            return cls({}, 0, problem="its job is gone")
+        try:
+            found = json.loads(data) if data[:1] == b"{" else unpickled(data)
+            if isinstance(found, dict) and isinstance(found.get("f"), str):
+                return cls(found, len(data), _call(found))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            pass
+        return cls({}, len(data), problem="neither a pickle nor JSON of arq's")
+
+    def number(self, field: str) -> int | None:
+        value = self.fields.get(field)
+        return value if isinstance(value, int) and abs(value) < 2**53 else None
+
+    @property
+    def queue(self) -> str | None:
+        name = self.fields.get("q")
+        return name if isinstance(name, str) else None
+
+    def job(self, data: bytes) -> bytes:
+        """Of a result: the job that it was, at its first try again, without what it raised: that
+        may be something that can't be unpickled. Empty: arq itself had lost the job by then."""
+        if self.fields["f"] == "<unknown>" or tuple(self.fields)[: len(_JOB)] != _JOB:
+            return b""
+        if data[:1] != b"{":
+            return first_items(data, len(_JOB))
+        return json.dumps({name: self.fields[name] for name in _JOB} | {"t": None}).encode()
+
+    def shown(self) -> bytes:
+        """What stands for the payload: the call as text, and how large the record is."""
+        shown = {"function": self.fields["f"], "call": self.call, "try": self.number("t")}
+        return json.dumps(shown | {"data_bytes": self.size}).encode()
+
+    def error(self) -> Failure | None:
+        """Of a result: arq keeps the exception, and no traceback."""
+        raised = self.fields.get("r")
+        if not isinstance(raised, Unmade):
+            return Failure("error", _SHORT.repr(raised))
+        first = raised.args[0] if raised.args else ""
+        said = first if isinstance(first, str) else _SHORT.repr(first)
+        return Failure(raised.name.removeprefix("builtins."), said)
+
+
+def _call(job: dict[str, Any]) -> str:
+    args, kwargs = job.get("a"), job.get("k")
+    parts = [_SHORT.repr(each) for each in args[:MOST]] if isinstance(args, (list, tuple)) else []
+    if isinstance(kwargs, dict):
+        parts += [f"{name}={_SHORT.repr(kwargs[name])}" for name in list(kwargs)[:MOST]]
+    return f"{job['f']}({', '.join(parts)})"

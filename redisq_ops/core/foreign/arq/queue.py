@@ -1,0 +1,206 @@
+"""arq's layout (0.28): a queue is one sorted set of job ids, by the time (ms) at which they are
+due. ``arq:job:ID`` is the job, ``arq:in-progress:ID`` a worker's mark, ``arq:result:ID`` how it
+ended. These three are shared by all queues of a database, and no key lists the results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha1
+from typing import Any, ClassVar
+
+from ...engine.optional_features import HasTimeline
+from ...model.entry import Entry, Page, State
+from ...model.quoting import bytes_of, legal
+from ...model.states import Verb
+from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.parsers import moment
+from ..changes import ForeignChanges
+from ..places import List, LocatedEntry, Place, Row, Zset, pairs
+from .job import Record
+from .places import JOB, MARK, RESULT, Part, Results
+
+FRONT = 1000
+"""jobs that are asked whether they are in progress: workers take those with the lowest scores"""
+SCANS = 20
+"""steps of a SCAN for one page of results"""
+
+
+class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
+    """``arq:KEY``, the key being arq's ``queue_name``. An id is arq's job id."""
+
+    kind: ClassVar[str] = "arq"
+    owner: ClassVar[str] = "arq"
+    package: ClassVar[str] = "foreign.arq"
+    by_id: ClassVar[bool] = True
+    theirs: ClassVar[dict[str, str]] = {"arq:abort": "zset"}
+    called: ClassVar[Mapping[str, str]] = {
+        "t_job_": "arq:job_", "t_result_": "arq:result_", "t_retry_": "arq:retry_",
+        "t_progress_": "arq:in-progress_", "t_abort": "arq:abort",
+    }  # fmt: skip
+    states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
+        "waiting": (Zset("{q}", "queued"),),
+        "pending": (Zset("{q}", "in progress"),),
+        "delayed": (Zset("{q}", "deferred", ready=True, unit_ms=1),),
+        "dead": (),  # see `Results`
+        "done": (),
+    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        "replay": ("dead",),
+        "requeue": ("delayed",),
+        "reschedule": ("delayed",),
+        "purge": ("waiting", "delayed", "dead"),
+        "hard": ("waiting", "delayed", "dead", "trash"),
+        "restore": ("trash",),
+    }
+    replay_note: ClassVar[str] = "as new jobs of the same id: arq counts their tries from 1 again"
+    prunes: ClassVar[bool] = False
+    enveloped: ClassVar[bool] = False
+    verbs: ClassVar[Mapping[str, str]] = {
+        "requeue": "they are due now",
+        "purge": "they go to the trash; their ids can be enqueued again at once",
+        "hard": "they are removed for good: no undo",
+    }
+    layout_faults: ClassVar[tuple[str, ...]] = (
+        "a job that expired while it waited (a day after it was due) leaves its id, and a result"
+        " `job expired` when a worker comes to it",
+        "a job of a killed worker waits until the longest time of any job, and ten seconds, are"
+        " over",
+        "what a job is lies in a pickle: who can write to the server can run code in its workers",
+    )
+
+    # --- where entries are -----------------------------------------------------------------------
+
+    @operation
+    async def names(self) -> list[str]:
+        """No key lists arq's queues."""
+        return []
+
+    @operation
+    async def exists(self) -> bool:
+        if not self.own_name:
+            return False
+        health = self.own_name + ":health-check"
+        if await Call(("EXISTS", self.own_name, health), bool, key=self.own_name):
+            return True
+        pages = await both(self.page.op("dead", max=1), self.page.op("done", max=1))
+        return any(page.entries for page in pages)
+
+    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+        async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
+            return await self.read(state, place, rows)
+
+        if state in ("dead", "done"):
+            called = "failed" if state == "dead" else "complete"
+            return [Results("zset", self.own_name, called, read)]
+        now, running = await both(self._now(), self._unless(self._running(), [], wrong))
+        called = self.states[state][0].called
+        if state == "pending":
+            return [
+                self._gathered(await Place("zset", self.own_name, called, read).located(running))
+            ]
+        due = state == "waiting"
+        n = sum((row.score <= now) is due for row in running)
+        return [Part("zset", self.own_name, called, read, due_ms=now, due=due, running=n)]
+
+    async def _running(self) -> list[Row]:
+        """Which of the first members have a worker's mark."""
+        key = self.own_name
+        front = await Call(("ZRANGE", key, 0, FRONT - 1, "WITHSCORES"), pairs, key=key)
+        marks = await self._records(MARK, [member for member, _ in front])
+        return [Row(*row) for row, mark in zip(front, marks, strict=True) if mark is not None]
+
+    # --- records ---------------------------------------------------------------------------------
+
+    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        if state in ("dead", "done"):
+            found = await self._records(RESULT, [row.member for row in rows])
+            return [
+                self._result(state, place, row, Record.read(data))
+                for row, data in zip(rows, found, strict=True)
+            ]
+        ids = [row.member for row in rows]
+        (jobs, tries), marks = await both(
+            both(self._records(JOB, ids), self._records("arq:retry:", ids)),
+            self._records(MARK, ids),
+        )
+        running = [bytes_of(MARK) + id for id in ids if state == "pending"]
+        until = await together(Call(("PEXPIRETIME", key), _time, key=key) for key in running)
+        times = until or [moment(row.score) for row in rows]
+        return [
+            self._job(state, place, row, at, job, tried)
+            if (mark is not None) is bool(until)
+            else None
+            for row, at, job, tried, mark in zip(rows, times, jobs, tries, marks, strict=True)
+        ]
+
+    async def _records(self, prefix: str, ids: Sequence[bytes]) -> list[bytes | None]:
+        """Strings of these ids; None where there is none."""
+        keys = [bytes_of(prefix) + id for id in ids]
+        return await Call(("MGET", *keys), list[Any], key=keys[0]) if keys else []
+
+    def _job(
+        self, state: State, place: Place, row: Row, at: int | None, data: bytes | None,
+        tries: bytes | None,
+    ) -> Entry:  # fmt: skip
+        record = Record.read(data)
+        if record.problem:
+            return Entry(legal(row.member), state, at, called=place.called, problem=record.problem)
+        since = record.number("et") if state == "delayed" else moment(row.score)
+        begun = int(tries) if tries and tries.isdigit() and len(tries) < 10 else 0
+        return Entry(
+            legal(row.member), state, at, since, record.shown(), called=place.called,
+            failures=max(0, begun - (state == "pending")),
+        )  # fmt: skip
+
+    def _result(self, state: State, place: Place, row: Row, record: Record) -> Entry | None:
+        dead = record.fields.get("s") is False
+        if record.queue != self.own_name or dead is not (state == "dead"):
+            return None
+        ended = record.number("ft")
+        return Entry(
+            legal(row.member), state, ended, ended, record.shown(), called=place.called,
+            failures=record.number("t") or 0 if dead else 0, reason="failed" if dead else None,
+            error=record.error() if dead else None,
+        )  # fmt: skip
+
+    # --- what operators change -------------------------------------------------------------------
+
+    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
+        """Whether it is a job or a result, its bytes' digest, what is shown of it in the trash,
+        and the job that a replay makes of a result."""
+        ended = {seen.member for seen in found if seen.entry.state == "dead"}
+        ids = [seen.member for seen in found]
+        jobs, results = await both(self._records(JOB, ids), self._records(RESULT, ids))
+        return [
+            _stamp("result", result) if id in ended else _stamp("job", job)
+            for id, job, result in zip(ids, jobs, results, strict=True)
+        ]
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def _shared(self, state: State) -> bool:
+        return state in ("dead", "done")
+
+    async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
+        """By rank in the order of the SCAN, among what its first steps find."""
+        found: list[LocatedEntry] = []
+        inner: str | None = None
+        for _ in range(SCANS):
+            rows, inner, _ = await places[0].after(inner, max)
+            found += rows
+            if inner is None:
+                break
+        rows = found[start : start + max]
+        return Page(tuple(row.entry for row in rows), None, len(found), inner is None)
+
+
+def _time(expires: int) -> int | None:
+    return None if expires < 0 else expires
+
+
+def _stamp(what: str, data: bytes | None) -> bytes:
+    record = Record.read(data)
+    if data is None or record.problem:
+        return b""
+    shown, job = record.shown(), record.job(data) if what == "result" else b""
+    return f"{what} {sha1(data).hexdigest()} {len(shown)} ".encode() + shown + job

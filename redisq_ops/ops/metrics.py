@@ -1,0 +1,133 @@
+"""The state of all queues as Prometheus metrics: two round trips a scrape, whatever their number.
+
+Names follow Prometheus' conventions: base units as suffixes, counters end in ``_total``. Labels are
+bounded: ``queue`` (at most `MAX_QUEUES`, the first by name), ``kind``, ``state``, ``event``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from threading import Lock
+from time import perf_counter
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from redisq_ops.core.model.entry import STATES
+from redisq_ops.core.model.errors import RedisqError
+
+from .inspect.overview import Overview, QueueRow
+
+MAX_QUEUES = 1000
+"""queues that one scrape exports; the number of the others is a metric"""
+EVENTS = ("arrived", "settled", "failed")
+
+
+class QueueCollector(Collector):
+    """Reads all queues at each scrape and yields their metrics.
+
+    ``read``: reads the `Overview`, at least two minutes of rates included. A scrape waits for the
+    one before it. A server that can't be reached is ``redisq_up 0``, not an error.
+    """
+
+    def __init__(
+        self, read: Callable[[], Overview], pattern: str = "*", most: int = MAX_QUEUES
+    ) -> None:
+        self._read = read
+        self._pattern = pattern
+        self._most = most
+        self._lock = Lock()
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics of one scrape."""
+        up = GaugeMetricFamily("redisq_up", "Whether the server could be read: 1 or 0.")
+        took = GaugeMetricFamily(
+            "redisq_scrape_duration_seconds", "Time that reading all queues took."
+        )
+        with self._lock:
+            began = perf_counter()
+            try:
+                overview = self._read()
+            except RedisqError:
+                overview = None
+            took.add_metric([], perf_counter() - began)
+        up.add_metric([], float(overview is not None))
+        yield from (up, took)
+        if overview is not None:
+            yield from queue_metrics(overview, self._pattern, self._most)
+
+    def describe(self) -> Iterator[Metric]:
+        """No metrics: registering the collector reads nothing."""
+        return iter(())
+
+
+def queue_metrics(
+    overview: Overview, pattern: str = "*", most: int = MAX_QUEUES
+) -> Iterator[Metric]:
+    """The metrics of the queues whose name matches ``pattern`` (``*`` and ``?``)."""
+    rows = [row for row in overview.rows if fnmatchcase(row.name, pattern)]
+    omitted = GaugeMetricFamily(
+        "redisq_queues_omitted", f"Queues that are not exported: they are beyond the first {most}."
+    )
+    omitted.add_metric([], max(0, len(rows) - most))
+    yield omitted
+    yield from _families(rows[:most], overview.now_ms)
+
+
+def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
+    of_queue = ["queue", "kind"]
+    entries = GaugeMetricFamily(
+        "redisq_queue_entries", "Entries in a state now.", labels=[*of_queue, "state"]
+    )
+    done = CounterMetricFamily(
+        "redisq_queue_done_entries", "Entries done since the queue was created.", labels=of_queue
+    )
+    oldest = GaugeMetricFamily(
+        "redisq_queue_oldest_waiting_age_seconds",
+        "How long the oldest waiting entry has waited; 0 when none waits.",
+        labels=of_queue,
+    )
+    minute = GaugeMetricFamily(
+        "redisq_queue_last_minute_entries",
+        "Entries of the last 60 seconds, estimated from two per-minute counters.",
+        labels=[*of_queue, "event"],
+    )
+    flags = [
+        GaugeMetricFamily(f"redisq_queue_{name}", f"{text}: 1 or 0.", labels=of_queue)
+        for name, text in (
+            ("readable", "Whether everything of the queue could be read"),
+            ("paused", "Whether the queue is paused"),
+            ("draining", "Whether the queue refuses new entries"),
+        )
+    ]
+    unfinished = GaugeMetricFamily(
+        "redisq_queue_unfinished_operations",
+        "Moves to other queues that were interrupted and hold entries.",
+        labels=of_queue,
+    )
+    for row in rows:
+        labels = [row.name, row.kind]
+        counts = row.counts
+        faultless = counts is not None and not (row.problem or counts.problem)
+        values = (faultless, counts and counts.paused, counts and counts.closed)
+        for flag, value in zip(flags, values, strict=True):
+            flag.add_metric(labels, float(value is not None and value is not False))
+        unfinished.add_metric(labels, len(row.unfinished))
+        if counts is None:
+            continue
+        for state in STATES:
+            number = counts.of(state)
+            if number is not None and state == "done":
+                done.add_metric(labels, number)
+            elif number is not None:
+                entries.add_metric([*labels, state], number)
+        if counts.of("waiting") is not None:
+            since = counts.oldest_ms if counts.waiting else None
+            if since is not None or not counts.waiting:  # else it waits since an unknown time
+                age = 0 if since is None else max(0, now_ms - since) / 1000
+                oldest.add_metric(labels, age)
+        if row.rates is not None:
+            for event, number in zip(EVENTS, row.rates.last_minute(now_ms), strict=True):
+                minute.add_metric([*labels, event], number)
+    yield from (entries, done, oldest, minute, *flags, unfinished)

@@ -1,0 +1,117 @@
+"""``--watch``: a look that repeats itself, in a pipe and on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import redis
+
+from redisq_ops.cli.watch import repeat
+from redisq_ops.core.model.errors import NotFound, Unreachable
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.fair import FairQueue
+
+from ..command_line import Redisq
+
+
+def command(url: str, *words: str) -> list[str]:
+    return [sys.executable, "-m", "redisq_ops", "--url", url, *words, "--watch", "100ms"]
+
+
+def test_in_a_pipe_frames_follow_each_other_as_plain_text(url: str, client: redis.Redis) -> None:
+    queue = DelaySet(client, "later")
+    queue.schedule([("e1", b"x")])
+    with subprocess.Popen(command(url, "ls"), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = [process.stdout.readline() for _ in range(3)]
+        queue.schedule([("e2", b"x")])
+        while " 2 " not in (line := process.stdout.readline()):
+            assert "\x1b" not in line
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    assert first[0].startswith("name") and first[1].startswith("later") and first[2] == "\n"
+    assert process.returncode == 130
+
+
+def test_as_json_nothing_but_lines_is_printed(url: str, client: redis.Redis) -> None:
+    DelaySet(client, "later").schedule([("e1", b"x")])
+    with subprocess.Popen(
+        command(url, "ls", "--json"), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        rows = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.kill()
+    assert [row["waiting"] for row in rows] == [1, 1, 1]
+
+
+def test_on_a_terminal_it_is_redrawn_in_place(url: str, client: redis.Redis) -> None:
+    queue = DelaySet(client, "later")
+    queue.schedule([("e1", b"x")])
+    outer, inner = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    with subprocess.Popen(command(url, "ls"), stdout=inner, env=environment) as process:
+        os.close(inner)
+        drawn, deadline = b"", time.monotonic() + 30
+        while b" 2 " not in drawn and time.monotonic() < deadline:
+            if select.select([outer], [], [], 1)[0]:
+                drawn += os.read(outer, 65536)
+            if b"later" in drawn:
+                queue.schedule([("e2", b"x")])
+        process.send_signal(signal.SIGTERM)
+    os.close(outer)
+    assert b" 2 " in drawn and b"\x1b[1A" in drawn  # the cursor went up to draw the same line again
+    assert drawn.rfind(b"\x1b[?25h") > drawn.rfind(b"\x1b[?25l")  # and can be seen
+
+
+def test_a_server_that_goes_away_is_tried_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    looks = iter([None, Unreachable("gone"), Unreachable("gone"), None, NotFound("no queue")])
+
+    def look() -> None:
+        if (error := next(looks)) is not None:
+            raise error
+        print("frame")
+
+    with pytest.raises(NotFound):
+        repeat(look, "2s", json=False)
+    out, err = capsys.readouterr()
+    assert out == "frame\n\nframe\n\n"
+    assert err.count("redisq: gone; seen at ") == err.count("trying again every 2s\n") == 2
+
+
+def test_a_mistake_is_one_line_and_nothing_is_drawn(redisq: Redisq) -> None:
+    assert "not a time span" in redisq.refusal("ls", "--watch", "2", code=2)
+    assert "at least 100ms" in redisq.refusal("ls", "--watch", "5ms", code=2)
+    redisq.refusal("inspect", "queue", "missing", "--watch", "1s", code=1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["ls", "inspect queue later", "inspect entry later/e1", "explain later", "dlq groups later",
+     "consumers ls later", "client ls fair", "workers ls"],
+)  # fmt: skip
+def test_each_look_can_be_repeated(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    DelaySet(client, "later").schedule([("e1", b"x")])
+    FairQueue(client, "fair").submit("ann", [("a", b"x")])
+    once = redisq(*words.split(), "--json")
+    sleeps = iter([None, None, KeyboardInterrupt()])
+
+    def sleep(_: float) -> None:
+        if (end := next(sleeps)) is not None:
+            raise end
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    watched = redisq(*words.split(), "--json", "--watch", "1s", code=130)
+    assert len(watched.splitlines()) == 3 * len(once.splitlines())

@@ -1,0 +1,93 @@
+"""A real arq. It needs an older redis-py than ours, so it has a folder of packages of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import redis
+
+VERSION = "0.28.0"
+_CACHE = Path(__file__).parents[2] / ".pytest_cache"
+_SCRIPT = Path(__file__).with_name("arq_jobs.py")
+Job = tuple[str, list[Any], dict[str, Any]]
+
+
+@cache
+def packages() -> Path:
+    """The folder of arq's packages: installed once, and kept beside pytest's cache."""
+    folder = _CACHE / f"arq-{VERSION}-{sys.version_info.major}.{sys.version_info.minor}"
+    if not folder.exists():
+        _CACHE.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_CACHE) as fresh:
+            install = [sys.executable, "-m", "pip", "install", "--quiet", "--target"]
+            subprocess.run([*install, f"{fresh}/arq", f"arq=={VERSION}"], check=True)
+            with suppress(OSError):  # another process was first
+                os.rename(f"{fresh}/arq", folder)
+    return folder
+
+
+def started(client: redis.Redis, command: str, *rest: str) -> subprocess.Popen[bytes]:
+    """A process of it beside a server (see `arq_jobs`)."""
+    port = client.connection_pool.connection_kwargs["port"]
+    return subprocess.Popen(
+        [sys.executable, str(_SCRIPT), str(port), command, *rest],
+        env=os.environ | {"PYTHONPATH": str(packages())}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def enqueue(client: redis.Redis, *jobs: Job) -> None:
+    with started(client, "enqueue", json.dumps(jobs)) as process:
+        assert process.wait(30) == 0
+
+
+def work(client: redis.Redis, queue: str = "arq:queue") -> None:
+    """A worker, until nothing that is due is left, or it is gone."""
+    with started(client, "work", queue) as process:
+        assert process.wait(30) == 0
+
+
+_specimens: dict[int, list[tuple[bytes, bytes, int]]] = {}
+
+
+def specimen(client: redis.Redis) -> None:
+    """Jobs in every state of ``arq:queue``, and some of another queue; made once for a server."""
+    port = client.connection_pool.connection_kwargs["port"]
+    if port not in _specimens:
+        _fill(client)
+        keys = list(client.scan_iter())
+        _specimens[port] = [(k, client.dump(k) or b"", client.pexpiretime(k)) for k in keys]
+        return
+    for key, data, until in _specimens[port]:
+        client.restore(key, max(0, until), data, absttl=until > 0)
+
+
+def _fill(client: redis.Redis) -> None:
+    other = {"_queue_name": "other"}
+    enqueue(
+        client,
+        *[("fails", ["luck"], {"order": n, "_job_id": f"bad{n}"}) for n in range(4)],
+        *[("fine", [n], {"_job_id": f"good{n}"}) for n in range(4)],
+        *[("fails", ["luck"], {"_job_id": f"other{n}"} | other) for n in range(2)],
+    )  # fmt: skip
+    work(client)
+    work(client, "other")
+    enqueue(
+        client,
+        *[("lasts", [], {"_job_id": f"run{n}"}) for n in range(3)],
+        ("vanishes", [3], {"_job_id": "run3"}),
+    )  # fmt: skip
+    work(client)
+    enqueue(
+        client,
+        *[("fine", [n], {"_job_id": f"w{n}"}) for n in range(6)],
+        *[("fine", [n], {"_job_id": f"d{n}", "_defer_by": 9000 + n}) for n in range(6)],
+        *[("fine", [n], {"_job_id": f"otherd{n}", "_defer_by": 9000} | other) for n in range(2)],
+    )  # fmt: skip
