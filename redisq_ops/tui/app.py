@@ -47,6 +47,12 @@ _LAST = {
     "trash restore": "",
 }
 """command that a key begins -> what comes behind the rows"""
+_OF_CLIENTS = {
+    "request limit": "client cap",
+    "request priority": "client weight",
+    "request cancel": "client block",
+}
+"""the same keys for clients"""
 NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
 
 
@@ -423,6 +429,10 @@ class Top(App[Exception]):
             group, name = parted(opened.identity)
             whole = name if group is None else f"{group}:{name}"
             self._narrowed("pending", f'consumer="{whole}"')
+        elif self.view == "clients":
+            self._narrowed("waiting", f'client="{opened.identity}"')
+        elif self.current.named_rows:
+            self._refuse("Enter: the row shows all that is known of it.")
         else:
             self._detail = opened.identity
             self._open(DetailScreen(opened.identity, self.zone), self._left_detail)
@@ -595,8 +605,10 @@ class Top(App[Exception]):
     def _unfit_command(self, verb: str) -> str:
         """As `_unfit`, for a command that is begun by a key."""
         view, queue = self.current, self._chosen
+        if verb in _OF_CLIENTS and self.view == "clients":
+            return ""
         if verb.startswith("request ") and view.holds != "requests":
-            return "it is for requests: 2 and 3."
+            return "it is for requests (2, 3) and clients (c)."
         if verb == "delay reschedule" and view.state != "delayed":
             return "it is for delayed entries: 6."
         if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
@@ -661,7 +673,10 @@ class Top(App[Exception]):
     def action_begin(self, verb: str) -> None:
         """A command for the rows that are meant, up to what only the person knows."""
         self.current.table.stay()
-        self._command.begin(f"{verb} %{_LAST[verb]}")
+        if self.view == "clients":
+            self._command.begin(f"{_OF_CLIENTS[verb]} %q %{_LAST[verb]}")
+        else:
+            self._command.begin(f"{verb} %{_LAST[verb]}")
 
     def action_export(self) -> None:
         """The entries of the view, or of the whole queue, that the filter matches."""
@@ -689,6 +704,8 @@ class Top(App[Exception]):
         view, under = self.current, self.current.chosen
         if view.holds == "queues":
             return RowAddresses(under, under[0] if under else None)
+        if view.named_rows:
+            return RowAddresses(under, self.queue)
         if self.queue is None or (view.state is None and view.holds != "requests"):
             return RowAddresses((), self.queue)  # its rows are no entries
         return RowAddresses(tuple(f"{self.queue}/{id}" for id in under), self.queue)

@@ -145,9 +145,9 @@ class Tabs(Widget):
         for (digit, view), title in zip(numbered(), titles, strict=True):
             if view.name_ != current and not view.offered_by(queue):
                 continue
-            words = f" {digit} {view.title if view.name_ == current else title}".rstrip() + " "
+            words = f" {digit} {view.title if view.name_ == current else title}".rstrip()
             number = getattr(counts, view.state) if counts and view.state else 0
-            if number:
-                words += f"{short_count(number)} "
+            words += f" {short_count(number)}" if number else ""
+            words += " " if len(words) > 2 else ""  # keys alone stand closer
             style = f"bold {INK} on {HELD}" if view.name_ == current else ""
             yield view, Text(words, style)

@@ -8,12 +8,14 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views import numbered
 
 _SIGNS = {
-    "slash": "/", "colon": ":", "exclamation_mark": "!", "question_mark": "?",
+    "slash": "/", "colon": ":", "comma": ",", "exclamation_mark": "!", "question_mark": "?",
     "left_square_bracket": "[", "right_square_bracket": "]",
     "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
     "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
     "ctrl+c": "Ctrl+C", "ctrl+z": "Ctrl+Z",
 }  # fmt: skip
+
+_NAMES = {sign: name for name, sign in _SIGNS.items()}
 
 
 def sign(key: str, character: str | None = None) -> str:
@@ -33,7 +35,10 @@ def _shown(key: str, action: str, words: str, tooltip: str, first: bool = False)
 
 
 LOOK = (
-    *(_hidden(digit, f"view('{view.name_}')", view.about) for digit, view in numbered()),
+    *(
+        _hidden(_NAMES.get(key, key), f"view('{view.name_}')", view.about)
+        for key, view in numbered()
+    ),
     _hidden("tab,right_square_bracket", "queue(1)", "Next queue", first=True),
     _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
     # First, or letters that come along with it reach the table and its commands before the field.

@@ -10,16 +10,19 @@ import pytest
 import redis
 from textual.events import Key, Paste
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.foreign.resque import Job, SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.deployment import Deployment
@@ -27,6 +30,7 @@ from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.tui.app import Top
+from redisq_ops.tui.command_line import RowAddresses
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.filter_input import FilterInput
@@ -79,6 +83,62 @@ def app_of(pilot: Pilot[Exception]) -> Top:
 
 async def see(pilot: Pilot[Exception], *words: str) -> None:
     await until(pilot, lambda: all(word in text(app_of(pilot)) for word in words))
+
+
+@pytest.mark.slow
+def test_clients_their_rules_and_the_audit_log(url: str, client: redis.Redis) -> None:
+    queue = FairQueue(client, "jobs")
+    queue.submit("acme", [b"x"] * 3)
+    queue.submit("globex", [b"x"])
+    run(client, control.change_client(queue, "acme", "block", Author("kim", "ops-1", "floods"), 1))
+    run(client, control.change_client(queue, "acme", "cap", Author("ada", "ops-1"), 7))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "c")
+        await see(pilot, "acme", "blocked", "globex", "1 of 2")
+        line = app.query_one("#command", Input)
+        for key, begun in (
+            ("L", "client cap %q % "), ("O", "client weight %q % "), ("K", "client block %q %"),
+        ):  # fmt: skip
+            await press(pilot, key)
+            assert line.value == begun
+            await press(pilot, "escape")
+        assert app._addresses == RowAddresses(("acme",), "jobs")
+        await press(pilot, "l")
+        await see(pilot, "kim@ops-1", "floods", "client acme", "ada@ops-1", "cap-")
+        await press(pilot, "comma")
+        await see(pilot, "max_failures", "trash_ms", "1d 0h", "default")
+        await press(pilot, "c", "enter")
+        await see(pilot, 'client="acme"', "in 3 of 4")
+        await press(pilot, "escape")
+        await see(pilot, "globex", "weight")
+        await press(pilot, "p")
+        await see(pilot, "jobs is a fair queue: it has no processes.")
+
+    drive_in(url, body, "9")
+
+
+@pytest.mark.slow
+def test_worker_processes_of_another_program(url: str, client: redis.Redis) -> None:
+    client.sadd("queues", "low")
+    client.lpush("queue:low", '{"class": "A", "args": [], "jid": "1"}')
+    client.sadd("processes", "app-1:42:abc")
+    client.hset(
+        "app-1:42:abc",
+        mapping={
+            "info": '{"hostname":"app-1","pid":42,"queues":["low"],"started_at":1.0}',
+            "busy": "0", "beat": str(time.time()), "quiet": "false",
+        },
+    )  # fmt: skip
+    run(client, register(Deployment(client), [Registered("sidekiq:low", "sidekiq", 1, 0, at="")]))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "p")
+        await see(pilot, "app-1:42:abc", "alive", "low")
+        await press(pilot, "enter")
+        await see_line(pilot, "the row shows all that is known of it")
+
+    drive_in(url, body, "9")
 
 
 async def see_line(pilot: Pilot[Exception], words: str) -> None:
@@ -399,7 +459,9 @@ def test_looking_changes_nothing(url: str, client: redis.Redis) -> None:
         await press(pilot, "escape", "slash", "r", "enter", "tab", "6", "s", "s", "s")
         await see(pilot, "later")
         # Every key but those with Shift, and what is destructive elsewhere.
-        await pilot.press("5", *"abcdefghijklmnopruvwxz", "ctrl+r", "ctrl+d", "ctrl+k", "delete")
+        await pilot.press(
+            "5", *"abdeghijkmnoruvxz", *"cpl,", "5", "ctrl+r", "ctrl+d", "ctrl+k", "delete"
+        )
         assert len(app.screen_stack) == 1
 
     drive(url, body)
@@ -407,7 +469,7 @@ def test_looking_changes_nothing(url: str, client: redis.Redis) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("view", "1234567890")
+@pytest.mark.parametrize("view", "1234567890cpl,")
 def test_a_terminal_of_20_by_5_is_small_and_no_more(
     url: str, client: redis.Redis, view: str
 ) -> None:
@@ -1040,8 +1102,8 @@ def test_help_names_every_key(url: str) -> None:
         await press(pilot, "question_mark")
         await see(pilot, "Requeue", "Undo one of the latest", "Mark or unmark", "Esc", "Tab ]")
         shown = text(app)
-        assert all(f" {key} " in shown for key in "1234567890/:!stfwry?ARCPXEHMTBKLOUq")
+        assert all(f" {key} " in shown for key in "1234567890cpl,/:!stfwry?ARCPXEHMTBKLOUq")
         await press(pilot, "q")
         assert len(app.screen_stack) == 1
 
-    drive(url, body)
+    drive(url, body, size=(120, 40))

@@ -444,6 +444,8 @@ class Seeded:
                 return replace(bare, requests=requests(), total=24, open=18)
             case "pending":
                 return replace(bare, entries=pending(), total=24)
+            case "log":
+                return replace(bare, operations=tuple(operations()))
             case "waiting":
                 found = waiting(viewport.start, viewport.end)
                 return replace(bare, start=viewport.start, total=1_204, entries=found)
@@ -594,6 +596,7 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "pending": ([*MAIL, "4"], (120, 34)),
     "dead": ([*MAIL, "5", "j", "space", "j", "j", "space", "j"], (120, 34)),
     "delayed": ([*REMINDERS, "6"], (120, 34)),
+    "log": ([*MAIL, "l", "j"], (120, 34)),
     "waiting": ([*MAIL, "9"], (120, 40)),
     "trash-80x24": ([*MAIL, "0"], (80, 24)),
     "entry": ([*MAIL, "5", "enter"], (120, 34)),

@@ -89,6 +89,8 @@ class QueueView(Vertical):
     columns: ClassVar[tuple[TableColumn, ...]]
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
+    named_rows: ClassVar[bool] = False
+    """whether commands take the rows by their names alone, without the queue"""
     reversible: ClassVar[bool] = False
     """whether the server's own order can be read from its end"""
     tall: ClassVar[int] = 0
