@@ -145,7 +145,8 @@ class Tabs(Widget):
         for (digit, view), title in zip(numbered(), titles, strict=True):
             if view.name_ != current and not view.offered_by(queue):
                 continue
-            words = f" {digit} {view.title if view.name_ == current else title}".rstrip()
+            title = title or (view.short if view.name_ == current else "")
+            words = f" {digit} {title}".rstrip()
             number = getattr(counts, view.state) if counts and view.state else 0
             words += f" {short_count(number)}" if number else ""
             words += " " if len(words) > 2 else ""  # keys alone stand closer

@@ -24,7 +24,7 @@ _TICK = 20
 class Delayed(EntryView):
     name_ = "delayed"
     title = "delayed"
-    short = "delay"
+    short = "due"
     about = "Delayed: what becomes due"
     state = "delayed"
     verbs = frozenset({"requeue", "purge"})
