@@ -136,6 +136,8 @@ class Top(App[Exception]):
         self.tick()
 
     def _redraw(self) -> None:
+        for widget in self.screen.walk_children():
+            widget.refresh()
         self.refresh(layout=True)
 
     def _fatal_error(self) -> None:

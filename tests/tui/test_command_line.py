@@ -136,7 +136,7 @@ def test_a_command_asks_in_the_terminal_and_the_dashboard_shows_what_it_did(
     terminal.send("y", "Enter")
     terminal.see("Enter goes back")
     terminal.send("Enter")
-    terminal.see("0/20", "held/limit", "3 requests", "Help")
+    terminal.see("0/20", "held/limit", "3 req", "Help")
     assert terminal.modes == "1 1"
     terminal.send(":")
     terminal.send("-l", "pending ls %q")

@@ -121,7 +121,7 @@ def test_header_and_tabs_are_of_the_queue_from_its_first_frame() -> None:
         def top() -> str:
             return "\n".join(text(app).splitlines()[:2])
 
-        async with app.run_test(size=(120, 20)) as pilot:
+        async with app.run_test(size=(160, 20)) as pilot:
             while not app.answered:
                 await pilot.pause(0.01)
             for keys, shows, not_ in (

@@ -157,7 +157,7 @@ def test_suspended_it_leaves_the_terminal_and_comes_back(
     terminal.see("Stopped")
     terminal.type("fg")
     terminal.until(lambda: terminal.modes == "1 1")
-    terminal.see("1 overview", "waiting", "mail", "worst first", "Help")
+    terminal.see("1 all", "waiting", "mail", "worst first", "Help")
     terminal.send("5")
     terminal.see("r/1")
 
