@@ -14,7 +14,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, View, Viewport
 from redisq_ops.ops.inspect.snapshot_reader import OPEN_REQUESTS, fetch
-from redisq_ops.tui.views import ALL
+from redisq_ops.tui.views import numbered
 
 from .bulk_entries import BATCH, DAY_MS, PAYLOAD, grow, seed
 from .latency import report_longest_calls
@@ -82,15 +82,15 @@ def walk_views(url: str, ends: dict[View, int]) -> tuple[float, float]:
     with DashboardProcess("--url", url, "--queue", "mail", "--interval", str(INTERVAL_S)) as top:
         top.until("1 of ")
         first_mb = top.memory_mb("VmRSS")
-        for key, view in enumerate(ALL, 1):
+        for key, view in numbered():
             if view.name_ not in ends:  # a window of its own, whatever there is
-                top.press_keys(str(key))
-                top.until(f" {key} {view.title} ")
+                top.press_keys(key)
+                top.until(view.columns[0].title)
                 top.run_for(2 * INTERVAL_S)
                 continue
             total = f"{ends[view.name_]:,}"
             top_line = f"1 of {total} · {view.orders[0].words}"
-            top.press_keys(str(key))
+            top.press_keys(key)
             top.until(top_line)
             for _ in range(10):
                 top.press_keys("\x1b[6~")  # PgDn
@@ -102,8 +102,8 @@ def walk_views(url: str, ends: dict[View, int]) -> tuple[float, float]:
             top.until("age>2h")  # of what the empty field shows
             top.press_keys("1")
             top.until("/1/ in ")
-            top.press_keys("\x1b")
-            top.until(top_line)
+            top.press_keys("\x1b")  # the row stays
+            top.until(f" of {total} · ")
         top.run_for(5 * INTERVAL_S)
         return first_mb, top.memory_mb("VmHWM")
 

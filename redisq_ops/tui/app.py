@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import on
+from textual.actions import parse as parse_action
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
+from textual.events import Event, Key, Paste
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
-from redisq_ops.tui.banner import Banner, State, Tabs
+from redisq_ops.tui.banner import Banner, State, Tabs, TabsState
 from redisq_ops.tui.changes import Changes
+from redisq_ops.tui.command_line import CommandInput, RowAddresses, parsed
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.explain_screen import WhyScreen
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.help import HelpScreen
+from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
+from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
-from redisq_ops.tui.views import ALL, Consumers, GroupsView, QueueView
+from redisq_ops.tui.views import ALL, Consumers, GroupsView, OverviewView, QueueView, numbered
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
+    from redisq_ops.core.model.entry import Counts
     from redisq_ops.core.model.states import Verb
+
+_LAST = {
+    "move": " --to ",
+    "delay reschedule": " --in ",
+    "request limit": " ",
+    "request priority": " ",
+    "request cancel": "",
+    "trash restore": "",
+}
+"""command that a key begins -> what comes behind the rows"""
+_OF_CLIENTS = {
+    "request limit": "client cap",
+    "request priority": "client weight",
+    "request cancel": "client block",
+}
+"""the same keys for clients"""
+NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
 
 
 class Top(App[Exception]):
@@ -65,6 +89,10 @@ class Top(App[Exception]):
         """why the latest look brought no picture"""
         self.poller = Poller(source, self.viewport, self.post_message, interval)
         self.changes = Changes(self)
+        self.refused = ""
+        """why the latest key did nothing"""
+        self._order = InputOrder(self)
+        self._in_terminal = False
         self._opened = queue is None
         self._detail: str | None = None
         self._why: ExplainSubject | None = None
@@ -73,24 +101,91 @@ class Top(App[Exception]):
         self._seen_at: float | None = None
         # Held, not queried: messages still come while the screen is being taken apart at the end.
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
+        self._command = CommandInput()
         self._notice = Static(id="notice", markup=False)
         self._status = Static(id="status", markup=False)
-        self._views = {view.name_: view() for view in ALL}
+        self._overview = OverviewView()
+        others = (view() for view in ALL if view is not OverviewView)
+        self._views: dict[View, QueueView] = {
+            view.name_: view for view in (self._overview, *others)
+        }
         self._switcher = ContentSwitcher(*self._views.values(), initial="overview", id="views")
 
     def compose(self) -> ComposeResult:
         yield from (self._banner, self._tabs, self._notice, self._switcher)
-        yield from (self._field, self._status)
+        yield from (self._field, self._command, self._status)
         yield Footer(compact=True, show_command_palette=False)
+
+    def run(self, *args: Any, **options: Any) -> Exception | None:
+        self._in_terminal = True
+        return super().run(*args, **options)
+
+    def on_load(self) -> None:
+        if self._in_terminal:  # before the terminal is changed
+            end_on_signals(self)
 
     def on_mount(self) -> None:
         self.register_theme(REDISQ)
         self.theme = REDISQ.name
         self.current.table.focus()
+        # After `fg` the terminal shows nothing of ours, and only what changes would be drawn.
+        self.app_resume_signal.subscribe(self, lambda _: self._redraw())
         self.set_interval(1.0, self.tick)
         # After the first frame: what the poller loads takes longer than drawing it.
         self.call_after_refresh(self.run_worker, self.poller.run(), group="poller")
         self.tick()
+
+    def _redraw(self) -> None:
+        for widget in self.screen.walk_children():
+            widget.refresh()
+        self.refresh(layout=True)
+
+    def _fatal_error(self) -> None:
+        """Leave after a crash. Textual's own trace quotes local variables, and so payloads."""
+        from rich.traceback import Traceback
+
+        self.bell()
+        self.panic(Traceback(show_locals=False))
+
+    # --- input ---------------------------------------------------------------------------------
+
+    async def on_event(self, event: Event) -> None:
+        if self._order.holds(event):
+            return
+        if isinstance(event, Key) and not event.is_forwarded:
+            self.refused = ""
+        await super().on_event(event)
+
+    def on_key(self, key: Key) -> None:
+        """Comes here before the app's own bindings, unless a widget has used it."""
+        active = self.active_bindings.get(key.key)
+        acts = active is not None and active.enabled
+        self._refuse("" if acts else self._why_not(key))
+
+    def on_paste(self, paste: Paste) -> None:
+        self._refuse("Text is pasted into a line for text: / opens the filter.")
+
+    def _refuse(self, why: str) -> None:
+        """Say why a key does nothing."""
+        self.refused = why
+        if why and len(self.screen_stack) > 1:  # the line above the keys is behind a dialog
+            self.notify(why, severity="warning", markup=False, timeout=3)
+        self.say_status()
+
+    def _why_not(self, key: Key) -> str:
+        sign = keys.sign(key.key, key.character)
+        if len(self.screen_stack) > 1:
+            return f"{sign} has no meaning here."
+        if self.focused is self._field:
+            return f"{sign} has no meaning in a filter: Enter keeps it, Esc drops it."
+        if self.focused is self._command:
+            return f"{sign} has no meaning in a command: Enter runs it, Esc drops it."
+        for binding in (*keys.LOOK, *keys.CHANGE, *keys.LEAVE):
+            if key.key in binding.key.split(","):
+                _, action, parameters = parse_action(binding.action)
+                why = self._unfit(action, parameters) or self._forbidden(action)
+                return f"{sign} {binding.description}: {why}"
+        return f"{sign} has no meaning here: ? lists the keys."
 
     # --- pictures ------------------------------------------------------------------------------
 
@@ -161,19 +256,23 @@ class Top(App[Exception]):
         """Say again what depends on the time or on keys rather than on a picture."""
         silent = None if self._seen_at is None else self.clock() - self._seen_at
         failing, connected = self.problem is not None, self.source.connected
+        queue = self._chosen if self.view != "overview" else None
+        counts = self._counts if queue else None
         stale = silent is not None and (failing or silent > 2 * self.interval + 1)
         self._banner.state = State(
             connected.label if connected else "",
-            self.queue if self.view != "overview" else None,
-            self.snapshot,
+            queue,
+            counts,
+            self.snapshot.now_ms if self.snapshot else None,
             self.read_only,
             int(silent or 0) if stale else None,
             failing,
             self.zone,
             connected.word if connected else "",
             connected.color if connected else "",
+            self._overview.in_trouble if self.view == "overview" and self.answered else None,
         )
-        self._tabs.state = (self.view, self.snapshot)
+        self._tabs.state = TabsState(self.view, queue or self._under_cursor, counts)
         self._say_notice()
         self.say_status()
 
@@ -190,7 +289,7 @@ class Top(App[Exception]):
                 said = "There is no queue here yet."
             elif queue is None or snapshot.problem is not None:
                 said = snapshot.problem or f"no queue {self.queue!r} here"
-            elif view.needs is not None and view.needs not in queue.features:
+            elif not view.offered_by(queue):
                 said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
         self._notice.update(printable(said))
         self._notice.display = bool(said)
@@ -200,18 +299,24 @@ class Top(App[Exception]):
         """The line above the keys: a problem, a running change, or where we are."""
         busy = self.changes.progress or self._field.pointed(self.size.width - 2)
         said = [busy] if busy else [] if self._notice.display else list(self.current.status)
-        counts = None if self.snapshot is None else self.snapshot.counts
+        if self.refused and not busy:
+            said = [self.refused]
+        counts = self._counts if self.view != "overview" else None
         if counts is not None and counts.problem and not busy:
             said.append(counts.problem)
         if self.problem is not None and not self.changes.progress:
             said = [" ".join(str(self.problem).split()) or type(self.problem).__name__]
         self._status.update(printable(" · ".join(said)))
-        self._status.set_class(bool(busy) or self.current.everything, "-loud")
+        loud = bool(busy or self.refused) or self.current.everything
+        self._status.set_class(loud, "-loud")
         self._status.set_class(self.problem is not None, "-bad")
 
     # --- moving about --------------------------------------------------------------------------
 
     def action_view(self, name: View) -> None:
+        if self.snapshot is None:
+            self._refuse("There is no picture of the server yet.")
+            return
         if self.view == "overview" and name != "overview":
             under = self.current.table.identity
             self._choose(under or self.queue or next((q.name for q in self._queues), None))
@@ -241,7 +346,11 @@ class Top(App[Exception]):
 
     def action_queue(self, step: int) -> None:
         names = [queue.name for queue in self._queues]
-        if names and self.view != "overview":
+        if self.view == "overview":
+            self._refuse("Tab goes from queue to queue once one is open: Enter opens one.")
+        elif not names or names == [self.queue]:
+            self._refuse("There is no other queue.")
+        else:
             at = names.index(self.queue) if self.queue in names else -step
             self._choose(names[(at + step) % len(names)])
             self._show_view(self.view)
@@ -267,6 +376,8 @@ class Top(App[Exception]):
             view.table.mark(())
         elif self.view != "overview":
             self._show_view("overview")
+        else:
+            self._refuse("Esc: there is nothing to go back from; q quits.")
 
     def _choose(self, queue: str | None) -> None:
         if queue != self.queue:
@@ -288,6 +399,20 @@ class Top(App[Exception]):
         return next((queue for queue in self._queues if queue.name == self.queue), None)
 
     @property
+    def _under_cursor(self) -> ListedQueue | None:
+        """The queue that a digit opens from the overview."""
+        under = self._overview.table.identity
+        return next((queue for queue in self._queues if queue.name == under), None)
+
+    @property
+    def _counts(self) -> Counts | None:
+        """The counts of the queue that is open; before they are read, those of the overview."""
+        seen = self.snapshot
+        if seen is not None and seen.viewport.queue == self.queue and seen.counts is not None:
+            return seen.counts
+        return self._overview.counts_of(self.queue)
+
+    @property
     def _queues(self) -> tuple[ListedQueue, ...]:
         return self.snapshot.queues if self.snapshot else ()
 
@@ -306,6 +431,10 @@ class Top(App[Exception]):
             group, name = parted(opened.identity)
             whole = name if group is None else f"{group}:{name}"
             self._narrowed("pending", f'consumer="{whole}"')
+        elif self.view == "clients":
+            self._narrowed("waiting", f'client="{opened.identity}"')
+        elif self.current.named_rows:
+            self._refuse("Enter: the row shows all that is known of it.")
         else:
             self._detail = opened.identity
             self._open(DetailScreen(opened.identity, self.zone), self._left_detail)
@@ -330,8 +459,11 @@ class Top(App[Exception]):
     def on_paged_table_wanted(self) -> None:
         self.poller.wake()
 
+    def on_paged_table_nothing_selected(self) -> None:
+        self._refuse(NOTHING)
+
     def on_paged_table_moved(self) -> None:
-        self.say_status()
+        self.tick()
 
     def on_paged_table_marked(self) -> None:
         self.current.everything = False
@@ -371,11 +503,30 @@ class Top(App[Exception]):
         self.current.next_order()
         self._look()
 
+    def action_turn(self) -> None:
+        self.current.turn_order()
+        self._look()
+
+    def on_paged_table_header_clicked(self, clicked: PagedTable.HeaderClicked) -> None:
+        self.current.sort_by(clicked.key)
+        self._look()
+
+    def action_only_trouble(self) -> None:
+        """In the overview all queues again, or only those in trouble; elsewhere go there."""
+        overview = self._overview
+        if self.view == "overview" or not overview.only_trouble:
+            overview.toggle_trouble()
+        if self.view != "overview":
+            self._show_view("overview")
+        self._look()
+
     def action_yank(self) -> None:
         if (identity := self.current.table.identity) is not None:
             copied = self.current.copied(identity)
             self.copy_to_clipboard(copied)
             self.notify(f"copied {printable(copied)}", markup=False)
+        else:
+            self._refuse(NOTHING)
 
     def action_explain(self) -> None:
         """What is under the cursor, or open; where nothing is, the queue."""
@@ -387,7 +538,7 @@ class Top(App[Exception]):
             id = self._detail if self._detail is not None else view.subject
             about = ExplainSubject(self.queue, id) if self.queue else None
         if about is None:
-            self.notify("Nothing is under the cursor.", markup=False)
+            self._refuse(NOTHING)
             return
         self._why = about
         self._open(WhyScreen(about, self.zone), self._left_why)
@@ -399,6 +550,12 @@ class Top(App[Exception]):
     def action_scan(self) -> None:
         if isinstance(self.current, GroupsView):
             self.changes.scan(self.current)
+
+    def drop_scan(self, changed_in: QueueView | None) -> None:
+        """Show no groups of a scan that a change elsewhere has made untrue."""
+        groups = self._views["groups"]
+        if changed_in is not groups and isinstance(groups, GroupsView) and groups.whole:
+            groups.take(None)
 
     def action_help(self) -> None:
         self._open(HelpScreen())
@@ -413,23 +570,65 @@ class Top(App[Exception]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False hides a key that means nothing here, None greys out what is not allowed."""
-        if self.focused is self._field:
+        if self.focused in (self._field, self._command):
             return False
-        if action in ("queue", "filter"):  # asked before a dialog's own Tab and /
+        if action in ("queue", "filter", "command"):  # asked before a dialog's own Tab and /
             return len(self.screen_stack) == 1
-        view = self.current
-        absent = {
-            "everything": view.state is None or not view.verbs,
-            "move": action == "move" and not self._can(str(parameters[0])),
-            "edit": action == "edit" and not self._edits,
-            "scan": not isinstance(view, GroupsView),
-            "hold": not self._holdable,
-        }
-        if absent.get(action, False):
+        if self._unfit(action, parameters):
             return False
-        changes = action in ("everything", "move", "edit", "hold", "undo")
+        return None if self._forbidden(action) else True
+
+    def _unfit(self, action: str, parameters: tuple[object, ...]) -> str:
+        """Why an action means nothing in this view or for this queue; empty if it means something.
+
+        What an action needs a row for is not asked here: it says so itself.
+        """
+        view, queue = self.current, self._chosen
+        kind = f"a {queue.kind} queue" if queue else "this queue"
+        match action:
+            case "everything" if view.state is None or not view.verbs:
+                return "it is for lists of entries that can be changed together."
+            case "move" if not self._can(verb := str(parameters[0])):
+                if verb not in view.verbs:
+                    return f"not in this view: {_where(verb)}."
+                return f"{kind} can't do that to {view.state} entries."
+            case "edit" if not self._edits:
+                if not view.edits:
+                    return "payloads are edited in the views of dead and delayed entries: 5 and 6."
+                return f"{kind} has no payloads that can be edited here."
+            case "scan" if not isinstance(view, GroupsView):
+                return "it groups dead letters: 7."
+            case "begin" if why := self._unfit_command(str(parameters[0])):
+                return why
+            case "hold" if not self._holdable:
+                return f"{kind} can't be paused by redisq."
+        return ""
+
+    def _unfit_command(self, verb: str) -> str:
+        """As `_unfit`, for a command that is begun by a key."""
+        view, queue = self.current, self._chosen
+        if verb in _OF_CLIENTS and self.view == "clients":
+            return ""
+        if verb.startswith("request ") and view.holds != "requests":
+            return "it is for requests (2, 3) and clients (c)."
+        if verb == "delay reschedule" and view.state != "delayed":
+            return "it is for delayed entries: 6."
+        if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
+            return f"a {queue.kind} queue keeps its entries' times itself."
+        if verb == "trash restore" and view.state != "trash":
+            return "it is for the trash: 0."
+        if verb == "move" and view.state not in ("waiting", "delayed", "dead"):
+            return "it is for waiting, delayed and dead entries."
+        return ""
+
+    def _forbidden(self, action: str) -> str:
+        """Why a change isn't allowed now; empty if it is, or changes nothing."""
+        if action not in ("everything", "move", "edit", "hold", "undo", "begin"):
+            return ""
+        if self.read_only:
+            return "this dashboard is read-only."
         # A click leads out of a line that can't be read: what is filtered by isn't what it says.
-        return None if changes and (self.read_only or self._field.problem) else True
+        return "the filter can't be read: Esc drops it." if self._field.problem else ""
 
     def _can(self, verb: str) -> bool:
         """Whether a verb means something to what this view lists, in this kind of queue."""
@@ -456,16 +655,62 @@ class Top(App[Exception]):
         self.say_status()
 
     def action_move(self, verb: str) -> None:
+        self.current.table.stay()
         if isinstance(self.current, Consumers):
             self.changes.take_over(verb, self.current)
         else:
             self.changes.move(verb, self.current)
 
     def action_edit(self) -> None:
+        self.current.table.stay()
         self.changes.edit(self.current)
 
     def action_hold(self) -> None:
+        self.current.table.stay()
         self.changes.hold(self.current)
+
+    def action_command(self) -> None:
+        self._command.begin()
+
+    def action_begin(self, verb: str) -> None:
+        """A command for the rows that are meant, up to what only the person knows."""
+        self.current.table.stay()
+        if self.view == "clients":
+            self._command.begin(f"{_OF_CLIENTS[verb]} %q %{_LAST[verb]}")
+        else:
+            self._command.begin(f"{verb} %{_LAST[verb]}")
+
+    def action_export(self) -> None:
+        """The entries of the view, or of the whole queue, that the filter matches."""
+        view = self.current
+        where = f" --where {shlex.quote(view.filter.text)}" if view.filter and view.state else ""
+        state = f" --state {view.state}" if view.state else ""
+        self._command.begin(f"export %q{state}{where} -o ")
+
+    @on(Input.Submitted, "#command")
+    def run_command(self) -> None:
+        line = self._command.end()
+        self._look()
+        if not line:
+            return
+        try:
+            words = parsed(line, self._addresses)
+        except ValueError as error:
+            self._refuse(f":{line}: {error}")
+            return
+        if words:
+            self.changes.command(words)
+
+    @property
+    def _addresses(self) -> RowAddresses:
+        view, under = self.current, self.current.chosen
+        if view.holds == "queues":
+            return RowAddresses(under, under[0] if under else None)
+        if view.named_rows:
+            return RowAddresses(under, self.queue)
+        if self.queue is None or (view.state is None and view.holds != "requests"):
+            return RowAddresses((), self.queue)  # its rows are no entries
+        return RowAddresses(tuple(f"{self.queue}/{id}" for id in under), self.queue)
 
     def action_undo(self) -> None:
         self.changes.undo(None if self.view == "overview" else self.queue)
@@ -475,3 +720,9 @@ class Top(App[Exception]):
             self.changes.tell("A change is running: Esc stops it, then q leaves.", False)
         else:
             self.exit()
+
+
+def _where(verb: str) -> str:
+    """The views in which entries can be moved like that, with their keys."""
+    views = [f"{digit} ({view.title})" for digit, view in numbered() if verb in view.verbs]
+    return "see " + ", ".join(views)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
@@ -12,10 +12,11 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from redisq_ops.ops.inspect.snapshot import Snapshot, View
-from redisq_ops.ops.terminal import age, printable, short_count
+from redisq_ops.core.model.entry import Counts
+from redisq_ops.ops.inspect.snapshot import ListedQueue, View
+from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.tui.theme import BAD, DIM, HELD, INK, OK, WARN
-from redisq_ops.tui.views import ALL
+from redisq_ops.tui.views import ALL, QueueView, numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,10 @@ class State:
     """All that the header says."""
 
     label: str = ""
-    queue: str | None = None
-    snapshot: Snapshot | None = None
+    queue: ListedQueue | None = None
+    counts: Counts | None = None
+    """of this queue"""
+    now_ms: int | None = None
     read_only: bool = False
     stale_s: int | None = None
     """seconds since the last picture, when that is too long ago"""
@@ -34,6 +37,8 @@ class State:
     word: str = ""
     """which context this is"""
     color: str = ""
+    in_trouble: int | None = None
+    """queues in trouble; None: not looked at now"""
 
 
 class Banner(Widget):
@@ -62,41 +67,49 @@ def _left(state: State) -> Text:
         text.append(" ")
         text.append(f" {printable(state.word)} ", f"bold reverse {state.color or WARN}")
     if state.queue is not None:
-        text.append("  " + printable(state.queue), f"bold {HELD}")
-        if state.snapshot is not None and (queue := state.snapshot.queue):
-            text.append(f" {queue.kind}", DIM)
+        text.append("  " + printable(state.queue.name), f"bold {HELD}")
+        text.append(f" {state.queue.kind}", DIM)
     text.append("  " + (printable(state.label) or "connecting …"), DIM)
     return text
 
 
 def _right(state: State) -> Text:
     said: list[tuple[str, str]] = []
-    snapshot = state.snapshot
-    if snapshot is not None and snapshot.counts is not None:
-        if snapshot.counts.paused is not None:
+    if state.counts is not None:
+        if state.counts.paused is not None:
             said.append(("PAUSED", f"bold {WARN}"))
-        if snapshot.counts.closed is not None:
+        if state.counts.closed is not None:
             said.append(("DRAINING", f"bold {WARN}"))
+    if state.in_trouble is not None:
+        words = f"{count(state.in_trouble)} in trouble (!)" if state.in_trouble else "no trouble"
+        said.append((words, f"bold {BAD}" if state.in_trouble else OK))
     if state.read_only:
         said.append(("read-only", WARN))
     if state.stale_s is not None:
         said.append((f"stale {age(1000 * state.stale_s)}", f"bold {BAD}"))
-    if snapshot is not None:
-        when = datetime.fromtimestamp(snapshot.now_ms / 1000, UTC).astimezone(state.zone)
+    if state.now_ms is not None:
+        when = datetime.fromtimestamp(state.now_ms / 1000, UTC).astimezone(state.zone)
         said.append((when.strftime("%H:%M:%S %Z"), DIM if state.stale_s is not None else OK))
     elif state.failing:
         said.append(("no answer", f"bold {BAD}"))
     return Text("  ").join(Text(*words) for words in said).append(" ")
 
 
+@dataclass(frozen=True, slots=True)
+class TabsState:
+    """The view that is open, and the queue that the others are of."""
+
+    view: View = "overview"
+    queue: ListedQueue | None = None
+    counts: Counts | None = None
+
+
 class Tabs(Widget):
-    """The views by their keys; those the queue can't offer are dim."""
+    """The views that the queue has, by their keys, with the number of their entries."""
 
     DEFAULT_CSS = "Tabs { height: 1; background: $surface; }"
     ALLOW_SELECT = False
-    state: reactive[tuple[View, Snapshot | None]] = reactive[tuple[View, Snapshot | None]](
-        ("overview", None)
-    )
+    state: reactive[TabsState] = reactive(TabsState())
 
     class Chosen(Message):
         """A click on a view's name."""
@@ -106,34 +119,36 @@ class Tabs(Widget):
             self.view = view
 
     def render(self) -> Text:
-        return Text("", no_wrap=True, overflow="crop", end="").join(self._drawn())
+        tabs = (tab for _, tab in self._drawn())
+        return Text("", no_wrap=True, overflow="crop", end="").join(tabs)
 
     def on_click(self, event: Click) -> None:
         right = 0
-        for view, tab in zip(ALL, self._drawn(), strict=True):
+        for view, tab in self._drawn():
             right += tab.cell_len
             if event.x < right:
                 self.post_message(self.Chosen(view.name_))
                 return
 
-    def _drawn(self) -> list[Text]:
-        tabs = list(self._tabs(long=True))
-        fits = sum(tab.cell_len for tab in tabs) <= self.size.width
-        return tabs if fits else list(self._tabs(long=False))
+    def _drawn(self) -> list[tuple[type[QueueView], Text]]:
+        """As much of the titles as there is room for; the numbers stay."""
+        short = [view.short for view in ALL]
+        of_states = [view.short if view.state else "" for view in ALL]
+        for titles in ([view.title for view in ALL], short, of_states, [""] * len(ALL)):
+            tabs = list(self._tabs(titles))
+            if sum(tab.cell_len for _, tab in tabs) <= self.size.width:
+                break
+        return tabs
 
-    def _tabs(self, long: bool) -> Iterable[Text]:
-        current, snapshot = self.state
-        queue = snapshot.queue if snapshot else None
-        for key, view in enumerate(ALL, 1):
-            offered = view.name_ == "overview" or (
-                queue is not None and (view.needs is None or view.needs in queue.features)
-            )
-            style = "" if offered else DIM
-            if view.name_ == current:
-                style = f"bold {INK} on {HELD}"
-            counts = snapshot.counts if snapshot else None
+    def _tabs(self, titles: Sequence[str]) -> Iterable[tuple[type[QueueView], Text]]:
+        current, queue, counts = self.state.view, self.state.queue, self.state.counts
+        for (digit, view), title in zip(numbered(), titles, strict=True):
+            if view.name_ != current and not view.offered_by(queue):
+                continue
+            title = title or (view.short if view.name_ == current else "")
+            words = f" {digit} {title}".rstrip()
             number = getattr(counts, view.state) if counts and view.state else 0
-            words = f" {key} {view.title} " if long or view.name_ == current else f" {key} "
-            if number and long:
-                words += f"{short_count(number)} "
-            yield Text(words, style)
+            words += f" {short_count(number)}" if number else ""
+            words += " " if len(words) > 2 else ""  # keys alone stand closer
+            style = f"bold {INK} on {HELD}" if view.name_ == current else ""
+            yield view, Text(words, style)

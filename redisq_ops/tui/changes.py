@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -38,6 +39,8 @@ class Changes:
         """the reason given for the running change"""
         self.consumer = ""
         """the consumer named in the dialog of a claim"""
+        self.complete = False
+        """whether the latest change went through to its end"""
         self.last_op: str | None = None
         """the latest change made here"""
         self._said_at = 0.0
@@ -46,7 +49,7 @@ class Changes:
 
     def move(self, verb: str, view: QueueView) -> None:
         """A verb for what the view means: marked entries, else the one under the cursor, or all."""
-        queue, target = self._app.queue, view.target
+        queue, target, chosen = self._app.queue, view.target, view.chosen
         if queue is None or target is None:
             return self._nothing()
 
@@ -54,7 +57,10 @@ class Changes:
             from . import run_change
 
             scope = run_change.Scope(queue, target.state, target.ids, target.where)
-            return await run_change.move(self, cast("Verb", verb), scope)
+            changed = await run_change.move(self, cast("Verb", verb), scope)
+            if changed:
+                view.acted_on(chosen if self.complete else ())
+            return changed
 
         self._start(run, view)
 
@@ -132,6 +138,27 @@ class Changes:
 
         self._start(run, None)
 
+    def command(self, words: Sequence[str]) -> None:
+        """Run a command of `redisq` while the terminal is its own."""
+        from textual.app import SuspendNotSupported
+
+        from redisq_ops.tui.command_line import run_in_terminal
+
+        if self._app.source.connected is None:
+            return self.tell("There is no server yet.", False)
+        if self.running:
+            return self.tell("One change at a time: Esc stops the running one.", False)
+        try:
+            with self._app.suspend():
+                run_in_terminal(words, self._app.source.connected.options, self._app.read_only)
+        except SuspendNotSupported:
+            line = shlex.join(["redisq", *words])
+            return self.tell(f"This terminal can't be left; in a shell: {line}", False)
+        self._app.drop_scan(None)
+        self._app.refresh(layout=True)
+        self._app.poller.wake()
+        return None
+
     # --- what a running change uses ------------------------------------------------------------
 
     @property
@@ -182,9 +209,10 @@ class Changes:
         from textual.app import SuspendNotSupported
 
         from redisq_ops.ops.change import editor
+        from redisq_ops.tui.signals import terminal_lent
 
         try:
-            with self._app.suspend():
+            with self._app.suspend(), terminal_lent():
                 return editor.edited(payload)
         except SuspendNotSupported:
             return None
@@ -234,6 +262,8 @@ class Changes:
             self.tell(" ".join(str(error).split()) or type(error).__name__, False)
         finally:
             self.progress = ""
+            if changed:
+                self._app.drop_scan(view)
             if view is not None:
                 view.everything = False
                 if changed:  # after a No the marks are still wanted

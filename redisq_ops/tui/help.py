@@ -12,15 +12,10 @@ from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from redisq_ops.tui.keys import CHANGE, sign
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import DIM, HELD
 
-_SIGNS = {
-    "slash": "/", "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]",
-    "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
-    "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
-    "ctrl+c": "Ctrl+C",
-}  # fmt: skip
 _WIDTH = 13
 _LOST = Text(
     "✗: the entry under the cursor went away.\nNothing is selected until the cursor moves.", DIM
@@ -32,9 +27,8 @@ def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str, bool]]:
     for binding in bindings:
         if isinstance(binding, Binding):
             parts = binding.key.split(",")
-            signs = " ".join(_SIGNS.get(part, part) for part in parts)
-            shifted = len(parts[0]) == 1 and parts[0].isupper() and binding.show
-            yield signs, binding.tooltip or binding.description, shifted
+            signs = " ".join(sign(part) for part in parts)
+            yield signs, binding.tooltip or binding.description, binding in CHANGE
 
 
 class HelpScreen(ModalScreen[None]):

@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from textual.binding import Binding
 
-from redisq_ops.tui.views import ALL
+from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.views import numbered
+
+_SIGNS = {
+    "slash": "/", "colon": ":", "comma": ",", "exclamation_mark": "!", "question_mark": "?",
+    "left_square_bracket": "[", "right_square_bracket": "]",
+    "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
+    "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
+    "ctrl+c": "Ctrl+C", "ctrl+z": "Ctrl+Z",
+}  # fmt: skip
+
+_NAMES = {sign: name for name, sign in _SIGNS.items()}
+
+
+def sign(key: str, character: str | None = None) -> str:
+    """A key as it is written on it; ``character`` is what it types, if anything."""
+    if key in _SIGNS:
+        return _SIGNS[key]
+    return character if character and printable(character) == character else key
 
 
 def _hidden(key: str, action: str, words: str, tooltip: str = "", first: bool = False) -> Binding:
@@ -17,14 +35,21 @@ def _shown(key: str, action: str, words: str, tooltip: str, first: bool = False)
 
 
 LOOK = (
-    *(_hidden(str(key), f"view('{view.name_}')", view.about) for key, view in enumerate(ALL, 1)),
+    *(
+        _hidden(_NAMES.get(key, key), f"view('{view.name_}')", view.about)
+        for key, view in numbered()
+    ),
     _hidden("tab,right_square_bracket", "queue(1)", "Next queue", first=True),
     _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
     # First, or letters that come along with it reach the table and its commands before the field.
     _shown("slash", "filter", "Filter", "Show only what an expression matches", first=True),
-    _hidden("s", "sort", "Sort", "Sort in the next way there is"),
+    _hidden("colon", "command", "Command", "Run any command of redisq; % is the row", first=True),
+    _hidden("exclamation_mark", "only_trouble", "Trouble", "Show only queues in trouble, or all"),
+    _hidden("s", "sort", "Sort", "Sort by the next column"),
+    _hidden("r", "turn", "Reverse", "Reverse the order"),
     _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
     _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
+    _hidden("w", "export", "Export", "Write what is shown to a file"),
     _hidden("y", "yank", "Copy", "Copy the id to the clipboard"),
     _hidden("escape", "leave", "Back", "Stop a change, drop the filter, go back"),
 )
@@ -41,9 +66,16 @@ CHANGE = (
     _shown("X", "move('purge')", "Purge", "Purge: any → trash, until undo expires"),
     _shown("E", "edit", "Edit", "Edit the payload in $EDITOR"),
     _shown("H", "hold", "Hold", "Hold or resume queues, or requests"),
+    _hidden("M", "begin('move')", "Move", "Move entries to another queue"),
+    _hidden("T", "begin('delay reschedule')", "Reschedule", "Change the ready time"),
+    _hidden("B", "begin('trash restore')", "Bring back", "Restore entries from the trash"),
+    _hidden("K", "begin('request cancel')", "Cancel", "Cancel a request"),
+    _hidden("L", "begin('request limit')", "Limit", "Set a request's limit"),
+    _hidden("O", "begin('request priority')", "Priority", "Set a request's priority"),
     _shown("U", "undo", "Undo", "Undo one of the latest changes"),
 )
 LEAVE = (
     _shown("question_mark", "help", "Help", "These keys"),
     _shown("q,ctrl+c", "quit", "Quit", "Leave the dashboard"),
+    _hidden("ctrl+z", "suspend_process", "Suspend", "Suspend; `fg` in the shell comes back", True),
 )

@@ -34,6 +34,8 @@ class Connected:
     word: str = ""
     """what the context is called in the header"""
     color: str = ""
+    options: tuple[str, ...] = ()
+    """with which `redisq` finds the same server"""
 
 
 class SnapshotSource(Protocol):

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _SAMPLE = 3
 _LISTED = 50
+_IDS = 100_000
+"""ids that a scan of all dead letters remembers, for a change of one of its groups"""
 _SKIPPED = {
     "changed": "were in another state by then",
     "late": "came into this state after you looked",
@@ -213,7 +215,8 @@ async def group_all(changes: Changes, name: str) -> Scanned | None:
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
     filter = Filter(redaction=changes.redaction)
-    grouping = Grouping(queue, "dead", filter, await arun(client, queue.now.op()))
+    now = await arun(client, queue.now.op())
+    grouping = Grouping(queue, "dead", filter, now, ids=_IDS)
     while not grouping.over:
         await arun(client, grouping.step())
         changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.total_text}")
@@ -283,6 +286,7 @@ async def _drive(
     if stopped:  # a step whose reply was lost may have been carried out
         with suppress(Exception):
             outcome.done = await arun(changes.deployment.client, change.reached())
+    changes.complete = not stopped
     _told(changes, outcome, past, stopped, undo)
 
 

@@ -175,6 +175,16 @@ class PagedTable(ScrollView, can_focus=True):
             super().__init__(table)
             self.identity = identity
 
+    class HeaderClicked(_Said):
+        """A click on a column's title."""
+
+        def __init__(self, table: "PagedTable", key: str) -> None:
+            super().__init__(table)
+            self.key = key
+
+    class NothingSelected(_Said):
+        """A key that needs an entry under the cursor found none."""
+
     class Marked(_Said):
         """The set of marked entries changed."""
 
@@ -199,6 +209,9 @@ class PagedTable(ScrollView, can_focus=True):
         self._cursor = 0
         self._held: str | None = None
         self._lost = False
+        self._follows_top = True
+        self._seen: frozenset[str] | None = None
+        self._new = 0
         self._marks: frozenset[str] = frozenset()
         self._sort: tuple[str, str] = ("", "")
         self._layout: tuple[tuple[TableColumn, int, int], ...] = ()
@@ -230,6 +243,11 @@ class PagedTable(ScrollView, can_focus=True):
         return self._marks
 
     @property
+    def new(self) -> int:
+        """Rows that came since the cursor left the top; of a long list those above the cursor."""
+        return self._new
+
+    @property
     def position(self) -> str:
         """Where the cursor is, for a status line: ``12 of 1,234``, ``≥`` if there may be more."""
         if self._window is None or not self._total:
@@ -243,6 +261,20 @@ class PagedTable(ScrollView, can_focus=True):
         row = None if self._lost else self._row(self._cursor)
         text, _ = _styled(row.rest if row else "")
         return text if row and cell_len(printable(text)) > self._room(row) else ""
+
+    def cut_text(self, key: str) -> str:
+        """All of what the cursor's row has in a column, or behind its cells, if some is cut."""
+        row = None if self._lost else self._row(self._cursor)
+        for column, index, width in self._layout:
+            if row and column.key == key and index < len(row.cells):
+                text, _ = _styled(row.cells[index])
+                return text if cell_len(printable(text)) > width else ""
+        return self.unsaid
+
+    @property
+    def shown_columns(self) -> frozenset[str]:
+        """The keys of the columns there is room for."""
+        return frozenset(column.key for column, *_ in self._layout)
 
     @property
     def wanted(self) -> tuple[int, int]:
@@ -259,10 +291,16 @@ class PagedTable(ScrollView, can_focus=True):
 
     def show(self, window: RowWindow) -> None:
         """Show these rows; the cursor follows its entry and stays in sight if it was."""
-        before, in_sight = self.identity, self._in_sight
+        before, in_sight, line = self.identity, self._in_sight, self._cursor
         self._window = window
         self._resize_contents()
         self._follow(window)
+        if self._follows_top:
+            self._seen = _all_of(window)
+        elif self._seen is not None and (all_ := _all_of(window)) is not None:
+            self._new = len(all_ - self._seen)
+        elif not self._lost:
+            self._seen, self._new = None, max(0, self._new + self._cursor - line)
         if in_sight:
             self._bring_in_sight()
         self._repaint()
@@ -274,6 +312,7 @@ class PagedTable(ScrollView, can_focus=True):
         before = self.identity
         self._window = self._held = self._asked = None
         self._cursor, self._lost = 0, False
+        self._follows_top, self._new = True, 0
         self.mark(())
         self._resize_contents()
         self._bring_in_sight()
@@ -288,6 +327,10 @@ class PagedTable(ScrollView, can_focus=True):
             if row.identity == identity:
                 self._move_to(index)
                 return
+
+    def stay(self) -> None:
+        """Keep the cursor on its row from now on, whatever comes above it."""
+        self._follows_top = False
 
     def mark(self, identities: Iterable[str]) -> None:
         """Mark exactly these entries."""
@@ -311,25 +354,47 @@ class PagedTable(ScrollView, can_focus=True):
         self._move_to(self._cursor + pages * self._page)
 
     def action_first(self) -> None:
+        """To the top, and stay there whatever comes."""
         self._move_to(0)
+        self._follows_top, self._new = True, 0
 
     def action_last(self) -> None:
         self._move_to(self._total - 1)
 
     def action_mark(self) -> None:
         if self.identity is not None:
+            self.stay()
             self.mark(self._marks ^ {self.identity})
+        else:
+            self.post_message(self.NothingSelected(self))
 
     def action_open(self) -> None:
         if self.identity is not None:
+            self.stay()
             self.post_message(self.Opened(self, self.identity))
+        else:
+            self.post_message(self.NothingSelected(self))
+
+    def on_mouse_scroll_down(self) -> None:
+        self.stay()
 
     def on_click(self, event: Click) -> None:
+        if event.y == 0:
+            self._click_header(event.x + int(self.scroll_offset.x) - _GUTTER)
+            return
         index = self.scroll_offset.y + event.y - 1
-        if event.y > 0 and index < self._total:
+        if index < self._total:
             self._move_to(index)
             if event.chain == 2:
                 self.action_open()
+
+    def _click_header(self, x: int) -> None:
+        right = 0
+        for column, _, width in self._layout:
+            right += width + _GAP
+            if 0 <= x < right:
+                self.post_message(self.HeaderClicked(self, column.key))
+                return
 
     # -- cursor -------------------------------------------------------------------------------
 
@@ -353,6 +418,7 @@ class PagedTable(ScrollView, can_focus=True):
 
     def _move_to(self, index: int) -> None:
         before = self.identity
+        self.stay()
         self._cursor = max(0, min(index, self._total - 1))
         row = self._row(self._cursor)
         self._held, self._lost = (row.identity if row else None), False
@@ -363,6 +429,11 @@ class PagedTable(ScrollView, can_focus=True):
     def _follow(self, window: RowWindow) -> None:
         """Find the held entry in the new rows, or say that it is lost."""
         last = max(0, window.total - 1)
+        if self._follows_top:
+            self._cursor, self._lost = 0, False
+            row = self._row(0)
+            self._held = row.identity if row else None
+            return
         held = next(
             (at for at, row in enumerate(window.rows, window.start) if row.identity == self._held),
             None,
@@ -521,6 +592,12 @@ class PagedTable(ScrollView, can_focus=True):
                 segments.append(Segment(rest, plain + Style.parse(style) + over))
         width = max(self.virtual_size.width, self.scrollable_content_region.width)
         return Strip(segments).adjust_cell_length(width, base + over)
+
+
+def _all_of(window: RowWindow) -> frozenset[str] | None:
+    """The identities of all rows there are; None if not all are loaded."""
+    whole = window.exact and window.start == 0 and len(window.rows) >= window.total
+    return frozenset(row.identity for row in window.rows) if whole else None
 
 
 def _styled(cell: Cell) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -83,7 +84,9 @@ class PastScreen(ModalScreen["str | None"]):
     @on(PagedTable.Wanted)
     @on(PagedTable.Moved)
     @on(PagedTable.Marked)
-    def mine(self, message: PagedTable.Wanted | PagedTable.Moved | PagedTable.Marked) -> None:
+    @on(PagedTable.NothingSelected)
+    @on(PagedTable.HeaderClicked)
+    def mine(self, message: Message) -> None:
         message.stop()  # the app takes them for its own table's
 
 

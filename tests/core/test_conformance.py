@@ -243,6 +243,7 @@ def look(queue: Queue) -> None:
     queue.queue_position()
     queue.due_counts([now, now + 60_000, now + 10**9])
     queue.rates(now, 60)
+    queue.activity(now - 60_000)
     queue.history(10)
     queue.settings()
     if isinstance(queue, HasWorkerProcesses):

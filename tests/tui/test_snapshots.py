@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 
 from redisq_ops.core.engine.optional_features import features
 from redisq_ops.core.engine.queue_base import QueueBase
+from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import (
     Consumer,
@@ -46,7 +47,7 @@ from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
 from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
-from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.inspect.overview import Evidence, QueueRow
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
@@ -72,8 +73,6 @@ KINDS = {
     "search-index": "request", "transcode-hd": "request", "trial-expiry": "delay",
     "webhooks": "delay",
 }  # fmt: skip
-MAIL = ["down"] * list(KINDS).index("mail")
-REMINDERS = ["down"] * list(KINDS).index("reminders")
 
 
 # --- what the server would say ---------------------------------------------------------------
@@ -102,6 +101,7 @@ def rates(base: int, failing: int = 0) -> Rates:
 def overview() -> tuple[QueueRow, ...]:
     counts = {
         "billing": (Counts(37, 12, 4, 0, 0, 918_223, NOW - 41 * SECOND), rates(420)),
+        "geo-import": (Counts(2_210, 0, 0, 4, 0, 9_120, NOW - 14 * MINUTE), rates(40)),
         "image-thumbnails": (Counts(184_220, 64, 911, 37, 0, 5_204_113, NOW - 26 * MINUTE),
                              rates(5_200, 3)),
         "mail": (Counts(1_204, 24, 88, 1_240, 12, 44_210_000, NOW - 3 * MINUTE), rates(900, 41)),
@@ -119,7 +119,24 @@ def overview() -> tuple[QueueRow, ...]:
             NOW - chance.randint(1, 400) * SECOND,
         )  # fmt: skip
         counts.setdefault(name, (usual, rates(chance.randint(20, 2_000), chance.choice([0, 0, 2]))))
-    return tuple(QueueRow(name, KINDS[name], *counts[name]) for name in KINDS)
+    lately = {
+        "geo-import": Activity(NOW - 13 * MINUTE, 2, None, 0),
+        "mail": Activity(NOW - SECOND, 24, NOW + SECOND, 211),
+        "webhooks": Activity(NOW - SECOND, 8, NOW + SECOND, 2),
+    }
+    evidence = {
+        "mail": Evidence(error="SMTPRecipientsRefused"),
+        "nightly-reports": Evidence(paused_by="root"),
+        "search-index": Evidence(closed_by="kim"),
+    }
+    return tuple(
+        QueueRow(
+            name, KINDS[name], *counts[name],
+            activity=lately.get(name, Activity(NOW - SECOND, 3, NOW + SECOND, 0)),
+            evidence=evidence.get(name),
+        )
+        for name in KINDS
+    )  # fmt: skip
 
 
 def requests(settled: int = 6) -> tuple[Request, ...]:
@@ -224,6 +241,22 @@ def pending() -> tuple[Entry, ...]:
             )
         )
     return tuple(sorted(rows, key=lambda row: row.at_ms or 0))
+
+
+def waiting(start: int, end: int) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(f"newsletter-{3127 + at // 40}/{9_000 + at}", "waiting", None, NOW - 9 * MINUTE
+              if at % 9 == 4 else None, failures=2 if at % 9 == 4 else 0,
+              error=ERRORS[1] if at % 9 == 4 else None)
+        for at in range(start, min(end, 1_204))
+    )  # fmt: skip
+
+
+def trash() -> tuple[Entry, ...]:
+    return tuple(
+        replace(entry, state="trash", at_ms=NOW - 41 * MINUTE, op="purge-1f2e3d4c5b")
+        for entry in dead(0, 12)
+    )
 
 
 def delayed(start: int, end: int, total: int = 42_118) -> tuple[Entry, ...]:
@@ -411,6 +444,14 @@ class Seeded:
                 return replace(bare, requests=requests(), total=24, open=18)
             case "pending":
                 return replace(bare, entries=pending(), total=24)
+            case "log":
+                return replace(bare, operations=tuple(operations()))
+            case "waiting":
+                found = waiting(viewport.start, viewport.end)
+                return replace(bare, start=viewport.start, total=1_204, entries=found)
+            case "trash":
+                found = trash()
+                return replace(bare, total=len(found), entries=found)
             case "dead":
                 found = dead(viewport.start, viewport.end)
                 return replace(bare, start=viewport.start, total=1_240, entries=found)
@@ -431,6 +472,18 @@ class Seeded:
 # --- drawing and comparing -------------------------------------------------------------------
 
 Step = str | Callable[[Top, Seeded], Awaitable[None]]
+
+
+def at(queue: str) -> Step:
+    """The cursor on a queue of the overview."""
+
+    async def step(app: Top, source: Seeded) -> None:
+        app.current.table.go_to(queue)
+
+    return step
+
+
+MAIL, REMINDERS = [at("mail")], [at("reminders")]
 
 
 class Clock:
@@ -545,10 +598,13 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "pending": ([*MAIL, "4"], (120, 34)),
     "dead": ([*MAIL, "5", "j", "space", "j", "j", "space", "j"], (120, 34)),
     "delayed": ([*REMINDERS, "6"], (120, 34)),
+    "log": ([*MAIL, "l", "j"], (120, 34)),
+    "waiting": ([*MAIL, "9"], (120, 40)),
+    "trash-80x24": ([*MAIL, "0"], (80, 24)),
     "entry": ([*MAIL, "5", "enter"], (120, 34)),
     "request": ([*MAIL, "3", "j", "j", "enter"], (120, 34)),
     "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),
-    "sorted": ([*MAIL, "3", "s", "s"], (120, 34)),
+    "sorted": ([*MAIL, "3", "s", "s", "s", "s"], (120, 34)),
     "confirm": ([*MAIL, "5", confirm], (120, 34)),
     "consequences": ([*MAIL, "5", weighed], (120, 34)),
     "consequences-80x24": ([*MAIL, "5", weighed], (80, 24)),
@@ -566,6 +622,8 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "help": (["question_mark"], (120, 34)),
     "unoffered": ([*REMINDERS, "3"], (80, 24)),
     "overview-80x24": ([], (80, 24)),
+    "overview-160x45": (["down"], (160, 45)),
+    "trouble": (["exclamation_mark"], (120, 34)),
     "levels-80x24": ([*MAIL, "2"], (80, 24)),
     "dead-80x24": ([*MAIL, "5"], (80, 24)),
     "delayed-80x24": ([*REMINDERS, "6"], (80, 24)),

@@ -125,11 +125,34 @@ def test_the_view_follows_a_cursor_that_is_pushed_out_of_it() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
         table.show(RowWindow(0, 40, rows(0, 40)))
-        await pilot.pause()
+        await pilot.press("space", "space")
         table.show(RowWindow(0, 60, (*rows(100, 120), *rows(0, 40))))
         await pilot.pause()
         assert (table.identity, table.cursor) == ("e0", 20)
         assert any(line.strip().startswith("e0 ") for line in table.screen_text())
+
+    run(check, Bench(answers=False))
+
+
+def test_the_cursor_follows_the_top_until_it_is_moved() -> None:
+    async def check(bench: Bench, pilot: Pilot[None]) -> None:
+        table = bench.table
+        table.show(RowWindow(0, 20, rows(0, 20)))
+        table.show(RowWindow(0, 23, (*rows(100, 103), *rows(0, 20))))
+        assert (table.identity, table.cursor, table.new) == ("e100", 0, 0)
+        await pilot.press("j")
+        table.show(RowWindow(0, 60, (*rows(200, 237), *rows(100, 103), *rows(0, 20))))
+        assert (table.identity, table.cursor, table.new) == ("e101", 38, 37)
+        # One that came at the end, and others that went, change nothing about those 37.
+        table.show(RowWindow(0, 58, (*rows(200, 237), *rows(101, 103), *rows(2, 21))))
+        assert (table.identity, table.new) == ("e101", 38)
+        # Of a list that isn't loaded as a whole: those above the cursor.
+        table.show(RowWindow(10, 900, (*rows(210, 237), *rows(101, 103), *rows(2, 21))))
+        table.show(RowWindow(15, 905, (*rows(210, 237), *rows(101, 103), *rows(2, 21))))
+        assert (table.identity, table.new) == ("e101", 43)
+        await pilot.press("g")
+        table.show(RowWindow(0, 21, (row("newest"), *rows(0, 20))))
+        assert (table.identity, table.new) == ("newest", 0)
 
     run(check, Bench(answers=False))
 
@@ -290,6 +313,7 @@ def test_a_table_filled_before_it_is_laid_out_asks_once_it_knows_its_height() ->
 def test_a_table_that_is_not_displayed_keeps_its_place() -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
+        await pilot.press("space", "space")
         table.display = False
         await pilot.pause()
         table.show(RowWindow(0, 501, (row("new"), *rows(0, 30))))

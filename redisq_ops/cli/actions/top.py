@@ -82,7 +82,7 @@ def _show(s: Session, queue: str | None, interval: float, once: bool, read_only:
         return 3 if dashboard.snapshot and _unread(dashboard.snapshot) else 0
     if error := dashboard.run():
         raise error
-    return 0
+    return dashboard.return_code or 0
 
 
 def _unread(seen: Snapshot) -> bool:
@@ -109,8 +109,16 @@ def _connect(s: Session) -> Connected:
     word = config["label"] or config.context or ""
     return Connected(
         str(target), deployment, config.read_only, config.guard, s.redaction, word,
-        config["color"] or "",
+        config["color"] or "", _options(s),
     )  # fmt: skip
+
+
+def _options(s: Session) -> tuple[str, ...]:
+    """The global options of this invocation, for commands that are run from the dashboard."""
+    given = {**s.flags, "context": s.context, "confirm": s.confirm}
+    options = [word for name, value in given.items() if value for word in (f"--{name}", value)]
+    flags = {"--utc": s.utc, "--no-redact": s.no_redact}
+    return (*options, *(flag for flag, on in flags.items() if on))
 
 
 def _size() -> tuple[int, int]:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..model import record
+from ..model.activity import Activity
 from ..model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
 from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, Rates, State
 from ..model.errors import WrongKind
@@ -212,6 +213,20 @@ class QueueReads(QueueBase[C_co]):
             )
 
         return Rates(series("i"), series("o"), series("f"))
+
+    @operation
+    async def activity(self, since_ms: int) -> Activity:
+        """Whether the queue is worked on; `Activity.dead_lately` counts from ``since_ms`` on."""
+        lease, dead = self.keys[ZSETS["pending"]], self.keys[ZSETS["dead"]]
+        seen, (first, died) = await both(
+            recent_consumers(self.keys["callers"]),
+            both(
+                scored(lease, "0", "0"),
+                Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead),
+            ),
+        )
+        deadline = moment(first[0][1]) if first else None
+        return Activity(seen.asked_ms, seen.askers, deadline, died)
 
     @operation
     def history(self, max: int = 100, before: str = "+") -> Call[list[Event]]:

@@ -16,6 +16,7 @@ from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.queue import Queue
 from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ..engine.state_scan import HistoryExtent
+from ..model.activity import Activity
 from ..model.clock import Clock, Duration
 from ..model.entry import Event, Page, Rates, Settlement, State, TakeResult
 from ..model.errors import WrongKind
@@ -137,6 +138,10 @@ class ForeignQueue(Queue[C_co]):
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
         return Rates((), (), ())
+
+    @operation
+    async def activity(self, since_ms: int) -> Activity:
+        return Activity()
 
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:

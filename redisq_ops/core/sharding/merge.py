@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ..model.activity import Activity, joined_activity
 from ..model.entry import Counts, Entry, Event, Page, Rates, State
 from ..model.queue_position import QueuePosition, joined
 from ..model.quoting import bytes_of
@@ -34,6 +35,10 @@ class MergedReads(ShardMap[C_co, ShardT]):
             min((c.oldest_ms for c in found if c.oldest_ms is not None), default=None),
             found[0].paused, found[0].closed,
         )  # fmt: skip
+
+    @operation
+    async def activity(self, since_ms: int) -> Activity:
+        return joined_activity(await self._on_each_shard(lambda part: part.activity.op(since_ms)))
 
     @operation
     async def page(

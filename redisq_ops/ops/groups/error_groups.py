@@ -47,6 +47,13 @@ class ErrorGroup:
     """failed | lost | rejected -> number of entries"""
     clients: DistinctNames = field(default_factory=DistinctNames)
     requests: DistinctNames = field(default_factory=DistinctNames)
+    ids: list[str] = field(default_factory=list)
+    """ids of its entries, where they are kept; see `all_ids`"""
+
+    @property
+    def all_ids(self) -> tuple[str, ...]:
+        """The ids of all its entries; empty if only some or none are kept."""
+        return tuple(self.ids) if self.exact and len(self.ids) == self.count else ()
 
     @property
     def lost(self) -> int:
@@ -99,10 +106,11 @@ class OtherGroups:
 
 
 class ErrorGroups:
-    """Groups entries by error; keeps the largest ``kept`` groups."""
+    """Groups entries by error; keeps the largest ``kept`` groups, and the first ``ids`` ids."""
 
-    def __init__(self, kept: int = KEPT, redaction: Redaction = NO_REDACTION) -> None:
+    def __init__(self, kept: int = KEPT, redaction: Redaction = NO_REDACTION, ids: int = 0) -> None:
         self.kept = kept
+        self._ids_left = ids
         self.redaction = redaction
         self.total = 0
         self.others = OtherGroups()
@@ -118,6 +126,9 @@ class ErrorGroups:
                     groups = self._drop_smallest()
                 group = groups[name] = self._new(name, entry)
             group.add(entry)
+            if self._ids_left:
+                group.ids.append(entry.id)
+                self._ids_left -= 1
             self.total += 1
 
     def _new(self, name: str, entry: Entry) -> ErrorGroup:
@@ -156,10 +167,11 @@ class Grouping:
         filter: Filter,
         now_ms: int,
         kept: int = KEPT,
+        ids: int = 0,
     ) -> None:
         self.queue = queue
         self.state = state
-        self.groups = ErrorGroups(kept, filter.redaction)
+        self.groups = ErrorGroups(kept, filter.redaction, ids)
         self.now_ms = now_ms
         self._filter = filter
         self.scan = Scan(queue, state, filter, now_ms, partly=True)

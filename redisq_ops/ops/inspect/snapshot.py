@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from redisq_ops.core.model.entry import Counts, Entry, Level, Request, State
+from redisq_ops.core.model.entry import Client, Counts, Entry, Level, Request, State
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
+    from redisq_ops.core.model.worker_process import Process
 
+    from ..change.audit_log import Operation
+    from ..change.control import QueueSetting
     from ..explain.explanation import Explanation
     from ..filter.fields import Need
     from ..groups.error_groups import ErrorGroup
@@ -24,11 +27,10 @@ if TYPE_CHECKING:
     from .overview import QueueRow
 
 View: TypeAlias = Literal[
-    "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers"
-]
-VIEWS: tuple[View, ...] = (
     "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers",
-)  # fmt: skip
+    "waiting", "trash", "clients", "processes", "log", "settings",
+]  # fmt: skip
+VIEWS: tuple[View, ...] = get_args(View)
 GROUPED = 500
 """latest dead letters that are grouped at every refresh"""
 
@@ -122,6 +124,11 @@ class Snapshot:
     looked: int = 0
     reports: tuple[ConsumerReport, ...] = ()
     """who holds what: a report for each independent consumer group, otherwise one"""
+    clients: tuple[Client, ...] = ()
+    processes: tuple[Process, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    """the latest changes, newest first"""
+    settings: tuple[QueueSetting, ...] = ()
     explanation: Explanation | None = None
     explain_error: str | None = None
     """why there is no explanation"""

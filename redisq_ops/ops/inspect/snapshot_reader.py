@@ -10,7 +10,13 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasPriorityLevels, HasRequests, features
+from redisq_ops.core.engine.optional_features import (
+    HasClients,
+    HasPriorityLevels,
+    HasRequests,
+    HasWorkerProcesses,
+    features,
+)
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
@@ -18,7 +24,8 @@ from redisq_ops.core.model.entry import Request, State
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.redis.operation import apart, attempt, both, together
 
-from ..change.control import requests_of
+from ..change import audit_log
+from ..change.control import requests_of, retention
 from ..deployment import Deployment
 from ..explain.explanation import Explanation, explain
 from ..filter.scan import PAGE
@@ -34,6 +41,8 @@ OPEN_REQUESTS = 200
 """open requests shown in the view of priority levels"""
 HISTORY = 100
 """history events searched at every refresh; one event can list 500 entries"""
+OPERATIONS = 200
+"""latest changes in the view of the audit log"""
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 STEPS = (
     _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND,
@@ -67,7 +76,7 @@ async def _explanation(
 
 async def _view(deployment: Deployment, viewport: Viewport, redaction: Redaction) -> Snapshot:
     if viewport.view == "overview":
-        found = await overview(deployment)
+        found = await overview(deployment, signs=True)
         queues = tuple(_listed(row) for row in found.rows)
         return Snapshot(viewport, found.now_ms, queues, overview=found.rows)
     registered, now = await both(all_queues(deployment.prefix), server_ms())
@@ -113,14 +122,22 @@ async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Sn
             return replace(snapshot, levels=tuple(levels), requests=requests, open=open)
         case "requests" if isinstance(queue, HasRequests):
             return await _requests(queue, snapshot)
-        case "pending":
-            return await _entries(queue, snapshot, "pending", counts.of("pending"))
-        case "dead":
-            return await _entries(queue, snapshot, "dead", counts.of("dead"))
+        case "waiting" | "pending" | "dead" | "trash" as state:
+            return await _entries(queue, snapshot, state, counts.of(state))
         case "groups":
             return await _grouped(queue, snapshot, redaction)
         case "consumers":
             return replace(snapshot, reports=tuple(await consumer_reports(queue)))
+        case "clients" if isinstance(queue, HasClients):
+            first, end = bare.viewport.start, bare.viewport.end
+            found = await queue.clients.op(first, max(1, end - first))
+            return replace(snapshot, start=first, total=found.total, clients=found.clients)
+        case "processes" if isinstance(queue, HasWorkerProcesses):
+            return replace(snapshot, processes=tuple(await queue.worker_processes.op()))
+        case "log":
+            return replace(snapshot, operations=tuple(await audit_log.last(queue, OPERATIONS)))
+        case "settings":
+            return replace(snapshot, settings=tuple(await retention(queue)))
         case "delayed":
             filled, upcoming = await both(
                 _entries(queue, snapshot, "delayed", counts.of("delayed")),

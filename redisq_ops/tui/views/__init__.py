@@ -1,6 +1,8 @@
 """The views, one module each: rows and charts as functions of a snapshot."""
 
+from .audit_log import AuditLogView
 from .base import ChangeTarget, QueueView
+from .clients import ClientsView
 from .consumers import Consumers
 from .dead_letters import Dead
 from .delayed import Delayed
@@ -8,10 +10,30 @@ from .groups import GroupsView
 from .overview import OverviewView
 from .pending import PendingView
 from .priorities import Levels
+from .processes import ProcessesView
 from .requests import Requests
+from .settings import SettingsView
+from .trash import TrashView
+from .waiting import WaitingView
 
 ALL: tuple[type[QueueView], ...] = (
-    OverviewView, Levels, Requests, PendingView, Dead, Delayed, GroupsView, Consumers,
+    OverviewView, Levels, Requests, PendingView, Dead, Delayed, GroupsView, Consumers, WaitingView,
+    TrashView, ClientsView, ProcessesView, AuditLogView, SettingsView,
 )  # fmt: skip
+"""in the order of their keys"""
 
-__all__ = ["ALL", "ChangeTarget", "Consumers", "GroupsView", "QueueView"]
+
+def numbered() -> list[tuple[str, type[QueueView]]]:
+    """The views with their keys: digits, and letters where these end."""
+    return list(zip("1234567890cpl,", ALL, strict=True))
+
+
+__all__ = [
+    "ALL",
+    "ChangeTarget",
+    "Consumers",
+    "GroupsView",
+    "OverviewView",
+    "QueueView",
+    "numbered",
+]

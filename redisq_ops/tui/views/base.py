@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.ops.inspect.snapshot import Snapshot, View
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, View
 from redisq_ops.ops.terminal import count
 from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
 
@@ -29,12 +29,15 @@ WITH_PAYLOADS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """A way to sort: by the column ``key``. Without ``by`` it is the server's own order."""
+    """Sorts by the column ``key``, in either direction; ``descending`` says which comes first."""
 
     key: str
-    words: str
-    descending: bool = False
     by: Callable[[Any], Any] | None = None
+    """what is compared, None last of all; without it the order is the server's own"""
+    descending: bool = False
+    words: str = ""
+    back: str = ""
+    """its words in the other direction"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class QueueView(Vertical):
 
     name_: ClassVar[View]
     title: ClassVar[str]
+    short: ClassVar[str]
+    """the title where there is little room"""
     about: ClassVar[str]
     needs: ClassVar[str | None] = None
     """the capability without which a queue can't offer this view"""
@@ -84,12 +89,18 @@ class QueueView(Vertical):
     columns: ClassVar[tuple[TableColumn, ...]]
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
+    named_rows: ClassVar[bool] = False
+    """whether commands take the rows by their names alone, without the queue"""
+    reversible: ClassVar[bool] = False
+    """whether the server's own order can be read from its end"""
     tall: ClassVar[int] = 0
     """lines of terminal below which the chart is left out"""
 
     def __init__(self) -> None:
         super().__init__(id=self.name_)
         self.order = 0
+        self.backwards = False
+        """whether the order is turned around"""
         self.filter: Query | None = None
         self.everything = False
         """whether the next change is for all that match, not for marked rows or the cursor's"""
@@ -117,6 +128,11 @@ class QueueView(Vertical):
         """What the filter looks at."""
         return (item.id,)
 
+    @classmethod
+    def offered_by(cls, queue: ListedQueue | None) -> bool:
+        """Whether a queue has what this view shows."""
+        return queue is not None and (cls.needs is None or cls.needs in queue.features)
+
     # --- what the app uses ---------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
@@ -130,7 +146,17 @@ class QueueView(Vertical):
     @property
     def local(self) -> bool:
         """Whether filter or order are applied to loaded rows rather than by the server."""
-        return self.filter is not None or self.orders[self.order].by is not None
+        return self.filter is not None or not self._by_server
+
+    @property
+    def _by_server(self) -> bool:
+        """Whether rows are shown in an order that the server keeps."""
+        return self.orders[self.order].by is None and (self.reversible or not self.backwards)
+
+    @property
+    def _falls(self) -> bool:
+        """Whether the order goes down, as it is shown."""
+        return self.orders[self.order].descending != self.backwards
 
     @property
     def window(self) -> tuple[int, int]:
@@ -147,8 +173,9 @@ class QueueView(Vertical):
     @property
     def descending(self) -> bool:
         """Whether rows are to be fetched from the end of the server's order."""
-        order = self.orders[self.order]
-        return (order if order.by is None else self.orders[0]).descending
+        if self._by_server:
+            return self._falls
+        return next((order.descending for order in self.orders if order.by is None), False)
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -171,21 +198,44 @@ class QueueView(Vertical):
         """The request or entry that an explanation is asked of; None: of the queue."""
         return self.table.identity
 
+    def acted_on(self, chosen: tuple[str, ...]) -> None:
+        """A change is over: of these rows, or () if only of some of what they stand for."""
+
     def copied(self, identity: str) -> str:
         """What is copied of a row."""
         return identity
 
     def next_order(self) -> None:
-        self.order = (self.order + 1) % len(self.orders)
-        self._from_the_top()
+        """Sort by the next column in sight."""
+        shown = self.table.shown_columns
+        later = [*range(self.order + 1, len(self.orders)), *range(self.order + 1)]
+        self.order = next(at for at in later if self.orders[at].key in shown or at == self.order)
+        self.backwards = False
+        self.rearrange()
+
+    def turn_order(self) -> None:
+        """The same order the other way round."""
+        self.backwards = not self.backwards
+        self.rearrange()
+
+    def sort_by(self, key: str) -> None:
+        """Sort by a column; by the one it is sorted by already: the other way round."""
+        at = next((at for at, order in enumerate(self.orders) if order.key == key), self.order)
+        self.backwards = at == self.order and not self.backwards
+        self.order = at
+        self.rearrange()
 
     def narrow(self, query: Query | None) -> None:
         """Show only rows that are meant, from what is loaded."""
         if query != self.filter:
+            under = self.table.identity
             self.filter, self.everything = query, False
-            self._from_the_top()
+            self.rearrange()
+            if query is None and under is not None:
+                self.table.go_to(under)
 
-    def _from_the_top(self) -> None:
+    def rearrange(self) -> None:
+        """Begin at the top again, because other rows come first now."""
         # The entry under the cursor may be anywhere now; marks are about entries, and stay.
         marks = self.table.marks
         self.table.clear()
@@ -218,7 +268,9 @@ class QueueView(Vertical):
         if self.filter is not None:
             items = [item for item in items if self.accepts(item, snapshot)]
         if order.by is not None:
-            items = sorted(items, key=order.by, reverse=order.descending)
+            items = _sorted(items, order.by, self._falls)
+        elif not self._by_server:
+            items = items[::-1]
         if self.local:
             start, total = 0, len(items)
         rows = tuple(self.row(self.shown(item), snapshot) for item in items)
@@ -229,6 +281,10 @@ class QueueView(Vertical):
 
     def _nothing_here(self, snapshot: Snapshot) -> str:
         """What an empty list says: where the layout doesn't tell the state, that isn't none."""
+        if self.filter is not None and self._items.items:
+            of = "" if self._items.complete else f" of {count(self._items.total)}"
+            among = f"{count(len(self._items.items))}{of} looked at"
+            return f"nothing matches /{self.filter.text}/: {among}; Esc drops the filter"
         counts, queue = snapshot.counts, snapshot.queue
         if queue is None or counts is None or self.state not in counts.unknown:
             return self.empty
@@ -245,21 +301,30 @@ class QueueView(Vertical):
     @property
     def exact(self) -> bool:
         """Whether the order is that of all rows, not only of those loaded."""
-        return self.orders[self.order].by is None or self._items.complete
+        return self._by_server or self._items.complete
 
     def _say_order(self) -> None:
+        key = self.orders[self.order].key
+        self.table.sorted_by(key, descending=self._falls, exact=self.exact)
+
+    @property
+    def _order_words(self) -> str:
         order = self.orders[self.order]
-        self.table.sorted_by(order.key, descending=order.descending, exact=self.exact)
+        if words := order.back if self.backwards else order.words:
+            return words
+        title = next(column.title for column in self.columns if column.key == order.key)
+        return f"by {title} {'▼' if self._falls else '▲'}"
 
     @property
     def status(self) -> list[str]:
         """Where we are in the list, its order and filter, in words."""
-        order, complete = self.orders[self.order], self._items.complete
+        complete = self._items.complete
         loaded, total = count(len(self._items.items)), count(self._items.total)
         total = total if self._items.exact else f"≥{total}"
         said = ["ALL that match: a Shift key acts on every one"] if self.everything else []
         said += [self.table.position] if self.table.position else []
-        said.append(order.words + ("" if self.exact else f", of the {loaded} loaded"))
+        said += [f"+{count(self.table.new)} new (g)"] if self.table.new else []
+        said.append(self._order_words + ("" if self.exact else f", of the {loaded} loaded"))
         if self.filter is not None:
             among = total if complete else f"the {loaded} loaded of {total}"
             said.append(f"/{self.filter.text}/ in {count(self._shown)} of {among}")
@@ -271,8 +336,16 @@ class QueueView(Vertical):
         return said
 
 
+def _sorted(items: Sequence[Any], by: Callable[[Any], Any], falls: bool) -> list[Any]:
+    """Sort by what may be None, which comes last in both directions."""
+    known = [item for item in items if by(item) is not None]
+    return [*sorted(known, key=by, reverse=falls), *(item for item in items if by(item) is None)]
+
+
 class EntryView(QueueView):
     """A view of the entries of one state."""
+
+    reversible = True
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(snapshot.start, snapshot.total, snapshot.entries, snapshot.exact)

@@ -53,6 +53,7 @@ def parted(identity: str) -> tuple[str | None, str]:
 class Consumers(QueueView):
     name_ = "consumers"
     title = "consumers"
+    short = "cons"
     about = "Consumers: who holds what, who is silent"
     verbs = frozenset({"claim", "requeue"})
     columns = (
@@ -66,10 +67,14 @@ class Consumers(QueueView):
         TableColumn("silent", "silent", 10, align="right"),
     )
     orders = (
-        SortOrder("silent", "longest silent first", True, lambda one: one.seen.silent_ms or -1),
-        SortOrder("pending", "most pending first", True, lambda one: one.seen.pending),
-        SortOrder("oldest", "oldest first", True, lambda one: one.seen.oldest_ms or -1),
-        SortOrder("consumer", "by name", by=lambda one: (one.seen.name, one.group or "")),
+        SortOrder("silent", lambda one: one.seen.silent_ms, True),
+        SortOrder("consumer", lambda one: (one.seen.name, one.group or "")),
+        SortOrder("group", lambda one: one.group),
+        SortOrder("pending", lambda one: one.seen.pending, True),
+        SortOrder("oldest", lambda one: one.seen.oldest_ms, True),
+        SortOrder("idle", lambda one: one.seen.idle_ms, True),
+        SortOrder("late", lambda one: one.seen.late, True),
+        SortOrder("poison", lambda one: one.poison, True),
     )
     empty = "nobody holds anything"
     tall = 18

@@ -23,9 +23,16 @@ def error_cell(entry: Entry) -> Cell:
     return f"{error.type}: {error.message}" if error.message else error.type
 
 
+def by_error(entry: Entry) -> tuple[str, str] | None:
+    """Sorts entries by what they failed with."""
+    error = entry.error
+    return None if error is None else (error.type, error.message)
+
+
 class Dead(EntryView):
     name_ = "dead"
     title = "dead"
+    short = "dead"
     about = "Dead letters"
     state = "dead"
     verbs = frozenset({"replay", "purge"})
@@ -40,13 +47,13 @@ class Dead(EntryView):
         TableColumn("worker", "worker", 12, style=DIM, priority=4),
     )
     orders = (
-        SortOrder("since", "newest first", descending=True),
-        SortOrder("since", "oldest first"),
-        SortOrder(
-            "error", "by error", by=lambda e: (e.error.type, e.error.message) if e.error else ()
-        ),
-        SortOrder("attempts", "most attempts first", descending=True, by=lambda e: e.attempts),
-        SortOrder("id", "by id", by=lambda e: e.id),
+        SortOrder("since", None, True, "newest first", "oldest first"),
+        SortOrder("id", lambda e: e.id),
+        SortOrder("reason", lambda e: e.reason),
+        SortOrder("error", by_error),
+        SortOrder("attempts", lambda e: e.attempts, True),
+        SortOrder("first", lambda e: e.first_ms),
+        SortOrder("worker", lambda e: e.consumer),
     )
     empty = "no dead letters"
 

@@ -15,7 +15,7 @@ from redisq_ops.tui.table import TableColumn, TableRow
 from redisq_ops.tui.theme import DELAYED, DIM, OK
 
 from .base import EntryView, SortOrder
-from .dead_letters import error_cell
+from .dead_letters import by_error, error_cell
 
 HEIGHT = 5
 _TICK = 20
@@ -24,6 +24,7 @@ _TICK = 20
 class Delayed(EntryView):
     name_ = "delayed"
     title = "delayed"
+    short = "due"
     about = "Delayed: what becomes due"
     state = "delayed"
     verbs = frozenset({"requeue", "purge"})
@@ -36,10 +37,11 @@ class Delayed(EntryView):
         TableColumn("error", "last error", 12, flex=2, style=DIM, priority=3),
     )
     orders = (
-        SortOrder("in", "next first"),
-        SortOrder("in", "last first", descending=True),
-        SortOrder("attempts", "most attempts first", descending=True, by=lambda e: e.attempts),
-        SortOrder("id", "by id", by=lambda e: e.id),
+        SortOrder("in", words="next first", back="last first"),
+        SortOrder("id", lambda e: e.id),
+        SortOrder("at", lambda e: e.at_ms),
+        SortOrder("attempts", lambda e: e.attempts, True),
+        SortOrder("error", by_error),
     )
     empty = "nothing is delayed"
     tall = 18

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
@@ -36,6 +36,7 @@ class GroupsView(QueueView):
 
     name_ = "groups"
     title = "groups"
+    short = "groups"
     about = "Groups of dead letters, by error"
     verbs = frozenset({"replay", "purge"})
     columns = (
@@ -50,10 +51,15 @@ class GroupsView(QueueView):
         TableColumn("error", "error", 24, flex=1),
     )
     orders = (
-        SortOrder("count", "largest first", descending=True),
-        SortOrder("last", "latest first", descending=True, by=lambda g: g.last_ms or 0),
-        SortOrder("first", "oldest first", by=lambda g: g.first_ms or 0),
-        SortOrder("error", "by error", by=lambda g: (g.type or "", g.form)),
+        SortOrder("count", None, True, "largest first", "smallest first"),
+        SortOrder("group", lambda g: g.fingerprint),
+        SortOrder("share", lambda g: g.count, True),
+        SortOrder("lost", lambda g: g.lost, True),
+        SortOrder("first", lambda g: g.first_ms),
+        SortOrder("last", lambda g: g.last_ms, True),
+        SortOrder("clients", lambda g: len(g.clients), True),
+        SortOrder("requests", lambda g: len(g.requests), True),
+        SortOrder("error", lambda g: (g.type or "", g.form)),
     )
     empty = "no dead letters"
 
@@ -72,6 +78,20 @@ class GroupsView(QueueView):
         self.table.clear()
         if self.snapshot is not None:
             self.show(self.snapshot)
+
+    def acted_on(self, chosen: tuple[str, ...]) -> None:
+        """What a scan found stays in sight, without the groups that were handled just now."""
+        if self.whole is not None and chosen:
+            gone = [group for group in self.whole.groups if group.fingerprint in chosen]
+            self.whole = replace(
+                self.whole,
+                groups=tuple(group for group in self.whole.groups if group not in gone),
+                looked=self.whole.looked - sum(group.count for group in gone),
+            )
+            if self.snapshot is not None:
+                self.show(self.snapshot)
+        elif self.whole is not None:
+            self.take(None)
 
     def forget(self) -> None:
         self.whole = None
@@ -117,7 +137,14 @@ class GroupsView(QueueView):
 
     @property
     def target(self) -> ChangeTarget | None:
-        return ChangeTarget("dead", where=only(self.chosen)) if self.chosen else None
+        chosen = self.chosen
+        if not chosen:
+            return None
+        # What a scan of all has found needs no second one.
+        known = [self.group(each) for each in chosen] if self.whole else []
+        ids = [group.all_ids if group else () for group in known]
+        found = tuple(id for each in ids for id in each) if ids and all(ids) else ()
+        return ChangeTarget("dead", found, only(chosen))
 
     @property
     def status(self) -> list[str]:

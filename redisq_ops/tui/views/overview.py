@@ -1,11 +1,14 @@
-"""`1`: all queues, what comes in and goes out, and what is stuck."""
+"""`1`: all queues, those in trouble first, each with the reason."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.entry import Rates
-from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
+from redisq_ops.ops.terminal import count
+from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, troubles
 from redisq_ops.tui.charts import spark
 from redisq_ops.tui.table import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
@@ -15,91 +18,149 @@ from .dead_letters import ago
 from .requests import number
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.inspect.overview import QueueRow as Queue
+    from redisq_ops.core.model.entry import Counts, State
+    from redisq_ops.ops.inspect.overview import QueueRow
 
 _SPARK = 10
+_STYLES = {Severity.CRITICAL: BAD, Severity.WARNING: WARN}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQueue:
+    """A queue, what is wrong with it, and its rates in the last minute."""
+
+    row: QueueRow
+    found: tuple[Trouble, ...]
+    minute: tuple[int, int, int] | None
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    def of(self, state: State) -> int | None:
+        return None if self.row.counts is None else self.row.counts.of(state)
+
+    @property
+    def waits_since(self) -> int | None:
+        return self.row.counts.oldest_ms if self.row.counts else None
+
+
+def _state(state: State) -> Callable[[JudgedQueue], int | None]:
+    return lambda queue: queue.of(state)
+
+
+def _minute(which: int) -> Callable[[JudgedQueue], int | None]:
+    return lambda queue: queue.minute[which] if queue.minute else None
 
 
 class OverviewView(QueueView):
     name_ = "overview"
     title = "overview"
-    about = "Overview of all queues"
+    short = "all"
+    about = "All queues, those in trouble first"
     holds = "queues"
     columns = (
-        TableColumn("name", "queue", 12, flex=1),
+        TableColumn("name", "queue", 16, flex=1),
         TableColumn("kind", "kind", 8, style=DIM, priority=5),
-        TableColumn("flags", "flags", 6, priority=1),
+        TableColumn("trouble", "trouble", 39, flex=4),
         TableColumn("waiting", "waiting", 7, align="right"),
-        TableColumn("pending", "pending", 7, align="right"),
-        TableColumn("delayed", "delayed", 7, align="right"),
+        TableColumn("pending", "pending", 7, align="right", priority=1),
+        TableColumn("delayed", "delayed", 7, align="right", priority=2),
         TableColumn("dead", "dead", 5, align="right"),
         TableColumn("in", "in/min", 6, align="right", priority=4),
-        TableColumn("out", "out/min", 7, align="right", priority=3),
-        TableColumn("failed", "fail/min", 8, align="right", priority=2),
+        TableColumn("out", "out/min", 7, align="right", priority=4),
+        TableColumn("failed", "fail/min", 8, align="right", priority=3),
         TableColumn("oldest", "oldest", 7, align="right", priority=2),
         TableColumn("spark", "out, 1 h", _SPARK, style=OK, priority=6),
     )
     orders = (
-        SortOrder("name", "by name"),
-        SortOrder("dead", "most dead first", True, lambda q: q.counts.dead if q.counts else -1),
-        SortOrder(
-            "waiting", "most waiting first", True, lambda q: q.counts.waiting if q.counts else 0
-        ),
-        SortOrder(
-            "failed",
-            "most failing first",
-            True,
-            lambda q: sum(q.rates.failed[-5:]) if q.rates else 0,
-        ),
-        SortOrder(
-            "oldest",
-            "longest waiting first",
-            by=lambda q: (q.counts and q.counts.oldest_ms) or float("inf"),
-        ),
+        SortOrder("trouble", lambda q: rank(q.found), words="worst first", back="worst last"),
+        SortOrder("name", lambda q: q.name),
+        SortOrder("kind", lambda q: q.row.kind),
+        SortOrder("waiting", _state("waiting"), True),
+        SortOrder("pending", _state("pending"), True),
+        SortOrder("delayed", _state("delayed"), True),
+        SortOrder("dead", _state("dead"), True),
+        SortOrder("in", _minute(0), True),
+        SortOrder("out", _minute(1), True),
+        SortOrder("failed", _minute(2), True),
+        SortOrder("oldest", lambda q: -(q.waits_since or 2**63), True),
+        SortOrder("spark", lambda q: sum(q.row.rates.settled) if q.row.rates else None, True),
     )
     empty = "no queues here yet: redisq submit FILE makes one"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.only_trouble = False
+        """whether queues without trouble are left out"""
+        self.in_trouble = 0
+        """how many queues have trouble"""
+
+    @classmethod
+    def offered_by(cls, queue: ListedQueue | None) -> bool:
+        return True
+
     def items(self, snapshot: Snapshot) -> Items:
-        return Items(0, len(snapshot.overview), snapshot.overview)
+        now = snapshot.now_ms
+        judged = [
+            JudgedQueue(row, troubles(row, now), row.rates.last_minute(now) if row.rates else None)
+            for row in snapshot.overview
+        ]
+        bad = [queue for queue in judged if queue.found]
+        self.in_trouble = len(bad)
+        shown = bad if self.only_trouble else judged
+        return Items(0, len(shown), shown)
 
     def words(self, item: Any) -> tuple[str, ...]:
-        return (item.name, item.kind)
+        return (item.name, item.row.kind, reasons(item.found))
+
+    def toggle_trouble(self) -> None:
+        """Show only queues in trouble, or all again."""
+        self.only_trouble = not self.only_trouble
+        self.rearrange()
+
+    def counts_of(self, queue: str | None) -> Counts | None:
+        """A queue's counts as they were read last for this view."""
+        rows = self.snapshot.overview if self.snapshot else ()
+        return next((row.counts for row in rows if row.name == queue), None)
+
+    def _nothing_here(self, snapshot: Snapshot) -> str:
+        if self.only_trouble and snapshot.overview:
+            return f"no trouble in {count(len(snapshot.overview))} queues; ! shows them"
+        return super()._nothing_here(snapshot)
 
     @property
     def status(self) -> list[str]:
-        return [*filter(None, [self.table.unsaid]), *super().status]
+        said = [cut] if (cut := self.table.cut_text("trouble")) else []
+        said += super().status
+        return [*said, "only queues in trouble; ! shows all"] if self.only_trouble else said
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        queue: Queue = item
-        counts, rates = queue.counts, queue.rates
+        queue: JudgedQueue = item
+        counts, rates, found = queue.row.counts, queue.row.rates, queue.found
+        why: Cell = (reasons(found), _STYLES[found[0].severity]) if found else ""
         if counts is None:
-            # No flags and no numbers: all of that width is for the reason.
-            return TableRow(queue.name, (queue.name, queue.kind), rest=(queue.problem or "?", BAD))
+            # No numbers: all of that width is for the reason.
+            return TableRow(queue.name, (queue.name, queue.row.kind), rest=why)
         return TableRow(
             queue.name,
             (
                 queue.name,
-                queue.kind,
-                ("WRONG", BAD) if counts.problem else flags_cell(counts.paused, counts.closed),
+                queue.row.kind,
+                why,
                 number(counts.of("waiting"), ""),
                 number(counts.of("pending"), HELD),
                 number(counts.of("delayed"), DELAYED),
                 number(counts.of("dead"), DEAD),
-                *_rates(rates, snapshot.now_ms),
+                *_rates(queue.minute),
                 ago(counts.oldest_ms, snapshot) if counts.oldest_ms else ("-", DIM),
                 spark(rates.settled, _SPARK) if rates else "",
             ),
         )
 
 
-def flags_cell(paused: str | None, closed: str | None) -> Cell:
-    if paused is not None:
-        return ("PAUSED", WARN)
-    return ("DRAIN", WARN) if closed is not None else ""
-
-
-def _rates(rates: Rates | None, now_ms: int) -> tuple[Cell, Cell, Cell]:
-    if rates is None:
+def _rates(minute: tuple[int, int, int] | None) -> tuple[Cell, Cell, Cell]:
+    if minute is None:
         return "", "", ""
-    come, gone, failed = rates.last_minute(now_ms)
+    come, gone, failed = minute
     return number(come, ""), number(gone, OK), number(failed, BAD)

@@ -11,12 +11,13 @@ from redisq_ops.tui.table import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, OK, WARN
 
 from .base import EntryView, SortOrder
-from .dead_letters import ago, error_cell
+from .dead_letters import ago, by_error, error_cell
 
 
 class PendingView(EntryView):
     name_ = "pending"
     title = "pending"
+    short = "pend"
     about = "Pending: what workers hold"
     state = "pending"
     verbs = frozenset({"requeue", "claim", "purge"})
@@ -30,11 +31,13 @@ class PendingView(EntryView):
         TableColumn("error", "last error", 12, flex=2, style=DIM, priority=4),
     )
     orders = (
-        SortOrder("lease", "least lease first"),
-        SortOrder("lease", "most lease first", descending=True),
-        SortOrder("held", "longest held first", descending=True, by=lambda e: -(e.since_ms or 0)),
-        SortOrder("consumer", "by consumer", by=lambda e: (e.consumer or "", e.id)),
-        SortOrder("attempt", "most attempts first", descending=True, by=lambda e: e.attempts),
+        SortOrder("lease", words="least lease first", back="most lease first"),
+        SortOrder("id", lambda e: e.id),
+        SortOrder("consumer", lambda e: e.consumer),
+        SortOrder("held", lambda e: -(e.since_ms or 0), True),
+        SortOrder("attempt", lambda e: e.attempts, True),
+        SortOrder("lost", lambda e: e.lost, True),
+        SortOrder("error", by_error),
     )
     empty = "nothing is being worked on"
 

@@ -15,7 +15,7 @@ from redisq_ops.tui.theme import DIM, HELD, OK
 
 from .base import Items, QueueView, SortOrder
 from .dead_letters import ago
-from .requests import BAR, held_cell, number, progress_cell, state_cell
+from .requests import BAR, held_cell, number, progress_cell, settled_share, state_cell
 
 _LEVELS = 100
 _ASIDE = 30
@@ -24,6 +24,7 @@ _ASIDE = 30
 class Levels(QueueView):
     name_ = "levels"
     title = "priorities"
+    short = "prio"
     about = "Priority lists, and who holds tokens"
     needs = "HasPriorityLevels"
     holds = "requests"
@@ -38,10 +39,14 @@ class Levels(QueueView):
         TableColumn("age", "age", 7, align="right", priority=3),
     )
     orders = (
-        SortOrder("priority", "by priority", by=lambda r: (r.priority, r.created_ms)),
-        SortOrder("held", "most held first", descending=True, by=lambda r: r.pending),
-        SortOrder("waiting", "most waiting first", descending=True, by=lambda r: r.waiting),
-        SortOrder("age", "oldest first", by=lambda r: r.created_ms),
+        SortOrder("priority", lambda r: (r.priority, r.created_ms)),
+        SortOrder("id", lambda r: r.id),
+        SortOrder("state", lambda r: (r.paused, r.state)),
+        SortOrder("held", lambda r: r.pending, True),
+        SortOrder("free", lambda r: r.tokens, True),
+        SortOrder("waiting", lambda r: r.waiting, True),
+        SortOrder("progress", settled_share, True),
+        SortOrder("age", lambda r: -r.created_ms, True),
     )
     empty = "no open requests"
     tall = 20

@@ -17,9 +17,16 @@ from .dead_letters import ago
 BAR = 8
 
 
+def settled_share(request: Request) -> float:
+    """The part of a request that is settled, from 0 to 1."""
+    settled = request.done + request.dead + request.trash
+    return settled / request.total if request.total else 1.0
+
+
 class Requests(QueueView):
     name_ = "requests"
     title = "requests"
+    short = "req"
     about = "Requests, open ones first"
     needs = "HasRequests"
     holds = "requests"
@@ -38,12 +45,18 @@ class Requests(QueueView):
         TableColumn("age", "age", 7, align="right"),
     )
     orders = (
-        SortOrder("age", "open first, by age"),
-        SortOrder("priority", "by priority", by=lambda r: (r.settled, r.priority, r.created_ms)),
-        SortOrder("held", "most held first", descending=True, by=lambda r: r.pending),
-        SortOrder("dead", "most dead first", descending=True, by=lambda r: r.dead),
-        SortOrder("waiting", "most waiting first", descending=True, by=lambda r: r.waiting),
-        SortOrder("id", "by id", by=lambda r: r.id),
+        SortOrder("age", words="open first, by age", back="settled first"),
+        SortOrder("id", lambda r: r.id),
+        SortOrder("state", lambda r: (r.settled, r.paused, r.state)),
+        SortOrder("priority", lambda r: (r.settled, r.priority, r.created_ms)),
+        SortOrder("held", lambda r: r.pending, True),
+        SortOrder("free", lambda r: r.tokens, True),
+        SortOrder("progress", settled_share, True),
+        SortOrder("total", lambda r: r.total, True),
+        SortOrder("waiting", lambda r: r.waiting, True),
+        SortOrder("delayed", lambda r: r.delayed, True),
+        SortOrder("done", lambda r: r.done, True),
+        SortOrder("dead", lambda r: r.dead, True),
     )
     empty = "no requests"
 

@@ -14,6 +14,7 @@ import redis
 import redis.asyncio
 
 from redisq_ops.core.engine.registry import find, forget
+from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Settlement, State
 from redisq_ops.core.model.errors import BadInput, Exists, NotFound, QueueClosed, Refused, WrongKind
@@ -182,6 +183,22 @@ def test_one_take_visits_all_shards_in_few_round_trips(
     assert sorted(d.id for d in taken.deliveries) == sorted(everywhere)
     assert not taken.more
     assert len(rounds) <= 4
+
+
+def test_activity_is_that_of_all_shards(later: Set, clock: FakeClock) -> None:
+    assert later.activity(0) == Activity(None, 0, None, 0)
+    put(later, ids(40), clock.now_ms)
+    taken = later.take(20, consumer="w", lease_ms=30_000).deliveries
+    clock.advance(1_000)
+    taken += later.take(20, consumer="v", lease_ms=9_000).deliveries
+    first, rest = taken[0], taken[1:]
+    later.settle([Settlement(each, "reject") for each in (first, *rest[:4])])
+    clock.advance(1_000)
+    later.settle([Settlement(each, "reject") for each in rest[4:10]])
+    seen = later.activity(clock.now_ms)
+    assert (seen.asked_ms, seen.dead_lately) == (clock.now_ms - 1_000, 6)
+    assert seen.deadline_ms == min(each.deadline_ms for each in rest[10:])
+    assert seen.askers and later.activity(clock.now_ms - 1_000).dead_lately == 11
 
 
 def test_a_crowded_shard_is_emptied_too(later: Set, clock: FakeClock, rounds: list[int]) -> None:

@@ -1,0 +1,245 @@
+"""What is wrong with a queue, how badly, and why, in words: rules over what was read of it.
+
+Pure functions of an `overview.QueueRow`; nothing here reads from a server. `Thresholds` says from
+which value on something is wrong. Every face shows the same rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from .terminal import count
+
+if TYPE_CHECKING:
+    from redisq_ops.core.model.entry import Counts, Rates
+
+    from .inspect.overview import QueueRow
+
+
+class Severity(IntEnum):
+    """How bad a trouble is: a warning is worth a look, critical means that work isn't done."""
+
+    WARNING = 1
+    CRITICAL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that is wrong with a queue."""
+
+    severity: Severity
+    rule: str
+    """the name of the rule that found it"""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From which value on a queue is in trouble; times in ms."""
+
+    no_worker_ms: int = 60_000
+    """no worker asks for work that there is; an idle worker asks every few seconds"""
+    overdue_ms: int = 60_000
+    """a lease has expired and nobody took its entry back"""
+    stalled_ms: int = 300_000
+    """entries wait and workers ask, but nothing is settled"""
+    minutes: int = 5
+    """length of the period in which failures and dead entries are counted"""
+    dead: int = 10
+    """dead entries in that period"""
+    attempts: int = 20
+    """attempts in that period from which on a share of failures means something"""
+    failing_percent: int = 50
+    """share of them that failed"""
+    oldest_ms: int = 3_600_000
+    """the oldest waiting entry has waited"""
+
+
+USUAL: Final = Thresholds()
+
+
+def troubles(row: QueueRow, now_ms: int, limits: Thresholds = USUAL) -> tuple[Trouble, ...]:
+    """Everything that is wrong with a queue, the worst first; empty: nothing is known to be."""
+    found = [
+        Trouble(severity, name, reason)
+        for name, (severity, rule) in _RULES.items()
+        for reason in rule(row, now_ms, limits)
+    ]
+    return tuple(sorted(found, key=lambda one: -one.severity))
+
+
+def rank(found: Sequence[Trouble]) -> tuple[int, int]:
+    """Sorts queues by their worst trouble, those without any last."""
+    if not found:
+        return 0, len(_RULES)
+    return -found[0].severity, list(_RULES).index(found[0].rule)
+
+
+def reasons(found: Sequence[Trouble]) -> str:
+    """The reasons in one line."""
+    return "; ".join(one.reason for one in found)
+
+
+def rough_age(ms: int) -> str:
+    """A duration (ms) in its leading unit: ``13 m``, ``4 h``."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
+        if ms >= size:
+            return f"{ms // size} {unit}"
+    return f"{max(0, ms) // 1000} s"
+
+
+# --- the rules: each yields a reason for what it finds ------------------------------------------
+
+_Rule = Callable[["QueueRow", int, Thresholds], Iterator[str]]
+
+
+def _unreadable(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    if row.problem is not None:
+        yield row.problem
+    if row.counts is not None and row.counts.problem is not None:
+        yield row.counts.problem
+
+
+def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    """Nobody asks for work. Where workers are busy with leases that run, they need not ask."""
+    counts, seen = row.counts, row.activity
+    if counts is None or seen is None or seen.askers is None or _held(counts):
+        return
+    late = 0 if seen.deadline_ms is None else now_ms - seen.deadline_ms
+    if seen.deadline_ms is not None and late < limits.overdue_ms:
+        return
+    silent = None if seen.asked_ms is None else now_ms - seen.asked_ms
+    if silent is not None and silent < limits.no_worker_ms:
+        return
+    if not counts.waiting and not counts.pending:
+        return
+    oldest = 0 if counts.oldest_ms is None else now_ms - counts.oldest_ms
+    if silent is None and max(oldest, late) < limits.no_worker_ms:
+        return
+    since = "a day or more" if silent is None else rough_age(silent)
+    yield "no worker seen yet" if silent is None and not counts.done else f"no worker for {since}"
+
+
+def _stalled(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    """Workers ask, but nothing is handed out: who or what holds it."""
+    counts, seen, rates = row.counts, row.activity, row.rates
+    if counts is None or seen is None or rates is None or _held(counts) or not counts.waiting:
+        return
+    if seen.asked_ms is None or now_ms - seen.asked_ms >= limits.no_worker_ms:
+        return
+    if counts.oldest_ms is None or now_ms - counts.oldest_ms < limits.stalled_ms:
+        return
+    if sum(_lately(rates.settled, limits)) + sum(_lately(rates.failed, limits)):
+        return
+    evidence = row.evidence
+    waiting = [r for r in evidence.requests if r.waiting] if evidence else []
+    if evidence and waiting and all(r.paused for r in waiting):
+        which = f"request {waiting[0].id} is" if len(waiting) == 1 else "all requests are"
+        yield f"{which} paused"
+    elif evidence and evidence.holders and all(r.paused or r.pending >= r.limit for r in waiting):
+        holders = Counter(evidence.holders)
+        (first, _), more = holders.most_common(1)[0], len(holders) - 1
+        others = f" and {count(more)} more" if more else ""
+        what = "tokens" if waiting else "entries"
+        yield f"{what} held by {first}{others}"
+    elif not any(client.blocked for client in row.clients):
+        yield f"nothing settled for {limits.minutes} m although workers ask"
+
+
+def _dying(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    died = row.activity.dead_lately if row.activity else None
+    if died is None or died < limits.dead:
+        return
+    error = row.evidence.error if row.evidence else None
+    mostly = f", mostly {error}" if error else ""
+    yield f"{count(died)} dead in {limits.minutes} m{mostly}"
+
+
+def _failing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    if row.rates is None:
+        return
+    failed = sum(_lately(row.rates.failed, limits))
+    attempts = failed + sum(_lately(row.rates.settled, limits))
+    if attempts >= limits.attempts and 100 * failed >= limits.failing_percent * attempts:
+        yield f"{count(failed)} of {count(attempts)} attempts failed in {limits.minutes} m"
+
+
+def _paused(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    counts = row.counts
+    if counts is not None and counts.paused is not None:
+        yield _by("paused", row.evidence.paused_by if row.evidence else None, counts.paused)
+
+
+def _draining(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    counts = row.counts
+    if counts is not None and counts.closed is not None:
+        yield _by("draining", row.evidence.closed_by if row.evidence else None, counts.closed)
+
+
+def _blocked(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    blocked = [client for client in row.clients if client.blocked and client.waiting]
+    if blocked:
+        first = max(blocked, key=lambda client: client.waiting)
+        more = f" and {count(len(blocked) - 1)} more" if len(blocked) > 1 else ""
+        yield f"client {first.client}{more} blocked"
+
+
+def _unfinished(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    if row.unfinished:
+        yield f"unfinished move: {', '.join(row.unfinished)}"
+
+
+def _old(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    """The oldest entry has waited for long, although nobody paused the queue."""
+    counts, rates = row.counts, row.rates
+    if counts is None or counts.oldest_ms is None or not counts.waiting or _held(counts):
+        return
+    waited = now_ms - counts.oldest_ms
+    if waited < limits.oldest_ms:
+        return
+    yield f"oldest waits {rough_age(waited)}{_drains(counts, rates, now_ms)}"
+
+
+_RULES: Mapping[str, tuple[Severity, _Rule]] = {
+    "unreadable": (Severity.CRITICAL, _unreadable),
+    "no-worker": (Severity.CRITICAL, _no_worker),
+    "stalled": (Severity.CRITICAL, _stalled),
+    "dying": (Severity.CRITICAL, _dying),
+    "failing": (Severity.WARNING, _failing),
+    "old": (Severity.WARNING, _old),
+    "blocked": (Severity.WARNING, _blocked),
+    "paused": (Severity.WARNING, _paused),
+    "draining": (Severity.WARNING, _draining),
+    "unfinished": (Severity.WARNING, _unfinished),
+}
+"""rule -> how bad what it finds is; of equally bad ones the first comes first"""
+
+
+def _held(counts: Counts) -> bool:
+    return counts.paused is not None
+
+
+def _lately(series: tuple[int, ...], limits: Thresholds) -> tuple[int, ...]:
+    # The last minute is still running.
+    return series[-limits.minutes - 1 :]
+
+
+def _drains(counts: Counts, rates: Rates | None, now_ms: int) -> str:
+    pace = rates.pace(now_ms) if rates else None
+    if rates is None or pace is None:
+        return ""
+    if sum(rates.arrived) > sum(rates.settled):
+        return f", more comes than goes in {len(rates.arrived)} m"
+    return f", drains in ≈ {rough_age(int(counts.waiting / pace * 60_000))}"
+
+
+def _by(what: str, who: str | None, why: str) -> str:
+    if why in ("", f"by {who}"):
+        return f"{what} by {who}" if who else what
+    if who is None and why.startswith("by "):  # what is stored where no reason was given
+        return f"{what} {why}"
+    return f"{what} by {who}: {why}" if who else f"{what}: {why}"

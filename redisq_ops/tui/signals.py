@@ -1,0 +1,50 @@
+"""Signals that end the dashboard end it in order: the terminal is as it was before."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from textual.app import App
+
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+_GONE_S = 3.0
+"""how long a terminal that hung up may take what is still to be written to it"""
+
+
+def end_on_signals(app: App[Any]) -> None:
+    """Leave the dashboard when asked to from outside, with 128 + the signal's number."""
+    loop = asyncio.get_running_loop()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:  # nobody may be left who reads what we write, nor ever will be
+            timer = threading.Timer(_GONE_S, os._exit, [128 + number])
+            timer.daemon = True
+            timer.start()
+        loop.call_soon_threadsafe(lambda: app.exit(return_code=128 + number))
+
+    for number in ENDING:
+        signal.signal(number, end)
+
+
+@contextmanager
+def terminal_lent() -> Iterator[None]:
+    """While another program has the terminal, Ctrl+C is for that one alone."""
+    keyboard = (signal.SIGINT, signal.SIGQUIT)
+    # Handled, not ignored: a program that is started would inherit that.
+    before = [signal.signal(number, _left_to_another) for number in keyboard]
+    try:
+        yield
+    finally:
+        for number, handler in zip(keyboard, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _left_to_another(number: int, frame: FrameType | None) -> None:
+    pass

@@ -1,0 +1,72 @@
+"""`l`: what operators changed in the queue, who, when and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.terminal import count
+from redisq_ops.tui.table import TableColumn, TableRow
+from redisq_ops.tui.theme import DIM, OK
+
+from .base import Items, QueueView, SortOrder
+from .dead_letters import ago
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.change.audit_log import Operation
+
+
+class AuditLogView(QueueView):
+    name_ = "log"
+    title = "log"
+    short = "log"
+    about = "Audit log: what operators changed"
+    named_rows = True
+    columns = (
+        TableColumn("op", "change", 18),
+        TableColumn("ago", "ago", 7, align="right"),
+        TableColumn("done", "entries", 7, align="right"),
+        TableColumn("undo", "undo", 6),
+        TableColumn("who", "who", 12, flex=1),
+        TableColumn("why", "why", 8, flex=2, priority=1),
+        TableColumn("what", "what", 8, flex=2, style=DIM, priority=2),
+    )
+    orders = (
+        SortOrder("ago", None, True, "latest first", "oldest first"),
+        SortOrder("op", lambda o: o.id),
+        SortOrder("done", lambda o: o.done, True),
+        SortOrder("undo", lambda o: not o.undoable),
+        SortOrder("who", lambda o: o.by),
+        SortOrder("why", lambda o: o.why),
+        SortOrder("what", lambda o: o.what),
+    )
+    empty = "no operator changed anything here"
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return 0, 1  # the latest changes, however many are in sight
+
+    def items(self, snapshot: Snapshot) -> Items:
+        return Items(0, len(snapshot.operations), snapshot.operations)
+
+    def words(self, item: Any) -> tuple[str, ...]:
+        return (item.id, item.by, item.why, item.what)
+
+    @property
+    def subject(self) -> str | None:
+        return None
+
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
+        operation: Operation = item
+        return TableRow(
+            operation.id,
+            (
+                operation.id,
+                ago(operation.started_ms, snapshot),
+                count(operation.done) if operation.done else ("-", DIM),
+                ("yes", OK) if operation.undoable else ("no", DIM),
+                operation.by,
+                operation.why or ("-", DIM),
+                " ".join(filter(None, (operation.source, operation.what, operation.across))),
+            ),
+        )

@@ -1,0 +1,74 @@
+"""`p`: the worker processes that the owner of a queue has registered, such as Sidekiq's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.model.worker_process import Process
+from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.terminal import age
+from redisq_ops.tui.table import TableColumn, TableRow
+from redisq_ops.tui.theme import BAD, DIM, HELD, OK, WARN
+
+from .base import Items, QueueView, SortOrder
+from .dead_letters import ago
+from .requests import number
+
+
+class ProcessesView(QueueView):
+    name_ = "processes"
+    title = "processes"
+    short = "procs"
+    about = "Worker processes of other programs"
+    needs = "HasWorkerProcesses"
+    named_rows = True
+    columns = (
+        TableColumn("process", "process", 24, flex=2),
+        TableColumn("state", "state", 8),
+        TableColumn("silent", "silent", 8, align="right"),
+        TableColumn("jobs", "jobs", 5, align="right"),
+        TableColumn("up", "up", 8, align="right", priority=1),
+        TableColumn("host", "host", 12, flex=1, style=DIM, priority=3),
+        TableColumn("queues", "queues", 12, flex=2, priority=2),
+    )
+    orders = (
+        SortOrder("process", words="by name", back="by name, from the end"),
+        SortOrder("state", lambda p: p.alive),
+        SortOrder("silent", lambda p: p.silent_ms, True),
+        SortOrder("jobs", lambda p: len(p.work), True),
+        SortOrder("up", lambda p: p.since_ms),
+        SortOrder("host", lambda p: p.host),
+        SortOrder("queues", lambda p: p.queues),
+    )
+    empty = "no worker process is registered"
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return 0, 1  # the register is read as a whole
+
+    def items(self, snapshot: Snapshot) -> Items:
+        return Items(0, len(snapshot.processes), snapshot.processes)
+
+    def words(self, item: Any) -> tuple[str, ...]:
+        return (item.name, item.host, *item.queues)
+
+    @property
+    def subject(self) -> str | None:
+        return None
+
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
+        process: Process = item
+        state = ("quiet", WARN) if process.quiet else ("alive", OK)
+        silent = "-" if process.silent_ms is None else age(process.silent_ms)
+        return TableRow(
+            process.name,
+            (
+                process.name,
+                state if process.alive else ("silent", BAD),
+                silent,
+                number(len(process.work), HELD),
+                ago(process.since_ms, snapshot),
+                process.host,
+                process.problem or ", ".join(process.queues),
+            ),
+        )

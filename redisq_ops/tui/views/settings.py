@@ -1,0 +1,63 @@
+"""`,`: the settings of the queue: what it keeps, how often it retries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
+from redisq_ops.ops.terminal import age
+from redisq_ops.tui.table import TableColumn, TableRow
+from redisq_ops.tui.theme import DIM
+
+from .base import Items, QueueView, SortOrder
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.change.control import QueueSetting
+
+
+class SettingsView(QueueView):
+    name_ = "settings"
+    title = "settings"
+    short = "set"
+    about = "Settings of the queue"
+    named_rows = True
+    columns = (
+        TableColumn("name", "setting", 20),
+        TableColumn("value", "value", 16),
+        TableColumn("span", "that is", 10, style=DIM),
+        TableColumn("default", "set by", 10, flex=1, style=DIM),
+    )
+    orders = (
+        SortOrder("name", lambda s: s.name),
+        SortOrder("value", lambda s: s.value),
+        SortOrder("span", lambda s: int(s.value) if s.name.endswith("_ms") else None),
+        SortOrder("default", lambda s: s.default),
+    )
+    empty = "this queue has no settings of redisq's"
+
+    @classmethod
+    def offered_by(cls, queue: ListedQueue | None) -> bool:
+        return queue is not None and queue.has_settings
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return 0, 1
+
+    def items(self, snapshot: Snapshot) -> Items:
+        return Items(0, len(snapshot.settings), snapshot.settings)
+
+    def words(self, item: Any) -> tuple[str, ...]:
+        return (item.name,)
+
+    @property
+    def subject(self) -> str | None:
+        return None
+
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
+        setting: QueueSetting = item
+        span = age(int(setting.value)) if setting.name.endswith("_ms") else ""
+        origin = "default" if setting.default else "an operator"
+        return TableRow(
+            setting.name, (setting.name, setting.value or ("-", DIM), span, origin),
+            DIM if setting.default else "",
+        )  # fmt: skip

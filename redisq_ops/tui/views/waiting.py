@@ -1,0 +1,51 @@
+"""`9`: what waits, in the order in which it is handed out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.tui.table import TableColumn, TableRow
+from redisq_ops.tui.theme import DIM
+
+from .base import EntryView, SortOrder
+from .dead_letters import ago, by_error, error_cell
+
+
+class WaitingView(EntryView):
+    name_ = "waiting"
+    title = "waiting"
+    short = "wait"
+    about = "Waiting: what is handed out next"
+    state = "waiting"
+    verbs = frozenset({"purge"})
+    reversible = False
+    columns = (
+        TableColumn("id", "entry", 30, flex=1),
+        TableColumn("client", "client", 12, flex=1, priority=3),
+        TableColumn("since", "waits", 9, align="right"),
+        TableColumn("attempts", "attempts", 8, align="right", priority=2),
+        TableColumn("error", "last error", 12, flex=3, style=DIM, priority=1),
+    )
+    orders = (
+        SortOrder("id", words="next first", back="last first"),
+        SortOrder("client", lambda e: e.client),
+        SortOrder("since", lambda e: e.since_ms),
+        SortOrder("attempts", lambda e: e.attempts, True),
+        SortOrder("error", by_error),
+    )
+    empty = "nothing waits"
+
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
+        entry: Entry = item
+        return TableRow(
+            entry.id,
+            (
+                entry.id,
+                entry.client or ("-", DIM),
+                ago(entry.since_ms, snapshot),
+                (str(entry.attempts), "" if entry.attempts else DIM),
+                error_cell(entry),
+            ),
+        )

@@ -1,0 +1,123 @@
+"""The rules that say what is wrong with a queue, and what is not."""
+
+from dataclasses import replace
+
+import pytest
+
+from redisq_ops.core.model.activity import Activity
+from redisq_ops.core.model.entry import Client, Counts, Rates, Request
+from redisq_ops.ops.inspect.overview import Evidence, QueueRow
+from redisq_ops.ops.trouble import Severity, Thresholds, rank, reasons, rough_age, troubles
+
+NOW = 1_773_457_965_000
+SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
+
+
+def rates(arrived: int = 0, settled: int = 0, failed: int = 0) -> Rates:
+    """So many in every minute of the last hour."""
+    return Rates((arrived,) * 60, (settled,) * 60, (failed,) * 60)
+
+
+def request(id: str, pending: int = 0, paused: bool = False) -> Request:
+    return Request(id, "sealed", 50, 2, paused, 9, 9 - pending, pending, 0, 0, 0, 0, 0, NOW, NOW,
+                   None, 0, 0, "")  # fmt: skip
+
+
+def row(
+    counts: Counts, seen: Activity | None = None, pace: Rates | None = None, **more: object
+) -> QueueRow:
+    seen = seen or Activity(NOW - SECOND, 1, None, 0)
+    return replace(QueueRow("q", "request", counts, pace or rates(5, 5), activity=seen), **more)  # type: ignore[arg-type]
+
+
+WAITING = Counts(9, 0, 0, 0, 0, 50, NOW - 10 * MINUTE)
+HELD = Counts(9, 2, 0, 0, 0, 50, NOW - 10 * MINUTE)
+SILENT = Activity(NOW - 13 * MINUTE, 1, None, 0)
+STILL = rates()
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (row(WAITING), ""),
+        (row(Counts(0, 0, 0, 0, 0, 50), SILENT), ""),  # nothing to do
+        (row(WAITING, SILENT), "no worker for 13 m"),
+        (row(WAITING, Activity(None, 0, None, 0)), "no worker for a day or more"),
+        (row(replace(WAITING, done=0), Activity(None, 0, None, 0)), "no worker seen yet"),
+        # Just submitted, and the workers are on their way.
+        (row(replace(WAITING, oldest_ms=NOW), Activity(None, 0, None, 0)), ""),
+        # All busy: their leases run, and they ask for no more.
+        (row(HELD, replace(SILENT, deadline_ms=NOW + SECOND)), ""),
+        (row(HELD, replace(SILENT, deadline_ms=NOW - 2 * MINUTE)), "no worker for 13 m"),
+        (row(Counts(0, 2, 0, 0, 0, 5), replace(SILENT, deadline_ms=NOW - HOUR)),
+         "no worker for 13 m"),
+        # Another program's layout doesn't have it.
+        (row(WAITING, Activity()), ""),
+        (row(HELD, pace=STILL), "nothing settled for 5 m although workers ask"),
+        (row(HELD, pace=rates(0, 1)), ""),
+        (row(HELD, pace=STILL, evidence=Evidence(
+            requests=(request("r", 2),), holders=("geo-3:777", "geo-3:777"))),
+         "tokens held by geo-3:777"),
+        (row(HELD, pace=STILL, evidence=Evidence(
+            requests=(request("r", 2), request("s", 2)), holders=("a", "b", "b", "c"))),
+         "tokens held by b and 2 more"),
+        (row(HELD, pace=STILL, evidence=Evidence(requests=(request("r", paused=True),))),
+         "request r is paused"),
+        (row(HELD, pace=STILL, evidence=Evidence(
+            requests=(request("r", paused=True), request("s", paused=True)))),
+         "all requests are paused"),
+        (row(WAITING, Activity(NOW, 1, None, 9)), ""),
+        (row(WAITING, Activity(NOW, 1, None, 10)), "10 dead in 5 m"),
+        (row(WAITING, Activity(NOW, 1, None, 1_211), evidence=Evidence(error="IOError")),
+         "1,211 dead in 5 m, mostly IOError"),
+        (row(WAITING, pace=rates(5, 2, 1)), ""),
+        (row(WAITING, pace=rates(5, 2, 2)), "12 of 24 attempts failed in 5 m"),
+        (row(WAITING, pace=rates(5, 1, 2)), ""),  # 18 attempts: too few to mean something
+        (row(replace(WAITING, paused="by kim")), "paused by kim"),
+        (row(replace(WAITING, paused="by kim"), evidence=Evidence("kim")), "paused by kim"),
+        (row(replace(WAITING, paused="db is down")), "paused: db is down"),
+        (row(replace(WAITING, paused="db migration"), evidence=Evidence("root")),
+         "paused by root: db migration"),
+        (row(replace(WAITING, paused="db", oldest_ms=NOW - 9 * HOUR)), "paused: db"),
+        # Nobody is to work on it: that nobody does is no further trouble.
+        (row(replace(WAITING, paused="db"), SILENT), "paused: db"),
+        (row(replace(WAITING, closed="moves"), evidence=Evidence(closed_by="kim")),
+         "draining by kim: moves"),
+        (row(WAITING, clients=(Client("acme", 3, 0, 1, True, None),)), "client acme blocked"),
+        (row(WAITING, clients=(Client("acme", 0, 0, 1, True, None),)), ""),
+        (row(WAITING, clients=(Client("a", 1, 0, 1, True, None), Client("b", 4, 0, 1, True, 3))),
+         "client b and 1 more blocked"),
+        (row(replace(WAITING, waiting=600, oldest_ms=NOW - 4 * HOUR)),
+         "oldest waits 4 h, drains in ≈ 1 h"),
+        (row(replace(WAITING, oldest_ms=NOW - 4 * HOUR), pace=rates(9, 5)),
+         "oldest waits 4 h, more comes than goes in 60 m"),
+        (row(WAITING, unfinished=("move-1",)), "unfinished move: move-1"),
+        (QueueRow("q", "request", None, None, "can't be read"), "can't be read"),
+    ],
+)  # fmt: skip
+def test_the_reason_is_said_in_words(seen: QueueRow, said: str) -> None:
+    assert reasons(troubles(seen, NOW)) == said
+
+
+def test_the_worst_comes_first_and_limits_can_be_changed() -> None:
+    bad = row(
+        replace(WAITING, closed="moves"), replace(SILENT, dead_lately=12), unfinished=("move-1",)
+    )
+    found = troubles(bad, NOW)
+    assert [(one.rule, one.severity) for one in found] == [
+        ("no-worker", Severity.CRITICAL), ("dying", Severity.CRITICAL),
+        ("draining", Severity.WARNING), ("unfinished", Severity.WARNING),
+    ]  # fmt: skip
+    lenient = Thresholds(no_worker_ms=HOUR, dead=13)
+    assert [one.rule for one in troubles(bad, NOW, lenient)] == ["draining", "unfinished"]
+    ranks = [rank(found), rank(found[1:]), rank(found[2:]), rank(())]
+    assert ranks == sorted(ranks) and len(set(ranks)) == 4
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [(-5, "0 s"), (59_999, "59 s"), (13 * MINUTE + 1, "13 m"), (4 * HOUR, "4 h"),
+     (50 * HOUR, "2 d")],
+)  # fmt: skip
+def test_a_rough_age_has_one_unit(ms: int, said: str) -> None:
+    assert rough_age(ms) == said
