@@ -13,7 +13,7 @@ import redis
 
 from redisq_ops.core.model.entry import Entry, Failure, Settlement
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
@@ -290,14 +290,21 @@ LOOKS = {
     "waiting ls": ["waiting ls mail", "waiting ls sidekiq:default", "waiting ls fairly"],
     "waiting move": ["waiting move mail --to copy --dry-run"],
     "waiting purge": ["waiting purge mail --dry-run"],
+    "periodic ls": ["periodic ls", "periodic ls later"],
+    "periodic add": ["periodic add later/odd --every 1h {payload} --yes"],
+    "periodic edit": ["periodic edit later/nightly --payload {payload} --yes"],
+    "periodic pause": ["periodic pause later/nightly --yes"],
+    "periodic resume": ["periodic resume later/nightly --yes"],
+    "periodic run": ["periodic run later/nightly --yes"],
+    "periodic rm": ["periodic rm later/odd --dry-run"],
     "workers ls": ["workers ls mail", "workers ls sidekiq:default"],
     "apply": ["apply {plan} --dry-run", "apply {plan} --yes --report {report}"],
 }  # fmt: skip
 """commands that print something of entries, as they do so"""
 NO_LOOKS = {
-    "client block", "client cap", "client unblock", "client weight", "demo", "forget", "metrics",
-    "queue drain", "queue pause", "queue resume", "request limit", "request pause",
-    "request priority", "request resume", "retention", "work", "workers prune",
+    "acl", "client block", "client cap", "client unblock", "client weight", "demo", "doctor",
+    "forget", "metrics", "queue drain", "queue pause", "queue resume", "request limit",
+    "request pause", "request priority", "request resume", "retention", "work", "workers prune",
 }  # fmt: skip
 """commands that have nothing of entries to print; Spark's are in tests/pipeline"""
 
@@ -349,6 +356,7 @@ def planted(client: redis.Redis) -> str:
     DelaySet(client, "later2").schedule([("x", b"")], after_ms=60_000)
     later = DelaySet(client, "later")
     later.schedule([("e1", payload.encode())], after_ms=60_000)
+    later.set_periodic(Periodic("nightly", "0 3 * * *", payload.encode()))
     fair = FairQueue(client, "fairly")
     fair.submit("ann", [("f1", form.encode()), ("f2", cut.encode())])
     (one,) = fair.take(1, consumer="w").deliveries

@@ -38,7 +38,7 @@ def unreadable(client: redis.Redis, name: str, now: int) -> str:
     queue.submit([b"x"], id="r")
     client.delete(queue.keys["lease"])
     client.set(queue.keys["lease"], "x")
-    return f"a key of another type stands where the queue keeps its data: {queue.keys['lease']}"
+    return f"a key of another type is where the queue keeps its data: {queue.keys['lease']}"
 
 
 def no_worker(client: redis.Redis, name: str, now: int) -> str:

@@ -152,7 +152,7 @@ def test_the_dashboard_shows_what_it_can_read_and_says_so(client: redis.Redis, u
     name, key = spoilt(client, ResqueQueue, "workers")
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await see(pilot, name, "WRONG")
+        await see(pilot, name, "a key of another type")
         await pilot.press("enter")
         await until(pilot, lambda: app.queue == name)
         await app.run_action("view('pending')")
