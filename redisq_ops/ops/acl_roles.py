@@ -29,7 +29,12 @@ _SEE = ("+subscribe", "+unsubscribe", "+time", "+info")
 _PRODUCER = ("hsetnx",)
 """what a producer writes without a script: the registry entry of a new queue"""
 _WORKER = ("blpop", "lpush", "publish")
-_HANDOVER = ("hand_over", "rebalance_accept")
+_TRANSFERS = (
+    "hand_over", "transfer_accept", "transfer_drop", "transfer_read", "transfer_restore",
+    "transfer_results", "transfer_revert", "transfer_step_ended", "finish_transfer",
+    "list_unfinished",
+)  # fmt: skip
+"""scripts that hand over due entries, and that end moves at which an operator was killed"""
 _READS = frozenset(
     re.findall(
         r"\S+",
@@ -60,7 +65,7 @@ def rules(
     writes = {
         "viewer": (),
         "producer": (*_SCRIPTS, *_allowed(_written(PUT), _PRODUCER)),
-        "worker": (*_SCRIPTS, *_allowed(_written((*PUT, *WORK, *_HANDOVER)), _PRODUCER, _WORKER)),
+        "worker": (*_SCRIPTS, *_allowed(_written((*PUT, *WORK, *_TRANSFERS)), _PRODUCER, _WORKER)),
         "operator": ("+@write", *_SCRIPTS, "+publish"),
     }[role]
     mark = "%R~" if role == "viewer" else "~"
@@ -110,7 +115,7 @@ def _allowed(*names: Iterable[str]) -> list[str]:
 @cache
 def _written(scripts: tuple[str, ...]) -> tuple[str, ...]:
     """The commands of these scripts, in every kind of queue, that the other rules don't allow."""
-    found = set[str]()
+    found, absent = set[str](), set(scripts)
     kinds = (*OWN_CLASSES.values(), *FOREIGN_CLASSES.values())
     for package in dict.fromkeys(kind[0] for kind in kinds):
         for name in scripts:
@@ -118,5 +123,7 @@ def _written(scripts: tuple[str, ...]) -> tuple[str, ...]:
                 text = script(package, name).text
             except FileNotFoundError:  # not of this kind
                 continue
+            absent.discard(name)
             found |= {"|".join(words).lower() for words in commands(text)}
+    assert not absent, f"no kind has the scripts {sorted(absent)}"
     return tuple(found - _READS - {"time"})

@@ -57,6 +57,10 @@ class Thresholds:
     """share of them that failed"""
     oldest_ms: int = 3_600_000
     """the oldest waiting entry has waited"""
+    depth: int | None = None
+    """waiting entries; None: any number is fine"""
+    growth: int | None = None
+    """entries that arrived minus those settled, in that period; None: any number is fine"""
 
 
 USUAL: Final = Thresholds()
@@ -66,7 +70,7 @@ def troubles(row: QueueRow, now_ms: int, limits: Thresholds = USUAL) -> tuple[Tr
     """Everything that is wrong with a queue, the worst first; empty: nothing is known to be."""
     found = [
         Trouble(severity, name, reason)
-        for name, (severity, rule) in _RULES.items()
+        for name, (severity, rule) in RULES.items()
         for reason in rule(row, now_ms, limits)
     ]
     return tuple(sorted(found, key=lambda one: -one.severity))
@@ -75,8 +79,8 @@ def troubles(row: QueueRow, now_ms: int, limits: Thresholds = USUAL) -> tuple[Tr
 def rank(found: Sequence[Trouble]) -> tuple[int, int]:
     """Sorts queues by their worst trouble, those without any last."""
     if not found:
-        return 0, len(_RULES)
-    return -found[0].severity, list(_RULES).index(found[0].rule)
+        return 0, len(RULES)
+    return -found[0].severity, list(RULES).index(found[0].rule)
 
 
 def reasons(found: Sequence[Trouble]) -> str:
@@ -204,13 +208,41 @@ def _old(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     yield f"oldest waits {rough_age(waited)}{_drains(counts, rates, now_ms)}"
 
 
-_RULES: Mapping[str, tuple[Severity, _Rule]] = {
+def _overdue(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    """Workers ask, and still nobody takes back an entry whose lease expired."""
+    seen = row.activity
+    if seen is None or seen.deadline_ms is None or row.counts is None or _held(row.counts):
+        return
+    asked = seen.asked_ms is not None and now_ms - seen.asked_ms < limits.no_worker_ms
+    if asked and now_ms - seen.deadline_ms >= limits.overdue_ms:
+        late = rough_age(now_ms - seen.deadline_ms)
+        yield f"a lease expired {late} ago, and nobody took its entry back"
+
+
+def _deep(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    waiting = row.counts.of("waiting") if row.counts is not None else None
+    if limits.depth is not None and waiting is not None and waiting >= limits.depth:
+        yield f"{count(waiting)} waiting"
+
+
+def _growing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    if limits.growth is None or row.rates is None:
+        return
+    more = sum(_lately(row.rates.arrived, limits)) - sum(_lately(row.rates.settled, limits))
+    if more >= limits.growth:
+        yield f"{count(more)} more came than went in {limits.minutes} m"
+
+
+RULES: Mapping[str, tuple[Severity, _Rule]] = {
     "unreadable": (Severity.CRITICAL, _unreadable),
     "no-worker": (Severity.CRITICAL, _no_worker),
     "stalled": (Severity.CRITICAL, _stalled),
     "dying": (Severity.CRITICAL, _dying),
+    "overdue": (Severity.WARNING, _overdue),
     "failing": (Severity.WARNING, _failing),
     "old": (Severity.WARNING, _old),
+    "deep": (Severity.WARNING, _deep),
+    "growing": (Severity.WARNING, _growing),
     "blocked": (Severity.WARNING, _blocked),
     "paused": (Severity.WARNING, _paused),
     "draining": (Severity.WARNING, _draining),

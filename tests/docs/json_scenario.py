@@ -51,6 +51,8 @@ def _apart(heading: str, row: dict[str, Any]) -> str:
     """Commands that print what they found, or could not do, before what came of it."""
     if "registered" in row:
         return "Discovered queue"
+    if heading == "Rule standing" and "status" in row:
+        return "Monitor check"
     return "Import problem" if "problem" in row and "line" in row else heading
 
 
@@ -122,6 +124,9 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("Event", "history", "mail")
     collect("Check", "fsck")
     collect("Diagnosis", "doctor", code=None)
+    collect("Monitor check", "check", "--warning", "dead>0", code=None)
+    collect("Monitor check", "check", "nothing-of-that-name", code=3)
+    collect("Rule standing", "check", "--explain", code=None)
     collect("ACL rule", "acl", "viewer")
     for address in (
         "mail",

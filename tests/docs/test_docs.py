@@ -202,6 +202,7 @@ def test_the_table_of_settings_is_what_the_code_has() -> None:
 def test_every_configuration_in_the_docs_can_be_read(
     configuration: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from redisq_ops.ops.check.rules import read_rules
     from redisq_ops.ops.config import contexts, load
 
     read = 0
@@ -210,6 +211,9 @@ def test_every_configuration_in_the_docs_can_be_read(
             if "[tool." in block or "[project" in block:
                 continue
             configuration.write_text(block)
+            if "[[check]]" in block:
+                assert read_rules(configuration).tables
+                continue
             environment = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block), "redis://h")
             environment["XDG_CONFIG_HOME"] = str(configuration.parent.parent)
             for name in [None, *(one.name for one in contexts())]:

@@ -302,7 +302,7 @@ LOOKS = {
 }  # fmt: skip
 """commands that print something of entries, as they do so"""
 NO_LOOKS = {
-    "acl", "client block", "client cap", "client unblock", "client weight", "demo", "doctor",
+    "acl", "check", "client block", "client cap", "client unblock", "client weight", "demo", "doctor",
     "forget", "metrics", "queue drain", "queue pause", "queue resume", "request limit",
     "request pause", "request priority", "request resume", "retention", "work", "workers prune",
 }  # fmt: skip

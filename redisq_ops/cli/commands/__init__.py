@@ -46,6 +46,7 @@ COMMANDS = {
     "fsck": ("overview", "Check the invariants of a queue, or of all queues."),
     "doctor": ("doctor", "Check server, connection, rights and queues; say what to do."),
     "acl": ("doctor", "Print the ACL rule of a role: viewer, producer, worker, operator."),
+    "check": ("check", "Check all queues against rules, for a monitor."),
     "metrics": ("metrics", "Serve numbers of all queues for Prometheus."),
     "config": ("overview", "Show every setting and where its value comes from."),
     "top": ("top", "Open the dashboard."),

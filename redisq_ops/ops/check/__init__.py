@@ -1,0 +1,1 @@
+"""Rules for monitors: the thresholds and conditions of each queue, and what breaks them."""

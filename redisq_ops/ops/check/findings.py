@@ -1,0 +1,86 @@
+"""What breaks the rules: of every queue, and of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from redisq_ops.core.model.errors import Refused
+
+from ..doctor.diagnosis import Diagnosis
+from ..inspect.overview import Overview, QueueRow
+from ..trouble import RULES, Severity, troubles
+from .rules import QueueRules, Rules
+
+SERVER_CHECKS: Final = (
+    "version", "eviction", "memory", "persistence", "replication", "min-replicas", "cluster",
+    "clock",
+)  # fmt: skip
+"""checks of `redisq doctor` that are about the server"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that is broken."""
+
+    severity: Severity
+    queue: str | None
+    """None: the server"""
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a rule stands for a queue."""
+
+    queue: str
+    rule: str
+    severity: Severity
+    reason: str | None
+    """why it is broken; None: it holds"""
+    ignored: bool = False
+
+
+def standings(overview: Overview, rules: Rules) -> list[Standing]:
+    """How every rule stands for every queue."""
+    return [
+        standing for row in overview.rows
+        for standing in _of_queue(row, overview.now_ms, rules.of(row.name))
+    ]  # fmt: skip
+
+
+def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
+    broken = {one.rule: one for one in troubles(row, now_ms, rules.limits)}
+    found = [
+        Standing(
+            row.name, name, severity, broken[name].reason if name in broken else None,
+            name in rules.ignored,
+        )
+        for name, (severity, _) in RULES.items()
+    ]  # fmt: skip
+    for condition in rules.conditions:
+        reason: str | None = None
+        if row.counts is not None:
+            try:
+                reason = condition.text if condition.holds(row.counts) else None
+            except Refused as error:  # its layout doesn't have that number
+                reason = f"{condition.text}: {error}"
+        found.append(Standing(row.name, "condition", condition.severity, reason))
+    return found
+
+
+def findings(found: Sequence[Standing], server: Sequence[Diagnosis] = ()) -> list[Finding]:
+    """The broken rules, the worst first. ``server``: what `examine` found."""
+    broken = [
+        Finding(one.severity, one.queue, one.rule, one.reason)
+        for one in found
+        if one.reason is not None and not one.ignored
+    ]
+    broken += [
+        Finding(Severity.CRITICAL, None, one.check, one.sentence)
+        for one in server
+        if one.check in SERVER_CHECKS and one.verdict == "wrong"
+    ]
+    return sorted(broken, key=lambda one: -one.severity)

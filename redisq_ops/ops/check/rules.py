@@ -1,0 +1,183 @@
+"""The rules of `redisq check`: tables of a TOML file, each for the queues that match its pattern.
+
+    [[check]]                         # all queues
+    oldest = "1h"
+    critical = ["dead>1000"]
+
+    [[check]]
+    queues = "batch-*"                # these wait longer
+    oldest = "1d"
+    ignore = ["paused"]
+
+A later table overrides the values of earlier ones; conditions and ignored rules add up.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from redisq_ops.core.model.errors import BadInput, file_error
+
+from ..filter.count_condition import Condition, parse_condition
+from ..filter.time import duration_ms
+from ..trouble import RULES, USUAL, Severity, Thresholds
+
+SPANS: Final = {
+    "no_worker": "no_worker_ms", "overdue": "overdue_ms", "stalled": "stalled_ms",
+    "oldest": "oldest_ms",
+}  # fmt: skip
+"""thresholds given as a time span -> the field of `Thresholds`"""
+NUMBERS: Final = ("minutes", "dead", "attempts", "failing_percent", "depth", "growth")
+CONDITIONS: Final = {"warning": Severity.WARNING, "critical": Severity.CRITICAL}
+_EXPECTED: Final = ", ".join(["queues", *SPANS, *NUMBERS, *CONDITIONS, "ignore"])
+
+
+@dataclass(frozen=True, slots=True)
+class CountCondition:
+    """A condition on counts that must not hold, as ``dead>100``."""
+
+    severity: Severity
+    text: str
+    holds: Condition = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRules:
+    """What a queue is checked by."""
+
+    limits: Thresholds = USUAL
+    conditions: tuple[CountCondition, ...] = ()
+    ignored: frozenset[str] = frozenset()
+    """names of rules that are not checked"""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTable:
+    """Values for the queues that match a pattern."""
+
+    queues: str
+    limits: Mapping[str, int]
+    """fields of `Thresholds`"""
+    conditions: tuple[CountCondition, ...] = ()
+    ignored: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rule tables, in the order in which they apply."""
+
+    tables: tuple[RuleTable, ...] = ()
+
+    def of(self, queue: str) -> QueueRules:
+        """The rules of a queue."""
+        found = QueueRules()
+        for table in self.tables:
+            if fnmatchcase(queue, table.queues):
+                found = QueueRules(
+                    replace(found.limits, **table.limits),
+                    found.conditions + table.conditions,
+                    found.ignored | table.ignored,
+                )
+        return found
+
+    def with_options(
+        self, settings: Iterable[str], warning: Iterable[str], critical: Iterable[str]
+    ) -> Rules:
+        """These rules and those of the command line (``NAME=VALUE``), which apply last."""
+        values: dict[str, Any] = {"warning": list(warning), "critical": list(critical)}
+        for setting in settings:
+            name, equals, value = setting.partition("=")
+            if not equals or name not in (*SPANS, *NUMBERS):
+                raise BadInput(
+                    f"--set {setting!r}: NAME=VALUE with one of {', '.join([*SPANS, *NUMBERS])}"
+                )
+            values[name] = int(value) if name in NUMBERS and value.isdecimal() else value
+        return Rules((*self.tables, _table(values, lambda name: f"--set {name}")))
+
+
+def read_rules(path: Path) -> Rules:
+    """The rules of a file; `BadInput` names file, line and what is expected."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        file = tomllib.loads(text)
+    except OSError as error:
+        raise file_error(error, f"{path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: {error}") from error
+    tables = file.pop("check", [])
+    if file or not isinstance(tables, list):
+        raise BadInput(
+            f"{path}: only tables [[check]] are expected, not {next(iter(file), 'check')!r}"
+        )
+    return Rules(tuple(
+        _table(table, lambda name, nth=nth: f"{path}, line {_line(text, nth, name)}: {name}")
+        for nth, table in enumerate(tables)
+    ))  # fmt: skip
+
+
+def _table(values: Mapping[str, Any], place: Any) -> RuleTable:
+    """A table of checked values; ``place`` names where a value is, in words."""
+    limits: dict[str, int] = {}
+    conditions: list[CountCondition] = []
+    ignored: frozenset[str] = frozenset()
+    queues = "*"
+    for name, value in values.items():
+        if name == "queues" and isinstance(value, str):
+            queues = value
+        elif name in SPANS and isinstance(value, str):
+            try:
+                limits[SPANS[name]] = duration_ms(value)
+            except BadInput as error:
+                raise BadInput(f"{place(name)}: {error}") from error
+        elif name in NUMBERS and type(value) is int and value > 0:
+            limits[name] = value
+        elif name in CONDITIONS and _texts(value):
+            conditions += [_condition(CONDITIONS[name], text, place(name)) for text in value]
+        elif name == "ignore" and _texts(value) and set(value) <= RULES.keys():
+            ignored = frozenset(value)
+        else:
+            raise BadInput(f"{place(name)}: expected {_expected(name)}")
+    return RuleTable(queues, limits, tuple(conditions), ignored)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _condition(severity: Severity, text: str, place: str) -> CountCondition:
+    try:
+        return CountCondition(severity, text, parse_condition(text))
+    except BadInput as error:
+        raise BadInput(f"{place}: {error}") from error
+
+
+def _expected(name: str) -> str:
+    if name in SPANS:
+        return 'a time span in quotes, as "90s", "5m" or "2h"'
+    if name in NUMBERS:
+        return "a whole number, 1 or more"
+    if name in CONDITIONS:
+        return 'a list of conditions, as ["dead>100"]'
+    if name == "ignore":
+        return f"a list of rules: {', '.join(RULES)}"
+    return 'a pattern, as "mail*"' if name == "queues" else f"one of {_EXPECTED}"
+
+
+def _line(text: str, nth: int, name: str) -> int:
+    """The line of a key in the nth table [[check]]; of the table if the key isn't found."""
+    headers = [
+        number for number, line in enumerate(text.splitlines(), 1)
+        if re.match(r"\s*\[\[\s*check\s*\]\]", line)
+    ]  # fmt: skip
+    first = headers[nth] if nth < len(headers) else 1
+    last = headers[nth + 1] if nth + 1 < len(headers) else len(text.splitlines()) + 1
+    for number, line in enumerate(text.splitlines()[first:last], first + 1):
+        if re.match(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=", line):
+            return number
+    return first

@@ -1,0 +1,117 @@
+"""`redisq check` as a monitor runs it: one line, perfdata, exit codes 0 to 3."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import redis
+
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
+
+from ..command_line import Redisq, everywhere
+
+PERFDATA = re.compile(r"(\w+=\d+s? ?)+")
+
+
+def line(redisq: Redisq, *words: str, code: int) -> tuple[str, dict[str, str]]:
+    """The sentence and the numbers behind the bar."""
+    text = redisq("check", *words, code=code)
+    assert text.count("\n") == 1 and text.count("|") == 1
+    sentence, _, numbers = text.partition(" | ")
+    assert PERFDATA.fullmatch(numbers.strip())
+    return sentence, dict(pair.split("=") for pair in numbers.split())
+
+
+def test_nothing_is_wrong_with_no_queue_and_with_a_healthy_one(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    assert line(redisq, code=0)[0] == "OK: 0 queues, no rule broken"
+    DelaySet(client, "later").schedule([("e", b"x")], after_ms=60_000)
+    sentence, numbers = line(redisq, code=0)
+    assert sentence == "OK: 1 queue, no rule broken"
+    assert numbers == {
+        "queues": "1", "critical": "0", "warning": "0", "waiting": "0", "pending": "0",
+        "delayed": "1", "dead": "0", "oldest": "0s",
+    }  # fmt: skip
+
+
+def test_a_warning_is_1_and_what_is_critical_is_2(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client, "mail")
+    sentence, numbers = line(redisq, "--warning", "dead>0", code=1)
+    assert sentence == "WARNING: mail: dead>0" and numbers["warning"] == "1"
+    sentence, numbers = line(redisq, "--warning", "dead>0", "--critical", "waiting>3", code=2)
+    assert sentence == "CRITICAL: mail: waiting>3; mail: dead>0"
+    assert (numbers["critical"], numbers["dead"], numbers["waiting"]) == ("1", "1", "4")
+
+
+def test_only_queues_of_a_pattern_are_checked(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client, "mail")
+    RequestQueue(client, "news").submit([b"x"], id="r")
+    assert line(redisq, "ne*", "--critical", "dead>0", code=0)[1]["queues"] == "1"
+    assert redisq("check", "nothing*", code=3) == "UNKNOWN: no queue matches 'nothing*'\n"
+
+
+def test_a_paused_queue_is_a_warning_unless_the_file_says_otherwise(
+    redisq: Redisq, tmp_path: Path, client: redis.Redis
+) -> None:
+    everywhere(client, "mail")
+    redisq("queue", "pause", "mail", "--reason", "db | migration", "--yes")
+    sentence, _ = line(redisq, code=1)
+    assert "paused by" in sentence and "db / migration" in sentence
+    rules = tmp_path / "check.toml"
+    rules.write_text('[[check]]\nqueues = "mail"\nignore = ["paused"]\n')
+    line(redisq, "--rules", str(rules), code=0)
+    explained = redisq("check", "--rules", str(rules), "--explain", code=0)
+    assert re.search(r"^mail +paused +warning +ignored$", explained, re.M)
+    assert re.search(r"^mail +no-worker +critical +ok$", explained, re.M)
+
+
+def test_what_can_not_be_checked_is_unknown(redisq: Redisq, tmp_path: Path) -> None:
+    rules = tmp_path / "check.toml"
+    rules.write_text("[[check]]\ndead = 0\n")
+    assert redisq("check", "--rules", str(rules), code=3) == (
+        f"UNKNOWN: {rules}, line 2: dead: expected a whole number, 1 or more\n"
+    )
+    missing = redisq("check", "--rules", str(tmp_path / "none.toml"), code=3)
+    assert missing.startswith("UNKNOWN: ") and "No such file" in missing
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "redisq_ops", "--url", f"redis://127.0.0.1:{port}", "check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3 and done.stdout.startswith("UNKNOWN: can't reach the server")
+    assert done.stdout.count("\n") == 1
+
+
+def test_as_json(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client, "mail")
+    (row,) = redisq.rows("check", "--critical", "dead>0", code=2)
+    assert row == {
+        "status": "critical", "queues": 1,
+        "findings": [
+            {"severity": "critical", "queue": "mail", "rule": "condition", "reason": "dead>0"}
+        ],
+        "error": None,
+    }  # fmt: skip
+    rules = redisq.rows("check", "--explain", code=0)[:-1]
+    assert {row["rule"] for row in rules} > {"no-worker", "old", "paused"}
+    assert json.loads(redisq("check", "x", "--json", code=3))["status"] == "unknown"
+
+
+@pytest.mark.slow
+def test_the_server_is_checked_when_asked(redisq: Redisq, client: redis.Redis) -> None:
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        line(redisq, code=0)
+        sentence, _ = line(redisq, "--server", code=2)
+        assert sentence.startswith("CRITICAL: server: ") and "allkeys-lru" in sentence
+    finally:
+        client.config_set("maxmemory-policy", "noeviction")
