@@ -111,7 +111,9 @@ class Reader:
             exec(compile(code, self.page, "exec"), self.names)
 
     def configuration(self, text: str) -> None:
-        """A TOML block that is the configuration file is put there."""
+        """A TOML block that names its file is written to it."""
+        if name := re.match(r"# (\w+\.toml)\n", text):
+            (self.home / name[1]).write_text(text)
         if text.startswith("# ~/.config/redisq/config.toml\n"):
             (self.home / "config/redisq").mkdir(parents=True, exist_ok=True)
             (self.home / "config/redisq/config.toml").write_text(text)

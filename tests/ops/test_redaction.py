@@ -302,8 +302,8 @@ LOOKS = {
 }  # fmt: skip
 """commands that print something of entries, as they do so"""
 NO_LOOKS = {
-    "acl", "check", "client block", "client cap", "client unblock", "client weight", "demo", "doctor",
-    "forget", "metrics", "queue drain", "queue pause", "queue resume", "request limit",
+    "acl", "check", "client block", "client cap", "client unblock", "client weight", "demo",
+    "doctor", "forget", "metrics", "queue drain", "queue pause", "queue resume", "request limit",
     "request pause", "request priority", "request resume", "retention", "work", "workers prune",
 }  # fmt: skip
 """commands that have nothing of entries to print; Spark's are in tests/pipeline"""
