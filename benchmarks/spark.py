@@ -30,7 +30,7 @@ from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.pipeline.call_size import CallSize
 from redisq_ops.pipeline.model_rows import ENTRY_COLUMNS
 from redisq_ops.pipeline.options import Options, parse_options
-from redisq_ops.pipeline.partitions import TablePart
+from redisq_ops.pipeline.read_partitions import TablePart
 from redisq_ops.pipeline.session import session
 from redisq_ops.pipeline.source import RedisqDataSource
 from redisq_ops.pipeline.table_reader import TableReader

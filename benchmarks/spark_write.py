@@ -22,9 +22,9 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.submission import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.pipeline import dataset, replay, submit
+from redisq_ops.pipeline import input_split, replay, submit
 from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.dataset import DatasetOptions
+from redisq_ops.pipeline.input_split import DatasetOptions
 from redisq_ops.pipeline.replay_plan import (
     STEP,
     ReplayPlan,
@@ -108,8 +108,8 @@ def measure_submit(spark: SparkSession, client: redis.Redis, folder: Path) -> No
     source = folder / "rows.parquet"
     if not source.exists():
         generated(spark).write.parquet(source.as_uri())
-    frame = dataset.read(spark, str(source))
-    partitioned = dataset.partition_by_request(frame, options).persist()
+    frame = input_split.read(spark, str(source))
+    partitioned = input_split.partition_by_request(frame, options).persist()
     partitioned.count()
     tasks = SubmitTasks(RequestWriter(server, options, "job"))
     payloads = rows()

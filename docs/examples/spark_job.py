@@ -25,7 +25,7 @@ from redisq_ops import RequestQueue, Work, Worker, connect
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline import results
 from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.dataset import DatasetOptions, read
+from redisq_ops.pipeline.input_split import DatasetOptions, read
 from redisq_ops.pipeline.session import session
 from redisq_ops.pipeline.submit import SubmitResult, submit
 

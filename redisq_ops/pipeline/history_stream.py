@@ -28,7 +28,7 @@ from . import history_ranges
 from .call_size import MOST
 from .history_ranges import HistoryRange, id_before, id_key, split_range
 from .options import Options
-from .partitions import TablePart, open_queues
+from .read_partitions import TablePart, open_queues
 from .table_reader import TableReader
 
 if TYPE_CHECKING:

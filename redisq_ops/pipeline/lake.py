@@ -303,7 +303,7 @@ def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
 
 async def _marks(prefix: str, names: Sequence[str], until_ms: int) -> dict[str, Mark]:
     """The marks of these queues' histories at a time."""
-    from .partitions import open_queues
+    from .read_partitions import open_queues
 
     if not names:
         return {}

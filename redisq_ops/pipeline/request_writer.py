@@ -30,7 +30,7 @@ from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.files.submit import opened
 
 from .connection import Server, run_retrying
-from .dataset import DatasetOptions
+from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S, RateLimiter
 from .spark_jobs import (
     TaskReport,

@@ -13,7 +13,7 @@ from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.redis.operation import together
 
 from .options import Options
-from .partitions import open_queues
+from .read_partitions import open_queues
 
 SMALL = 200_000
 """below this many rows queries are interpreted and the JVM's optimising compiler is off"""

@@ -18,8 +18,8 @@ from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.files.submit import opened
 
 from .connection import Server
-from .dataset import DatasetOptions, partition_by_request
-from .dataset_validation import ValidationResult, validate_dataset
+from .input_split import DatasetOptions, partition_by_request
+from .input_validation import ValidationResult, validate_dataset
 from .request_writer import SAMPLES, RequestRows, RequestWriter
 from .spark_jobs import (
     TASK_REPORT_SCHEMA,

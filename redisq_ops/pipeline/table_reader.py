@@ -28,7 +28,14 @@ from .connection import gc_paused, process_client, retry_unreachable, run_read_o
 from .history_events import RawEvent
 from .history_ranges import HistoryRange, id_before
 from .options import Options
-from .partitions import ENTRY_STATES, PAGE_ROWS, NumberRange, TablePart, all_numbers, plan_parts
+from .read_partitions import (
+    ENTRY_STATES,
+    PAGE_ROWS,
+    NumberRange,
+    TablePart,
+    all_numbers,
+    plan_parts,
+)
 from .schemas import arrow
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline import dataset, submit
+from redisq_ops.pipeline import input_split, submit
 from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.dataset import DatasetOptions
 from redisq_ops.pipeline.doctor import check_executors
+from redisq_ops.pipeline.input_split import DatasetOptions
 from redisq_ops.pipeline.session import session
 
 from .spark_cluster import CONF
@@ -45,7 +45,7 @@ def main(url: str, master: str, folder: Path) -> None:
     lines = [f"r{n % REQUESTS},row {n}" for n in range(ROWS)]
     source.write_text("\n".join(["request,text", *lines]))
     wanted = DatasetOptions("mail", id="request", payload="text", parts=2)
-    frame = dataset.read(spark, source.as_uri())
+    frame = input_split.read(spark, source.as_uri())
     done = submit.submit(spark, Server(target), frame, wanted, "job", on_progress=kill)
     spark.stop()
     summary = {

@@ -27,7 +27,7 @@ from redisq_ops.pipeline.arrow_batch import RowOrigin
 from redisq_ops.pipeline.call_size import CallSize
 from redisq_ops.pipeline.connection import WriteInReader, retry_unreachable, run_read_only
 from redisq_ops.pipeline.options import parse_options
-from redisq_ops.pipeline.partitions import NumberRange, _lots
+from redisq_ops.pipeline.read_partitions import NumberRange, _lots
 from redisq_ops.pipeline.schemas import arrow, struct
 from redisq_ops.pipeline.table_reader import TableReader
 from redisq_ops.pipeline.tables import TABLES

@@ -20,10 +20,10 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.submission import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.pipeline import dataset, submit
+from redisq_ops.pipeline import input_split, submit
 from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.dataset import DatasetOptions
-from redisq_ops.pipeline.dataset_validation import ValidationResult, validate_dataset
+from redisq_ops.pipeline.input_split import DatasetOptions
+from redisq_ops.pipeline.input_validation import ValidationResult, validate_dataset
 from redisq_ops.pipeline.job_errors import translating
 from redisq_ops.pipeline.request_writer import RequestWriter, Row
 from tests.proxy import FlakyProxy
@@ -312,7 +312,7 @@ def test_a_python_worker_killed_mid_task_causes_no_loss_and_no_duplicate(
     lines = [f"r{n % 37},{n % 7},row {n}" for n in range(9000)]
     source.write_text("\n".join(["request,level,text", *lines]))
     wanted = DatasetOptions("mail", id="request", payload="text", split=3, limit=8, parts=2)
-    frame = dataset.read(spark, str(source))
+    frame = input_split.read(spark, str(source))
 
     def kill(entries: int) -> None:
         from pyspark import TaskContext
@@ -347,7 +347,7 @@ def test_text_files_become_requests_of_a_number_of_lines(
     for k in range(4):
         (source / f"{k}.txt").write_bytes(b"\n".join(lines[k * 250 : k * 250 + 250]) + b"\n")
     wanted = DatasetOptions("mail", name="day", rows=300, split=10, parts=2)
-    frame = dataset.read(spark, str(source))
+    frame = input_split.read(spark, str(source))
     with_entry_counts = validate_dataset(spark, frame, wanted)
     assert (
         with_entry_counts.requests,
@@ -372,7 +372,7 @@ def test_rows_without_a_payload_column_are_json(
         '{"id": "a", "level": "3", "to": null}\n{"id": "b", "level": "x", "to": "y"}\n'
     )
     wanted = DatasetOptions("mail", id="id", priority="level", parts=2)
-    frame, server = dataset.read(spark, str(source)), Server(ServerAddress(valkey_url))
+    frame, server = input_split.read(spark, str(source)), Server(ServerAddress(valkey_url))
     with pytest.raises(BadInput, match=r"in.jsonl, row 2, request b: no priority: nothing was"):
         submit.submit(spark, server, frame, wanted, "job")
     assert valkey.dbsize() == 0
@@ -380,8 +380,8 @@ def test_rows_without_a_payload_column_are_json(
     assert (done.requests, done.rejects, done.exit_code) == ({"ok": 1}, 1, 3)
     assert payloads(valkey, "a") == [b'{"id": "a", "level": "3", "to": null}']
     with pytest.raises(BadInput, match="no column 'nobody'"):
-        dataset.partition_by_request(
-            dataset.read(spark, str(source)), DatasetOptions("mail", id="nobody")
+        input_split.partition_by_request(
+            input_split.read(spark, str(source)), DatasetOptions("mail", id="nobody")
         )
 
 
@@ -395,7 +395,7 @@ def test_csv_is_read_in_common_dialects_or_refused(
         path.write_bytes(text)
         wanted = DatasetOptions(path.parent.name, id="order.id", payload="n\u00e4me", parts=1)
         place = str(tmp_path / path.parent.name)
-        frame = translating(lambda: dataset.read(spark, place, "csv", multiline=multiline))
+        frame = translating(lambda: input_split.read(spark, place, "csv", multiline=multiline))
         server = Server(ServerAddress(valkey_url))
         return translating(
             lambda: submit.submit(spark, server, frame, wanted, "job", on_rejects=seen.append)
@@ -446,7 +446,7 @@ def test_rows_are_sent_unchanged(
     def submit_again() -> submit.SubmitResult:
         source.write_text("\n".join(lines) + "\n\n")
         frame, server = (
-            translating(lambda: dataset.read(spark, str(source))),
+            translating(lambda: input_split.read(spark, str(source))),
             Server(ServerAddress(valkey_url)),
         )
         return translating(
@@ -464,7 +464,7 @@ def test_rows_are_sent_unchanged(
     assert payloads(valkey, "b") == [lines[2].encode()]
     rows = "timestamp_micros(1767229323456789) at, cast(1.10 as decimal(4, 2)) cents, 'p' `x.id`"
     spark.sql(f"select {rows}").write.parquet(str(tmp_path / "in.parquet"))
-    frame = dataset.read(spark, str(tmp_path / "in.parquet"))
+    frame = input_split.read(spark, str(tmp_path / "in.parquet"))
     submit.submit(
         spark, Server(ServerAddress(valkey_url)), frame, DatasetOptions("mail", id="x.id"), "job"
     )
@@ -486,7 +486,7 @@ def test_unreadable_rows_are_left_out_and_counted(
         lines = [json.dumps({"id": f"r{n % 3}", "text": f"row {n}"}) for n in range(30)]
         lines[7:7] = ['{"id": "r1", "text": "a secr', "not JSON"]
     source.write_text("\n".join(lines) + "\n")
-    frame = dataset.read(spark, str(source))
+    frame = input_split.read(spark, str(source))
     wanted = DatasetOptions("mail", id="id", payload="text", parts=2)
     server = Server(ServerAddress(valkey_url))
     first = 7 if format == "csv" else 8  # a header is no row
@@ -509,9 +509,9 @@ def test_unreadable_rows_are_left_out_and_counted(
     if format == "csv":
         source.write_text("id,text\n")
         with pytest.raises(BadInput, match="the input has no rows"):
-            submit.submit(spark, server, dataset.read(spark, str(source)), wanted, "job")
+            submit.submit(spark, server, input_split.read(spark, str(source)), wanted, "job")
     with pytest.raises(BadInput, match="PATH_NOT_FOUND"):
-        translating(lambda: dataset.read(spark, str(tmp_path / "nowhere.csv")))
+        translating(lambda: input_split.read(spark, str(tmp_path / "nowhere.csv")))
 
 
 @pytest.mark.slow
@@ -542,7 +542,7 @@ def test_a_dry_run_predicts_what_submit_refuses(
     wanted = DatasetOptions(
         "mail", id="id", payload="text", priority="level", parts=2, max_payload=50
     )
-    frame, server = dataset.read(spark, str(source), "json"), Server(ServerAddress(valkey_url))
+    frame, server = input_split.read(spark, str(source), "json"), Server(ServerAddress(valkey_url))
     found = validate_dataset(spark, frame, wanted)
     reasons = {
         (Path(reject.file or "").name, reject.row): reject.reason for reject in found.rejects

@@ -20,7 +20,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.pipeline import history_ranges, lake
 from redisq_ops.pipeline.call_size import CallSize
 from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.partitions import TablePart
+from redisq_ops.pipeline.read_partitions import TablePart
 
 from .rows import reading, rows
 

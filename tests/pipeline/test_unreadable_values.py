@@ -95,11 +95,12 @@ def test_an_unreadable_request_is_a_row_of_every_table(client: redis.Redis, url:
 def test_unreadable_requests_read_by_age_are_rows_too(
     client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from redisq_ops.pipeline import partitions
+
+    from redisq_ops.pipeline import read_partitions
 
     everywhere(client)
     client.hset("rq:{mail}:r:r1", "total", "many")
-    monkeypatch.setattr(partitions, "MAX_SIZED_REQUESTS", 0)
+    monkeypatch.setattr(read_partitions, "MAX_SIZED_REQUESTS", 0)
     (row,) = rows(url, "results")
     assert row["request"] == "r1" and row["_corrupt"]
 

@@ -17,7 +17,7 @@ from ..session import Session
 from .spark_session import awaited, on_spark, printed, rate_of, server_of
 
 if TYPE_CHECKING:
-    from redisq_ops.pipeline.dataset_validation import ValidationResult
+    from redisq_ops.pipeline.input_validation import ValidationResult
 
 
 _MANY = 100_000
@@ -26,7 +26,7 @@ _SAMPLES = 5
 
 
 def submitted(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.dataset import DatasetOptions
+    from redisq_ops.pipeline.input_split import DatasetOptions
 
     if printed(given):
         return 0
@@ -44,7 +44,7 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
         if skipped is not None and not dry_run:
             listed = stack.enter_context(RejectFile(skipped))
         session = stack.enter_context(on_spark(s, given, stopped=stopped))
-        from redisq_ops.pipeline import dataset, dataset_validation, submit
+        from redisq_ops.pipeline import input_split, input_validation, submit
         from redisq_ops.pipeline.spark_jobs import task_progress
 
         def rejected(found: ValidationResult) -> None:
@@ -58,11 +58,11 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
             path, format, multiline = given["input"], given["format"], given["multiline"]
             source = awaited(
                 session, "looking",
-                lambda: dataset.read(session, path, format, multiline=multiline),
+                lambda: input_split.read(session, path, format, multiline=multiline),
             )  # fmt: skip
             if dry_run:
                 with progress("counting") as meter:
-                    found = dataset_validation.validate_dataset(
+                    found = input_validation.validate_dataset(
                         session, source, wanted, lambda: meter(*task_progress(session))
                     )
                 if not found.rows and not found.rejects:

@@ -17,7 +17,7 @@ from redisq_ops.core.model import errors
 from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
 from redisq_ops.ops.files.rejects import RejectedLine, refusal, too_large
 
-from .dataset import DatasetOptions, FileBlock, file_blocks, partition_by_request
+from .input_split import DatasetOptions, FileBlock, file_blocks, partition_by_request
 from .spark_jobs import collect_rows
 
 if TYPE_CHECKING:
