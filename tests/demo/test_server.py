@@ -35,7 +35,7 @@ sys.stdin.read()
 def listening(port: int) -> bool:
     try:
         socket.create_connection((HOST, port)).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # it ends just now
         return False
     return True
 

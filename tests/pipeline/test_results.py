@@ -249,7 +249,7 @@ def test_requeue_returns_pending_entries_selected_by_sql(
     assert done["done"] == 8
     assert (queue.counts().pending, queue.counts().waiting) == (4, 16)
     assert "--where:" in redisq.refusal(*words[:5], "nobody = 1", "--yes", code=2)
-    assert "say which" in redisq.refusal("spark", "replay", "--yes", code=2)
+    assert "choose entries with" in redisq.refusal("spark", "replay", "--yes", code=2)
 
 
 @pytest.mark.slow
@@ -302,7 +302,7 @@ def test_bad_options_are_refused_before_a_jvm_starts(valkey_url: str, tmp_path: 
     for words, why in (
         (["submit", "x.csv"], "--id COLUMN"),
         (["submit", "x.csv", "--id", "a", "--split", "0"], "--split"),
-        (["replay", "--yes"], "say which"),
+        (["replay", "--yes"], "choose entries with"),
         (["requeue", "--state", "dead", "--all"], "requeue is for"),
         (["replay", "--all", "--parts", "999"], "--parts 999"),
         (["export", "--table", "nothing", "--lake", str(tmp_path)], "no table 'nothing'"),

@@ -130,7 +130,7 @@ def broken(snapshot, zone):
     payload = snapshot.entry.entry.payload
     raise ZeroDivisionError("planted")
 detail_screen.described = broken
-from redisq_ops.cli.top import main
+from redisq_ops.cli.actions.top import main
 sys.argv[1:] = ["--url", {url!r}]
 main()
 """

@@ -24,6 +24,7 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.inspect import consumers
 from redisq_ops.ops.redaction import Redaction
+from redisq_ops.tui import run_change
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.explain_screen import WhyScreen
@@ -222,7 +223,8 @@ def test_the_grid_of_the_view_is_that_of_the_report() -> None:
 def test_what_a_silent_consumer_holds_is_claimed(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "SILENT_MS", 1)
+    for module in (consumers, run_change):
+        monkeypatch.setattr(module, "SILENT_MS", 1)
     monkeypatch.setattr(
         consumers.consumer_reports, "__kwdefaults__", {"silent_ms": 1, "poison": 10}
     )

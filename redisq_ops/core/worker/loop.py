@@ -471,7 +471,7 @@ class Worker:
     def _upkeep(self) -> None:
         """Read the server's clock, and run each queue's upkeep."""
         asks: list[Description[Any]] = [server_ms()]
-        if self._upkeep_at:
+        if self._upkeep_at or self._burst:  # a burst may be over before the next one
             asks += [_upkeep_of(source.queue, self._recoverer) for source in self._sources]
         # The first upkeep is at a random time, so that workers started together spread theirs.
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
@@ -488,6 +488,9 @@ class Worker:
         self._read_clock(replies)
         if any(isinstance(went, int) and went >= MUCH for went in replies[1:]):
             self._upkeep_at = monotonic() + 1.0  # there is more to do
+        if self._burst and any(replies[1:]):  # a run of a periodic entry may wait now
+            for source in self._sources:
+                source.empty, source.look_at = False, 0.0
         self._quiet_until = monotonic() + self._connection.pause_for(replies, work=False)
 
     def _took(self, source: QueueSource, taken: TakeResult) -> None:

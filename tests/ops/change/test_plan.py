@@ -377,7 +377,7 @@ def test_a_report_goes_on_with_its_own_and_leaves_any_other_alone(
     before = Path("r").read_bytes()
     redisq("replay", "mail", "--plan", "q")
     said = redisq.refusal("apply", "q", "--report", "r", "--yes", code=2)
-    assert said == "--report r is there, and is no report of this plan: name another file"
+    assert said == "--report r exists and is no report of this plan: name another file"
     Path("notes").write_text("mine\n")
     redisq.refusal("apply", "q", "--report", "notes", "--yes", code=2)
     assert Path("notes").read_text() == "mine\n" and Path("r").read_bytes() == before
