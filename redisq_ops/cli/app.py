@@ -48,7 +48,9 @@ def _start(
     ] = None,
     confirm: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Confirm by the context's name, where it requires that."),
+        typer.Option(
+            metavar="NAME", help="Confirm by the context's name, if the context requires it."
+        ),
     ] = None,
     no_redact: Annotated[
         bool, typer.Option("--no-redact", help="Show the values that the configuration redacts.")

@@ -612,7 +612,7 @@ class Top(App[Exception]):
         if verb.startswith("request ") and view.holds != "requests":
             return "it is for requests (2, 3) and clients (c)."
         if verb == "delay reschedule" and view.state != "delayed":
-            return "it is for delayed entries: 6."
+            return "only for delayed entries (view 6)."
         if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
             return f"a {queue.kind} queue keeps its entries' times itself."
         if verb == "trash restore" and view.state != "trash":

@@ -47,7 +47,7 @@ class _Reason(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
 
     def __init__(self) -> None:
-        super().__init__(id="why", compact=True, placeholder="why? (w; kept in the audit log)")
+        super().__init__(id="why", compact=True, placeholder="reason for the audit log (press w)")
         self.cursor_blink = False
 
 

@@ -159,7 +159,7 @@ def test_a_rule_that_is_so_already_is_nothing_to_do(client: redis.Redis, redisq:
     FairQueue(client, "jobs").submit("acme", [b"x"])
     redisq("client", "weight", "jobs", "acme", "3", "--yes")
     before = client.xlen("rq:{jobs}:hist"), redisq("log")
-    assert redisq("client", "weight", "jobs", "acme", "3").endswith("it is so already\n")
+    assert redisq("client", "weight", "jobs", "acme", "3").endswith("nothing would change\n")
     assert redisq.rows("client", "weight", "jobs", "acme", "3", "--yes") == [
         {"op": None, "matched": 0, "done": 0, "skipped": {}}
     ]

@@ -95,7 +95,7 @@ def test_keys_begin_a_command_for_the_row_under_the_cursor(url: str, client: red
         await press(pilot, "5", "L")
         await see_line(pilot, "L Limit: it is for requests (2, 3) and clients (c).")
         await press(pilot, "T")
-        await see_line(pilot, "it is for delayed entries: 6.")
+        await see_line(pilot, "only for delayed entries (view 6).")
         await press(pilot, "slash", *"id~1", "enter", "w")
         assert line.value == "export %q --state dead --where 'id~1' -o "
         await press(pilot, "escape", "colon", *"top", "enter")

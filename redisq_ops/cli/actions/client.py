@@ -41,7 +41,7 @@ def change(s: Session, verb: str, given: dict[str, Any]) -> int:
     lines = (f"{now.waiting:,} waiting, {now.pending:,} pending",)
     facts = {"verb": verb, "queue": queue.name, "client": name, "value": given.get("value")}
     if int(before) == value:
-        unchanged = Preview(title, ("it is so already",), facts=facts | {"matched": 0})
+        unchanged = Preview(title, ("nothing would change",), facts=facts | {"matched": 0})
         return nothing_matched(s, [unchanged], given["dry_run"])
     if not agreed(s, [Preview(title, lines, facts=facts | {"matched": 1})], given):
         return 0

@@ -170,7 +170,7 @@ def _lines(s: Session, change: PeriodicChange) -> list[str]:
 def _unchanged(s: Session, title: str, facts: Mapping[str, Any], *, dry_run: bool) -> int:
     """It is so already: nothing is asked, nothing is written."""
     if not s.json:
-        print(printable(f"0 matched: {title}: it is so already"))
+        print(printable(f"0 matched: {title}: nothing would change"))
     elif dry_run:
         emit({"plan": title, **facts})
     else:

@@ -25,7 +25,7 @@ add(
         ),
     },
     "metrics.metrics",
-    help="""Serve numbers of all queues for Prometheus until a signal.
+    help="""Serve the numbers of all queues to Prometheus until SIGTERM or Ctrl+C.
 
     A scrape takes two round trips to the server, whatever the number of queues. Read permission is
     enough. Exit 4: the server can't be reached at the start; later, redisq_up is 0.

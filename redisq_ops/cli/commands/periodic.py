@@ -16,7 +16,7 @@ commands.add_typer(periodic, name="periodic")
 
 ENTRY = argument("QUEUE/NAME", help="Periodic entry.")
 _OVERLAP = typer.Option(
-    "--overlap/--no-overlap", help="Let a run begin before the run before has ended."
+    "--overlap/--no-overlap", help="Let a run start while the previous one is unfinished."
 )
 SCHEDULE: Options = {
     "cron": option("--cron", "EXPR", "Schedule: minute, hour, day of month, month, day of week."),
@@ -64,7 +64,7 @@ add(
 
 VERBS = {
     "pause": "Schedule no runs until it is resumed. Runs that are scheduled already stay.",
-    "resume": "Schedule runs again, the next one from now on; the runs of the pause are left out.",
+    "resume": "Schedule runs again, from now on; runs due during the pause are skipped.",
     "run": "Run it once, now. Its schedule stays as it is.",
     "rm": "Remove a periodic entry, also a corrupt one. Runs that are scheduled already stay.",
 }

@@ -36,8 +36,8 @@ add(
     help="""Run a handler for every entry of a queue, until stopped (Ctrl+C or SIGTERM).
 
     A program gets the payload on stdin; its output is the result. Exit code 0 means done, 100 dead
-    at once, any other failed, with the end of its stderr. If a queue does not exist yet, the worker
-    waits for it; it does not create it.
+    at once, any other failed; the end of stderr is kept as the error. If a queue does not exist
+    yet, the worker waits for it; it does not create it.
 
     --once exits when all queues are empty, or have only entries that are delayed, paused or held by
     other workers; it prints how many.

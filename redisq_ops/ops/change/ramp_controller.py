@@ -171,7 +171,7 @@ def _judged(course: Course, seen: Observed, limits: Limits) -> Course:
             told_ms=at,
         )  # fmt: skip
     if not course.proven:
-        return replace(course, phase="stopped", since_ms=at, why=f"{why}: the canary")
+        return replace(course, phase="stopped", since_ms=at, why=why)
     return _held(course, seen, limits, why)
 
 

@@ -119,9 +119,7 @@ async def _servers(deployment: Deployment, queues: list[Queue[Any]]) -> list[Dia
     first = registry_key(deployment.prefix)
     info = await _node(first)
     if isinstance(info, Forbidden):
-        return [
-            Diagnosis("server", "unknown", f"what the server says of itself can't be read: {info}")
-        ]
+        return [Diagnosis("server", "unknown", f"the server's INFO can't be read: {info}")]
     if isinstance(info, Exception):
         raise info
     nodes = {info.get("run_id"): (first, info)}
@@ -251,7 +249,7 @@ async def _rights(deployment: Deployment, queues: list[Queue[Any]]) -> list[Diag
                 "rights",
                 "warning",
                 f"user {name} may also run {', '.join(harmful).upper()}",
-                f"give each program a user of its role: {hint('acl', 'operator')}",
+                f"give each program a user of its role: {hint('acl', 'worker')}",
                 facts=facts,
             )
         )

@@ -23,7 +23,7 @@ _WRITABLE = "see the server's log and the free space of its disk"
 
 @dataclass(frozen=True, slots=True)
 class ServerReport:
-    """What a server says of itself."""
+    """What a server reports about itself."""
 
     info: Mapping[str, Any]
     """INFO, by field"""
@@ -126,8 +126,8 @@ def _persistence(report: ServerReport) -> Iterator[Diagnosis]:
             "": "nothing is kept on disk: a restart loses every queue",
             None: "no append-only file; whether there are snapshots can't be read",
         }.get(config.get("save"), "only snapshots: a crash loses all changes since the last one")
-        yield Diagnosis("persistence", "warning", lost,
-                      "CONFIG SET appendonly yes, and CONFIG REWRITE", facts=facts)  # fmt: skip
+        advice = "CONFIG SET appendonly yes, also in its configuration file"
+        yield Diagnosis("persistence", "warning", lost, advice, facts=facts)
 
 
 def _replication(report: ServerReport) -> Iterator[Diagnosis]:
@@ -171,7 +171,7 @@ def _replication(report: ServerReport) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "min-replicas", "warning", "min-replicas-to-write is not set: a primary that is cut off"
             " accepts work that a failover loses",
-            "CONFIG SET min-replicas-to-write 1, and CONFIG REWRITE", facts=facts,
+            "CONFIG SET min-replicas-to-write 1, also in its configuration file", facts=facts,
         )  # fmt: skip
     elif good is not None:
         yield Diagnosis("min-replicas", "ok", f"min-replicas-to-write is {wanted or 'set'}",

@@ -156,7 +156,7 @@ def drawn(reports: tuple[ConsumerReport, ...], width: int) -> Text:
     again = sum(load.again for load in loads)
     text = Text(no_wrap=True, end="")
     text.append(f" lag {'unknown' if lag is None else count(lag)}", "bold")
-    text.append(" given to nobody yet", DIM)
+    text.append(" not delivered yet", DIM)
     text.append(" · ", DIM)
     text.append(f"pending {count(pending)}", f"bold {HELD}")
     text.append(" given, not settled", DIM)

@@ -81,7 +81,8 @@ def drawn(snapshot: Snapshot, width: int) -> Text:
         counts[level.priority] = level.tokens
     held = snapshot.counts.pending if snapshot.counts else 0
     text = Text(no_wrap=True, end="")
-    text.append(f" {count(sum(counts))} free tokens in {len(snapshot.levels)} lists", OK)
+    lists = "1 list" if len(snapshot.levels) == 1 else f"{len(snapshot.levels)} lists"
+    text.append(f" {count(sum(counts))} free tokens in {lists}", OK)
     text.append(f", {count(held)} held", HELD)
     grid = 4 + 10 * LEVEL_WIDTH
     beside = width - grid >= _ASIDE

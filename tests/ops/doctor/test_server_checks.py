@@ -1,4 +1,4 @@
-"""What a server says of itself, and the verdict: one line, and what to do where it isn't ok."""
+"""Reports of a server and the verdict: one line, and what to do where it isn't ok."""
 
 from __future__ import annotations
 
