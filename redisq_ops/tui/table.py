@@ -56,7 +56,7 @@ class TableRow:
     cells: tuple[Cell, ...]
     style: str = ""
     rest: Cell = ""
-    """what is said across all columns behind the last cell"""
+    """a text across all columns, behind the last cell"""
 
 
 @dataclass(frozen=True, slots=True)

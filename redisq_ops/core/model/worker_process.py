@@ -36,7 +36,7 @@ class Process:
     """whether its program takes it for alive"""
     work: tuple[RunningJob, ...] = ()
     quiet: bool = False
-    """it was told to take no more jobs"""
+    """it takes no more jobs"""
     problem: str | None = None
     """its records are corrupt: why; the rest is unknown, and it can't be pruned"""
 

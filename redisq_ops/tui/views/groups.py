@@ -174,7 +174,7 @@ def only(groups: tuple[str, ...]) -> Query:
 
 
 def share(n: int, of: int) -> str:
-    """In percent; 100 % is said of nothing less than all, 0 % of nothing that is there."""
+    """In percent; 100 % means all, 0 % none."""
     percent = 100 if n >= of else min(99, round(100 * n / of))
     return f"{percent} %" if percent else "<1 %"
 

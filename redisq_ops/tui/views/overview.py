@@ -126,7 +126,8 @@ class OverviewView(QueueView):
 
     def _nothing_here(self, snapshot: Snapshot) -> str:
         if self.only_trouble and snapshot.overview:
-            return f"no trouble in {count(len(snapshot.overview))} queues; ! shows them"
+            all_ = count(len(snapshot.overview))
+            return f"none of {all_} queues is in trouble; press ! to show all"
         return super()._nothing_here(snapshot)
 
     @property

@@ -86,7 +86,7 @@ class Requests(QueueView):
 
 
 def state_cell(request: Request) -> Cell:
-    """The state in a word; a pause is told before anything else."""
+    """The state in a word; a pause comes before anything else."""
     if request.paused and not request.settled:
         return ("paused", WARN)
     return (request.state, {"done": OK, "cancelled": BAD}.get(request.state, ""))
@@ -105,7 +105,7 @@ def number(value: int | None, style: str) -> Cell:
 
 
 def progress_cell(request: Request) -> Cell:
-    """Settled of all, as a bar and in percent; 100 % is said of nothing less."""
+    """Settled of all, as a bar and in percent; 100 % means all."""
     settled = request.done + request.dead + request.trash
     percent = 100 if settled >= request.total else min(99, 100 * settled // request.total)
     return (f"{bar(settled, request.total, BAR)} {percent:>3}%", DIM if request.settled else PART)
