@@ -164,6 +164,57 @@ def test_a_server_that_goes_away_is_down_and_then_up_again(url: str, client: red
             assert b"redisq_up 1.0" in reply.read()  # the client reconnects
 
 
+JOBS = """
+from redisq_ops import Reject, Retry
+
+def handle(delivery):
+    if delivery.payload == b"reject":
+        raise Reject("no such customer")
+    if delivery.payload == b"retry":
+        raise Retry(after=60)
+    if delivery.payload == b"fail":
+        raise ValueError("no")
+
+async def ahandle(delivery):
+    handle(delivery)
+"""
+
+
+@needs_prometheus
+@pytest.mark.parametrize("handler", ["jobs:handle", "jobs:ahandle"])
+def test_a_worker_serves_how_long_its_handler_takes_and_how_it_ends(
+    handler: str, url: str, client: redis.Redis, tmp_path: Path
+) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS)
+    queue, port = DelaySet(client, "later"), free_port()
+    queue.schedule([(word, word.encode()) for word in ("ok", "reject", "retry", "fail")])
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "redisq_ops", "--url", url, "work", handler, "--queue", "later",
+         "--ping", str(port), "--metrics"], cwd=tmp_path, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 30
+        while queue.counts().waiting + queue.counts().pending and time.monotonic() < deadline:
+            time.sleep(0.05)
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+            assert reply.headers["Content-Type"].startswith("text/plain; version=")
+            text = reply.read().decode()
+        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as reply:
+            assert json.load(reply)["queues"] == ["later"]
+    finally:
+        worker.terminate()
+        worker.wait(20)
+    promtool("check", "metrics", text=text)
+    name = "messaging_process_duration_seconds_count"
+    ends = re.findall(rf'^{name}{{.*name="later",.*outcome="(\w+)"}} (\S+)$', text, re.M)
+    assert dict(ends) == dict.fromkeys(("done", "rejected", "retry", "failed"), "1.0")
+
+
+def test_metrics_of_a_worker_need_a_port(redisq: Redisq) -> None:
+    said = redisq.refusal("work", "--exec", "true", "--metrics", "--once", code=2)
+    assert said == "--metrics is served beside /healthz: name its port with --ping PORT"
+
+
 RULES_TEST = """
 rule_files: [{rules}]
 evaluation_interval: 1m

@@ -42,6 +42,7 @@ class _Job:
     program: str | None
     consumer: str | None
     ping: int | None
+    metrics: bool
     options: dict[str, Any]
 
     def nth(self, index: int) -> _Job:
@@ -66,10 +67,12 @@ def work(s: Session, given: dict[str, Any]) -> int:
         "timeout_s": None if timeout is None else duration_ms(timeout) / 1000,
         "burst": once,
     }
+    if given["metrics"] and given["ping"] is None:
+        raise BadInput("--metrics is served beside /healthz: name its port with --ping PORT")
     names = tuple(given["queue"] or [s.config["queue"] or "default"])
     job = _Job(
         s.flags, s.context, s.log, names, given["handler"], given["program"], given["consumer"],
-        given["ping"], options,
+        given["ping"], given["metrics"], options,
     )  # fmt: skip
     with _ctrl_c_noticed() as interrupted:
         _worker(s, replace(job, ping=None))  # report invalid options once, not in every process
@@ -182,8 +185,14 @@ def _worker(s: Session, job: _Job) -> Worker:
         raise BadInput("work takes a handler, MODULE:FUNCTION, or --exec CMD, and not both")
     s.role = "worker"
     redaction = s.config.redaction
+    pages = None
+    if job.metrics:
+        from redisq_ops.ops.handler_metrics import HandlerMetrics
+
+        metrics = HandlerMetrics()
+        handler, pages = metrics.measured(handler), {"/metrics": metrics.page}
     return Worker(
-        _queues(s, job), handler, consumer=job.consumer, ping=job.ping,
+        _queues(s, job), handler, consumer=job.consumer, ping=job.ping, pages=pages,
         redacted=lambda failure: redaction.failure(failure) or failure, **job.options,
     )  # fmt: skip
 

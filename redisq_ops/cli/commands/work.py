@@ -31,6 +31,7 @@ add(
         "once": flag("--once --burst", "Exit when no entry is left to take."),
         "consumer": option("--consumer", None, "Consumer name; default: host and process."),
         "ping": option("--ping", None, "Port of the liveness check (/healthz).", int),
+        "metrics": flag("--metrics", "Serve /metrics for Prometheus on that port, too."),
     },
     "work.work",
     help="""Run a handler for every entry of a queue, until stopped (Ctrl+C or SIGTERM).

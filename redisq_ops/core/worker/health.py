@@ -1,18 +1,20 @@
 """The health endpoint of a worker: answers ``GET /healthz`` for probes and for a
-`LeaseReclaimer`."""
+`LeaseReclaimer`, and further pages."""
 
 from __future__ import annotations
 
 import json
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from threading import Thread
 from typing import Any
 
 from ..model.errors import BadInput
 
+Page = Callable[[], tuple[str, bytes]]
+"""makes a page: its content type and its body"""
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
 
 
@@ -28,16 +30,21 @@ class Endpoint:
     """Listens from construction until `close` and answers ``GET /healthz`` with a line of JSON.
 
     ``where``: a port, on all interfaces, or ``host:port``; port 0 picks a free one. ``name``: the
-    address under which others reach it.
+    address under which others reach it. ``pages``: path (``/metrics``) -> a further page.
     """
 
-    def __init__(self, where: int | str, health: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        where: int | str,
+        health: Callable[[], dict[str, Any]],
+        pages: Mapping[str, Page] | None = None,
+    ) -> None:
         text = str(where)
         host, port = parse_address(text if ":" in text else f"0.0.0.0:{text}") or (None, 0)
         if host is None:
             raise BadInput(f"ping {text!r}: a port, or host:port")
         try:
-            self._server = _Server(host, port, health)
+            self._server = _Server(host, port, {"/healthz": _as_json(health), **(pages or {})})
         except OSError as error:
             raise BadInput(f"ping {text!r}: {error.strerror or error}") from error
         shown = text.rpartition(":")[0] or socket.gethostname()
@@ -53,13 +60,17 @@ class Endpoint:
         self._thread.join(1.0)
 
 
+def _as_json(health: Callable[[], dict[str, Any]]) -> Page:
+    return lambda: ("application/json", json.dumps(health()).encode() + b"\n")
+
+
 class _Server(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, host: str, port: int, health: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, host: str, port: int, pages: Mapping[str, Page]) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.health = health
+        self.pages = pages
         super().__init__((host, port), _HealthHandler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -71,11 +82,11 @@ class _HealthHandler(StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        words = self.rfile.readline(1024).split()
-        found = words[:2] == [b"GET", b"/healthz"]
-        body = (json.dumps(self.server.health()) if found else "not found") + "\n"
-        self.wfile.write(
-            f"HTTP/1.0 {'200 OK' if found else '404 Not Found'}\r\n"
-            f"Content-Type: {'application/json' if found else 'text/plain'}\r\n"
-            f"Content-Length: {len(body.encode())}\r\n\r\n{body}".encode()
+        verb, path, *_ = [*self.rfile.readline(1024).decode("latin-1").split(), "", ""]
+        page = self.server.pages.get(path) if verb == "GET" else None
+        kind, body = page() if page is not None else ("text/plain", b"not found\n")
+        head = (
+            f"HTTP/1.0 {'404 Not Found' if page is None else '200 OK'}\r\n"
+            f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
+        self.wfile.write(head.encode() + body)

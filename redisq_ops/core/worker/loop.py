@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from queue import Empty, SimpleQueue
@@ -31,7 +31,7 @@ from ..redis.operation import BlockingClient, Description, run
 from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
 from .handler import Handler, Work, as_handler
-from .health import Endpoint
+from .health import Endpoint, Page
 from .heartbeat import Heartbeat
 from .queue_source import QueueRotation, QueueSource, Redacted, log, settlements
 from .reconnect import ReconnectingConnection
@@ -80,8 +80,8 @@ class Worker:
     paused or blocked entries, nor for those that others hold.
 
     ``ping``: a port or ``host:port`` on which ``GET /healthz`` is answered, for a `LeaseReclaimer`;
-    it also becomes the consumer's name. ``redacted``: changes a `Failure` before it is logged; a
-    message may quote a payload. ``random``: for tests.
+    it also becomes the consumer's name. ``pages``: further pages there, by path. ``redacted``:
+    changes a `Failure` before it is logged; a message may quote a payload. ``random``: for tests.
 
     An idle worker starts new entries at once. With several queues on a Cluster it listens to one at
     a time, 5 s each: run a process per queue there. Raises `BadInput` for bad arguments.
@@ -100,6 +100,7 @@ class Worker:
         timeout_s: float | None = None,
         burst: bool = False,
         ping: int | str | None = None,
+        pages: Mapping[str, Page] | None = None,
         redacted: Redacted = lambda failure: failure,
         random: Random = unseeded,
     ) -> None:
@@ -123,7 +124,7 @@ class Worker:
         lease_ms = checked_ms(lease_ms, "lease_ms")
         if lease_ms < 1 or grace_s < 0 or (timeout_s is not None and timeout_s <= 0):
             raise BadInput("lease, grace and time-out are positive")
-        self._endpoint = None if ping is None else Endpoint(ping, self._health)
+        self._endpoint = None if ping is None else Endpoint(ping, self._health, pages)
         fallback = f"{socket.gethostname()}.{os.getpid()}"
         named = consumer or (self._endpoint.name if self._endpoint else fallback)
         self.consumer = checked_consumer(named)
