@@ -7,7 +7,7 @@ No script reaches both sides, so each step is a call of its own, which anybody m
          +-------restore--------+------------revert-------------+
 
 hold     the entry leaves its state; where it is held no worker takes it
-accept   the target stores it, and by what it will know it if it comes again: never twice
+accept   the target stores it with a record that identifies a repeated call: never twice
 restore  the target refused it, or the move is undone: it is as it was
 drop     the source forgets it, or keeps a copy for undo
 revert   an undo: to the target's trash, restored in the source, out of that trash
