@@ -119,6 +119,16 @@ def test_entries_are_moved_and_put_back(
     assert states(queue) == before
 
 
+@pytest.mark.parametrize("words", ["pending purge mail", "pending purge mail --hard"])
+def test_a_purge_of_pending_entries_says_that_workers_lose_them(
+    redisq: Redisq, client: redis.Redis, words: str
+) -> None:
+    everywhere(client)
+    held = "a worker that holds one can't settle it any more"
+    assert held in redisq(*words.split(), "--dry-run")
+    assert held not in redisq(*words.replace("pending", "dlq").split(), "--dry-run")
+
+
 def test_restore_and_empty(redisq: Redisq, client: redis.Redis) -> None:
     queue = everywhere(client)
     before = states(queue)

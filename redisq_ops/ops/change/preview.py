@@ -25,8 +25,9 @@ PAST = {
     "reschedule": "rescheduled",
     "move": "moved",
 }
+HELD = "a worker that holds one can't settle it any more"
 MEANS = {
-    "requeue": "they wait for the next worker; a worker that holds one can't settle it any more",
+    "requeue": f"they wait for the next worker; {HELD}",
     "claim": "another consumer receives them; the present one can't settle them any more",
     "replay": "they wait for a worker again",
     "purge": "they go to the trash",
@@ -102,7 +103,8 @@ def preview(
         reasons[shown(reason)] += k
     lines = []
     if n:
-        lines = [means]
+        taken_away = state == "pending" and verb in ("purge", "hard") and not selection.queue.owner
+        lines = [f"{means}; {HELD}" if taken_away else means]
         if rate:
             lines.append(f"about {age(int(1000 * n / rate))} at {a_second(rate)}")
         lines += consequences(impact) if impact else []
