@@ -267,7 +267,8 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
                 Periodic("tock", "* * * * *", b"payload-41")),
             "tick": later(120_000, lambda queue: queue.tick()),
             "change of a periodic entry": lambda queue: queue.change_periodic(
-                "op", 1, "tick", was=periodic.digest, spec=b'{"name": "tick"}\npayload-42',
+                "op", 1, "tick", was=periodic.digest,
+                spec=Periodic("tick", "0 * * * *", b"payload-42").encoded(),
                 at_ms=queue.clock.now_ms + 9),
             "pause of a periodic entry": lambda queue: queue.change_periodic(
                 "op", 1, "tick", was=periodic.digest, paused=True),

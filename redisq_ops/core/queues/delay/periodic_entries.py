@@ -127,7 +127,8 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         """Schedule the runs of periodic entries that are due within a minute or were missed.
 
         Workers call it from `upkeep`; each run is scheduled once, however many workers there are.
-        Looks at ``max`` periodic entries; returns how many had runs to schedule.
+        Looks at ``max`` periodic entries; returns how many had runs to schedule. Once the others
+        have run, raises `Unreadable` for a corrupt one, `BadInput` for one that can't run here.
         """
         at = self.keys["periodic_at"]
         soon, now = await both(scored(at, "0", str(max - 1)), self._now())
@@ -141,9 +142,11 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             for (name, slot), spec in zip(names.items(), specs, strict=True)
             if spec is not None
         )
-        for word in fired:  # a corrupt entry doesn't keep the others from running
-            if isinstance(word, Exception):
-                raise word
+        # A corrupt entry doesn't keep the others from running: the next look, when these have run,
+        # reports it.
+        errors = [word for word in fired if isinstance(word, Exception)]
+        if errors and "fired" not in fired:
+            raise errors[0]
         return fired.count("fired")
 
     async def _fire(self, name: str, line: bytes, score: float, now: int) -> str:
@@ -249,8 +252,11 @@ def _next_time(line: bytes, time: bytes, run: str | None, now: int) -> int:
     had meanwhile was not missed."""
     try:
         return periodic.following(Periodic.decoded(line), now - 1, run)
-    except (BadInput, *CORRUPT):
-        return max(0, moment(float(time or 0)) or 0)
+    except (BadInput, *CORRUPT):  # it is put back as it was
+        try:
+            return max(0, moment(float(time or 0)) or 0)
+        except ValueError as error:
+            raise Unreadable("the undo record of a periodic entry has no time") from error
 
 
 def _maybe_text(reply: bytes | None) -> str | None:
