@@ -20,10 +20,12 @@ from .verdicts import Judge, Matrix, cases
 
 pytestmark = pytest.mark.slow
 
-EVERY = {"valkey": 23, "redis": 211}
-"""one case in so many: primes, so that each operation meets each key, and values by turns"""
+EVERY = {"valkey": 1, "redis": 211}
+"""One case in so many: a prime, so that each operation meets each key, and values by turns. On one
+server all: a share of them once missed seven of 69,476."""
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_half_done_where_another_program_wrote(
     client: redis.Redis, kind: str, request: pytest.FixtureRequest
