@@ -20,8 +20,9 @@ from ...model.errors import BadInput
 from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation, together
+from ..declarations import Declared, List, Zset
 from ..key_reads import of_set
-from ..places import Declared, List, LocatedEntry, Place, Row, Zset
+from ..places import LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
