@@ -213,10 +213,7 @@ class QueueReads(QueueBase[C_co]):
         lease, dead = self.keys[ZSETS["pending"]], self.keys[ZSETS["dead"]]
         seen, (first, died) = await both(
             recent_consumers(self.keys["callers"]),
-            both(
-                scored(lease, "0", "0"),
-                Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead),
-            ),
+            both(scored(lease, "0", "0"), Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead)),
         )
         deadline = moment(first[0][1]) if first else None
         return Activity(seen.asked_ms, seen.askers, deadline, died)
@@ -287,11 +284,7 @@ class QueueReads(QueueBase[C_co]):
 
     @operation
     async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
+        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
     ) -> PendingPage:
         """Deliveries that aren't settled, the next deadline first; of one ``group`` or of one
         ``consumer`` where they are given. ``after``: the `PendingPage.after` of the page before."""

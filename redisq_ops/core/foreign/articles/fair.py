@@ -145,10 +145,7 @@ class RawFairQueue(RawLayout[C_co]):
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
         most = THOROUGH_ROWS if thorough else ROWS
-        (keys, left_out), (size, dead) = await both(
-            self._look(),
-            self._sizes(),
-        )
+        (keys, left_out), (size, dead) = await both(self._look(), self._sizes())
         unseen = [left_out] if left_out else []
         rows: list[Message] = []
         while len(rows) < min(size, most):

@@ -181,11 +181,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
 
     @operation
     async def push(
-        self,
-        jobs: Iterable[Job],
-        *,
-        at_ms: Moment | None = None,
-        after_ms: Duration | None = None,
+        self, jobs: Iterable[Job], *, at_ms: Moment | None = None, after_ms: Duration | None = None
     ) -> list[str]:
         """Put jobs in; their jids. Each gets one unless it has one. For now, or for ``at_ms`` (ms
         UTC or an aware datetime), or ``after_ms`` (ms or a timedelta) from now.

@@ -183,11 +183,7 @@ def _held_entry(
 
 
 async def page(
-    state: State,
-    parts: Sequence[LabelledGroup],
-    total: int,
-    query: PageQuery,
-    now_ms: int,
+    state: State, parts: Sequence[LabelledGroup], total: int, query: PageQuery, now_ms: int
 ) -> Page:
     """Pending or waiting entries of these parts, in the parts' order.
 

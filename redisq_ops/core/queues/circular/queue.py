@@ -148,10 +148,7 @@ class CircularQueue(Queue[C_co]):
 
     @operation
     async def push(
-        self,
-        entries: str | Iterable[str | tuple[str, bytes]],
-        *,
-        max_payload: int = MAX_PAYLOAD,
+        self, entries: str | Iterable[str | tuple[str, bytes]], *, max_payload: int = MAX_PAYLOAD
     ) -> list[str]:
         """Push ids, or (id, payload) pairs: up to 500. Returns one word for each, in their order.
 

@@ -89,11 +89,7 @@ async def window(
 
 
 async def _seen(
-    queue: QueueReads[Any],
-    client: str,
-    account: Account,
-    first: int,
-    ids: Sequence[bytes],
+    queue: QueueReads[Any], client: str, account: Account, first: int, ids: Sequence[bytes]
 ) -> ListWindow:
     """The waiting entries among ids from a place on."""
     if not ids:

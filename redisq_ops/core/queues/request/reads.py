@@ -73,11 +73,7 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def request_ranges(
-        self,
-        settled: bool,
-        size: int,
-        low_ms: Moment | None = None,
-        high_ms: Moment | None = None,
+        self, settled: bool, size: int, low_ms: Moment | None = None, high_ms: Moment | None = None
     ) -> list[ScoreRange]:
         key = self.keys["fin" if settled else "open"]
         low, high = bound_ms(low_ms, "low_ms"), bound_ms(high_ms, "high_ms")
@@ -151,11 +147,7 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
+        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
     ) -> PendingPage:
         """Deliveries that aren't settled; of one request (``group``): those among its first ``max``
         unsettled sub-requests, or with ``consumer`` a page of that consumer's."""
