@@ -51,11 +51,7 @@ class HasRequests(HasConsumers[C_co]):
     @operation
     @abstractmethod
     async def request_ranges(
-        self,
-        settled: bool,
-        size: int,
-        low_ms: Moment | None = None,
-        high_ms: Moment | None = None,
+        self, settled: bool, size: int, low_ms: Moment | None = None, high_ms: Moment | None = None
     ) -> list[ScoreRange]:
         """Ranges of about ``size`` requests, for parallel reads: open requests by creation,
         ``settled`` ones by their end, from ``low_ms`` to ``high_ms``. Of one shard."""

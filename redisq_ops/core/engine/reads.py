@@ -10,12 +10,12 @@ from typing import Any
 from ..model import record
 from ..model.activity import Activity
 from ..model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
-from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, Rates, State
+from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, PageQuery, Rates, State
 from ..model.errors import WrongKind
 from ..model.queue_position import OTHERS, SEEN, QueuePosition
 from ..model.quoting import bytes_of
 from ..model.states import ZSETS
-from ..redis.operation import C_co, Call, both, operation, together
+from ..redis.operation import C_co, Call, Description, both, operation, together
 from ..redis.parsers import moment, number, scored, spelt
 from .queue_base import QueueBase
 
@@ -57,39 +57,34 @@ class QueueReads(QueueBase[C_co]):
         return {}
 
     @operation
-    async def page(
+    def page(
         self,
         state: State,
         cursor: str | None = None,
         max: int = 100,
         start: int | None = None,
         payloads: bool = False,
-    ) -> Page:
+    ) -> Description[Page]:
         """Up to ``max`` entries of a state, in the order in which the server keeps them.
 
         ``cursor``: the `Page.cursor` of the page before; no entry is skipped or shown twice,
         whatever came or went between the two. ``start``: the rank of the first entry, for a window
         in a long list. ``payloads``: also read payloads.
         """
+        return self._page(state, PageQuery(cursor, max, start, payloads))
+
+    async def _page(self, state: State, query: PageQuery) -> Page:
         if state == "done":
             return Page((), None, 0)
         if state == "waiting":
-            return await self._page_waiting(cursor, max, start, payloads)
-        return await self._page_zset(state, ZSETS[state], cursor, max, start, payloads)
+            return await self._page_waiting(query)
+        return await self._page_zset(state, ZSETS[state], query)
 
     async def _page_zset(
-        self,
-        state: State,
-        part: str,
-        cursor: str | None,
-        max: int,
-        start: int | None,
-        payloads: bool,
-        low: str = "-inf",
-        high: str = "+inf",
+        self, state: State, part: str, query: PageQuery, low: str = "-inf", high: str = "+inf"
     ) -> Page:
         """A page of a sorted set. Equal scores are ordered by member, so a cursor is exact."""
-        key = self.keys[part]
+        key, max, start = self.keys[part], query.max, query.start
         total = Call(("ZCOUNT", key, low, high), int, key=key)
         rows: list[tuple[str, float]] = []
         if start is not None:
@@ -104,7 +99,7 @@ class QueueReads(QueueBase[C_co]):
             rows = rows[: size - start if size > start else 0]
             more = start + len(rows) < size
         else:
-            after = _cursor(cursor)
+            after = _cursor(query.cursor)
             rank = None
             if after is not None:
                 found = Call(("ZRANK", key, after[1]), number, key=key)
@@ -126,7 +121,7 @@ class QueueReads(QueueBase[C_co]):
                 rows += [row for row in page if after is None or _order(row) > _order(after[::-1])]
             more = len(rows) > max
             rows = rows[:max]
-        entries = await self._entries(state, rows, payloads)
+        entries = await self._entries(state, rows, query.payloads)
         last = f"{spelt(rows[-1][1])}:{rows[-1][0]}" if rows and more else None
         return Page(tuple(entries), last, size, scores=tuple(score for _, score in rows))
 
@@ -160,9 +155,7 @@ class QueueReads(QueueBase[C_co]):
         return [*await self._payloads(ids)]
 
     @abstractmethod
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page: ...
+    async def _page_waiting(self, query: PageQuery) -> Page: ...
 
     @operation
     async def get(self, id: str) -> Entry | None:
@@ -220,10 +213,7 @@ class QueueReads(QueueBase[C_co]):
         lease, dead = self.keys[ZSETS["pending"]], self.keys[ZSETS["dead"]]
         seen, (first, died) = await both(
             recent_consumers(self.keys["callers"]),
-            both(
-                scored(lease, "0", "0"),
-                Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead),
-            ),
+            both(scored(lease, "0", "0"), Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead)),
         )
         deadline = moment(first[0][1]) if first else None
         return Activity(seen.asked_ms, seen.askers, deadline, died)
@@ -294,11 +284,7 @@ class QueueReads(QueueBase[C_co]):
 
     @operation
     async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
+        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
     ) -> PendingPage:
         """Deliveries that aren't settled, the next deadline first; of one ``group`` or of one
         ``consumer`` where they are given. ``after``: the `PendingPage.after` of the page before."""

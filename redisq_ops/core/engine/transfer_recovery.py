@@ -125,11 +125,7 @@ async def finish(
 
 
 async def recover(
-    queue: Queue[Any],
-    *,
-    idle_ms: int | None = None,
-    most: int = MOST,
-    but: Iterable[str] = (),
+    queue: Queue[Any], *, idle_ms: int | None = None, most: int = MOST, but: Iterable[str] = ()
 ) -> list[Recovered]:
     """Finish up to ``most`` transfers from and to a queue that were idle for ``idle_ms``.
 

@@ -1,6 +1,6 @@
-"""Where a program keeps the entries of a state: lists, sorted sets, sets and hashes.
+"""Places where a program keeps entries: lists, sorted sets, sets and hashes, read by pages.
 
-All are read by pages. Lists are read from the end where the next entry is taken. The cursor of a
+ Lists are read from the end where the next entry is taken. The cursor of a
 page of a list has digests of its last elements: the next page goes on behind them although entries
 came and went at both ends.
 The cursor of a page of a sorted set has a score and a member; scores may be any numbers. Sets and
@@ -12,87 +12,24 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from ..model.entry import Entry
-from ..model.keys import Keys
 from ..redis.operation import Call, Description, both, together
-from ..redis.parsers import number
+from ..redis.parsers import number, pairs, spelt
 
 SLACK = 200
 """elements looked through around the place where a page ended that isn't found there any more"""
-PORTION = 100
+PORTION = 500
 """elements that a scan is asked for"""
 DEPTH = 10_000
 """how far into a list, from either end, an entry is looked for and can be removed"""
 
 
-class Beside(Keys):
-    """Our keys ``<at><prefix>:<name>:<part>`` and, as ``t_…``, the owner's.
-
-    They begin like the owner's, so a hash tag there (``{app}:``) holds for both. Without one, a
-    Cluster spreads the owner's own keys, and neither program can work on it.
-    """
-
-    __slots__ = ("at", "theirs")
-
-    def __init__(self, at: str, name: str, prefix: str, theirs: Mapping[str, str]) -> None:
-        super().__init__(name, prefix)
-        self.base = f"{at}{prefix}:{name}:"
-        self.at = at
-        self.theirs = theirs
-        """the owner's keys that have other names than their parts"""
-
-    def __getitem__(self, part: str) -> str:
-        if not part.startswith("t_"):
-            return super().__getitem__(part)
-        theirs = self.theirs.get(part, part[2:])
-        return self.at + (theirs[:-1] + ":" if part.endswith("_") else theirs)
-
-
 _SIZE = {"list": "LLEN", "set": "SCARD", "hash": "HLEN"}
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A place where a state's entries are. In ``key``, ``{q}`` is the owner's name for the queue,
-    and ``{worker}`` each of `workers_of`."""
-
-    type: ClassVar[Literal["list", "zset", "set", "hash"]]
-    key: str
-    called: str
-    """the state's name for the owner's users"""
-
-
-@dataclass(frozen=True, slots=True)
-class List(Declared):
-    type = "list"
-    next: Literal["LEFT", "RIGHT"] = "LEFT"
-    """the end where the next entry is taken"""
-
-
-@dataclass(frozen=True, slots=True)
-class Zset(Declared):
-    type = "zset"
-    ready: bool = False
-    """whether scores are the times at which the entries become ready"""
-    unit_ms: int = 1000
-    """milliseconds in one unit of these times: scores are seconds, or (1) milliseconds"""
-
-
-@dataclass(frozen=True, slots=True)
-class Set(Declared):
-    type = "set"
-
-
-@dataclass(frozen=True, slots=True)
-class Hash(Declared):
-    """An entry for each field; `Row.value` is the field's value."""
-
-    type = "hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +163,10 @@ class Place:
         command = ("ZRANGE", self.key, start, start + max - 1, "WITHSCORES")
         return Call(command, pairs, key=self.key)
 
+    def _first(self, max: int) -> Call[list[tuple[bytes, float]]]:
+        """The first members of a sorted set."""
+        return self._ranked(0, max)
+
     async def located(self, rows: Sequence[Row]) -> list[LocatedEntry]:
         """The entries of these rows, without those of other queues."""
         if not rows:
@@ -294,7 +235,7 @@ class Place:
     ) -> tuple[list[LocatedEntry], str | None, int]:
         """By score and member, so a page is exact whatever came or went."""
         if cursor is None:
-            size, rows = await both(self.size(), self._ranked(0, max + 1))
+            size, rows = await both(self.size(), self._first(max + 1))
         else:
             score, _, coded = cursor.partition(":")
             size, rows = await self._ranked_after((float(score), base64.b64decode(coded)), max + 1)
@@ -376,6 +317,54 @@ class Place:
                 return found
 
 
+@dataclass(frozen=True, slots=True)
+class DuePart(Place):
+    """The members of a sorted set that are due (up to the score ``now``), or those that aren't."""
+
+    now: float = 0.0
+    due: bool = True
+    hidden: int = 0
+    """how many of them `read` leaves out"""
+
+    async def _ranks_of_part(self) -> tuple[int, int]:
+        """The rank of its first member, and the one behind its last."""
+        due = Call(("ZCOUNT", self.key, "-inf", spelt(self.now)), int, key=self.key)
+        size, border = await both(self.size(), due)
+        return (0, border) if self.due else (border, size)
+
+    async def count(self) -> int:
+        first, end = await self._ranks_of_part()
+        return max(0, end - first - self.hidden)
+
+    async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
+        first, end = await self._ranks_of_part()
+        size, asked = end - first - self.hidden, min(max + self.hidden, end - first - start)
+        found = await self._ranked(first + start, asked) if asked > 0 else []
+        found = [row for row in found if self._has(row[1])]
+        rows = await self._seen(found)
+        before = self.hidden - (len(found) - len(rows))  # in front of these
+        return rows[before : before + max] if before > 0 else rows[:max], size if size > 0 else 0
+
+    def _first(self, max: int) -> Call[list[tuple[bytes, float]]]:
+        if self.due:
+            return Place._first(self, max)
+        words = (f"({spelt(self.now)}", "+inf", "BYSCORE", "LIMIT", 0, max, "WITHSCORES")
+        return Call(("ZRANGE", self.key, *words), pairs, key=self.key)
+
+    async def after(
+        self, cursor: str | None, max: int
+    ) -> tuple[list[LocatedEntry], str | None, int]:
+        rows, on, size = await Place.after(self, cursor, max)
+        part = [row for row in rows if self._has(row.score)]
+        return part, on if len(part) == len(rows) else None, size
+
+    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
+        return [row for row in await Place.of_members(self, members) if self._has(row.score)]
+
+    def _has(self, score: float) -> bool:
+        return (score <= self.now) is self.due
+
+
 def _scan_cursor(at: int, last: bytes) -> str:
     return f"{at}:{base64.b64encode(last).decode()}"
 
@@ -409,9 +398,3 @@ def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:
 
 def _digest(element: bytes) -> str:
     return sha1(element).hexdigest()[:16]
-
-
-def pairs(reply: list[Any]) -> list[tuple[bytes, float]]:
-    if reply and isinstance(reply[0], list):  # RESP3 nests the pairs, RESP2 doesn't
-        return [(member, float(score)) for member, score in reply]
-    return [(reply[i], float(reply[i + 1])) for i in range(0, len(reply), 2)]

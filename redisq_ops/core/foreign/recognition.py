@@ -31,8 +31,7 @@ UNREADABLE = {
 }
 """programs whose keys are known by name and whose queues can't be read yet"""
 _UNREADABLE = re.compile(
-    b"|".join(b"(?P<%b>%b)" % (name.encode(), sign) for name, sign in UNREADABLE.items()),
-    re.DOTALL,
+    b"|".join(b"(?P<%b>%b)" % (name.encode(), sign) for name, sign in UNREADABLE.items()), re.DOTALL
 )
 
 

@@ -31,13 +31,17 @@ def number(reply: Any) -> float | None:
 
 
 def scored(key: str, *range_: str) -> Call[list[tuple[str, float]]]:
-    return Call(("ZRANGE", key, *range_, "WITHSCORES"), _pairs, key=key)
+    def read(reply: list[Any]) -> list[tuple[str, float]]:
+        return [(text(member), score) for member, score in pairs(reply)]
+
+    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key)
 
 
-def _pairs(reply: list[Any]) -> list[tuple[str, float]]:
+def pairs(reply: list[Any]) -> list[tuple[bytes, float]]:
+    """Members and scores."""
     if reply and isinstance(reply[0], list):  # RESP3 nests the pairs, RESP2 doesn't
-        return [(text(member), float(score)) for member, score in reply]
-    return [(text(reply[i]), float(reply[i + 1])) for i in range(0, len(reply), 2)]
+        return [(member, float(score)) for member, score in reply]
+    return [(reply[i], float(reply[i + 1])) for i in range(0, len(reply), 2)]
 
 
 def moment(score: float | None) -> int | None:

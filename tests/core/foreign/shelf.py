@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import redis
 
+from redisq_ops.core.foreign.declarations import Declared, Hash, List, Set
 from redisq_ops.core.foreign.key_reads import of_set
 from redisq_ops.core.foreign.placed_queue import PlacedQueue
-from redisq_ops.core.foreign.places import Declared, Hash, List, Place, Row, Set
+from redisq_ops.core.foreign.places import Place, Row
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.quoting import legal, text
 from redisq_ops.core.redis.operation import C_co, Call

@@ -1,61 +1,18 @@
-"""Where arq's jobs are: parts of one sorted set of ids, and results that no key lists."""
+"""arq's results as a place of entries: no key lists them."""
 
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...model.quoting import bytes_of
-from ...redis.operation import Call, both, together
-from ...redis.parsers import spelt
-from ..places import LocatedEntry, Place, Row, pairs
+from ...redis.operation import Call, together
+from ..places import LocatedEntry, Place, Row
 
 JOB, MARK, RESULT = "arq:job:", "arq:in-progress:", "arq:result:"
 SCANNED = 1000
 """keys that one SCAN reads"""
-
-
-@dataclass(frozen=True, slots=True)
-class Part(Place):
-    """The jobs of a queue that are due (``due_ms`` or before), or those that aren't yet."""
-
-    due_ms: int = 0
-    due: bool = True
-    running: int = 0
-    """how many of them are in progress, and so left out"""
-
-    @property
-    def _scores(self) -> tuple[str, str]:
-        return ("-inf", str(self.due_ms)) if self.due else (f"({self.due_ms}", "+inf")
-
-    async def count(self) -> int:
-        size = await Call(("ZCOUNT", self.key, *self._scores), int, key=self.key)
-        return max(0, size - self.running)
-
-    async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
-        limit = ("BYSCORE", "LIMIT", start, max + self.running, "WITHSCORES")
-        command = ("ZRANGE", self.key, *self._scores, *limit)
-        size, found = await both(self.count(), Call(command, pairs, key=self.key))
-        rows = await self._seen(found)
-        before = self.running - (len(found) - len(rows))  # in front of these
-        return rows[before : before + max] if before > 0 else rows[:max], size
-
-    async def after(
-        self, cursor: str | None, max: int
-    ) -> tuple[list[LocatedEntry], str | None, int]:
-        if cursor is None and not self.due:
-            cursor = f"{spelt(math.nextafter(self.due_ms, math.inf))}:"
-        rows, on, size = await Place.after(self, cursor, max)
-        part = self._of_part(rows)
-        return part, on if len(part) == len(rows) else None, size
-
-    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
-        return self._of_part(await Place.of_members(self, members))
-
-    def _of_part(self, rows: Sequence[LocatedEntry]) -> list[LocatedEntry]:
-        return [row for row in rows if (row.score <= self.due_ms) is self.due]
 
 
 @dataclass(frozen=True, slots=True)

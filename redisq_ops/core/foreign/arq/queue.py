@@ -13,11 +13,12 @@ from ...model.entry import Entry, Page, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import moment
+from ...redis.parsers import moment, pairs
 from ..changes import ForeignChanges
-from ..places import List, LocatedEntry, Place, Row, Zset, pairs
+from ..declarations import Declared, Zset
+from ..places import DuePart, LocatedEntry, Place, Row
 from .job import Record
-from .places import JOB, MARK, RESULT, Part, Results
+from .places import JOB, MARK, RESULT, Results
 
 FRONT = 1000
 """jobs that are asked whether they are in progress: workers take those with the lowest scores"""
@@ -37,7 +38,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "t_job_": "arq:job_", "t_result_": "arq:result_", "t_retry_": "arq:retry_",
         "t_progress_": "arq:in-progress_", "t_abort": "arq:abort",
     }  # fmt: skip
-    states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (Zset("{q}", "queued"),),
         "pending": (Zset("{q}", "in progress"),),
         "delayed": (Zset("{q}", "deferred", ready=True, unit_ms=1),),
@@ -100,7 +101,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
             ]
         due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)
-        return [Part("zset", self.own_name, called, read, due_ms=now, due=due, running=n)]
+        return [DuePart("zset", self.own_name, called, read, now=now, due=due, hidden=n)]
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""

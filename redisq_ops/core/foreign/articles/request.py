@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...engine.optional_features import HasPriorityLevels
-from ...model.entry import Checkup, Counts, Entry, Level, Page, State
+from ...model.entry import Checkup, Counts, Entry, Level, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.key_scan import Lane, escaped, look
 from ...redis.operation import C_co, Call, attempt, both, operation, together
@@ -163,26 +163,18 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
             for p, ids in zip(used, heads, strict=True)
         ]
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         """A window for a screen (``start``) shows requests that have a token in a list."""
         if state not in ("waiting", "pending"):
             return Page((), None, 0)
         ids = list((await self._tokens()).of)
-        if start is None:
+        if query.start is None:
             ids += (await self._look())[0]
         known = await self._requests(sorted(set(ids))[:THOROUGH_REQUESTS])
         parts = self._parts(known)
         total = sum((p.group.lag or 0) if state == "waiting" else p.group.pending for p in parts)
         now = await self._now()
-        return await groups.page(state, parts, total, cursor, max, start, now, payloads)
+        return await groups.page(state, parts, total, query, now)
 
     @operation
     async def get(self, id: str) -> Entry | None:

@@ -16,7 +16,8 @@ from ...model.states import Verb
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment
 from ..changes import ForeignChanges
-from ..places import Declared, List, LocatedEntry, Place, Row, Set, Zset
+from ..declarations import Declared, List, Set, Zset
+from ..places import LocatedEntry, Place, Row
 from .message import Message
 
 HELD = "held by a worker"

@@ -12,8 +12,9 @@ from ...model.quoting import bytes_of, text
 from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation
+from ..declarations import Declared, List
 from ..key_reads import of_set
-from ..places import Declared, List, LocatedEntry, Place, Row
+from ..places import LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue

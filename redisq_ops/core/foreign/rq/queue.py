@@ -17,7 +17,8 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
 from ..changes import ForeignChanges
-from ..places import Declared, List, LocatedEntry, Place, Row, Zset
+from ..declarations import Declared, List, Zset
+from ..places import LocatedEntry, Place, Row
 from . import job
 from .workers import workers
 

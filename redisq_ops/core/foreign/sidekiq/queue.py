@@ -20,8 +20,9 @@ from ...model.errors import BadInput
 from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation, together
+from ..declarations import Declared, List, Zset
 from ..key_reads import of_set
-from ..places import Declared, List, LocatedEntry, Place, Row, Zset
+from ..places import LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
@@ -180,11 +181,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
 
     @operation
     async def push(
-        self,
-        jobs: Iterable[Job],
-        *,
-        at_ms: Moment | None = None,
-        after_ms: Duration | None = None,
+        self, jobs: Iterable[Job], *, at_ms: Moment | None = None, after_ms: Duration | None = None
     ) -> list[str]:
         """Put jobs in; their jids. Each gets one unless it has one. For now, or for ``at_ms`` (ms
         UTC or an aware datetime), or ``after_ms`` (ms or a timedelta) from now.

@@ -18,7 +18,7 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import Registered, adopt, find, server_ms
 from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery, PendingPage, Reassigned
-from ...model.entry import Checkup, Consumer, Counts, Entry, Page, State
+from ...model.entry import Checkup, Consumer, Counts, Entry, Page, PageQuery, State
 from ...model.errors import NotFound
 from ...model.keys import GivenKeys
 from ...model.queue_position import Ahead, QueuePosition
@@ -86,31 +86,19 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             unknown=unknown | {"waiting"} if waiting is None else unknown,
         )  # fmt: skip
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         if state not in ("waiting", "pending"):
             return Page((), None, 0)
         there, now = await both(groups.groups(self.key), self._now())
         total = sum(group.pending for group in there)
         if state == "waiting":
             if not there:
-                return await self._unread(cursor, max, start)
+                size = await Call(("XLEN", self.key), int, key=self.key)
+                return await groups.page(state, [self._nobody], size, query, now)
             there = [min(there, key=lambda group: group.place)]
             total = there[0].lag or 0
         parts = [self._part(group) for group in there]
-        return await groups.page(state, parts, total, cursor, max, start, now, payloads)
-
-    async def _unread(self, cursor: str | None, max: int, start: int | None) -> Page:
-        """A stream without groups: all entries are waiting."""
-        size = await Call(("XLEN", self.key), int, key=self.key)
-        return await groups.page("waiting", [self._nobody], size, cursor, max, start, 0, False)
+        return await groups.page(state, parts, total, query, now)
 
     @operation
     async def get(self, id: str) -> Entry | None:
@@ -161,11 +149,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
+        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
     ) -> PendingPage:
         """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
         part = await self._one(group)

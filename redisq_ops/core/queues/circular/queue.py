@@ -20,7 +20,7 @@ from ...engine.queue import Queue
 from ...engine.registry import find
 from ...engine.state_scan import WaitingIds
 from ...model.clock import Clock
-from ...model.entry import Counts, Entry, Page, State, TakeResult
+from ...model.entry import Counts, Entry, Page, PageQuery, State, TakeResult
 from ...model.errors import BadInput, Refused
 from ...model.keys import PREFIX, Keys
 from ...model.queue_position import DEPTH, Ahead, QueuePosition
@@ -148,10 +148,7 @@ class CircularQueue(Queue[C_co]):
 
     @operation
     async def push(
-        self,
-        entries: str | Iterable[str | tuple[str, bytes]],
-        *,
-        max_payload: int = MAX_PAYLOAD,
+        self, entries: str | Iterable[str | tuple[str, bytes]], *, max_payload: int = MAX_PAYLOAD
     ) -> list[str]:
         """Push ids, or (id, payload) pairs: up to 500. Returns one word for each, in their order.
 
@@ -240,34 +237,29 @@ class CircularQueue(Queue[C_co]):
             max(0, waiting), pending, delayed, dead, trash, done, None, flags[0], flags[1]
         )
 
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
-        line, total = await self._lined(cursor, max, start)
+    async def _page_waiting(self, query: PageQuery) -> Page:
+        line, total = await self._lined(query)
         rows: list[tuple[str, float | None]] = [(name, None) for name in line.names]
-        entries = await self._entries("waiting", rows, payloads or bool(line.unmet))
+        entries = await self._entries("waiting", rows, query.payloads or bool(line.unmet))
         shown = (
             replace(entry, payload=line.unmet.get(id)) if entry.payload is None else entry
             for id, entry in zip(line.ids, entries, strict=True)
         )
         return Page(tuple(shown), line.cursor, total, problem=line.problem)
 
-    async def _waiting_ids(
-        self, cursor: str | None, max: int, start: int | None = None
-    ) -> WaitingIds:
-        return (await self._lined(cursor, max, start))[0]
+    async def _waiting_ids(self, query: PageQuery) -> WaitingIds:
+        return (await self._lined(query))[0]
 
-    async def _lined(
-        self, cursor: str | None, max: int, start: int | None
-    ) -> tuple[WaitingIds, int]:
+    async def _lined(self, query: PageQuery) -> tuple[WaitingIds, int]:
         """The result of `_waiting_ids`, and the number of waiting entries."""
         body = self.keys["body"]
         counts, (shape, there) = await both(
             self.counts.op(0), both(recorded(self.keys), Call(("HLEN", body), int, key=body))
         )
-        place = ListPosition.decoded(cursor) if cursor is not None else None
+        place = ListPosition.decoded(query.cursor) if query.cursor is not None else None
+        rotates = shape is not None and shape.residence == "rotate"
         elements, then, unread = await list_pages.waiting(
-            self.keys, shape is not None and shape.residence == "rotate", place, start or 0, max
+            self.keys, rotates, place, query.start or 0, query.max
         )
         ids = [name_of(raw).encode() for raw in elements]
         known = there - counts.pending - counts.delayed - counts.dead - counts.trash

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, cast
 from ...engine.optional_features import HasClients
 from ...engine.queue import Queue
 from ...engine.state_scan import WaitingIds
-from ...model.entry import Client, Clients, Counts, Delivery, Entry, Limit, Page, State
+from ...model.entry import Client, Clients, Counts, Delivery, Entry, Limit, Page, PageQuery, State
 from ...model.errors import BadInput, Refused
 from ...model.keys import checked_name
 from ...model.queue_position import OTHERS, QueuePosition
@@ -362,25 +362,19 @@ class FairQueue(HasClients[C_co]):
         key = self.keys["body"]
         return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
 
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
+    async def _page_waiting(self, query: PageQuery) -> Page:
         """Clients by name, each client's entries in the order of its list.
 
         A window by rank (``start``) is off by the number of holes before it.
         """
-        line, (total,) = await both(
-            self._waiting_ids(cursor, max, start), self._counters("waiting")
-        )
-        found = await self._entries("waiting", [(id, None) for id in line.names], payloads)
+        line, (total,) = await both(self._waiting_ids(query), self._counters("waiting"))
+        found = await self._entries("waiting", [(id, None) for id in line.names], query.payloads)
         owned = zip(found, line.clients or (), strict=True)
         entries = (replace(entry, client=client) for entry, client in owned)
         return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
-    async def _waiting_ids(
-        self, cursor: str | None, max: int, start: int | None = None
-    ) -> WaitingIds:
-        return await waiting_pages.page(self, cursor, max, start)
+    async def _waiting_ids(self, query: PageQuery) -> WaitingIds:
+        return await waiting_pages.page(self, query)
 
     async def _get_waiting(self, id: str) -> Entry | None:
         (body,) = await self._bodies([id])

@@ -140,11 +140,7 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     @operation
     async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
+        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
     ) -> PendingPage:
         if not group:
             return await Queue.pending_deliveries(self, group, max, consumer, after)
