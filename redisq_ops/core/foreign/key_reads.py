@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,3 +24,8 @@ async def types_of(keys: Iterable[str]) -> dict[str, str]:
     names = list(keys)
     found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in names)
     return dict(zip(names, found, strict=True))
+
+
+def literal(text: str) -> str:
+    """A pattern for SCAN and the like that matches just this text."""
+    return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)

@@ -57,6 +57,10 @@ class DramatiqQueue(ForeignChanges[C_co]):
         "purge": "they go to the trash",
         "hard": "they are removed for good: no undo",
     }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "claim": "only Dramatiq's workers can take a message",
+        "purge pending": "a worker has them in its memory; requeue them once it is gone",
+    }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "dead letters are deleted after seven days (`dead_message_ttl`)",
         "a dead letter keeps the traceback of the attempt before its last one, and none if it had"
