@@ -9,11 +9,12 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasTimeline
+from ...engine.state_scan import ranked
 from ...model.entry import Entry, Page, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import moment, pairs
+from ...redis.parsers import moment
 from ..changes import ForeignChanges
 from ..declarations import Declared, Zset
 from ..places import DuePart, LocatedEntry, Place, Row
@@ -110,9 +111,10 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     async def _running(self) -> list[Row]:
         """Which of the first members have a worker's mark."""
         key = self.own_name
-        front = await Call(("ZRANGE", key, 0, FRONT - 1, "WITHSCORES"), pairs, key=key)
-        marks = await self._records(MARK, [member for member, _ in front])
-        return [Row(*row) for row, mark in zip(front, marks, strict=True) if mark is not None]
+        front = await ranked(key, 0, FRONT - 1)
+        marks = await self._records(MARK, [member for _, member in front])
+        rows = zip(front, marks, strict=True)
+        return [Row(member, score) for (score, member), mark in rows if mark is not None]
 
     # --- records ---------------------------------------------------------------------------------
 
