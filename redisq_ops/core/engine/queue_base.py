@@ -15,8 +15,10 @@ from ..model.errors import WrongKind
 from ..model.keys import PREFIX, Keys, checked_name, checked_prefix
 from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
-from ..redis.operation import Bound, C_co, Call, both, mode, operation, together
+from ..redis.operation import Bound, C_co, Call, both, mode, operation
+from ..redis.parsers import integers
 from ..redis.scripts import Script, script, script_names
+from ..redis.whole_keys import types_of
 from .declared_features import DeclaredFeatures
 from .idempotency import CallerSlots
 from .registry import ensure_registered, find, server_ms
@@ -124,12 +126,16 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
             await self._refuse_wrong_types()
             self._key_types_checked = True
 
+    async def _expected_types(self) -> dict[str, str]:
+        """The Redis type of each key that has a fixed name."""
+        return {self.keys[part]: type_ for part, type_ in sorted(self._all_key_types)}
+
     async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Keys of another Redis type than the queue's: (key, its type, the expected type)."""
-        expected = {self.keys[part]: type_ for part, type_ in sorted(self._all_key_types)}
-        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in expected)
-        return [(key, type_, expected[key]) for key, type_ in zip(expected, found, strict=True)
-                if type_ not in ("none", expected[key])]  # fmt: skip
+        expected = await self._expected_types()
+        found = await types_of(expected)
+        return [(key, is_, expected[key]) for key, is_ in found.items()
+                if is_ not in ("none", expected[key])]  # fmt: skip
 
     async def _refuse_wrong_types(self) -> None:
         """Raise `WrongKind` for a key of another type; a script finds out after its first write."""
@@ -205,7 +211,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     def _counters(self, *names: str) -> Call[list[int]]:
         """Counters of the queue's ``stat`` hash."""
         key = self.keys["stat"]
-        return Call(("HMGET", key, *names), lambda r: [int(v or 0) for v in r], key=key)
+        return Call(("HMGET", key, *names), integers, key=key)
 
     def _flags(self) -> Call[list[str | None]]:
         """The reason why the queue is paused and why it is closed; None where it isn't."""

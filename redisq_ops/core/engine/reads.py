@@ -137,8 +137,11 @@ class QueueReads(QueueBase[C_co]):
             )
         ]
 
-    @abstractmethod
-    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]: ...
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
+        key = self.keys["body"]
+        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
 
     async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
         """Payloads, in the order of ``ids``; an exception in the place of a corrupt one."""

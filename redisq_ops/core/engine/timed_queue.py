@@ -15,7 +15,8 @@ from ..model.states import Verb
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import moment, number, scored
 from ..sharding.rebalance import RebalancingQueue
-from ..sharding.sharded_queue import NEVER, Head, ShardedQueue, ShardT
+from ..sharding.shard_map import NEVER, Head, ShardT
+from ..sharding.sharded_queue import ShardedQueue
 from .optional_features import HasTimeline
 from .queue import Queue
 

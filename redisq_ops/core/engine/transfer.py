@@ -31,7 +31,8 @@ from ..model.settings import BATCH, DAY_MS
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import words
 from ..sharding.in_transit import mark_of
-from ..sharding.sharded_queue import ShardedQueue, home
+from ..sharding.shard_map import home
+from ..sharding.sharded_queue import ShardedQueue
 from .optional_features import HasClients, HasRequests
 from .queue import Queue
 from .registry import find

@@ -15,7 +15,7 @@ from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
-from ..changes import ForeignChanges
+from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..places import DuePart, LocatedEntry, Place, Row
 from .job import Record
@@ -46,14 +46,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "dead": (),  # see `Results`
         "done": (),
     }
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "replay": ("dead",),
-        "requeue": ("delayed",),
-        "reschedule": ("delayed",),
-        "purge": ("waiting", "delayed", "dead"),
-        "hard": ("waiting", "delayed", "dead", "trash"),
-        "restore": ("trash",),
-    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     replay_note: ClassVar[str] = "as new jobs of the same id: arq counts their tries from 1 again"
     prunes: ClassVar[bool] = False
     enveloped: ClassVar[bool] = False

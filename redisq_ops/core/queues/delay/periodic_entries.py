@@ -6,17 +6,18 @@ entry has the score inf there: no scheduler, also of an older release, finds it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from hashlib import sha1
 from math import inf
 
+from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasPeriodicEntries
 from ...engine.queue import Queue
 from ...model.errors import CORRUPT, BadInput, Unreadable
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_size
 from ...redis.operation import C_co, Call, attempt, both, operation, together
-from ...redis.parsers import fields, moment, number, scored, words
+from ...redis.parsers import moment, number, optional, scored, words
+from ...redis.whole_keys import fields
 from . import periodic
 from .periodic import Periodic, ScheduledPeriodic
 
@@ -76,7 +77,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         score, (line, run) = await both(
             Call(("ZSCORE", keys["periodic_at"], name), number, key=keys["periodic_at"]),
             together(
-                Call(("HGET", keys[part], name), _maybe, key=keys[part])
+                Call(("HGET", keys[part], name), optional, key=keys[part])
                 for part in ("periodic", "periodic_run")
             ),
         )
@@ -217,18 +218,10 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             overlap=int(overlap),
         )  # fmt: skip
 
-    @operation
-    async def undo_change(
-        self,
-        op: str,
-        seq: int,
-        verb: str,
-        args: Sequence[str],
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> int:
-        if verb != UNDO:
-            return await Queue.undo_change(self, op, seq, verb, args, left)
-        name, changed_by, step = args
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        if undo.verb != UNDO:
+            return await Queue._undo_change(self, undo)
+        name, changed_by, step = undo.args
         key = f"{self.keys['undo_']}{changed_by}:{step}"
         word = "raced"
         while word == "raced":
@@ -239,11 +232,11 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             run = None if entry is None else entry.run
             at = _next_time(kept[1], kept[2], run, now) if len(kept) == 3 else 0
             word = await self._script("undo_periodic").call(
-                self.keys, self.clock, bytes.decode, caller=op, seq=seq, op=changed_by, step=step,
-                at=at, run=run or "",
+                self.keys, self.clock, bytes.decode, caller=undo.op, seq=undo.seq, op=changed_by,
+                step=step, at=at, run=run or "",
             )  # fmt: skip
         if word == "changed":
-            left([name])
+            undo.left([name])
         return int(word == "ok")
 
 
@@ -261,10 +254,6 @@ def _next_time(line: bytes, time: bytes, run: str | None, now: int) -> int:
 
 def _maybe_text(reply: bytes | None) -> str | None:
     return None if reply is None else reply.decode(errors="backslashreplace")
-
-
-def _maybe(reply: bytes | None) -> bytes | None:
-    return reply
 
 
 def checked_spec(spec: Periodic) -> Periodic:

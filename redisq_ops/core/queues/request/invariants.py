@@ -13,7 +13,8 @@ from ...model.keys import Keys
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
 from ...redis.operation import Call, both, together
-from ...redis.parsers import members, words
+from ...redis.parsers import integers, words
+from ...redis.whole_keys import members
 from . import stream
 from .records import RequestRecords
 
@@ -91,7 +92,7 @@ async def violations(queue: RequestRecords[Any]) -> list[str]:
     stat = keys["stat"]
     known = await Call(
         ("HMGET", stat, "waiting", "cancelled"),
-        lambda reply: [int(v or 0) for v in reply],
+        integers,
         key=stat,
     )
     _expect(problems, "queue", "waiting", known[0], waiting)
@@ -110,7 +111,7 @@ async def _looked_at(queue: RequestRecords[Any], rids: list[str]) -> list[Any]:
     def all_of(rid: str) -> Any:
         marks = Call(
             ("HMGET", queue.keys["r_"] + rid, *_FIELDS),
-            lambda reply: [int(v or 0) for v in reply],
+            integers,
             key=queue.keys["r_"],
         )
         return both(queue.request.op(rid), both(marks, _stream(queue.keys, rid)))

@@ -14,7 +14,7 @@ from ...model.entry import Request
 from ...model.queue_position import DEPTH, HOLDERS, OTHERS, Ahead, Holder, QueuePosition
 from ...model.settings import PRIORITIES
 from ...redis.operation import Call, both, together
-from ...redis.parsers import moment, number, scored
+from ...redis.parsers import integers, moment, number, scored, scores_of
 from . import stream
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) ->
     group, record_key = keys["s_"] + rid, keys["r_"] + rid
     marks = Call(
         ("HMGET", record_key, "gen", "again", "read"),
-        lambda reply: [int(v or 0) for v in reply],
+        integers,
         key=record_key,
     )
     (request, (gen, again, read)), (listed, (oldest, members)) = await both(
@@ -133,7 +133,4 @@ async def _holders(queue: RequestRecords[Any], ids: Sequence[str]) -> list[Holde
 async def _scores(queue: RequestRecords[Any], part: str, ids: Sequence[str]) -> list[float | None]:
     if not ids:
         return []
-    key = queue.keys[part]
-    return await Call(
-        ("ZMSCORE", key, *ids), lambda reply: [number(score) for score in reply], key=key
-    )
+    return await scores_of(queue.keys[part], ids)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...engine.state_scan import Position, Unread, WaitingIds, positions
 from ...model.entry import PageQuery
 from ...redis.operation import Call, attempt, both, together
-from ...redis.parsers import number, spelt
+from ...redis.parsers import integers, number, spelt
 from . import stream
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def _numbers(queue: RequestRecords[Any], request: bytes, behind: int, max:
     trash = queue.keys["trash"]
     marks = Call(
         ("HMGET", record_key, "waiting", "again", "read"),
-        lambda reply: [int(v or 0) for v in reply],
+        integers,
         key=record_key,
     )
     (left, again, read), numbers = await both(
