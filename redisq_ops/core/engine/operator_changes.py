@@ -104,9 +104,9 @@ class OperatorChanges(ParallelReads[C_co]):
         )
 
     def _move(self, step: MoveStep) -> Description[list[str]]:
-        return self._script("move").call(
-            self.keys, self.clock, words, [(id, step.times.get(id, "-")) for id in step.ids],
-            caller=step.op, seq=step.step, **{"from": step.source, "to": step.target},
+        return self._call_script(
+            "move", words, [(id, step.times.get(id, "-")) for id in step.ids], caller=step.op,
+            seq=step.step, **{"from": step.source, "to": step.target},
             high_water=step.high_water_ms, consumer=step.consumer, lease_ms=step.lease_ms,
             span=step.span,
         )  # fmt: skip
@@ -139,8 +139,8 @@ class OperatorChanges(ParallelReads[C_co]):
             moved, stuck, done = map(int, reply)
             return MovedRange(moved, (left[0] + stuck,), not moved + stuck, done)
 
-        return self._script("move_range").call(
-            self.keys, self.clock, read, caller=op, seq=step, **{"from": source, "to": target},
+        return self._call_script(
+            "move_range", read, caller=op, seq=step, **{"from": source, "to": target},
             high_water=high_water_ms, n=n, left=left[0], last=int(last),
         )  # fmt: skip
 
@@ -161,10 +161,9 @@ class OperatorChanges(ParallelReads[C_co]):
         """
         checked_name(op, "operation")
         edits = [(id, sha1(was).hexdigest(), payload) for id, was, payload in rows]
-        return self._script("edit").call(
-            self.keys, self.clock, words, edits, caller=op, seq=step, **{"from": source},
-            high_water=high_water_ms,
-        )  # fmt: skip
+        return self._call_script(
+            "edit", words, edits, caller=op, seq=step, **{"from": source}, high_water=high_water_ms
+        )
 
     @operation
     def undo(
@@ -192,8 +191,8 @@ class OperatorChanges(ParallelReads[C_co]):
             undo.left([id.decode() for id in reply[2:]])
             return int(reply[0]), int(reply[1])
 
-        return self._script("undo_edit" if edited else "undo").call(
-            self.keys, self.clock, counted, caller=undo.by, seq=undo.seq, op=undo.op,
+        return self._call_script(
+            "undo_edit" if edited else "undo", counted, caller=undo.by, seq=undo.seq, op=undo.op,
             step=undo.step, **({} if edited else {"to": undo.target}),
         )  # fmt: skip
 
@@ -226,9 +225,7 @@ class OperatorChanges(ParallelReads[C_co]):
             (name, _kept(value), _kept(was[name]) if name in was else "*")
             for name, value in changes.items()
         ]
-        before = await self._script("configure").call(
-            self.keys, self.clock, words, rows, caller=op, seq=seq
-        )
+        before = await self._call_script("configure", words, rows, caller=op, seq=seq)
         return {
             name: "" if word == "-" else unquote(word)
             for name, word in zip(changes, before, strict=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote
 
 from ..model.clock import Clock, ServerClock
@@ -15,13 +15,15 @@ from ..model.errors import WrongKind
 from ..model.keys import PREFIX, Keys, checked_name, checked_prefix
 from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
-from ..redis.operation import Bound, C_co, Call, both, mode, operation
+from ..redis.operation import Arg, Bound, C_co, Call, both, mode, operation
 from ..redis.parsers import integers
 from ..redis.scripts import Script, script, script_names
 from ..redis.whole_keys import types_of
 from .declared_features import DeclaredFeatures
 from .idempotency import CallerSlots
 from .registry import ensure_registered, find, server_ms
+
+T = TypeVar("T")
 
 
 class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
@@ -95,6 +97,17 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
 
     def _script(self, name: str) -> Script:
         return script(self.package, name, self._all_key_types)
+
+    def _call_script(
+        self,
+        name: str,
+        read: Callable[[Any], T],
+        rows: Iterable[Sequence[Arg]] = (),
+        /,
+        **argv: Arg,
+    ) -> Call[T]:
+        """Describe a run of a script; ``argv`` and ``rows`` as its header has them."""
+        return self._script(name).call(self.keys, self.clock, read, rows, **argv)
 
     def script_digests(self) -> dict[str, str]:
         """SHA-1 -> name of each script of the queue, as the server's slow log has them."""

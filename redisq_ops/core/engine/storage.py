@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 from ..model.entry import Delivery, Entry, Page, PageQuery, State, TakeResult
 from ..redis.operation import Description
+from .operator_changes import ChangeUndo
 from .state_scan import WaitingIds
 
 
@@ -104,6 +105,12 @@ class Storage(Protocol):
         """Deliveries of a reply of ``take.lua``. Default: an entry has no client."""
 
     # --- the queue's life -----------------------------------------------------------------------
+
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        """Take back a change that moved no entries; returns how many things it changed back.
+
+        Default: imports and settings. Replaced by kinds that have further changes.
+        """
 
     async def _ensure_registered(self) -> None:
         """Find or create the registry entry, once per object; raise `WrongKind` for another kind.

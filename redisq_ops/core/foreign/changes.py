@@ -107,10 +107,10 @@ class ForeignChanges(ForeignHistory[C_co]):
             raise BadInput(f"move: {len(step.ids)} at once, {MAX_BATCH} at most")
         await self._ensure_registered()
         rows = await self._rows(step)
-        found: list[str] = await self._script("move").call(
-            self.keys, self.clock, words, rows,
-            caller=step.op, seq=step.step, **{"from": step.source, "to": step.target},
-            consumer=step.consumer, at=step.lease_ms, queue=self.own_name, span=step.span,
+        found: list[str] = await self._call_script(
+            "move", words, rows, caller=step.op, seq=step.step,
+            **{"from": step.source, "to": step.target}, consumer=step.consumer, at=step.lease_ms,
+            queue=self.own_name, span=step.span,
         )  # fmt: skip
         return found
 

@@ -103,9 +103,8 @@ class RubyJobQueue(RubyJobReads[C_co]):
     def extend(
         self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
     ) -> Call[list[bool]]:
-        return self._script("extend").call(
-            self.keys,
-            self.clock,
+        return self._call_script(
+            "extend",
             lambda reply: [word == b"ok" for word in reply[1:]],
             [(d.receipt, d.receipt) for d in deliveries],  # kept by ticket, not by id
             lease_ms=checked_ms(lease_ms, "lease"),
@@ -114,9 +113,7 @@ class RubyJobQueue(RubyJobReads[C_co]):
     @operation
     async def sweep(self, max: int = 100) -> int:
         await self._ensure_registered()
-        swept: int = await self._script("sweep").call(
-            self.keys, self.clock, int, max=max, queue=self.own_name
-        )
+        swept: int = await self._call_script("sweep", int, max=max, queue=self.own_name)
         return swept
 
     # --- what producers do ---------------------------------------------------------------------
@@ -173,8 +170,8 @@ class RubyJobQueue(RubyJobReads[C_co]):
         if op is None:
             word, first, second = await self._call_idempotent(script, read, rows, **argv)
         else:
-            word, first, second = await self._script(script).call(
-                self.keys, self.clock, read, rows, caller=op, seq=step, **argv
+            word, first, second = await self._call_script(
+                script, read, rows, caller=op, seq=step, **argv
             )
         if word == "blocked":
             raise WrongKind(

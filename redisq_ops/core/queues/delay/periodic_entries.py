@@ -49,9 +49,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         return await self._set_periodic(name, b"", 0) == "gone"
 
     def _set_periodic(self, name: str, spec: bytes, at: int) -> Call[str]:
-        return self._script("set_periodic").call(
-            self.keys, self.clock, bytes.decode, name=name, spec=spec, at=at
-        )
+        return self._call_script("set_periodic", bytes.decode, name=name, spec=spec, at=at)
 
     @operation
     async def periodics(self) -> list[ScheduledPeriodic]:
@@ -155,17 +153,10 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         if slot is None or slot < 0:
             raise Unreadable(f"key {self.keys['periodic_at']}: the time of {name!r} is corrupt")
         runs, following = periodic.due(spec, slot, now)
-        return await self._script("fire_periodic").call(
-            self.keys,
-            self.clock,
-            bytes.decode,
-            [(periodic.run_id(name, run), run) for run in runs],
-            name=name,
-            spec=line,
-            at=slot,
-            following=following,
-            overlap=int(spec.overlap),
-        )
+        return await self._call_script(
+            "fire_periodic", bytes.decode, [(periodic.run_id(name, run), run) for run in runs],
+            name=name, spec=line, at=slot, following=following, overlap=int(spec.overlap),
+        )  # fmt: skip
 
     # --- what operators change -----------------------------------------------------------------
 
@@ -190,19 +181,11 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         each of them as it is. Returns ok | same | changed: it has another definition or latest run
         by now, and nothing was changed.
         """
-        return await self._script("change_periodic").call(
-            self.keys,
-            self.clock,
-            bytes.decode,
-            caller=op,
-            seq=step,
-            name=name,
-            was=was,
-            spec="=" if spec is None else spec,
-            at="" if at_ms is None else at_ms,
-            run=run or "",
+        return await self._call_script(
+            "change_periodic", bytes.decode, caller=op, seq=step, name=name, was=was,
+            spec="=" if spec is None else spec, at="" if at_ms is None else at_ms, run=run or "",
             paused="" if paused is None else int(paused),
-        )
+        )  # fmt: skip
 
     @operation
     def run_periodic(
@@ -213,8 +196,8 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         Returns ok | changed (it has another definition than the one with digest ``was``) | held
         (without ``overlap``: the run before has not ended), and the id of the run before.
         """
-        return self._script("run_periodic").call(
-            self.keys, self.clock, words, caller=op, seq=step, name=name, was=was, id=id,
+        return self._call_script(
+            "run_periodic", words, caller=op, seq=step, name=name, was=was, id=id,
             overlap=int(overlap),
         )  # fmt: skip
 
@@ -231,8 +214,8 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             )
             run = None if entry is None else entry.run
             at = _next_time(kept[1], kept[2], run, now) if len(kept) == 3 else 0
-            word = await self._script("undo_periodic").call(
-                self.keys, self.clock, bytes.decode, caller=undo.op, seq=undo.seq, op=changed_by,
+            word = await self._call_script(
+                "undo_periodic", bytes.decode, caller=undo.op, seq=undo.seq, op=changed_by,
                 step=step, at=at, run=run or "",
             )  # fmt: skip
         if word == "changed":

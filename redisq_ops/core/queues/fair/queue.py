@@ -226,9 +226,9 @@ class FairQueue(HasClients[C_co]):
         ``ok``; ``same``: it had that value; ``changed``: it isn't ``since``.
         """
         checked_name(client, "client name")
-        return self._script("set_client_rule").call(
-            self.keys, self.clock, lambda reply: (reply[0].decode(), int(reply[1])), caller=op,
-            seq=seq, rule=rule, client=client, value=value, was="" if since is None else since,
+        return self._call_script(
+            "set_client_rule", lambda reply: (reply[0].decode(), int(reply[1])), caller=op, seq=seq,
+            rule=rule, client=client, value=value, was="" if since is None else since,
         )  # fmt: skip
 
     @operation

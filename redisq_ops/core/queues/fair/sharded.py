@@ -245,9 +245,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         left = list(parts)
         while left:
             gone = await together(
-                part._script("forget_clients").call(
-                    part.keys, self.clock, int, layout=self.layout, max=BATCH
-                )
+                part._call_script("forget_clients", int, layout=self.layout, max=BATCH)
                 for part in left
             )
             left = [part for part, n in zip(left, gone, strict=True) if n]

@@ -33,11 +33,7 @@ async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) ->
     """Of a request, or of its sub-request ``n``."""
     keys = queue.keys
     group, record_key = keys["s_"] + rid, keys["r_"] + rid
-    marks = Call(
-        ("HMGET", record_key, "gen", "again", "read"),
-        integers,
-        key=record_key,
-    )
+    marks = Call(("HMGET", record_key, "gen", "again", "read"), integers, key=record_key)
     (request, (gen, again, read)), (listed, (oldest, members)) = await both(
         both(queue._record(rid), marks),
         both(

@@ -163,9 +163,9 @@ class RequestQueue(RequestReads[C_co]):
                 raise Exists(f"request {id} exists with other content ({total} sub-requests)")
             return SubmittedRequest(id, word, int(total), state)
 
-        return await self._script("submit").call(
-            self.keys, self.clock, read, [(payload,) for payload in payloads], rid=id,
-            priority=priority, limit=limit, start=start, before=before, after=after, seal=int(seal),
+        return await self._call_script(
+            "submit", read, [(payload,) for payload in payloads], rid=id, priority=priority,
+            limit=limit, start=start, before=before, after=after, seal=int(seal),
         )  # fmt: skip
 
     # --- operators -----------------------------------------------------------------------------
@@ -188,8 +188,8 @@ class RequestQueue(RequestReads[C_co]):
             checked_limit(given)
         if verb == "priority":
             checked_priority(given)
-        return self._script("control_request").call(
-            self.keys, self.clock, lambda reply: (reply[0].decode(), reply[1].decode()), caller=op,
+        return self._call_script(
+            "control_request", lambda reply: (reply[0].decode(), reply[1].decode()), caller=op,
             seq=seq, verb=verb, rid=id, value=value, was=since,
         )  # fmt: skip
 
@@ -230,9 +230,7 @@ class RequestQueue(RequestReads[C_co]):
     @operation
     def remove_consumer(self, group: str, consumer: str) -> Call[str]:
         checked_consumer(consumer)
-        return self._script("remove_consumer").call(
-            self.keys, self.clock, bytes.decode, rid=group, consumer=consumer
-        )
+        return self._call_script("remove_consumer", bytes.decode, rid=group, consumer=consumer)
 
     async def _destroy_entries(self, max: int) -> int:
         gone = 0

@@ -73,11 +73,7 @@ async def _numbers(queue: RequestRecords[Any], request: bytes, behind: int, max:
     rid = request.decode()
     key, record_key = queue.keys["s_"] + rid, queue.keys["r_"] + rid
     trash = queue.keys["trash"]
-    marks = Call(
-        ("HMGET", record_key, "waiting", "again", "read"),
-        integers,
-        key=record_key,
-    )
+    marks = Call(("HMGET", record_key, "waiting", "again", "read"), integers, key=record_key)
     (left, again, read), numbers = await both(
         marks, stream.again(queue.keys["again_"] + rid, f"({behind}", "+inf", max)
     )
