@@ -15,7 +15,8 @@ from ..model.states import Verb
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import moment, number, scored
 from ..sharding.rebalance import RebalancingQueue
-from ..sharding.sharded_queue import NEVER, Head, ShardedQueue, ShardT
+from ..sharding.shard_map import NEVER, Head, ShardT
+from ..sharding.sharded_queue import ShardedQueue
 from .optional_features import HasTimeline
 from .queue import Queue
 
@@ -52,7 +53,7 @@ class TimedQueue(HasTimeline[C_co]):
 
     async def _page(self, state: State, query: PageQuery) -> Page:
         if state == "delayed":
-            return await self._page_zset(state, "delay", query, low=f"({await self._now()}")
+            return await self._page_zset(state, "delay", query, above=await self._now())
         return await Queue._page(self, state, query)
 
     async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
@@ -74,7 +75,7 @@ class TimedQueue(HasTimeline[C_co]):
         return replace(askers, here=True, ahead=ahead, before=int(rank), before_exact=True)
 
     async def _page_waiting(self, query: PageQuery) -> Page:
-        return await self._page_zset("waiting", "delay", query, high=str(await self._now()))
+        return await self._page_zset("waiting", "delay", query, up_to=await self._now())
 
 
 class ShardedTimedQueue(RebalancingQueue[C_co, ShardT]):

@@ -19,9 +19,9 @@ from ..model.quoting import bytes_of, legal, text
 from ..model.states import FIXED
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ..redis.parsers import moment
+from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue
 from .declarations import Declared, List, Zset
-from .key_reads import of_set, types_of
 from .keys import ForeignKeys
 from .places import LocatedEntry, Place, Read, Row
 
@@ -126,20 +126,13 @@ class PlacedPages(ForeignQueue[C_co]):
     async def _listed(self) -> bool:
         return self.own_name in await self.names.op()
 
-    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
-        """Keys that are of another type than the layout has: (key, its type, what it should be)."""
+    async def _expected_types(self) -> dict[str, str]:
         kinds = {self.keys[part]: kind for part, kind in (FIXED | self.key_types).items()}
         kinds |= self._their_keys()
-        if self.own_name:
-            for state in self.states:
-                places = await self._places_of(state, [self.own_name])
-                kinds |= {place.key: place.kind for place in places}
-        found = await types_of(kinds)
-        return [(k, is_, kinds[k]) for k, is_ in found.items() if is_ not in ("none", kinds[k])]
-
-    async def _refuse_wrong_types(self) -> None:
-        for key, is_, kind in await self._wrong_type_keys():
-            raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
+        for state in self.states if self.own_name else ():
+            places = await self._places_of(state, [self.own_name])
+            kinds |= {place.key: place.kind for place in places}
+        return kinds
 
     # --- where entries are -----------------------------------------------------------------------
 
@@ -198,7 +191,7 @@ class PlacedPages(ForeignQueue[C_co]):
     async def names(self) -> list[str]:
         """The deployment's queues, by name."""
         key = self.at + next(iter(self.theirs))
-        return sorted(text(self.name_of(name)) for name in await of_set(key))
+        return sorted(text(self.name_of(name)) for name in await set_members(key))
 
     @staticmethod
     async def _unless(what: Description[T], empty: T, wrong: list[str] | None) -> T:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from ..redis.key_scan import Lane
 from ..redis.operation import Call, both
+from ..redis.parsers import optional
 from . import LAYOUTS
 
 NAMES = 1000
@@ -91,7 +92,7 @@ class KeyLook:
             if await self.mean_size() > LARGE:
                 return b""
             if self.type == "list":
-                one = Call(("LINDEX", self.key, 0), _bytes_or_none, key=self.key)
+                one = Call(("LINDEX", self.key, 0), optional, key=self.key)
                 return await one or b""
             some = await Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key)
             return some[0] if some else b""
@@ -144,7 +145,3 @@ def recognisers() -> list[Recogniser]:
 def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:
     """The lanes of all of them, each once."""
     return tuple(dict.fromkeys(lane for one in found for lane in one.lanes))
-
-
-def _bytes_or_none(reply: bytes | None) -> bytes | None:
-    return reply

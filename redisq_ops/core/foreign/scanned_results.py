@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..model.quoting import bytes_of
+from ..redis.key_scan import literal
 from ..redis.operation import Call, together
-from .key_reads import literal
 from .places import LocatedEntry, Place, Row
 
 SCANNED = 1000

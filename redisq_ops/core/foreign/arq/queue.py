@@ -9,12 +9,13 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasTimeline
+from ...engine.state_scan import ranked
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import moment, pairs
-from ..changes import ForeignChanges
+from ...redis.parsers import moment
+from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..places import DuePart, LocatedEntry, Place, Row
 from ..scanned_results import ScannedResults
@@ -45,14 +46,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "dead": (),  # see `ScannedResults`
         "done": (),
     }
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "replay": ("dead",),
-        "requeue": ("delayed",),
-        "reschedule": ("delayed",),
-        "purge": ("waiting", "delayed", "dead"),
-        "hard": ("waiting", "delayed", "dead", "trash"),
-        "restore": ("trash",),
-    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     replay_note: ClassVar[str] = "as new jobs of the same id: arq counts their tries from 1 again"
     prunes: ClassVar[bool] = False
     enveloped: ClassVar[bool] = False
@@ -116,9 +110,10 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     async def _running(self) -> list[Row]:
         """Which of the first members have a worker's mark."""
         key = self.own_name
-        front = await Call(("ZRANGE", key, 0, FRONT - 1, "WITHSCORES"), pairs, key=key)
-        marks = await self._records(MARK, [member for member, _ in front])
-        return [Row(*row) for row, mark in zip(front, marks, strict=True) if mark is not None]
+        front = await ranked(key, 0, FRONT - 1)
+        marks = await self._records(MARK, [member for _, member in front])
+        rows = zip(front, marks, strict=True)
+        return [Row(member, score) for (score, member), mark in rows if mark is not None]
 
     # --- records ---------------------------------------------------------------------------------
 

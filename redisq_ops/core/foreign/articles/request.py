@@ -20,6 +20,7 @@ from ...model.entry import Checkup, Counts, Entry, Level, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.key_scan import Lane, escaped, look
 from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.parsers import optional
 from ..streams import groups
 from ..streams.groups import ConsumerGroup, LabelledGroup
 from .base import LOOK_KEYS, STALE_MS, RawLayout, hours
@@ -118,7 +119,7 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
     async def _request(self, id: bytes) -> Raw:
         stream, counter = self._stream(id), bytes_of(self.at) + b"counter:{" + id + b"}"
         # A key of another type must not hide the other requests.
-        value = attempt(Call(("GET", counter), _bytes, key=counter))
+        value = attempt(Call(("GET", counter), optional, key=counter))
         read = attempt(groups.groups(stream))
         size = attempt(Call(("XLEN", stream), int, key=stream))
         count, (there, length) = await both(value, both(read, size))
@@ -273,7 +274,3 @@ def _flaws(request: Raw, tokens: Tokens) -> list[str]:
 def _whole(value: bytes | None) -> int | None:
     text = (value or b"").decode("ascii", "replace")
     return int(text) if re.fullmatch(r"-?\d{1,18}", text) else None
-
-
-def _bytes(reply: bytes | None) -> bytes | None:
-    return reply

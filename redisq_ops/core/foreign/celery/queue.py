@@ -15,9 +15,9 @@ from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
+from ...redis.whole_keys import set_members
 from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
-from ..key_reads import of_set
 from ..places import Place, Row
 from ..scanned_results import ScannedResults
 from .recognise import BINDING, SEPARATOR
@@ -138,7 +138,7 @@ class CeleryQueue(ForeignChanges[C_co]):
         key = self.at + "unacked_index"
         tags = [row.member for row in rows]
         bound, (times, now) = await both(
-            together(of_set(f"{self.at}{BINDING.decode()}{name}") for name in exchanges),
+            together(set_members(f"{self.at}{BINDING.decode()}{name}") for name in exchanges),
             both(Call(("ZMSCORE", key, *tags), list[Any], key=key), self._now()),
         )
         bindings = dict(zip(exchanges, map(_bindings, bound), strict=True))

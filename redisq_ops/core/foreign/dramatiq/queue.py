@@ -15,7 +15,7 @@ from ...model.quoting import legal, text
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment
-from ..changes import ForeignChanges
+from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
 from ..places import LocatedEntry, Place, Row
 from .message import Message
@@ -41,13 +41,8 @@ class DramatiqQueue(ForeignChanges[C_co]):
         "delayed": (List("{q}.DQ", "delayed"), Set("__acks__.{worker}.{q}.DQ", HELD)),
         "dead": (Zset("{q}.XQ", "dead letter"),),
     }
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "replay": ("dead",),
-        "requeue": ("pending", "delayed"),
-        "reschedule": ("delayed",),
-        "purge": ("waiting", "delayed", "dead"),
-        "hard": ("waiting", "delayed", "dead", "trash"),
-        "restore": ("trash",),
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS | {
+        "requeue": ("pending", "delayed")
     }
     replay_note: ClassVar[str] = "they get all their retries again"
     prunes: ClassVar[bool] = False

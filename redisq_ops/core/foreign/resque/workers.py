@@ -12,6 +12,7 @@ from ...engine.registry import server_ms
 from ...model.quoting import text
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
+from ...redis.parsers import optional
 from ..keys import ForeignKeys
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
@@ -58,7 +59,7 @@ async def _record(key: str) -> tuple[bytes | None, bytes | None]:
 
 
 def _string(key: str) -> Call[bytes | None]:
-    return Call(("GET", key), lambda reply: reply, key=key)
+    return Call(("GET", key), optional, key=key)
 
 
 def _worker(

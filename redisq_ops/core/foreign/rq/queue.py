@@ -16,7 +16,7 @@ from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
-from ..changes import ForeignChanges
+from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
 from ..places import LocatedEntry, Place, Row
 from . import job
@@ -51,14 +51,7 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
         "done": (Zset("finished:{q}", "finished"), Zset("canceled:{q}", "canceled")),
     }
     theirs: ClassVar[dict[str, str]] = {"queues": "set", "workers": "set"}
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "replay": ("dead",),
-        "requeue": ("delayed",),
-        "reschedule": ("delayed",),
-        "purge": ("waiting", "delayed", "dead"),
-        "hard": ("waiting", "delayed", "dead", "trash"),
-        "restore": ("trash",),
-    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
     prunes: ClassVar[bool] = False

@@ -9,12 +9,13 @@ acknowledged stay in the stream and are not counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
+from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import Registered, adopt, find, server_ms
 from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery, PendingPage, Reassigned
@@ -129,9 +130,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     @operation
     async def consumers(self, id: str) -> list[Consumer]:
         """The consumers of a group, or of all (``''``), as ``group:consumer``."""
-        there = [self._part(group) for group in await groups.groups(self.key)]
-        wanted = [part for part in there if id in ("", part.label[:-1])]
-        rows = await together(groups.consumers(part) for part in wanted)
+        rows = await together(groups.consumers(part) for part in await self._named(id))
         return [consumer for found in rows for consumer in found]
 
     async def _named(self, group: str) -> list[LabelledGroup]:
@@ -208,22 +207,14 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             await adopt(entry, self.prefix)
         self._registered = True
 
-    @operation
-    async def undo_change(
-        self,
-        op: str,
-        seq: int,
-        verb: str,
-        args: Sequence[str],
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> int:
+    async def _undo_change(self, undo: ChangeUndo) -> int:
         """``reassign GROUP CONSUMER TO ID…``, names quoted: of the ids that are still pending."""
-        if verb != "reassign":
-            return await ForeignQueue.undo_change(self, op, seq, verb, args, left)
-        group, consumer, to = (text(raw_of(word)) for word in args[:3])
-        ids = args[3:]
-        done = await self.reassign.op(group, consumer, to, ids, op=op)
-        left([id for id, word in zip(ids, done.words, strict=True) if word != "moved"])
+        if undo.verb != "reassign":
+            return await ForeignQueue._undo_change(self, undo)
+        group, consumer, to = (text(raw_of(word)) for word in undo.args[:3])
+        ids = undo.args[3:]
+        done = await self.reassign.op(group, consumer, to, ids, op=undo.op)
+        undo.left([id for id, word in zip(ids, done.words, strict=True) if word != "moved"])
         return done.words.count("moved") - done.already
 
     def undo_change_size(self, verb: str, args: Sequence[str]) -> int:

@@ -52,11 +52,8 @@ class CarmineLayout(ForeignQueue[C_co]):
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
         return any(there) and not await whole_of(self.own_name, self.prefix)
 
-    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
-        kinds = {f"{self.at}{self.own_name}:{part}": kind for part, kind in _KINDS.items()}
-        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in kinds)
-        return [(key, is_, kinds[key]) for key, is_ in zip(kinds, found, strict=True)
-                if is_ not in ("none", kinds[key])]  # fmt: skip
+    async def _expected_types(self) -> dict[str, str]:
+        return {f"{self.at}{self.own_name}:{part}": kind for part, kind in _KINDS.items()}
 
     @classmethod
     def shard_of(cls, own_name: str) -> tuple[str, int] | None:

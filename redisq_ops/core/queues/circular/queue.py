@@ -82,24 +82,16 @@ class CircularQueue(Queue[C_co]):
         super().__init__(
             client, name, prefix=prefix, clock=clock, callers=callers, shard=shard, layout=layout
         )
-        self._configured(residence, completed, repeats, idle, turns, pause_ms)
+        self._configured(
+            turns, pause_ms, residence=residence, completed=completed, repeats=repeats, idle=idle
+        )
 
-    def _configured(
-        self,
-        residence: Residence | None,
-        completed: Completed | None,
-        repeats: Repeats | None,
-        idle: Idle | None,
-        turns: int,
-        pause_ms: int,
-    ) -> None:
+    def _configured(self, turns: int, pause_ms: int, **options: str | None) -> None:
         if turns < 1 or pause_ms < 1:
             raise BadInput("turns and pause are positive")
         self.shape = Shape()
         """how the queue is laid out; the defaults until its first operation"""
-        self.options = checked_options(
-            {"residence": residence, "completed": completed, "repeats": repeats, "idle": idle}
-        )
+        self.options = checked_options(options)
         self.turns, self.pause_ms = turns, pause_ms
         self._empty: Counter[str] = Counter()
 
@@ -287,12 +279,6 @@ class CircularQueue(Queue[C_co]):
 
     async def _alike(self, word: str, n: int) -> list[str | None]:
         return [word] * n
-
-    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
-        if not ids:
-            return []
-        key = self.keys["body"]
-        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
 
     async def _get_waiting(self, id: str) -> Entry | None:
         key = self.keys["body"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...engine.state_scan import Position, Unread, WaitingIds, positions
 from ...model.entry import PageQuery
 from ...redis.operation import Call, attempt, both, together
-from ...redis.parsers import number, spelt
+from ...redis.parsers import integers, number, spelt
 from . import stream
 
 if TYPE_CHECKING:
@@ -73,11 +73,7 @@ async def _numbers(queue: RequestRecords[Any], request: bytes, behind: int, max:
     rid = request.decode()
     key, record_key = queue.keys["s_"] + rid, queue.keys["r_"] + rid
     trash = queue.keys["trash"]
-    marks = Call(
-        ("HMGET", record_key, "waiting", "again", "read"),
-        lambda reply: [int(v or 0) for v in reply],
-        key=record_key,
-    )
+    marks = Call(("HMGET", record_key, "waiting", "again", "read"), integers, key=record_key)
     (left, again, read), numbers = await both(
         marks, stream.again(queue.keys["again_"] + rid, f"({behind}", "+inf", max)
     )
