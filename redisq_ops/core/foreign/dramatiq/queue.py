@@ -41,8 +41,9 @@ class DramatiqQueue(ForeignChanges[C_co]):
         "delayed": (List("{q}.DQ", "delayed"), Set("__acks__.{worker}.{q}.DQ", HELD)),
         "dead": (Zset("{q}.XQ", "dead letter"),),
     }
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS | {
-        "requeue": ("pending", "delayed")
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        **JOB_VERBS,
+        "requeue": ("pending", "delayed"),
     }
     replay_note: ClassVar[str] = "they get all their retries again"
     prunes: ClassVar[bool] = False
