@@ -780,7 +780,6 @@ def test_a_master_that_is_missing_is_named_and_hides_no_other() -> None:
 
 
 FRAMEWORKS = {
-    "BullMQ": ["bull:mail:delayed"],
     "Huey": ["huey.schedule.app"],
 }
 

@@ -25,7 +25,6 @@ LARGE = 1024 * 1024
 """an element of this many bytes is not read"""
 
 UNREADABLE = {
-    "BullMQ": rb"(?:bull|\{bull\}):.+",
     "Huey": rb"huey\..+",
     "SAQ": rb"saq:.+",
 }
