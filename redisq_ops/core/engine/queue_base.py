@@ -178,11 +178,6 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         return _types_of_keys(type(self))
 
     @property
-    def _wake_key(self) -> str:
-        """The list an idle worker blocks on; an element is a hint, never work."""
-        return self.keys["wake"]
-
-    @property
     def shard_queues(self) -> Sequence[QueueBase[Any]]:
         """The queue's shards, each a queue of its own; an unsharded queue is its only one.
 

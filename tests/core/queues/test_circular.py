@@ -655,13 +655,13 @@ def test_a_consumer_sleeps_after_some_empty_turns(open_queue: Opener, clock: Fak
         assert not taken.more and taken.look_again_ms == clock.now_ms + 70
         queue.push("a")
         settle(queue, "ack", *queue.take(1, consumer="w").deliveries)
-    assert queue.client.llen(queue._wake_key) == 0, "nobody listens, so nobody rings"
+    assert queue.client.llen(queue.keys["wake"]) == 0, "nobody listens, so nobody rings"
 
 
 def test_who_is_woken_by_producers(plain: Queue, clock: FakeClock) -> None:
     def woken() -> int:
-        n: Any = plain.client.llen(plain._wake_key)
-        plain.client.delete(plain._wake_key)
+        n: Any = plain.client.llen(plain.keys["wake"])
+        plain.client.delete(plain.keys["wake"])
         return int(n)
 
     plain.push(["a", "b"])

@@ -333,8 +333,8 @@ def test_an_earlier_time_wakes_a_sleeper_and_a_later_one_does_not(
     client: redis.Redis, queue: Queue
 ) -> None:
     def woken() -> int:
-        n = client.llen(queue._wake_key)
-        client.delete(queue._wake_key)
+        n = client.llen(queue.keys["wake"])
+        client.delete(queue.keys["wake"])
         return n
 
     put(queue, "a", 5000)

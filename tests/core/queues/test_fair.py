@@ -201,10 +201,10 @@ def test_a_cap_leaves_room_for_the_others_and_costs_no_turn(
     assert Counter(whose(held)) == {"a": 2, "b": 8}
     assert take(queue, 10, "w2")[-1].client == "b", "nothing more of a, whoever asks"
     assert take(queue) == []
-    client.delete(queue._wake_key)
+    client.delete(queue.keys["wake"])
     mine = [d for d in held if d.client == "a"]
     assert settle(queue, "ack", mine[0]) == ["done"]
-    assert client.llen(queue._wake_key) == 1, "whose turn it is again wakes a worker"
+    assert client.llen(queue.keys["wake"]) == 1, "whose turn it is again wakes a worker"
     put(queue, "b", "more")
     assert whose(take(queue)) in ("ab", "ba")
     assert queue.limit("a", 0) == 2

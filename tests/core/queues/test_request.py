@@ -774,10 +774,10 @@ def test_what_was_removed_from_the_stream_by_hand_holds_up_nobody(client: redis.
 
 def test_one_entry_wakes_one_and_hints_never_pile_up(client: redis.Redis, queue: Queue) -> None:
     submit(queue, "r", 1)
-    assert client.llen(queue._wake_key) == 1
+    assert client.llen(queue.keys["wake"]) == 1
     for n in range(50):
         submit(queue, f"r{n}", 5)
-    assert client.llen(queue._wake_key) == 16
+    assert client.llen(queue.keys["wake"]) == 16
 
 
 def test_of_many_idle_workers_one_keeps_watch(queue: Queue, clock: FakeClock) -> None:
