@@ -1,7 +1,7 @@
 """Changes of entries that another program keeps: moves by identity, and their undo.
 
 A kind that allows any verb has the hooks that the shared scripts `move` and `undo` call, in
-``lua/owner.lua`` of its folder (see docs/new-kind.md). From the first change on there are keys of
+``lua/moves.lua`` of its folder (see docs/new-kind.md). From the first change on there are keys of
 ours beside the owner's: audit log, callers, history, and the trash (``trash``, ``was``,
 ``purged``).
 """
@@ -69,7 +69,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         self._registered = True
 
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """The `identity` of each entry as it is read here; `owner_take_out` compares it."""
+        """The `identity` of each entry as it is read here; `moves_take_out` compares it."""
         if not self.identity:
             return [b""] * len(found)
         keys = [bytes_of(self.keys["t_job_"]) + seen.member for seen in found]
@@ -84,7 +84,7 @@ class ForeignChanges(PlacedQueue[C_co]):
 
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         """For an entry that will wait: the bytes to write (None: its own) and the owner's queue
-        (empty: `owner_put_in` finds it). None: the entry can't wait anywhere."""
+        (empty: `moves_put_in` finds it). None: the entry can't wait anywhere."""
         return None, ""
 
     async def _move(self, step: MoveStep) -> list[str]:

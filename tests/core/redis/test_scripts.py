@@ -25,8 +25,8 @@ FOREIGN = sorted({folder for folder, _ in LAYOUTS.values() if folder.startswith(
 MOST_LINES = 90
 LONGER = {
     "storage.lua": "the whole storage interface, each hook with its default",
-    "rq/owner.lua": "all that is written into RQ's keys is in one place",
-    "ruby_jobs/owner.lua": "all that a change writes into the owner's keys is in one place",
+    "rq/moves.lua": "all that is written into RQ's keys is in one place",
+    "ruby_jobs/moves.lua": "all that a change writes into the owner's keys is in one place",
     "request/take.lua": "tokens, limits, purged ones and retries meet in one loop",
 }
 
