@@ -17,7 +17,8 @@ from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
 from ..redis.operation import Arg, Bound, C_co, Call, both, mode, operation
 from ..redis.parsers import integers
-from ..redis.scripts import Script, script, script_names
+from ..redis.script_files import script_names
+from ..redis.scripts import Script, script
 from ..redis.whole_keys import types_of
 from .declared_features import DeclaredFeatures
 from .idempotency import CallerSlots
