@@ -782,7 +782,6 @@ def test_a_master_that_is_missing_is_named_and_hides_no_other() -> None:
 FRAMEWORKS = {
     "Celery": ["unacked_index", "_kombu.binding_deadlines"],
     "BullMQ": ["bull:mail:delayed"],
-    "Dramatiq": ["dramatiq:__heartbeats__"],
     "Huey": ["huey.schedule.app"],
 }
 

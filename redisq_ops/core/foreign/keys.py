@@ -27,4 +27,4 @@ class ForeignKeys(Keys):
         if not part.startswith("t_"):
             return super().__getitem__(part)
         theirs = self.theirs.get(part, part[2:])
-        return self.at + (theirs[:-1] + ":" if theirs.endswith("_") else theirs)
+        return self.at + (theirs[:-1] + ":" if part.endswith("_") else theirs)

@@ -27,7 +27,6 @@ LARGE = 1024 * 1024
 UNREADABLE = {
     "Celery": rb"celery(?:-task-meta-.+)?|.+\x06\x16\d+|_kombu\..+|unacked(?:_index|_mutex)?",
     "BullMQ": rb"(?:bull|\{bull\}):.+",
-    "Dramatiq": rb"dramatiq:.+",
     "Huey": rb"huey\..+",
     "SAQ": rb"saq:.+",
 }
