@@ -18,7 +18,7 @@ from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.key_scan import Lane, escaped, look
 from ...redis.operation import C_co, Call, Description, both, in_batches, operation, together
-from ..placed_pages import page_of
+from ..paging import page_of
 from ..places import Place, Row
 from .base import LOOK_KEYS, RawLayout
 from .message import Message, flaws
