@@ -27,8 +27,6 @@ from .paging import entries_of, page_of, through
 from .places import LocatedEntry, Place, Read, Row
 
 PAGE = 500
-SCREENS = 4
-"""pages read for one window of such a place"""
 T = TypeVar("T")
 
 
@@ -46,6 +44,8 @@ class PlacedPages(ForeignQueue[C_co]):
     """where each state is kept, in the order in which entries are shown; a state that is missing
     here is unknown"""
     key_types: ClassVar[dict[str, str]] = {"was": "hash", "purged": "hash"}
+    screens: ClassVar[int] = 4
+    """pages read for one window of a place that all queues share"""
     theirs: ClassVar[dict[str, str]]
     """the owner's fixed keys, with their types; the set of queues comes first"""
     called: ClassVar[Mapping[str, str]] = {}
@@ -266,7 +266,7 @@ class PlacedPages(ForeignQueue[C_co]):
         exact = True
         for place in places:
             inner = None
-            for _ in range(SCREENS):
+            for _ in range(self.screens):
                 rows, inner, _ = await place.after(inner, PAGE)
                 found += rows
                 if inner is None:

@@ -11,7 +11,6 @@ in a page, perhaps in two while the server resizes the key.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha1
@@ -20,6 +19,7 @@ from typing import Any, Literal, Protocol
 from ..engine.state_scan import Position, ScoreRange, behind, ranked, spelt
 from ..engine.state_scan import page as zset_page
 from ..model.entry import Entry
+from ..redis.key_scan import literal
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import number
 from ..redis.parsers import spelt as score_text
@@ -263,11 +263,10 @@ class Place:
 
     async def matching(self, text: str) -> list[LocatedEntry]:
         """Elements of a set that contain ``text`` somewhere; the server does the looking."""
-        pattern = re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
         found: list[LocatedEntry] = []
         cursor = 0
         while True:
-            command = ("ZSCAN", self.key, cursor, "MATCH", f"*{pattern}*", "COUNT", 1000)
+            command = ("ZSCAN", self.key, cursor, "MATCH", f"*{literal(text)}*", "COUNT", 1000)
             cursor, rows = await Call(command, tuple[int, Any], key=self.key)
             found += await self.located([Row(member, float(score)) for member, score in rows])
             if not cursor:

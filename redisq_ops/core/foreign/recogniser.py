@@ -25,7 +25,6 @@ LARGE = 1024 * 1024
 """an element of this many bytes is not read"""
 
 UNREADABLE = {
-    "Celery": rb"celery(?:-task-meta-.+)?|.+\x06\x16\d+|_kombu\..+|unacked(?:_index|_mutex)?",
     "BullMQ": rb"(?:bull|\{bull\}):.+",
     "Huey": rb"huey\..+",
     "SAQ": rb"saq:.+",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ...engine.optional_features import HasTimeline
 from ...engine.state_scan import ranked
-from ...model.entry import Entry, Page, State
+from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
@@ -18,13 +18,12 @@ from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..places import DuePart, LocatedEntry, Place, Row
+from ..scanned_results import ScannedResults
 from .job import Record
-from .places import JOB, MARK, RESULT, Results
 
+JOB, MARK, RESULT = "arq:job:", "arq:in-progress:", "arq:result:"
 FRONT = 1000
 """jobs that are asked whether they are in progress: workers take those with the lowest scores"""
-SCANS = 20
-"""steps of a SCAN for one page of results"""
 
 
 class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
@@ -34,6 +33,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     owner: ClassVar[str] = "arq"
     package: ClassVar[str] = "foreign.arq"
     by_id: ClassVar[bool] = True
+    screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"arq:abort": "zset"}
     called: ClassVar[Mapping[str, str]] = {
         "t_job_": "arq:job_", "t_result_": "arq:result_", "t_retry_": "arq:retry_",
@@ -43,7 +43,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "waiting": (Zset("{q}", "queued"),),
         "pending": (Zset("{q}", "in progress"),),
         "delayed": (Zset("{q}", "deferred", ready=True, unit_ms=1),),
-        "dead": (),  # see `Results`
+        "dead": (),  # see `ScannedResults`
         "done": (),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
@@ -54,6 +54,12 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "requeue": "they are due now",
         "purge": "they go to the trash; their ids can be enqueued again at once",
         "hard": "they are removed for good: no undo",
+    }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "requeue pending": "nobody can tell whether its worker lives, and a job started twice"
+        " is recorded as failed; arq runs it again when its mark expires",
+        "claim": "only arq's workers can take a job",
+        "purge pending": "it runs: `Job(ID, redis).abort()` stops it, if its worker allows that",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job that expired while it waited (a day after it was due) leaves its id, and a result"
@@ -86,7 +92,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
         if state in ("dead", "done"):
             called = "failed" if state == "dead" else "complete"
-            return [Results("zset", self.own_name, called, read)]
+            return [ScannedResults("zset", self.own_name, called, read, begin=RESULT)]
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         called = self.states[state][0].called
         if state == "pending":
@@ -180,18 +186,6 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     def _shared(self, state: State) -> bool:
         return state in ("dead", "done")
-
-    async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
-        """By rank in the order of the SCAN, among what its first steps find."""
-        found: list[LocatedEntry] = []
-        inner: str | None = None
-        for _ in range(SCANS):
-            rows, inner, _ = await places[0].after(inner, max)
-            found += rows
-            if inner is None:
-                break
-        rows = found[start : start + max]
-        return Page(tuple(row.entry for row in rows), None, len(found), inner is None)
 
 
 def _time(expires: int) -> int | None:

@@ -15,7 +15,7 @@ from ...model.quoting import legal, text
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment
-from ..changes import ForeignChanges
+from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
 from ..places import LocatedEntry, Place, Row
 from .message import Message
@@ -42,12 +42,8 @@ class DramatiqQueue(ForeignChanges[C_co]):
         "dead": (Zset("{q}.XQ", "dead letter"),),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "replay": ("dead",),
+        **JOB_VERBS,
         "requeue": ("pending", "delayed"),
-        "reschedule": ("delayed",),
-        "purge": ("waiting", "delayed", "dead"),
-        "hard": ("waiting", "delayed", "dead", "trash"),
-        "restore": ("trash",),
     }
     replay_note: ClassVar[str] = "they get all their retries again"
     prunes: ClassVar[bool] = False
@@ -56,6 +52,10 @@ class DramatiqQueue(ForeignChanges[C_co]):
         "requeue": "they wait for the next worker now, behind what waits there",
         "purge": "they go to the trash",
         "hard": "they are removed for good: no undo",
+    }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "claim": "only Dramatiq's workers can take a message",
+        "purge pending": "a worker has them in its memory; requeue them once it is gone",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "dead letters are deleted after seven days (`dead_message_ttl`)",

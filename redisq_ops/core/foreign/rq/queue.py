@@ -61,6 +61,12 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
         "purge": "they go to the trash; jobs that depend on them stay deferred until they are back",
         "hard": "they are removed for good: no undo; jobs that depend on them stay deferred",
     }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "requeue pending": "its worker may be at it; RQ itself moves the job of a killed worker to"
+        " the failed ones when its time is over: then replay it",
+        "claim": "only RQ's workers can take a job",
+        "purge pending": "a worker is at them: stop them by `rq.command.send_stop_job_command`",
+    }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a replayed job keeps the time at which its failure would have been forgotten: RQ's own"
         " requeue lets it vanish then, waiting or not; replay from here removes that time",

@@ -1,4 +1,4 @@
-"""arq's results as a place of entries: no key lists them."""
+"""Results, a string for each, as a place of entries: no key lists them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...model.quoting import bytes_of
-from ...redis.operation import Call, together
-from ..places import LocatedEntry, Place, Row
+from ..model.quoting import bytes_of
+from ..redis.key_scan import literal
+from ..redis.operation import Call, together
+from .places import LocatedEntry, Place, Row
 
-JOB, MARK, RESULT = "arq:job:", "arq:in-progress:", "arq:result:"
 SCANNED = 1000
 """keys that one SCAN reads"""
 
 
 @dataclass(frozen=True, slots=True)
-class Results(Place):
-    """Results, those of other queues among them: found by SCAN, page after page. A cursor is that
-    of a SCAN, and the last id of its reply, in order, that was shown. ``key`` is the queue's."""
+class ScannedResults(Place):
+    """The strings ``begin`` and an id, those of other queues among them: found by SCAN, page after
+    page. A cursor is that of a SCAN, and the last id of its reply, in order, that was shown.
+    ``key`` is the queue's."""
+
+    begin: str = ""
 
     async def count(self) -> int:
         return 0
@@ -29,8 +32,8 @@ class Results(Place):
         at, _, coded = (cursor or "0:").partition(":")
         last = base64.b64decode(coded)
         scan = Call(
-            ("SCAN", at, "MATCH", RESULT + "*", "COUNT", SCANNED),
-            lambda reply: (int(reply[0]), [key[len(RESULT) :] for key in reply[1]]),
+            ("SCAN", at, "MATCH", literal(self.begin) + "*", "COUNT", SCANNED),
+            lambda reply: (int(reply[0]), [key[len(bytes_of(self.begin)) :] for key in reply[1]]),
         )
         on, ids = await scan
         rows = [Row(id, 0.0, int(at)) for id in sorted({*ids}) if id > last]
@@ -40,6 +43,6 @@ class Results(Place):
         return f"{seen.at}:{base64.b64encode(seen.member).decode()}"
 
     async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
-        keys = [bytes_of(RESULT) + id for id in members]
+        keys = [bytes_of(self.begin) + id for id in members]
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
         return await self.located([Row(id) for id, is_ in zip(members, there, strict=True) if is_])
