@@ -1,4 +1,4 @@
-"""A full server, and keys of another type in the way: all kinds of queues of ours meet them alike."""
+"""A full server, and keys of another type in the way: the same for all kinds of queues of ours."""
 
 from __future__ import annotations
 
