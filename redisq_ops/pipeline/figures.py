@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redisq_ops.ops.groups.traits import trait_sentence
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_ROWS = 20_000
 """rows of a table that are collected; Parquet has all"""

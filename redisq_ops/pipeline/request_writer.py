@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, TooLarge
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
@@ -32,21 +32,13 @@ from redisq_ops.ops.files.submit import opened
 from .connection import Server, run_retrying
 from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S, RateLimiter
-from .spark_jobs import (
-    TaskReport,
-)
-
-if TYPE_CHECKING:
-    pass
-
+from .spark_jobs import TaskReport
 
 REQUESTS_PER_ROUND = 16
 """small requests per round trip"""
 _BYTES_PER_ROUND = 256 * 1024
 SAMPLES = 5
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
-Row = tuple[str | None, int | None, bytes | None]
-"""request, priority, payload"""
 RequestRows = tuple[str | None, int | None, Sequence[bytes | None]]
 """consecutive rows of one request: its id, the first row's priority, all payloads"""
 
@@ -101,11 +93,7 @@ class RequestWriter:
     """called after each round trip with the number of entries submitted so far"""
     skip: bool = False
 
-    def write(self, rows: Iterable[Row]) -> SubmitCounts:
-        """Submit rows one by one."""
-        return self.write_batches((id, priority, [payload]) for id, priority, payload in rows)
-
-    def write_batches(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
+    def write(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
         return _TaskWriter(self).submit_all(request_rows)
 
 

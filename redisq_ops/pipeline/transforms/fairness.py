@@ -101,7 +101,7 @@ def fairness(
 
 def client_submissions(history: DataFrame, client: str | None = None) -> DataFrame:
     """Submissions of entries with their clients, for `fairness`: queue, client, at."""
-    client_column = F.col("detail") if client is None else client_from_id("id", client)
+    client_column = F.col("detail") if client is None else client_from_id(client)
     rows = entry_events(history).where(F.col("event") == "submitted")
     if client is None:
         rows = rows.where(F.col("kind") == "fair")
