@@ -80,10 +80,11 @@ def grouped(s: Session, given: dict[str, Any]) -> int:
             f"{count(len(groups))} {'group' if len(groups) == 1 else 'groups'}"
         )
         return 0
-    own = ("field", "value", "share", "rest", "surely")
+    from redisq_ops.pipeline.figures import by_queue
+
+    own, by_group = ("field", "value", "share", "rest", "surely"), by_queue(traits, "fingerprint")
     for row in groups:
-        same = (row["queue"], row["fingerprint"])
-        its_traits = [t for t in traits if (t["queue"], t["fingerprint"]) == same]
+        its_traits = by_group.get((row["queue"], row["fingerprint"]), ())
         emit({**row, "contrast": [{name: t[name] for name in own} for t in its_traits]})
     return 0
 
