@@ -248,7 +248,7 @@ async def _rights(deployment: Deployment, queues: list[Queue[Any]]) -> list[Diag
             Diagnosis(
                 "rights",
                 "warning",
-                f"user {name} may also run {', '.join(harmful).upper()}",
+                f"user {name} may also run {', '.join(harmful).upper().replace('|', ' ')}",
                 f"give each program a user of its role: {hint('acl', 'worker')}",
                 facts=facts,
             )
