@@ -27,7 +27,7 @@ from redisq_ops.core.queues.request.submission import (
 )
 from redisq_ops.core.redis.operation import BlockingClient, Description, attempt, together
 from redisq_ops.ops.change.control import requests_of
-from redisq_ops.ops.files.submit import opened
+from redisq_ops.ops.files.submit import opened, submit_whole
 
 from .connection import Server, run_retrying
 from .input_split import DatasetOptions
@@ -219,20 +219,11 @@ class _TaskWriter:
     def _submit_round(
         self, requests: list[SmallRequest]
     ) -> Description[list[SubmittedRequest | Exception]]:
-        return together([self._try_submit(each) for each in requests])
-
-    async def _try_submit(self, request: SmallRequest) -> SubmittedRequest | Exception:
-        return await attempt(self._submit_whole(request))
-
-    def _submit_whole(self, request: SmallRequest) -> Description[SubmittedRequest]:
-        digest = Digest(request.priority, self.options.limit)
-        before = str(digest)
-        digest.extend(request.payloads)
-        call: Description[SubmittedRequest] = self.queue.append.op(
-            request.id, 1, request.payloads, before=before, after=str(digest), seal=True,
-            priority=request.priority, limit=self.options.limit,
-        )  # fmt: skip
-        return call
+        limit = self.options.limit
+        return together(
+            attempt(submit_whole(self.queue, each.id, each.payloads, each.priority, limit))
+            for each in requests
+        )
 
     # --- requests of many chunks ---------------------------------------------------------------
 

@@ -105,11 +105,7 @@ def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
 
 
 def _scan_queue(
-    s: Session,
-    queue: Queue[Any],
-    filter: Filter,
-    given: Mapping[str, Any],
-    rows: list[list[Any]],
+    s: Session, queue: Queue[Any], filter: Filter, given: Mapping[str, Any], rows: list[list[Any]]
 ) -> list[Scan]:
     """Scan all states of a queue; entries are printed as JSON, or added to ``rows``."""
     scans: list[Scan] = []

@@ -197,10 +197,7 @@ class OutcomeReasons(BlockingReasons):
                 facts=facts | {"total": request.total},
             )  # fmt: skip
         event = history.events[0] if history.events else None
-        look_up: dict[str, Any] = {
-            "verb": "history",
-            "command": hint("history", self.queue.name),
-        }
+        look_up: dict[str, Any] = {"verb": "history", "command": hint("history", self.queue.name)}
         if event is not None:
             facts |= {"event": dict(event.what), "at_ms": event.at_ms, "by": event.by}
         certain: list[Operation] = []

@@ -161,12 +161,7 @@ class Grouping:
     """Groups the entries of a state that a filter accepts. Call `step` until `over` is True."""
 
     def __init__(
-        self,
-        queue: Queue[Any],
-        state: State,
-        filter: Filter,
-        now_ms: int,
-        ids: int = 0,
+        self, queue: Queue[Any], state: State, filter: Filter, now_ms: int, ids: int = 0
     ) -> None:
         self.queue = queue
         self.state = state
