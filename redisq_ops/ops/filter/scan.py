@@ -41,8 +41,7 @@ def match_pattern(text: str) -> Regex:
     try:
         return regex(text)
     except BadRegex as error:
-        at = f" column {error.at + 1}:" if error.at is not None else ""
-        raise BadInput(f"--match {text!r}:{at} {error}") from error
+        raise BadInput(f"--match {text!r}: {error.located}") from error
 
 
 @dataclass(frozen=True, slots=True)
