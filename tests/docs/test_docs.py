@@ -38,8 +38,10 @@ def typed(text: str) -> Iterator[str]:
 
 def commands() -> Iterator[tuple[str, str]]:
     for name, page in PAGES.items():
-        for language in ("sh", "console", "bash", "shell"):
+        for language in ("sh", "console", "text"):
             for block in blocks(page, language):
+                if language == "text":
+                    block = "\n".join(re.findall(r"^redisq .*", block, re.M))
                 if language == "console":
                     block = "\n".join(command for command, _ in transcript(block))
                 for line in typed(block):
