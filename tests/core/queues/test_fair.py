@@ -40,6 +40,7 @@ from redisq_ops.ops.change.destroy import Destroy
 from redisq_ops.ops.change.runner import take_all
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.scan import Filter, select
 
 from ...command_line import Redisq
@@ -705,7 +706,7 @@ def test_one_clients_entries_are_purged_and_brought_back_through_the_journal(
     for name in ("ann", "bob"):
         fill(queue, name, 60)
     order = waiting(queue)
-    chosen = io.run(client, select(queue, "waiting", Filter(clients=("ann",))))
+    chosen = io.run(client, select(queue, "waiting", Filter(where=parse("client=ann"))))
     assert chosen.count == 60
     author = Author("eve", "here", "test")
     bulk = Bulk(chosen, "purge", author)
