@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ...redis.key_scan import Lane
 from ...redis.operation import Call
-from ..recognition import Find, KeyLook, Recogniser
+from ..recogniser import Find, KeyLook, Recogniser
 
 _META = re.compile(rb"(.+:)([^:]+):meta", re.DOTALL)
 

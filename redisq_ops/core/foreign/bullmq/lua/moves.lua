@@ -1,19 +1,19 @@
 -- What BullMQ writes when a job goes from one of its lists or sets to another. `e.member` is its id.
--- IMPLEMENTS: owner_fit owner_take_out owner_put_in owner_take_back owner_restorable owner_put_back
+-- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- USES: jobs flow waiting remove_from_list kept_keys type_check
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'delay'}
 local LISTS = {wait = true, paused = true, active = true}
 local TYPES = {wait = 'list', paused = 'list', prioritized = 'zset', delayed = 'zset', marker = 'zset',
   events = 'stream', meta = 'hash'}
 
-local function owner_fit(e)
+local function moves_fit(e)
   local base = jobs_base(e)
   type_check_key(e.key, LISTS[jobs_state(e)] and 'list' or 'zset')
   type_check_key(jobs_key(e), 'hash')
   for part, kind in pairs(TYPES) do type_check_key(base .. part, kind) end
 end
 
-local function owner_take_out(e, to)
+local function moves_take_out(e, to)
   if not jobs_seen(e) then return nil end
   local base, state, key = jobs_base(e), jobs_state(e), jobs_key(e)
   if redis.call('EXISTS', key .. ':lock') == 1 or jobs_field(e, 'defa') then return nil, 'busy' end
@@ -41,7 +41,7 @@ local function owner_take_out(e, to)
   return true
 end
 
-local function owner_put_in(e, to, at)
+local function moves_put_in(e, to, at)
   local state, key = jobs_state(e), jobs_key(e)
   if to == 'delayed' then return waiting_delay(e, at) end
   if state == 'failed' then redis.call('HDEL', key, 'finishedOn', 'processedOn', 'failedReason') end
@@ -53,11 +53,11 @@ local function owner_put_in(e, to, at)
   return list, e.member
 end
 
-local function owner_take_back(e, to, list, seen)
+local function moves_take_back(e, to, list, seen)
   local base = jobs_base(e)
   if to == 'restore' then
     e.seen = seen or e.seen
-    return owner_take_out(e, 'trash')
+    return moves_take_out(e, 'trash')
   end
   if jobs_field(e, 'timestamp') ~= e.stamp:match('^%S+') then return nil end -- its id came again
   if list then return out_of_list(list, e.member, seen) end
@@ -67,12 +67,12 @@ local function owner_take_back(e, to, list, seen)
   return true
 end
 
-local function owner_restorable(e)
+local function moves_restorable(e)
   if e.kept then return kept_keys_restorable(e.kept) end
   return redis.call('EXISTS', jobs_key(e)) == 1 and flow_joinable(e)
 end
 
-local function owner_put_back(e)
+local function moves_put_back(e)
   if e.kept then
     kept_keys_restore(e.kept)
   else
