@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -13,6 +13,7 @@ from textual.actions import parse as parse_action
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.events import Event, Key, Paste
+from textual.filter import LineFilter
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
@@ -30,7 +31,7 @@ from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
-from redisq_ops.tui.theme import REDISQ
+from redisq_ops.tui.theme import COLORS, DARK, THEMES, ThemeColors
 from redisq_ops.tui.views import ALL, Consumers, GroupsView, OverviewView, QueueView, numbered
 from redisq_ops.tui.views.consumers import parted
 
@@ -72,9 +73,11 @@ class Top(App[Exception]):
         queue: str | None = None,
         read_only: bool = False,
         zone: tzinfo | None = None,
+        theme: str = DARK.name,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``interval`` in seconds; ``queue`` is opened at once; ``clock`` only measures."""
+        self._theme_colors = {name: ThemeColors(name) for name in COLORS}
         super().__init__()
         self.source = source
         self.interval = interval
@@ -84,6 +87,7 @@ class Top(App[Exception]):
         self._read_only = read_only
         self.zone = zone
         self.clock = clock
+        self._first_theme = theme
         self.snapshot: Snapshot | None = None
         self.problem: Exception | None = None
         """why the latest look brought no picture"""
@@ -125,8 +129,9 @@ class Top(App[Exception]):
             end_on_signals(self)
 
     def on_mount(self) -> None:
-        self.register_theme(REDISQ)
-        self.theme = REDISQ.name
+        for theme in THEMES.values():
+            self.register_theme(theme)
+        self.theme = self._first_theme
         self.current.table.focus()
         # After `fg` the terminal shows nothing of ours, and only what changes would be drawn.
         self.app_resume_signal.subscribe(self, lambda _: self._redraw())
@@ -134,6 +139,10 @@ class Top(App[Exception]):
         # After the first frame: what the poller loads takes longer than drawing it.
         self.call_after_refresh(self.run_worker, self.poller.run(), group="poller")
         self.tick()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        own = self._theme_colors.get(self.theme)
+        return [*([own] if own else []), *super().get_line_filters()]
 
     def _redraw(self) -> None:
         for widget in self.screen.walk_children():
