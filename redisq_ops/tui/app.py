@@ -431,6 +431,8 @@ class Top(App[Exception]):
         self.poller.wake()
 
     def on_paged_table_opened(self, opened: PagedTable.Opened) -> None:
+        if opened.table is not self.current.table:
+            return  # a click on another view was faster
         if self.view == "overview":
             self._choose(opened.identity)
             self._go_home()

@@ -33,7 +33,8 @@ def top(s: Session, given: dict[str, Any]) -> int:
         raise BadInput(f"--interval {interval}: say how many seconds")
     s.role = "top"
     with ExitStack() as stack:
-        once = once or s.json or not sys.stdout.isatty()
+        in_browser = "TEXTUAL_DRIVER" in os.environ  # its terminal is a pipe to the web server
+        once = once or s.json or not (in_browser or sys.stdout.isatty())
         if given["demo"]:
             from redisq_ops.demo.demonstration import demonstration
 
@@ -42,13 +43,17 @@ def top(s: Session, given: dict[str, Any]) -> int:
                 time.sleep(DEMO_S)
         if s.no_redact:
             _ = s.redaction  # refused before there is a screen
+        if given["serve"]:
+            return _serve(s, given)
         if s.json:
             return _rows(s, given["queue"])
         return _show(s, given["queue"], interval, once, given["read_only"])
 
 
 def demo(s: Session, given: dict[str, Any]) -> int:
-    usual = {"queue": None, "interval": 1.0, "once": False, "read_only": False}
+    usual = {
+        "queue": None, "interval": 1.0, "once": False, "read_only": False, "serve": False
+    }  # fmt: skip
     return top(s, usual | {"demo": True})
 
 
@@ -83,6 +88,34 @@ def _show(s: Session, queue: str | None, interval: float, once: bool, read_only:
     if error := dashboard.run():
         raise error
     return dashboard.return_code or 0
+
+
+def _serve(s: Session, given: dict[str, Any]) -> int:
+    """Serve the dashboard: each browser tab runs this command again, without --serve."""
+    try:
+        from redisq_ops.tui.web_server import DashboardServer
+    except ImportError as error:
+        raise BadInput("--serve needs textual-serve: pip install 'redisq-ops[web]'") from error
+    from redisq_ops.core.worker.health import parse_address
+
+    from ..output import say
+
+    listen: str = given["listen"]
+    host, port = parse_address(listen) or (None, 0)
+    if host is None:
+        raise BadInput(f"--listen {listen!r}: HOST:PORT, for example 127.0.0.1:8765")
+    _ = s.deployment  # a wrong address or password is reported now, not in a browser
+    command = [sys.executable, "-m", "redisq_ops", *_options(s), "top"]
+    command += ["--interval", str(given["interval"])]
+    command += ["--queue", given["queue"]] if given["queue"] else []
+    command += ["--read-only"] if given["read_only"] else []
+    try:
+        server = DashboardServer(command, host, port)
+    except OSError as error:
+        raise BadInput(f"--listen {listen}: {os.strerror(error.errno or 0)}") from error
+    say(f"serving {server.url}")
+    server.serve()
+    return 0
 
 
 def _unread(seen: Snapshot) -> bool:
