@@ -213,6 +213,7 @@ class PagedTable(ScrollView, can_focus=True):
         self._seen: frozenset[str] | None = None
         self._new = 0
         self._marks: frozenset[str] = frozenset()
+        self._kept: frozenset[str] | None = None
         self._sort: tuple[str, str] = ("", "")
         self._layout: tuple[tuple[TableColumn, int, int], ...] = ()
         self._asked: tuple[int, int] | None = None
@@ -343,6 +344,11 @@ class PagedTable(ScrollView, can_focus=True):
     def sorted_by(self, key: str, *, descending: bool = False, exact: bool = True) -> None:
         """Show in the header what orders the rows; not ``exact`` if only the loaded ones are."""
         self._sort = (key, (" ▼" if descending else " ▲") + ("" if exact else " (loaded)"))
+        self._arrange()
+
+    def keep_columns(self, keys: frozenset[str]) -> None:
+        """Show no other columns than these."""
+        self._kept = keys
         self._arrange()
 
     # -- keys and mouse -----------------------------------------------------------------------
@@ -492,13 +498,16 @@ class PagedTable(ScrollView, can_focus=True):
 
     def _arrange(self) -> None:
         """Lay out the columns again. A title is never cut: it widens its column."""
-        titled = []
-        for column in self._columns:
+        titled, kept = [], list[int]()
+        for index, column in enumerate(self._columns):
+            if self._kept is not None and column.key not in self._kept:
+                continue
+            kept.append(index)
             title = column.title + (self._sort[1] if column.key == self._sort[0] else "")
             width = max(column.width, cell_len(title))
             titled.append(replace(column, title=title, width=width))
         fitted = fit(titled, self.scrollable_content_region.width)
-        self._layout = tuple((titled[index], index, width) for index, width in fitted)
+        self._layout = tuple((titled[at], kept[at], width) for at, width in fitted)
         self._drawn.clear()
         self._resize_contents()
         self.refresh()

@@ -10,6 +10,7 @@ from textual.filter import NoColor
 
 from redisq_ops.tui import theme
 from redisq_ops.tui.app import Top
+from redisq_ops.tui.dashboard_settings import DashboardSettings
 from redisq_ops.tui.frame import text
 
 from .test_snapshots import Seeded, settled
@@ -61,7 +62,7 @@ def test_every_style_is_readable(name: str, least: float) -> None:
 
 def test_the_terminals_own_colours_are_all_that_the_ansi_theme_uses() -> None:
     async def body() -> set[str]:
-        app = Top(Seeded(), interval=3600, theme="ansi")
+        app = Top(Seeded(), interval=3600, settings=DashboardSettings(theme="ansi"))
         async with app.run_test(size=(120, 34)) as pilot:
             used = set()
             await settled(app, pilot)
@@ -84,7 +85,7 @@ def test_without_colour_every_theme_shows_the_same_words() -> None:
     """Rows in trouble, marks, the cursor and the open view are told by text and style alone."""
 
     async def body(name: str) -> tuple[str, set[str]]:
-        app = Top(Seeded(), interval=3600, theme=name)
+        app = Top(Seeded(), interval=3600, settings=DashboardSettings(theme=name))
         async with app.run_test(size=(120, 34)) as pilot:
             await settled(app, pilot)
             app.current.table.go_to("mail")

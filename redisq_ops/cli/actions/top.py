@@ -19,8 +19,11 @@ from ..main import run
 from ..session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from redisq_ops.ops.inspect.snapshot import Snapshot
-    from redisq_ops.tui.poller import Connected
+    from redisq_ops.tui.host import Completion, Host
+    from redisq_ops.tui.poller import Connected, SnapshotSource
 
 
 DEMO_S = 4.0
@@ -29,7 +32,7 @@ DEMO_S = 4.0
 
 def top(s: Session, given: dict[str, Any]) -> int:
     interval, once = given["interval"], given["once"]
-    if not isfinite(interval):
+    if interval is not None and not isfinite(interval):
         raise BadInput(f"--interval {interval}: say how many seconds")
     s.role = "top"
     with ExitStack() as stack:
@@ -52,7 +55,7 @@ def top(s: Session, given: dict[str, Any]) -> int:
 
 def demo(s: Session, given: dict[str, Any]) -> int:
     usual = {
-        "queue": None, "interval": 1.0, "once": False, "read_only": False, "serve": False
+        "queue": None, "interval": None, "once": False, "read_only": False, "serve": False
     }  # fmt: skip
     return top(s, usual | {"demo": True})
 
@@ -67,16 +70,23 @@ def _rows(s: Session, queue: str | None) -> int:
     return 0
 
 
-def _show(s: Session, queue: str | None, interval: float, once: bool, read_only: bool) -> int:
+def _show(
+    s: Session, queue: str | None, interval: float | None, once: bool, read_only: bool
+) -> int:
+    from redisq_ops.ops.config import config_path
     from redisq_ops.tui.app import Top
+    from redisq_ops.tui.dashboard_settings import read_settings
     from redisq_ops.tui.poller import Live
 
+    settings = read_settings(s.config.dashboard, f"{config_path()} [dashboard]")
     dashboard = Top(
         Live(lambda: _connect(s)),
-        interval=interval,
+        interval=interval or settings.refresh_s or 1.0,
         queue=queue,
         read_only=read_only,
         zone=UTC if s.utc else None,
+        host=_host(s),
+        settings=settings,
     )
     if once:
         if queue is not None:  # without it the frame would show another view
@@ -106,7 +116,7 @@ def _serve(s: Session, given: dict[str, Any]) -> int:
         raise BadInput(f"--listen {listen!r}: HOST:PORT, for example 127.0.0.1:8765")
     _ = s.deployment  # a wrong address or password is reported now, not in a browser
     command = [sys.executable, "-m", "redisq_ops", *_options(s), "top"]
-    command += ["--interval", str(given["interval"])]
+    command += ["--interval", str(given["interval"])] if given["interval"] else []
     command += ["--queue", given["queue"]] if given["queue"] else []
     command += ["--read-only"] if given["read_only"] else []
     try:
@@ -128,6 +138,41 @@ def _unread(seen: Snapshot) -> bool:
 def main() -> None:
     """The command `redisq-top`."""
     sys.exit(run(["top", *sys.argv[1:]]))
+
+
+def _host(s: Session) -> Host:
+    """What the dashboard needs of the command line; loaded when it is asked for."""
+    from redisq_ops.tui.host import Host
+
+    def complete(
+        words: Sequence[str], incomplete: str, queues: Sequence[str]
+    ) -> Sequence[Completion]:
+        from ..command_completion import completions
+
+        return completions(words, incomplete, queues)
+
+    def commands() -> Iterable[Completion]:
+        from ..command_completion import commands
+
+        return commands()
+
+    def contexts() -> Sequence[str]:
+        from ..completion import contexts
+
+        return contexts("")
+
+    return Host(complete, commands, contexts, lambda name: _context(s, name))
+
+
+def _context(s: Session, name: str) -> SnapshotSource:
+    """The server of another context: flags that choose this server don't choose that one."""
+    from redisq_ops.tui.poller import Live
+
+    other = Session({}, name, utc=s.utc, role=s.role, no_redact=s.no_redact)
+    _ = other.config.server_address(), other.redaction  # refused while this server is still shown
+    # Hints read these flags: a command that is copied from now on is for the new server.
+    s.flags.update(url=None, prefix=None, context=name)
+    return Live(lambda: _connect(other))
 
 
 def _connect(s: Session) -> Connected:

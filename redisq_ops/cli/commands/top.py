@@ -14,7 +14,7 @@ add(
     {
         "queue": option("--queue", None, "Queue to open.", autocompletion=queues),
         "interval": option(
-            "--interval", None, "Seconds between refreshes.", float, 1.0, min=0.1
+            "--interval", None, "Seconds between refreshes. [1]", float, min=0.1
         ),
         "once": flag("--once", "Print one frame as text."),
         "read_only": flag("--read-only", "Allow no changes."),
