@@ -266,6 +266,8 @@ class Top(App[Exception]):
                 if isinstance(screen, (DetailScreen, WhyScreen)):
                     screen.show(seen.snapshot)
             self.tick()
+            if self.focused is None and len(self.screen_stack) == 1:
+                self.current.table.focus()  # it could not have it before it was shown
 
     @property
     def answered(self) -> bool:
@@ -331,11 +333,9 @@ class Top(App[Exception]):
     def _say_notice(self) -> None:
         """One line in place of a view that can't be shown."""
         said, view, snapshot = "", self.current, self.snapshot
-        if (
-            view.name_ != "overview"
-            and snapshot is not None
-            and snapshot.viewport.queue == self.queue
-        ):
+        if snapshot is None:
+            said = self._nothing_seen()
+        elif view.name_ != "overview" and snapshot.viewport.queue == self.queue:
             queue = snapshot.queue
             if self.queue is None:
                 said = "There is no queue here yet."
@@ -343,9 +343,21 @@ class Top(App[Exception]):
                 said = snapshot.problem or f"no queue {self.queue!r} here"
             elif not view.offered_by(queue):
                 said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
-        self._notice.update(printable(said))
+        self._notice.update("\n".join(map(printable, said.split("\n"))))
         self._notice.display = bool(said)
         self._switcher.display = not said
+
+    def _nothing_seen(self) -> str:
+        """What stands in place of the first picture, as long as there is none."""
+        if self.problem is None:
+            return "Reading the queues …"
+        from redisq_ops.core.model.errors import Forbidden
+
+        lines = [f"There is no picture of the server yet: {self.problem}"]
+        if isinstance(self.problem, Forbidden):
+            lines.append("`redisq acl viewer` prints the ACL rule that a user needs to look.")
+        lines.append(f"It is asked again every {self.interval:g} s. q leaves.")
+        return "\n".join(lines)
 
     def say_status(self) -> None:
         """The line above the keys: a problem, a running change, or where we are."""

@@ -187,7 +187,7 @@ class CommandInput(Input):
         if len(self._found) == 1:
             self.value = line + " "
         else:
-            self.value = self._completed = line
+            self._completed = self.value = line
             self._list.show(self._found, self._chosen)
         self.cursor_position = len(self.value)
 

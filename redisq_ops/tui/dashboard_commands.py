@@ -23,7 +23,7 @@ from .views import ALL
 
 OWN: Final[Mapping[str, str]] = {
     "go": "Open a queue, request or entry: ADDRESS or id",
-    "ctx": "Show the server of another context: NAME",
+    "ctx": "Show the server of another context: NAME; -: the first one",
     "theme": "Draw in other colours: " + ", ".join(THEMES),
     "refresh": "Look at the server every SPAN: 5s, 1m; seconds without a unit",
     "back": "Go back to the place before",

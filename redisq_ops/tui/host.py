@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .poller import SnapshotSource
 
+FIRST = "-"
+"""stands for the server that the dashboard was started on"""
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:

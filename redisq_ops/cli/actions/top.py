@@ -142,7 +142,7 @@ def main() -> None:
 
 def _host(s: Session) -> Host:
     """What the dashboard needs of the command line; loaded when it is asked for."""
-    from redisq_ops.tui.host import Host
+    from redisq_ops.tui.host import FIRST, Host
 
     def complete(
         words: Sequence[str], incomplete: str, queues: Sequence[str]
@@ -161,17 +161,25 @@ def _host(s: Session) -> Host:
 
         return contexts("")
 
-    return Host(complete, commands, contexts, lambda name: _context(s, name))
+    first = dict(s.flags), s.context
+
+    def open_context(name: str) -> SnapshotSource:
+        # Flags that chose the first server don't choose that of a context.
+        flags, context = first if name == FIRST else ({}, name)
+        return _another(s, flags, context)
+
+    return Host(complete, commands, contexts, open_context)
 
 
-def _context(s: Session, name: str) -> SnapshotSource:
-    """The server of another context: flags that choose this server don't choose that one."""
+def _another(s: Session, flags: dict[str, str | None], context: str | None) -> SnapshotSource:
+    """Another server, for the rest of this invocation."""
     from redisq_ops.tui.poller import Live
 
-    other = Session({}, name, utc=s.utc, role=s.role, no_redact=s.no_redact)
-    _ = other.config.server_address(), other.redaction  # refused while this server is still shown
-    # Hints read these flags: a command that is copied from now on is for the new server.
-    s.flags.update(url=None, prefix=None, context=name)
+    other = Session(dict(flags), context, utc=s.utc, role=s.role, no_redact=s.no_redact)
+    _ = other.config.server_address(), other.redaction  # refused while the former is still shown
+    # Hints read the flags of the first session: a command that is copied is for the new server.
+    s.flags.clear()
+    s.flags.update(flags, context=context)
     return Live(lambda: _connect(other))
 
 
