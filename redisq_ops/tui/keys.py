@@ -69,7 +69,7 @@ LOOK = (
     _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
     _hidden("w", "export", "Export", "Write what is shown to a file"),
     _hidden("o", "page", "Pager", "Show all of it in $PAGER"),
-    _hidden("z", "freeze", "Freeze", "Freeze: look only when a key needs it; again: go on"),
+    _hidden("z", "freeze", "Freeze", "Freeze the screen, or go on"),
     _hidden("apostrophe", "saved_filter", "Saved filters", "Filter by one of the saved filters"),
     _hidden("less_than_sign,alt+left", "go_back", "Back", "Back to the place before"),
     _hidden("greater_than_sign,alt+right", "go_forward", "Forward", "Forward again"),

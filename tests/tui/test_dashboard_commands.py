@@ -165,7 +165,7 @@ def test_colon_opens_views_ids_and_completes(url: str, client: redis.Redis) -> N
         await enter("go mail/newsletter-7")
         await see(pilot, "newsletter-7  sealed")
         await press(pilot, "escape")
-        assert app.view == "requests"
+        assert app.current.name_ == "requests"
         await enter("go mail/nothing")
         await see_line(pilot, "mail/nothing is not here")
         await enter("go")

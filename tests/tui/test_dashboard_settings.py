@@ -1,6 +1,7 @@
 """What the configuration file says of the dashboard is checked at the start, and kept to."""
 
 import asyncio
+import os
 import tomllib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -18,9 +19,11 @@ from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.dashboard_settings import DashboardSettings, read_settings
 from redisq_ops.tui.frame import text
+from redisq_ops.tui.views import ALL
 
 from .test_snapshots import NOW, Clock, Seeded, overview, settled
 
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 WHOLE = """
 theme = "light"
 refresh = "2s"
@@ -87,6 +90,29 @@ def test_a_name_for_every_key() -> None:
     assert len(set(names)) == len(names) and None not in names
     table = {key for binding in keys.ALL for key in binding.key.split(",")}
     assert not table & set(keys.TABLE)
+
+
+def names() -> str:
+    """What can be named in the file, for its page."""
+    rows = [f"| `{one.id}` | {' '.join(f'`{keys.sign(key)}`' for key in one.key.split(','))} |"
+            for one in keys.ALL]  # fmt: skip
+    views = [f"| `{view.name_}` | {' '.join(f'`{column.key}`' for column in view.columns)} |"
+             for view in ALL]  # fmt: skip
+    return "\n".join([
+        "| name of a key | usual key |", "|---|---|", *rows, "",
+        "| view | columns |", "|---|---|", *views, "",
+    ])  # fmt: skip
+
+
+def test_the_page_names_every_key_and_column() -> None:
+    begin, end = "<!-- dashboard names -->\n", "<!-- end of names -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    written, found, after = rest.partition(end)
+    assert found
+    if os.environ.get("REDISQ_DOCS") == "redraw":
+        PAGE.write_text(before + begin + names() + end + after)
+        return
+    assert written == names(), "REDISQ_DOCS=redraw pytest tests/tui/test_dashboard_settings.py"
 
 
 def test_the_file_is_read_before_a_server_is(

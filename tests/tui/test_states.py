@@ -166,7 +166,7 @@ def test_stale_it_keeps_the_picture_and_says_how_old_it_is(width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_view_fits_its_width(width: int) -> None:
-    """Header and state are never cut; the first column and what is under the cursor are there."""
+    """Header and state are never cut, and no column is out of sight."""
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await settled(app, pilot)
@@ -178,6 +178,7 @@ def test_every_view_fits_its_width(width: int) -> None:
             assert max(map(cell_len, lines)) <= width
             assert "03:12:45 UTC" in lines[0]
             assert f" {key} " in lines[1], lines[1]
+            assert "▸" not in "".join(lines[2:14]), "columns out of sight:\n" + "\n".join(lines)
             if app.current.table.identity is not None:
                 assert " of " in lines[-2], lines[-2]
 
