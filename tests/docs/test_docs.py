@@ -204,7 +204,7 @@ def test_every_configuration_in_the_docs_can_be_read(
 ) -> None:
     from redisq_ops.ops.check.rules import read_rules
     from redisq_ops.ops.config import contexts, load
-    from redisq_ops.tui.dashboard_settings import read_settings
+    from redisq_ops.tui.settings_file import read_settings
 
     read = 0
     for page in PAGES.values():

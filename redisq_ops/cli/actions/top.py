@@ -75,8 +75,8 @@ def _show(
 ) -> int:
     from redisq_ops.ops.config import config_path
     from redisq_ops.tui.app import Top
-    from redisq_ops.tui.dashboard_settings import read_settings
     from redisq_ops.tui.poller import Live
+    from redisq_ops.tui.settings_file import read_settings
 
     settings = read_settings(s.config.dashboard, f"{config_path()} [dashboard]")
     dashboard = Top(
