@@ -48,7 +48,7 @@ class Screen:
     def __init__(self, page: Page) -> None:
         self._page = page
         self._cells: dict[tuple[int, int], str] = {}
-        self._size = 1, 1
+        self._size, self._frames = (1, 1), 0
         page.on("websocket", self._opened)
 
     def _opened(self, socket: WebSocket) -> None:
@@ -57,6 +57,7 @@ class Screen:
         socket.on("framereceived", self._take)
 
     def _take(self, frame: str | bytes) -> None:
+        self._frames += 1
         if isinstance(frame, str):
             return
         x = y = 0
@@ -91,7 +92,13 @@ class Screen:
             self._page.wait_for_timeout(50)
 
     def click(self, words: str, times: int = 1) -> None:
-        """Click on the first of these words."""
+        """Click on the first of these words, once nothing is being drawn: a key of the footer that
+        is about to be drawn again takes no click."""
+        self.see(words)
+        frames = -1
+        while frames != self._frames:
+            frames = self._frames
+            self._page.wait_for_timeout(250)
         x, y = self.see(words)
         box = self._page.locator(".xterm-screen").bounding_box()
         assert box is not None
@@ -131,7 +138,7 @@ def test_a_replay_and_its_undo_are_clicked_through_in_a_browser(
         screen.click("mail", times=2)
         screen.see("held/limit")
         screen.click("5 dead")
-        screen.see("attempts")
+        screen.see("1 of 3")
         screen.click("A All")
         screen.see("ALL that match")
         screen.click("P Replay")
