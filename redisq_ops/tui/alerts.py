@@ -52,12 +52,11 @@ class AlertWatch:
     ) -> None:
         """Look at all queues every `EVERY_S` seconds, whatever is on the screen."""
         while True:
-            snapshot: Snapshot | None = None
             with suppress(Exception):  # the poller shows why there is no picture
-                if source.connected is not None:
-                    snapshot = await source.look(Viewport())
-            if snapshot is not None and (new := self.judge(snapshot)):
-                alert(new)
+                if source.connected is not None and (
+                    new := self.judge(await source.look(Viewport()))
+                ):
+                    alert(new)
             await asyncio.sleep(EVERY_S)
 
 

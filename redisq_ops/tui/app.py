@@ -70,6 +70,8 @@ _OF_CLIENTS = {
     "request cancel": "client block",
 }
 """the same keys for clients"""
+_BEFORE_DIALOGS = ("queue", "filter", "command", "command_palette")
+"""actions whose keys are asked before a dialog's own Tab and /"""
 NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
 
 
@@ -664,12 +666,7 @@ class Top(App[Exception]):
         """False hides a key that means nothing here, None greys out what is not allowed."""
         if self.focused in (self._field, self._command):
             return False
-        if action in (
-            "queue",
-            "filter",
-            "command",
-            "command_palette",
-        ):  # asked before a dialog's own Tab and /
+        if action in _BEFORE_DIALOGS:
             return len(self.screen_stack) == 1
         if self._unfit(action, parameters):
             return False
@@ -868,6 +865,7 @@ class Top(App[Exception]):
         self.queue, self.view, self._back = None, "overview", None
         for view in self._views.values():
             view.forget()
+        self.clear_notifications()  # they name changes that could be undone there
         self.changes, self.navigation = Changes(self), Navigation(self)
         self._opened = True
         self._switcher.current = "overview"

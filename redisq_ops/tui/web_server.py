@@ -10,6 +10,7 @@ import secrets
 import shlex
 import socket
 from collections.abc import Sequence
+from html import escape
 from importlib.resources import files
 from string import Template
 
@@ -79,5 +80,5 @@ class DashboardServer(Server):
         """The page with the terminal; its websocket has the same host and token."""
         secure = request.headers.get("X-Forwarded-Proto", request.scheme) == "https"
         websocket = f"{'wss' if secure else 'ws'}://{request.host}/{self._token}/ws"
-        text = self._page.substitute(websocket=websocket)
+        text = self._page.substitute(websocket=escape(websocket))
         return web.Response(text=text, content_type="text/html")
