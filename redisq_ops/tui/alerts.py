@@ -11,14 +11,14 @@ from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.ops.terminal import printable
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.check.findings import Finding
+    from redisq_ops.ops.check.findings import Standing
 
     from .dashboard_settings import AlertSettings
     from .poller import SnapshotSource
 
 EVERY_S: Final = 10.0
 _LISTED: Final = 3
-"""findings that are named in one notification"""
+"""broken rules that are named in one notification"""
 
 
 class AlertWatch:
@@ -31,9 +31,9 @@ class AlertWatch:
         self.settings = settings
         self._known: set[tuple[str | None, str, str]] | None = None
 
-    def judge(self, snapshot: Snapshot) -> list[Finding]:
-        """The findings in an overview that are new, the worst first."""
-        from redisq_ops.ops.check.findings import findings, standings
+    def judge(self, snapshot: Snapshot) -> list[Standing]:
+        """The broken rules of an overview that are new, the worst first."""
+        from redisq_ops.ops.check.findings import broken_rules, standings
         from redisq_ops.ops.inspect.overview import Overview
         from redisq_ops.ops.trouble import Severity
 
@@ -41,14 +41,14 @@ class AlertWatch:
         seen = Overview(snapshot.now_ms, snapshot.overview)
         found = {
             (one.queue, one.rule, one.reason if one.rule == "condition" else ""): one
-            for one in findings(standings(seen, self.settings.rules))
+            for one in broken_rules(standings(seen, self.settings.rules))
             if one.severity >= least
         }
         known, self._known = self._known, set(found)
         return [] if known is None else [found[key] for key in found if key not in known]
 
     async def run(
-        self, source: SnapshotSource, alert: Callable[[Sequence[Finding]], object]
+        self, source: SnapshotSource, alert: Callable[[Sequence[Standing]], object]
     ) -> None:
         """Look at all queues every `EVERY_S` seconds, whatever is on the screen."""
         while True:
@@ -60,8 +60,8 @@ class AlertWatch:
             await asyncio.sleep(EVERY_S)
 
 
-def alert_text(found: Sequence[Finding]) -> str:
-    """New findings in one line."""
+def alert_text(found: Sequence[Standing]) -> str:
+    """Newly broken rules in one line."""
     words = [f"{one.queue}: {one.reason}" for one in found[:_LISTED]]
     more = [f"{len(found) - _LISTED} more"] if len(found) > _LISTED else []
     return printable("; ".join([*words, *more]))

@@ -52,7 +52,7 @@ from redisq_ops.tui.views.consumers import parted
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts
     from redisq_ops.core.model.states import Verb
-    from redisq_ops.ops.check.findings import Finding
+    from redisq_ops.ops.check.findings import Standing
     from redisq_ops.ops.filter.ast import Query
 
 _LAST = {
@@ -883,7 +883,7 @@ class Top(App[Exception]):
             watch = AlertWatch(self.settings.alerts)
             self.run_worker(watch.run(self.source, self._alert), group="alerts", exclusive=True)
 
-    def _alert(self, found: Sequence[Finding]) -> None:
+    def _alert(self, found: Sequence[Standing]) -> None:
         text = alert_text(found)
         self.notify(text, title="New trouble", severity="warning", markup=False, timeout=30)
         if self.settings.alerts is not None and self._driver is not None:
