@@ -14,12 +14,12 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.events import Event, Key, Paste
 from textual.screen import ModalScreen
-from textual.widgets import ContentSwitcher, Footer, Input, Static
+from textual.widgets import ContentSwitcher, Footer, Input
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
-from redisq_ops.tui.banner import Banner, State, Tabs, TabsState
+from redisq_ops.tui.banner import Banner, FixedText, State, Tabs, TabsState
 from redisq_ops.tui.changes import Changes
 from redisq_ops.tui.command_line import CommandInput, RowAddresses, parsed
 from redisq_ops.tui.detail_screen import DetailScreen
@@ -102,8 +102,7 @@ class Top(App[Exception]):
         # Held, not queried: messages still come while the screen is being taken apart at the end.
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
         self._command = CommandInput()
-        self._notice = Static(id="notice", markup=False)
-        self._status = Static(id="status", markup=False)
+        self._notice, self._status = FixedText("notice"), FixedText("status")
         self._overview = OverviewView()
         others = (view() for view in ALL if view is not OverviewView)
         self._views: dict[View, QueueView] = {
@@ -200,7 +199,7 @@ class Top(App[Exception]):
         buckets = max(10, min(200, self.size.width - 2))
         return Viewport(
             view.name_, self.queue, start, end, view.descending, buckets, self._detail,
-            view.fetched, self._why, self.zone,
+            view.fetched, self._why, self.zone, view.in_sight,
         )  # fmt: skip
 
     def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
@@ -263,7 +262,7 @@ class Top(App[Exception]):
             connected.label if connected else "",
             queue,
             counts,
-            self.snapshot.now_ms if self.snapshot else None,
+            self.snapshot.now_ms // 1000 * 1000 if self.snapshot else None,
             self.read_only,
             int(silent or 0) if stale else None,
             failing,
@@ -291,7 +290,7 @@ class Top(App[Exception]):
                 said = snapshot.problem or f"no queue {self.queue!r} here"
             elif not view.offered_by(queue):
                 said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
-        self._notice.update(printable(said))
+        self._notice.show(printable(said))
         self._notice.display = bool(said)
         self._switcher.display = not said
 
@@ -306,7 +305,7 @@ class Top(App[Exception]):
             said.append(counts.problem)
         if self.problem is not None and not self.changes.progress:
             said = [" ".join(str(self.problem).split()) or type(self.problem).__name__]
-        self._status.update(printable(" · ".join(said)))
+        self._status.show(printable(" · ".join(said)))
         loud = bool(busy or self.refused) or self.current.everything
         self._status.set_class(loud, "-loud")
         self._status.set_class(self.problem is not None, "-bad")

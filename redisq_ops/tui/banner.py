@@ -11,6 +11,7 @@ from textual.events import Click
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
+from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.ops.inspect.snapshot import ListedQueue, View
@@ -93,6 +94,20 @@ def _right(state: State) -> Text:
     elif state.failing:
         said.append(("no answer", f"bold {BAD}"))
     return Text("  ").join(Text(*words) for words in said).append(" ")
+
+
+class FixedText(Static):
+    """A text in a region whose size doesn't depend on it: a new text needs no layout."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id, markup=False)
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        """Draw the text, unless it is what is drawn already."""
+        if text != self._text:
+            self._text = text
+            self.update(text, layout=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,6 +257,19 @@ class Rates:
 
         return sliding(self.arrived), sliding(self.settled), sliding(self.failed)
 
+    def continued(self, later: Rates, minutes: int) -> Rates:
+        """These rates ``minutes`` later: ``later`` replaces the last ones and adds the new ones."""
+        length, kept = len(self.arrived), len(self.arrived) + minutes - len(later.arrived)
+
+        def joined(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
+            return (before[:kept] + after)[-length:]
+
+        return Rates(
+            joined(self.arrived, later.arrived),
+            joined(self.settled, later.settled),
+            joined(self.failed, later.failed),
+        )
+
     def pace(self, now_ms: int) -> float | None:
         """Entries settled per minute, since the first minute with any; None: fewer than 30."""
         if sum(self.settled) < ENOUGH:

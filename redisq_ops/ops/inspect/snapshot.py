@@ -65,6 +65,8 @@ class Viewport:
     explain: ExplainSubject | None = None
     zone: tzinfo | None = UTC
     """time zone of an explanation's dates; None: local"""
+    in_sight: frozenset[str] = field(default=frozenset(), compare=False)
+    """of the overview: the queues whose rows must be as they are now"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ It reads the rows on the screen and a page around them, without Lua: read permis
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -34,7 +34,8 @@ from ..redaction import NO_REDACTION, Redaction
 from ..terminal import date
 from .consumers import consumer_reports
 from .details import entry_details, request_details
-from .overview import overview
+from .overview import QueueRow, overview
+from .rolling_overview import RollingOverview
 from .snapshot import GROUPED, ExplainSubject, ListedQueue, Snapshot, Upcoming, Viewport
 
 OPEN_REQUESTS = 200
@@ -53,13 +54,18 @@ STEPS = (
 
 
 async def fetch(
-    deployment: Deployment, viewport: Viewport, redaction: Redaction = NO_REDACTION
+    deployment: Deployment,
+    viewport: Viewport,
+    redaction: Redaction = NO_REDACTION,
+    rolling: RollingOverview | None = None,
 ) -> Snapshot:
-    """Read what a viewport shows. A missing queue is the snapshot's ``problem``, not an error."""
+    """Read what a viewport shows. A missing queue is the snapshot's ``problem``, not an error.
+
+    With a ``rolling`` overview, rows out of sight may be some seconds old."""
     if viewport.explain is None:
-        return await _view(deployment, viewport, redaction)
+        return await _view(deployment, viewport, redaction, rolling)
     snapshot, explanation = await both(
-        _view(deployment, viewport, redaction),
+        _view(deployment, viewport, redaction, rolling),
         apart(_explanation(deployment, viewport.explain, viewport, redaction)),
     )
     if isinstance(explanation, Exception):
@@ -74,9 +80,16 @@ async def _explanation(
     return await explain(queue, subject.id, partial(date, zone=viewport.zone), redaction)
 
 
-async def _view(deployment: Deployment, viewport: Viewport, redaction: Redaction) -> Snapshot:
+async def _view(
+    deployment: Deployment,
+    viewport: Viewport,
+    redaction: Redaction,
+    rolling: RollingOverview | None,
+) -> Snapshot:
     if viewport.view == "overview":
-        found = await overview(deployment, signs=True)
+        found = await (
+            rolling.read(viewport.in_sight) if rolling else overview(deployment, signs=True)
+        )
         queues = tuple(_listed(row) for row in found.rows)
         return Snapshot(viewport, found.now_ms, queues, overview=found.rows)
     registered, now = await both(all_queues(deployment.prefix), server_ms())
@@ -97,19 +110,17 @@ async def _view(deployment: Deployment, viewport: Viewport, redaction: Redaction
     return replace(filled, entry=detail.entry, request=detail.request)
 
 
-def _listed(entry: Registered | Any) -> ListedQueue:
-    type_ = queue_class(entry.kind)
+def _listed(entry: Registered | QueueRow) -> ListedQueue:
+    return _listed_queue(entry.name, entry.kind)
+
+
+@lru_cache(4096)
+def _listed_queue(name: str, kind: str) -> ListedQueue:
+    type_ = queue_class(kind)
     if type_ is None:
-        return ListedQueue(
-            entry.name, entry.kind, actions={}, editable_states=(), has_settings=False
-        )
+        return ListedQueue(name, kind, actions={}, editable_states=(), has_settings=False)
     return ListedQueue(
-        entry.name,
-        entry.kind,
-        features(type_),
-        type_.actions,
-        type_.editable_states,
-        type_.has_settings,
+        name, kind, features(type_), type_.actions, type_.editable_states, type_.has_settings
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
@@ -107,6 +108,7 @@ class QueueView(Vertical):
         self.snapshot: Snapshot | None = None
         self.table = PagedTable(self.columns, empty=self.empty)
         self._chart = Static(classes="chart", markup=False)
+        self._chart_lines = -1
         self._items = Items(0, 0, ())
         self._shown = 0
 
@@ -120,7 +122,7 @@ class QueueView(Vertical):
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         """One of them as the table shows it."""
 
-    def chart(self, snapshot: Snapshot, width: int) -> Any:
+    def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         """What stands above the table, if anything: text of ``width`` cells."""
         return None
 
@@ -164,6 +166,11 @@ class QueueView(Vertical):
         if "payload" in self.fetched:
             return 0, WITH_PAYLOADS
         return (0, LOADED) if self.local else self.table.wanted
+
+    @property
+    def in_sight(self) -> frozenset[str]:
+        """The rows on the screen, and those that are marked."""
+        return self.table.in_sight | self.table.marks
 
     @property
     def fetched(self) -> frozenset[Need]:
@@ -260,7 +267,9 @@ class QueueView(Vertical):
         drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
         self._chart.display = drawn is not None
         if drawn is not None:
-            self._chart.update(drawn)
+            lines = drawn.plain.count("\n")
+            self._chart.update(drawn, layout=lines != self._chart_lines)
+            self._chart_lines = lines
         self._items = listed = self.items(snapshot)
         order, items, start, total = (
             self.orders[self.order], listed.items, listed.start, listed.total,
