@@ -31,7 +31,15 @@ from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSourc
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
-from redisq_ops.tui.views import ALL, Consumers, GroupsView, OverviewView, QueueView, numbered
+from redisq_ops.tui.views import (
+    ALL,
+    ChartsView,
+    Consumers,
+    GroupsView,
+    OverviewView,
+    QueueView,
+    numbered,
+)
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
@@ -103,10 +111,10 @@ class Top(App[Exception]):
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
         self._command = CommandInput()
         self._notice, self._status = FixedText("notice"), FixedText("status")
-        self._overview = OverviewView()
-        others = (view() for view in ALL if view is not OverviewView)
+        self._overview, self._charts = OverviewView(), ChartsView()
+        others = (view() for view in ALL if view not in (OverviewView, ChartsView))
         self._views: dict[View, QueueView] = {
-            view.name_: view for view in (self._overview, *others)
+            view.name_: view for view in (self._overview, *others, self._charts)
         }
         self._switcher = ContentSwitcher(*self._views.values(), initial="overview", id="views")
 
@@ -200,12 +208,14 @@ class Top(App[Exception]):
         return Viewport(
             view.name_, self.queue, start, end, view.descending, buckets, self._detail,
             view.fetched, self._why, self.zone, view.in_sight,
+            view.charts, view.bar_ms,
         )  # fmt: skip
 
     def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
         if not self.screen_stack:  # it came while we were leaving
             return
         first, self.snapshot = self.snapshot is None, seen.snapshot
+        self._charts.samples.record(seen.snapshot)
         self._seen_at, self.problem = self.clock(), None
         if first:
             self._connected()
@@ -510,6 +520,19 @@ class Top(App[Exception]):
         self.current.sort_by(clicked.key)
         self._look()
 
+    def action_zoom(self, step: int) -> None:
+        if why := self.current.zoom(step):
+            self._refuse(f"Zoom: {why}")
+        else:
+            self._look()
+
+    def action_all_queues(self) -> None:
+        if self.view != "charts":
+            self._refuse("a: only charts (m) can be of all queues together.")
+        else:
+            self._charts.toggle_all_queues()
+            self._look()
+
     def action_only_trouble(self) -> None:
         """In the overview all queues again, or only those in trouble; elsewhere go there."""
         overview = self._overview
@@ -697,7 +720,9 @@ class Top(App[Exception]):
         except ValueError as error:
             self._refuse(f":{line}: {error}")
             return
-        if words:
+        if words == ["charts"]:
+            self.action_view("charts")
+        elif words:
             self.changes.command(words)
 
     @property

@@ -9,6 +9,7 @@ from redisq_ops.tui.views import numbered
 
 _SIGNS = {
     "slash": "/", "colon": ":", "comma": ",", "exclamation_mark": "!", "question_mark": "?",
+    "plus": "+", "minus": "-", "equals_sign": "=",
     "left_square_bracket": "[", "right_square_bracket": "]",
     "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
     "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
@@ -49,6 +50,9 @@ LOOK = (
     _hidden("r", "turn", "Reverse", "Reverse the order"),
     _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
     _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
+    _hidden("plus,equals_sign", "zoom(1)", "Zoom in", "Charts, timeline: a shorter time"),
+    _hidden("minus", "zoom(-1)", "Zoom out", "Charts, timeline: a longer time"),
+    _hidden("a", "all_queues", "All queues", "Charts of all queues, or of one"),
     _hidden("w", "export", "Export", "Write what is shown to a file"),
     _hidden("y", "yank", "Copy", "Copy the id to the clipboard"),
     _hidden("escape", "leave", "Back", "Stop a change, drop the filter, go back"),

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
+from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 State: TypeAlias = Literal["waiting", "pending", "delayed", "dead", "done", "trash"]
@@ -268,6 +269,16 @@ class Rates:
             joined(self.arrived, later.arrived),
             joined(self.settled, later.settled),
             joined(self.failed, later.failed),
+        )
+
+    def plus(self, other: Rates) -> Rates:
+        """The sum of two queues' rates of the same minutes; of an empty one and another: that."""
+        if not (self.arrived and other.arrived):
+            return self if self.arrived else other
+        return Rates(
+            tuple(map(add, self.arrived, other.arrived)),
+            tuple(map(add, self.settled, other.settled)),
+            tuple(map(add, self.failed, other.failed)),
         )
 
     def pace(self, now_ms: int) -> float | None:

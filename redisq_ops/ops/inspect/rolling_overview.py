@@ -17,13 +17,13 @@ from redisq_ops.core.redis.operation import apart, attempt, both, together
 
 from ..deployment import Deployment
 from ..trouble import Trouble, rank, troubles
+from .kept_rates import MINUTE_MS, KeptRates
 from .overview import (
     EXAMINED,
     Evidence,
     Overview,
     QueueRow,
     evidence,
-    queue_rates,
     queue_row,
     row_or_problem,
 )
@@ -60,7 +60,19 @@ class RollingOverview:
         self._deployment = deployment
         self._kept: dict[str, _KeptRow] = {}
         """the row that was read longest ago first"""
+        self._rates = KeptRates(MINUTES)
         self._now = 0
+
+    @property
+    def now(self) -> int:
+        """The server's time (ms) of the last read; 0 before the first."""
+        return self._now
+
+    @property
+    def opened(self) -> list[tuple[Registered, Queue[Any]]]:
+        """The queues that could be opened, as of the last read."""
+        kept = self._kept.values()
+        return [(one.entry, one.queue) for one in kept if one.queue is not None]
 
     async def read(self, in_sight: Collection[str]) -> Overview:
         """All rows: those ``in_sight`` and new ones as they are now, the others as they were at
@@ -86,6 +98,9 @@ class RollingOverview:
         rows = await together(apart(self._row(kept, now)) for kept in chosen)
         for kept, row in zip(chosen, rows, strict=True):
             self._keep(kept, row_or_problem(kept.entry, row), now)
+        minutes = now // MINUTE_MS - self._now // MINUTE_MS
+        if 0 < minutes < MINUTES:
+            self._continue_rates(later, minutes)
         self._now = now
         return entries
 
@@ -103,7 +118,7 @@ class RollingOverview:
     async def _row(self, kept: _KeptRow, now: int) -> QueueRow:
         if kept.queue is None:
             kept.queue = self._deployment.open(kept.entry)
-        rates = self._rates(kept.queue, kept, now)
+        rates = self._rates.read(kept.queue, kept.entry, now)
         if kept.signs_ms is None or not 0 <= now - kept.signs_ms < SIGNS_MS:
             row = await queue_row(kept.queue, kept.entry, now, rates, signs=True)
             kept.signs_ms = now
@@ -111,15 +126,13 @@ class RollingOverview:
         counts, known = await both(kept.queue.counts.op(now), rates)
         return replace(kept.row, counts=counts, rates=known)
 
-    async def _rates(self, queue: Queue[Any], kept: _KeptRow, now: int) -> Rates | None:
-        """The rates; of minutes that were over at the last read, what was read then."""
-        known = kept.row.rates
-        passed = now // 60_000 - (kept.read_ms or 0) // 60_000
-        if known is None or not 0 <= passed < MINUTES - 1:
-            return await queue_rates(queue, now, MINUTES)
-        later = await queue_rates(queue, now, max(2, passed + 1))
-        # Without arrivals in these minutes there may be some in the hour.
-        return known.continued(later, passed) if later is not None else None
+    def _continue_rates(self, names: Iterable[str], minutes: int) -> None:
+        """Let the rates of rows that were not read end with the present minute too."""
+        none = (0,) * minutes
+        for kept in map(self._kept.__getitem__, names):
+            if (rates := kept.row.rates) is not None:
+                later = rates.continued(Rates(none, none, none), minutes)
+                kept.row = replace(kept.row, rates=later)
 
     def _keep(self, kept: _KeptRow, row: QueueRow, now: int) -> None:
         found = troubles(row, now)

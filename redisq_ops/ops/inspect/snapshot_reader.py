@@ -32,11 +32,12 @@ from ..filter.scan import PAGE
 from ..groups.error_groups import ErrorGroups
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import date
+from .chart_reader import ChartReader
 from .consumers import consumer_reports
 from .details import entry_details, request_details
 from .overview import QueueRow, overview
 from .rolling_overview import RollingOverview
-from .snapshot import GROUPED, ExplainSubject, ListedQueue, Snapshot, Upcoming, Viewport
+from .snapshot import BAR_WIDTHS, GROUPED, ExplainSubject, ListedQueue, Snapshot, Upcoming, Viewport
 
 OPEN_REQUESTS = 200
 """open requests shown in the view of priority levels"""
@@ -44,28 +45,29 @@ HISTORY = 100
 """history events searched at every refresh; one event can list 500 entries"""
 OPERATIONS = 200
 """latest changes in the view of the audit log"""
-_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
-STEPS = (
-    _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND,
-    _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE,
-    _HOUR, 2 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 30 * _DAY,
-)  # fmt: skip
-"""possible widths of a bar of the timeline (ms)"""
+
+
+class KeptReads:
+    """What a dashboard keeps from refresh to refresh, so as not to read it again."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.overview = RollingOverview(deployment)
+        self.charts = ChartReader(deployment, self.overview)
 
 
 async def fetch(
     deployment: Deployment,
     viewport: Viewport,
     redaction: Redaction = NO_REDACTION,
-    rolling: RollingOverview | None = None,
+    kept: KeptReads | None = None,
 ) -> Snapshot:
     """Read what a viewport shows. A missing queue is the snapshot's ``problem``, not an error.
 
-    With a ``rolling`` overview, rows out of sight may be some seconds old."""
+    With ``kept``, rows of the overview that are out of sight may be some seconds old."""
     if viewport.explain is None:
-        return await _view(deployment, viewport, redaction, rolling)
+        return await _view(deployment, viewport, redaction, kept)
     snapshot, explanation = await both(
-        _view(deployment, viewport, redaction, rolling),
+        _view(deployment, viewport, redaction, kept),
         apart(_explanation(deployment, viewport.explain, viewport, redaction)),
     )
     if isinstance(explanation, Exception):
@@ -84,14 +86,19 @@ async def _view(
     deployment: Deployment,
     viewport: Viewport,
     redaction: Redaction,
-    rolling: RollingOverview | None,
+    kept: KeptReads | None,
 ) -> Snapshot:
     if viewport.view == "overview":
         found = await (
-            rolling.read(viewport.in_sight) if rolling else overview(deployment, signs=True)
+            kept.overview.read(viewport.in_sight) if kept else overview(deployment, signs=True)
         )
         queues = tuple(_listed(row) for row in found.rows)
         return Snapshot(viewport, found.now_ms, queues, overview=found.rows)
+    charts = (kept or KeptReads(deployment)).charts
+    if viewport.view == "charts" and viewport.charts.all_queues:
+        found, data = await charts.of_all(viewport.charts)
+        queues = tuple(map(_listed, found.rows))
+        return Snapshot(viewport, found.now_ms, queues, overview=found.rows, charts=data)
     registered, now = await both(all_queues(deployment.prefix), server_ms())
     bare = Snapshot(viewport, now, tuple(map(_listed, registered)))
     entry = next((entry for entry in registered if entry.name == viewport.queue), None)
@@ -101,6 +108,11 @@ async def _view(
         queue = deployment.open(entry)
     except Refused as refusal:
         return replace(bare, problem=str(refusal))
+    if viewport.view == "charts":
+        counts, data = await both(
+            queue.counts.op(now), charts.of_queue(queue, entry, now, viewport.charts)
+        )
+        return replace(bare, counts=counts, charts=data)
     # Separate errors: on a cluster, the error then names the node that does not answer.
     filled, detail = await both(apart(_filled(queue, bare, redaction)), apart(_detail(queue, bare)))
     if isinstance(filled, Exception):
@@ -242,11 +254,18 @@ async def _requests(queue: HasRequests[Any], snapshot: Snapshot) -> Snapshot:
 async def _upcoming(queue: Queue[Any], bare: Snapshot, total: int) -> Upcoming:
     """The timeline, scaled to show 95 % of the delayed entries: one far entry is cut off."""
     now, buckets = bare.now_ms, bare.viewport.buckets
-    within = await queue.due_counts.op([now, *(now + buckets * step for step in STEPS)])
+    if bare.viewport.bar_ms is not None:
+        return await _bars(queue, now, bare.viewport.bar_ms, buckets, total)
+    within = await queue.due_counts.op([now, *(now + buckets * step for step in BAR_WIDTHS)])
     enough = (
-        step for step, sum_ in zip(STEPS, accumulate(within), strict=True) if sum_ >= 0.95 * total
+        step
+        for step, sum_ in zip(BAR_WIDTHS, accumulate(within), strict=True)
+        if sum_ >= 0.95 * total
     )
-    step = next(enough, STEPS[-1])
+    return await _bars(queue, now, next(enough, BAR_WIDTHS[-1]), buckets, total)
+
+
+async def _bars(queue: Queue[Any], now: int, step: int, buckets: int, total: int) -> Upcoming:
     # Bars begin at multiples of their width, so that they move left and don't flicker.
     start = now // step * step
     numbers = await queue.due_counts.op([start + k * step for k in range(buckets + 1)])

@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, View
+from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
 from redisq_ops.ops.terminal import count
 from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
 
@@ -204,6 +204,20 @@ class QueueView(Vertical):
     def subject(self) -> str | None:
         """The request or entry that an explanation is asked of; None: of the queue."""
         return self.table.identity
+
+    @property
+    def charts(self) -> ChartScope:
+        """What charts are to be read for."""
+        return ChartScope()
+
+    @property
+    def bar_ms(self) -> int | None:
+        """The width of a bar of the timeline; None: as fits."""
+        return None
+
+    def zoom(self, step: int) -> str:
+        """Show a shorter (1) or longer (-1) time; returns why it can't."""
+        return "only charts (m) and delayed entries (6) have a time that can be zoomed."
 
     def acted_on(self, chosen: tuple[str, ...]) -> None:
         """A change is over: of these rows, or () if only of some of what they stand for."""
