@@ -148,8 +148,9 @@ class Tabs(Widget):
     def _drawn(self) -> list[tuple[type[QueueView], Text]]:
         """As much of the titles as there is room for; the numbers stay."""
         short = [view.short for view in ALL]
+        of_digits = [view.short if key.isdigit() else "" for key, view in numbered()]
         of_states = [view.short if view.state else "" for view in ALL]
-        for titles in ([view.title for view in ALL], short, of_states, [""] * len(ALL)):
+        for titles in ([view.title for view in ALL], short, of_digits, of_states, [""] * len(ALL)):
             tabs = list(self._tabs(titles))
             if sum(tab.cell_len for _, tab in tabs) <= self.size.width:
                 break

@@ -60,7 +60,10 @@ def line_chart(
     highest = max(
         (point[1] for line in lines for point in line.points if point is not None), default=0.0
     )
-    marked = {min(columns - 1, int(_share(mark.x, axis) * columns)): mark for mark in marks}
+    # Of two marks in one place the first one counts.
+    marked = {
+        min(columns - 1, int(_share(mark.x, axis) * columns)): mark for mark in reversed(marks)
+    }
     dots = [_dots(line, axis, highest or 1.0, columns, rows) for line in lines]
     drawn = []
     for row in range(rows):

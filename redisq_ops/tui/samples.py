@@ -97,8 +97,7 @@ class Samples:
         seen = self._seen.setdefault(name, _Seen())
         age = None if since is None else max(0, now - since)
         if seen.live and now < seen.live[-1].at_ms:  # another server, or its clock was set back
-            seen.live.clear()
-            seen.counted = None
+            seen = self._seen[name] = _Seen()
         passed = None
         if rates is not None and rates.arrived:
             passed = seen.passed = _counted(seen, now // MINUTE_MS, rates)
@@ -126,8 +125,9 @@ def _counted(seen: _Seen, minute: int, rates: Rates) -> tuple[int, int, int]:
     if before is None or not 0 <= minute - before[0] < len(series[0]):
         return seen.passed
     minutes = minute - before[0]
+    # Counters that are less than before are those of another queue of that name.
     came, gone, failed = (
-        passed + sum(part[len(part) - 1 - minutes :]) - part_before
+        passed + max(0, sum(part[len(part) - 1 - minutes :]) - part_before)
         for passed, part, part_before in zip(seen.passed, series, before[1], strict=True)
     )
     return came, gone, failed

@@ -160,6 +160,7 @@ class ChartsView(QueueView):
         data = snapshot.charts
         if data is None:
             return None
+        width -= 1
         height = self.size.height - max(4, self.size.height // 5)
         above = max(4, (height - 3) * 3 // 5)
         below = max(3, height - 3 - above)
@@ -207,7 +208,7 @@ class ChartsView(QueueView):
             left.append(_drain(counts, data.rates, now), DIM)
         right = Text(" ● ", WARN, no_wrap=True)
         age_ = "-" if oldest is None else age(max(0, now - oldest))
-        right.append(f"oldest waits {age_}", "bold")
+        right.append(f"oldest {age_}", "bold")
         if seen:
             right.append(f", {seen}", DIM)
         left.truncate(width - 1, overflow="ellipsis")
@@ -249,7 +250,7 @@ def _rates_title(
     """The legend, with the present value of each line."""
     if not rates.arrived:
         return Text(" this kind of queue keeps no counters of what comes and goes", DIM)
-    unit, window = ("/s", "in the last 5 s") if period.live else ("/min", "in the last 60 s")
+    unit, window = ("/s", "last 5 s") if period.live else ("/min", "last 60 s")
     text = Text(no_wrap=True, end="")
     for line, title in zip(lines, ("in", "out", "failed"), strict=True):
         points = [point for point in line.points if point is not None]
@@ -259,7 +260,7 @@ def _rates_title(
         text.append(f" {_amount(sum(latest) / len(latest))}{unit} " if latest else " - ")
     text.append(f" {window}", DIM)
     if period.minutes == DAY:
-        text.append(f"; points are means of {_BUCKET} minutes", DIM)
+        text.append(f"; drawn: {_BUCKET} m means", DIM)
     return text
 
 
