@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import accumulate
+from time import monotonic
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import (
@@ -53,6 +54,18 @@ class KeptReads:
     def __init__(self, deployment: Deployment) -> None:
         self.overview = RollingOverview(deployment)
         self.charts = ChartReader(deployment, self.overview)
+        self._entry: Registered | None = None
+        self._now, self._at = 0, 0.0
+
+    def keep(self, entry: Registered, now: int) -> None:
+        """Keep the registry entry of the queue that is shown, and the server's time (ms)."""
+        self._entry, self._now, self._at = entry, now, monotonic()
+
+    def guess(self, queue: str | None) -> tuple[Registered, int] | None:
+        """What `keep` would get now, unless the queue was changed: it saves a round trip."""
+        if self._entry is None or self._entry.name != queue:
+            return None
+        return self._entry, self._now + round(1000 * (monotonic() - self._at))
 
 
 async def fetch(
@@ -94,26 +107,56 @@ async def _view(
         )
         queues = tuple(_listed(row) for row in found.rows)
         return Snapshot(viewport, found.now_ms, queues, overview=found.rows)
-    charts = (kept or KeptReads(deployment)).charts
+    kept = kept or KeptReads(deployment)
     if viewport.view == "charts" and viewport.charts.all_queues:
-        found, data = await charts.of_all(viewport.charts)
+        found, data = await kept.charts.of_all(viewport.charts)
         queues = tuple(map(_listed, found.rows))
         return Snapshot(viewport, found.now_ms, queues, overview=found.rows, charts=data)
-    registered, now = await both(all_queues(deployment.prefix), server_ms())
-    bare = Snapshot(viewport, now, tuple(map(_listed, registered)))
+    registry = both(all_queues(deployment.prefix), server_ms())
+    read: Snapshot | Exception | None = None
+    guessed = kept.guess(viewport.queue)
+    if guessed is None:
+        registered, now = await registry
+    else:
+        # Separate errors: on a cluster, the error then names the node that does not answer.
+        known, read = await both(
+            apart(registry), apart(_of_queue(deployment, *guessed, viewport, redaction, kept))
+        )
+        if isinstance(known, Exception):
+            raise known
+        registered, now = known
+    queues = tuple(map(_listed, registered))
     entry = next((entry for entry in registered if entry.name == viewport.queue), None)
     if entry is None:
-        return replace(bare, problem=f"no queue {viewport.queue!r} here")
+        problem = f"no queue {viewport.queue!r} here"
+        return Snapshot(viewport, now, queues, problem=problem)
+    if read is None or guessed is None or entry != guessed[0]:
+        kept.keep(entry, now)
+        read = await _of_queue(deployment, entry, now, viewport, redaction, kept)
+    elif isinstance(read, Exception):
+        raise read
+    kept.keep(entry, now)
+    return replace(read, queues=queues, now_ms=now)
+
+
+async def _of_queue(
+    deployment: Deployment,
+    entry: Registered,
+    now: int,
+    viewport: Viewport,
+    redaction: Redaction,
+    kept: KeptReads,
+) -> Snapshot:
+    bare = Snapshot(viewport, now)
     try:
         queue = deployment.open(entry)
     except Refused as refusal:
         return replace(bare, problem=str(refusal))
     if viewport.view == "charts":
         counts, data = await both(
-            queue.counts.op(now), charts.of_queue(queue, entry, now, viewport.charts)
+            queue.counts.op(now), kept.charts.of_queue(queue, entry, now, viewport.charts)
         )
         return replace(bare, counts=counts, charts=data)
-    # Separate errors: on a cluster, the error then names the node that does not answer.
     filled, detail = await both(apart(_filled(queue, bare, redaction)), apart(_detail(queue, bare)))
     if isinstance(filled, Exception):
         raise filled
@@ -137,22 +180,32 @@ def _listed_queue(name: str, kind: str) -> ListedQueue:
 
 
 async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Snapshot:
-    counts = await queue.counts.op(bare.now_ms)
-    snapshot = replace(bare, counts=counts)
-    match bare.viewport.view:
+    viewport = bare.viewport
+    if viewport.view in ("groups", "delayed") or viewport.descending:
+        # What is read depends on how many there are.
+        counts = await queue.counts.op(bare.now_ms)
+        return await _shown(queue, replace(bare, counts=counts), redaction)
+    counts, shown = await both(queue.counts.op(bare.now_ms), _shown(queue, bare, redaction))
+    return replace(shown, counts=counts)
+
+
+async def _shown(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) -> Snapshot:
+    """What the view lists; ``snapshot`` has the counts where that depends on them."""
+    viewport = snapshot.viewport
+    match viewport.view:
         case "levels" if isinstance(queue, HasPriorityLevels):
             levels, (requests, open) = await both(queue.levels.op(), _open_requests(queue))
             return replace(snapshot, levels=tuple(levels), requests=requests, open=open)
         case "requests" if isinstance(queue, HasRequests):
             return await _requests(queue, snapshot)
         case "waiting" | "pending" | "dead" | "trash" as state:
-            return await _entries(queue, snapshot, state, counts.of(state))
+            return await _entries(queue, snapshot, state)
         case "groups":
             return await _grouped(queue, snapshot, redaction)
         case "consumers":
             return replace(snapshot, reports=tuple(await consumer_reports(queue)))
         case "clients" if isinstance(queue, HasClients):
-            first, end = bare.viewport.start, bare.viewport.end
+            first, end = viewport.start, viewport.end
             found = await queue.clients.op(first, max(1, end - first))
             return replace(snapshot, start=first, total=found.total, clients=found.clients)
         case "processes" if isinstance(queue, HasWorkerProcesses):
@@ -163,22 +216,20 @@ async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Sn
             return replace(snapshot, settings=tuple(await retention(queue)))
         case "delayed":
             filled, upcoming = await both(
-                _entries(queue, snapshot, "delayed", counts.of("delayed")),
-                _upcoming(queue, bare, counts.delayed),
+                _entries(queue, snapshot, "delayed"),
+                _upcoming(queue, snapshot, _number(snapshot, "delayed") or 0),
             )
             return replace(filled, upcoming=upcoming)
     return snapshot
 
 
-async def _entries(
-    queue: Queue[Any], snapshot: Snapshot, state: State, total: int | None
-) -> Snapshot:
+async def _entries(queue: Queue[Any], snapshot: Snapshot, state: State) -> Snapshot:
     viewport = snapshot.viewport
-    first, end = viewport.start, viewport.end
-    if total is None:
-        # Counted by rank, as the rows are read: other pages count only what they show.
-        total = (await queue.page.op(state, max=1, start=0)).total
+    first, end, total = viewport.start, viewport.end, 0
     if viewport.descending:
+        known = _number(snapshot, state)
+        # Counted by rank, as the rows are read: other pages count only what they show.
+        total = (await queue.page.op(state, max=1, start=0)).total if known is None else known
         first, end = max(0, total - viewport.end), max(0, total - viewport.start)
     pages = await together(
         queue.page.op(
@@ -207,9 +258,7 @@ async def _entries(
 async def _grouped(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) -> Snapshot:
     """The latest dead letters in groups: so few that a refresh costs the same for any number."""
     latest = replace(snapshot.viewport, start=0, end=GROUPED, descending=True)
-    found = await _entries(
-        queue, replace(snapshot, viewport=latest), "dead", _number(snapshot, "dead")
-    )
+    found = await _entries(queue, replace(snapshot, viewport=latest), "dead")
     groups = ErrorGroups(redaction=redaction)
     groups.add(found.entries)
     return replace(
@@ -251,11 +300,11 @@ async def _requests(queue: HasRequests[Any], snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, start=start, total=open + settled, open=open, requests=rows)
 
 
-async def _upcoming(queue: Queue[Any], bare: Snapshot, total: int) -> Upcoming:
+async def _upcoming(queue: Queue[Any], snapshot: Snapshot, total: int) -> Upcoming:
     """The timeline, scaled to show 95 % of the delayed entries: one far entry is cut off."""
-    now, buckets = bare.now_ms, bare.viewport.buckets
-    if bare.viewport.bar_ms is not None:
-        return await _bars(queue, now, bare.viewport.bar_ms, buckets, total)
+    now, buckets = snapshot.now_ms, snapshot.viewport.buckets
+    if snapshot.viewport.bar_ms is not None:
+        return await _bars(queue, now, snapshot.viewport.bar_ms, buckets, total)
     within = await queue.due_counts.op([now, *(now + buckets * step for step in BAR_WIDTHS)])
     enough = (
         step

@@ -81,6 +81,7 @@ class ChartsView(QueueView):
         SortOrder("done", lambda o: o.done, True),
         SortOrder("who", lambda o: o.by),
         SortOrder("why", lambda o: o.why),
+        SortOrder("mark", lambda o: o.started_ms, True),
     )
     empty = "no operator changed anything here"
     tall = 16

@@ -81,17 +81,18 @@ def _cursor(request: Position, number: int | Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """A request's counts of waiting sub-requests, and how far its stream was read."""
+    """A request's counts of sub-requests, and how far its stream was read."""
 
     waiting: int
     again: int
+    trash: int
     read: int
 
 
 async def _marks(queue: RequestRecords[Any], request: bytes) -> _Marks:
     key = queue.keys["r_"] + request.decode()
     return await Call(
-        ("HMGET", key, "waiting", "again", "read"),
+        ("HMGET", key, "waiting", "again", "trash", "read"),
         lambda reply: _Marks(*(int(v or 0) for v in reply)),
         key=key,
     )
@@ -112,6 +113,8 @@ async def _numbers(
         ),
     )
     page = unread[0] if unread else []
+    if not marks.trash:
+        return [*numbers, *page][:max]
     while page and len(numbers) < max:
         scores = await together(
             Call(("ZSCORE", trash, f"{rid}/{n}"), number, key=trash) for n in page
