@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import time
 from collections.abc import Callable
@@ -248,6 +249,11 @@ class Top(App[Exception]):
         self.tick()
 
     def _connected(self) -> None:
+        if self._in_terminal:
+            # All modules are loaded. Searched for garbage over and over, with what each refresh
+            # makes, they cost a fifth of the CPU time.
+            gc.freeze()
+            gc.set_threshold(10_000)
         if self.read_only:
             self.refresh_bindings()
         if self.source.warning is not None:
