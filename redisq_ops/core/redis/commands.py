@@ -124,14 +124,18 @@ Replies = Sequence[Any]
 Description = Call[T] | Coroutine[Any, Any, T]
 
 
-class _Ask:
-    """Awaitable form of a whole round, for `together`."""
+class RoundTrip:
+    """Awaitable form of a whole round."""
 
     def __init__(self, calls: Round) -> None:
         self.calls = calls
 
     def __await__(self) -> Generator[Round, Replies, Replies]:
         return (yield self.calls)
+
+
+def coroutine_of(description: Description[T]) -> Coroutine[Any, Any, T]:
+    return _value(description) if isinstance(description, Call) else description
 
 
 async def _value(call: Call[T]) -> T:
@@ -151,7 +155,7 @@ async def together(descriptions: Iterable[Description[T]]) -> list[T]:
                 _advance(one, None, index, results, waiting)
         while waiting:
             now, waiting = waiting, []
-            replies = await _Ask(tuple([call for _, calls in now for call in calls]))
+            replies = await RoundTrip(tuple([call for _, calls in now for call in calls]))
             start = 0
             for index, calls in now:
                 one = several[index]
@@ -213,8 +217,7 @@ class _Apart(Generic[T]):
         self._description = description
 
     def __await__(self) -> Generator[Round, Replies, T | Exception]:
-        whole = self._description
-        coroutine = _value(whole) if isinstance(whole, Call) else whole
+        coroutine = coroutine_of(self._description)
         replies: Replies | None = None
         try:
             while True:

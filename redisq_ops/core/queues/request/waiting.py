@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...engine.state_scan import Position, Unread, WaitingIds, positions
+from ...model.entry import PageQuery
 from ...redis.operation import Call, Description, attempt, both, together
 from ...redis.parsers import number, spelt
 from . import stream
@@ -22,9 +23,7 @@ _REQUESTS = 500
 """open requests that are looked up at a time, at most"""
 
 
-async def waiting(
-    queue: RequestRecords[Any], cursor: str | None, max: int, start: int | None
-) -> WaitingIds:
+async def waiting(queue: RequestRecords[Any], query: PageQuery) -> WaitingIds:
     """Waiting sub-requests of open requests: oldest request first, by number.
 
     The cursor is ``created:request/number``, without a number behind a request that can't be read.
@@ -32,9 +31,10 @@ async def waiting(
     most. As many round trips for any number of requests, unless hundreds of the oldest ones have
     nothing waiting, or purged entries are in between.
     """
-    created, place = (None, "") if cursor is None else cursor.split(":", 1)
+    created, place = (None, "") if query.cursor is None else query.cursor.split(":", 1)
     after, _, behind = place.encode("utf-8", "surrogateescape").rpartition(b"/")
-    want = max + (start or 0)
+    start = query.start or 0
+    want = start + query.max
     found: list[tuple[Position, int | Exception]] = []
     more, begin, skip, batch = True, created or "-inf", 0, min(_REQUESTS, want + 1)
     while len(found) <= want and more:
@@ -64,7 +64,7 @@ async def waiting(
             for request, numbers in zip(chosen, await together(reads), strict=True):
                 some = [numbers] if isinstance(numbers, Exception) else numbers
                 found += [(request, one) for one in some]
-    page = found[start or 0 : want]
+    page = found[start:want]
     last = _cursor(*page[-1]) if page and len(found) > want else None
     return WaitingIds(
         [b"%b/%d" % (id, n) for (_, id), n in page if not isinstance(n, Exception)],
