@@ -531,7 +531,7 @@ def test_round_trips_do_not_depend_on_the_size(url: str, client: redis.Redis) ->
     once_more = {view: trips[20][view] for view in VIEWS}
     assert once_more.pop("overview") == 2
     assert once_more.pop("waiting") == 4
-    assert once_more.pop("consumers") == 6
+    assert once_more.pop("consumers") == 5
     assert max(once_more.values()) == 3
     assert max(trips[20].values()) <= 8
 
