@@ -9,7 +9,7 @@ import sys
 
 NAMES = (
     "cost", "circular", "delay", "fair", "carmine", "jobs", "scale", "discover", "memory",
-    "dashboard", "groups", "start", "worker", "idle", "cluster",
+    "dashboard", "refresh", "groups", "start", "worker", "idle", "cluster",
 )  # fmt: skip
 # Run only by name: they install other programs, or take many minutes.
 ONLY_BY_NAME = ("peers", "plans", "moves", "replay", "spark_write", "spark_export", "spark")

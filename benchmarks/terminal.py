@@ -1,4 +1,4 @@
-"""A dashboard process on a pseudo-terminal of 120 × 40: its output, keys and memory."""
+"""A process on a pseudo-terminal of 120 × 40: its output, keys, CPU time and memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Self
@@ -13,14 +14,15 @@ from typing import Self
 TIMEOUT_S = 20.0
 
 
-class DashboardProcess:
-    """`redisq top` with these arguments; killed when the block ends."""
+class TerminalProcess:
+    """A program in a terminal; killed when the block ends."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *command: str) -> None:
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
             os.environ.update(COLUMNS="120", LINES="40", TERM="xterm-256color")
-            os.execv(sys.executable, [sys.executable, "-m", "redisq_ops", "top", *arguments])
+            os.execv(command[0], list(command))
+        termios.tcsetwinsize(self._terminal, (40, 120))
         self._output = b""
 
     def __enter__(self) -> Self:
@@ -55,6 +57,24 @@ class DashboardProcess:
         line = next(line for line in lines if line.startswith(f"{field}:"))
         return int(line.split()[1]) * 1024 / 1e6
 
+    def cpu_s(self) -> float:
+        """Seconds of CPU time that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def cpu_percent(self, seconds: float) -> float:
+        """Let it run, and return its CPU time as a share of one core."""
+        before, began = self.cpu_s(), time.perf_counter()
+        self.run_for(seconds)
+        return 100 * (self.cpu_s() - before) / (time.perf_counter() - began)
+
     def _read(self, patience: float) -> None:
         if select.select([self._terminal], [], [], patience)[0]:
             self._output += os.read(self._terminal, 65536)
+
+
+class DashboardProcess(TerminalProcess):
+    """`redisq top` with these arguments."""
+
+    def __init__(self, *arguments: str) -> None:
+        super().__init__(sys.executable, "-m", "redisq_ops", "top", *arguments)

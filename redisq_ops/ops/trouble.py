@@ -205,7 +205,7 @@ def _old(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     waited = now_ms - counts.oldest_ms
     if waited < limits.oldest_ms:
         return
-    yield f"oldest waits {rough_age(waited)}{_drains(counts, rates, now_ms)}"
+    yield f"oldest waits {rough_age(waited)}{drains(counts, rates, now_ms)}"
 
 
 def _overdue(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
@@ -260,7 +260,9 @@ def _lately(series: tuple[int, ...], limits: Thresholds) -> tuple[int, ...]:
     return series[-limits.minutes - 1 :]
 
 
-def _drains(counts: Counts, rates: Rates | None, now_ms: int) -> str:
+def drains(counts: Counts, rates: Rates | None, now_ms: int) -> str:
+    """How long the waiting entries take at the pace of these rates, as the end of a sentence; empty
+    if too little was settled to know."""
     pace = rates.pace(now_ms) if rates else None
     if rates is None or pace is None:
         return ""

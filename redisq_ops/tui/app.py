@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -16,13 +17,13 @@ from textual.binding import Binding, BindingType
 from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
 from textual.screen import ModalScreen
-from textual.widgets import ContentSwitcher, Footer, Input, Static
+from textual.widgets import ContentSwitcher, Footer, Input
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
 from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
-from redisq_ops.tui.banner import Banner, State, Tabs, TabsState
+from redisq_ops.tui.banner import Banner, FixedText, State, Tabs, TabsState
 from redisq_ops.tui.changes import Changes
 from redisq_ops.tui.command_line import CommandInput, CompletionList, RowAddresses, parsed
 from redisq_ops.tui.dashboard_commands import (
@@ -42,11 +43,20 @@ from redisq_ops.tui.host import Completion, Host
 from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
+from redisq_ops.tui.samples import Samples
 from redisq_ops.tui.saved_filters import SavedFiltersScreen
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
-from redisq_ops.tui.views import ALL, Consumers, GroupsView, OverviewView, QueueView, numbered
+from redisq_ops.tui.views import (
+    ALL,
+    ChartsView,
+    Consumers,
+    GroupsView,
+    OverviewView,
+    QueueView,
+    numbered,
+)
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
@@ -129,12 +139,11 @@ class Top(App[Exception]):
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
         self._completions = CompletionList()
         self._command = CommandInput(self._completed, self._completions)
-        self._notice = Static(id="notice", markup=False)
-        self._status = Static(id="status", markup=False)
-        self._overview = OverviewView()
-        others = (view() for view in ALL if view is not OverviewView)
+        self._notice, self._status = FixedText("notice"), FixedText("status")
+        self._overview, self._charts = OverviewView(), ChartsView()
+        others = (view() for view in ALL if view not in (OverviewView, ChartsView))
         self._views: dict[View, QueueView] = {
-            view.name_: view for view in (self._overview, *others)
+            view.name_: view for view in (self._overview, *others, self._charts)
         }
         self._switcher = ContentSwitcher(*self._views.values(), initial="overview", id="views")
 
@@ -250,13 +259,15 @@ class Top(App[Exception]):
         buckets = max(10, min(200, self.size.width - 2))
         return Viewport(
             view.name_, self.queue, start, end, view.descending, buckets, self._detail,
-            view.fetched, self._why, self.zone,
+            view.fetched, self._why, self.zone, view.in_sight,
+            view.charts, view.bar_ms,
         )  # fmt: skip
 
     def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
         if not self.screen_stack or seen.source is not self.source:
             return  # it came while we were leaving, or going to another server
         first, self.snapshot = self.snapshot is None, seen.snapshot
+        self._charts.samples.record(seen.snapshot)
         self._seen_at, self.problem = self.clock(), None
         if first:
             self._connected()
@@ -292,6 +303,11 @@ class Top(App[Exception]):
         self.tick()
 
     def _connected(self) -> None:
+        if self._in_terminal:
+            # All modules are loaded. Searched for garbage over and over, with what each refresh
+            # makes, they cost a fifth of the CPU time.
+            gc.freeze()
+            gc.set_threshold(10_000)
         if self.read_only:
             self.refresh_bindings()
         if self.source.warning is not None:
@@ -317,7 +333,7 @@ class Top(App[Exception]):
             connected.label if connected else "",
             queue,
             counts,
-            self.snapshot.now_ms if self.snapshot else None,
+            self.snapshot.now_ms // 1000 * 1000 if self.snapshot else None,
             self.read_only,
             int(silent or 0) if stale else None,
             failing,
@@ -345,7 +361,7 @@ class Top(App[Exception]):
                 said = snapshot.problem or f"no queue {self.queue!r} here"
             elif not view.offered_by(queue):
                 said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
-        self._notice.update("\n".join(map(printable, said.split("\n"))))
+        self._notice.show("\n".join(map(printable, said.split("\n"))))
         self._notice.display = bool(said)
         self._switcher.display = not said
 
@@ -372,7 +388,7 @@ class Top(App[Exception]):
             said.append(counts.problem)
         if self.problem is not None and not self.changes.progress:
             said = [" ".join(str(self.problem).split()) or type(self.problem).__name__]
-        self._status.update(printable(" · ".join(said)))
+        self._status.show(printable(" · ".join(said)))
         loud = bool(busy or self.refused) or self.current.everything
         self._status.set_class(loud, "-loud")
         self._status.set_class(self.problem is not None, "-bad")
@@ -605,6 +621,19 @@ class Top(App[Exception]):
         self.current.sort_by(clicked.key)
         self._look()
 
+    def action_zoom(self, step: int) -> None:
+        if why := self.current.zoom(step):
+            self._refuse(f"Zoom: {why}")
+        else:
+            self._look()
+
+    def action_all_queues(self) -> None:
+        if self.view != "charts":
+            self._refuse("a: only charts (m) can be of all queues together.")
+        else:
+            self._charts.toggle_all_queues()
+            self._look()
+
     def action_only_trouble(self) -> None:
         """In the overview all queues again, or only those in trouble; elsewhere go there."""
         overview = self._overview
@@ -799,7 +828,9 @@ class Top(App[Exception]):
         except ValueError as error:
             self._refuse(f":{line}: {error}")
             return
-        if words:
+        if words == ["charts"]:
+            self.action_view("charts")
+        elif words:
             self.changes.command(words)
 
     def _completed(self, line: str) -> Sequence[Completion]:
@@ -865,6 +896,7 @@ class Top(App[Exception]):
         self.queue, self.view, self._back = None, "overview", None
         for view in self._views.values():
             view.forget()
+        self._charts.samples = Samples()
         self.clear_notifications()  # they name changes that could be undone there
         self.changes, self.navigation = Changes(self), Navigation(self)
         self._opened = True

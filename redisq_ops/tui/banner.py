@@ -11,6 +11,7 @@ from textual.events import Click
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
+from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.ops.inspect.snapshot import ListedQueue, View
@@ -103,6 +104,20 @@ def _right(state: State) -> Text:
     return Text("  ").join(Text(*words) for words in said).append(" ")
 
 
+class FixedText(Static):
+    """A text in a region whose size doesn't depend on it: a new text needs no layout."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id, markup=False)
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        """Draw the text, unless it is what is drawn already."""
+        if text != self._text:
+            self._text = text
+            self.update(text, layout=False)
+
+
 @dataclass(frozen=True, slots=True)
 class TabsState:
     """The view that is open, and the queue that the others are of."""
@@ -141,8 +156,9 @@ class Tabs(Widget):
     def _drawn(self) -> list[tuple[type[QueueView], Text]]:
         """As much of the titles as there is room for; the numbers stay."""
         short = [view.short for view in ALL]
+        of_digits = [view.short if key.isdigit() else "" for key, view in numbered()]
         of_states = [view.short if view.state else "" for view in ALL]
-        for titles in ([view.title for view in ALL], short, of_states, [""] * len(ALL)):
+        for titles in ([view.title for view in ALL], short, of_digits, of_states, [""] * len(ALL)):
             tabs = list(self._tabs(titles))
             if sum(tab.cell_len for _, tab in tabs) <= self.size.width:
                 break

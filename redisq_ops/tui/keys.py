@@ -9,6 +9,7 @@ from redisq_ops.tui.views import numbered
 
 _SIGNS = {
     "slash": "/", "colon": ":", "comma": ",", "exclamation_mark": "!", "question_mark": "?",
+    "plus": "+", "minus": "-", "equals_sign": "=",
     "left_square_bracket": "[", "right_square_bracket": "]",
     "apostrophe": "'", "less_than_sign": "<", "greater_than_sign": ">",
     "alt+left": "Alt+←", "alt+right": "Alt+→", "ctrl+p": "Ctrl+P",
@@ -67,6 +68,9 @@ LOOK = (
     _hidden("r", "turn", "Reverse", "Reverse the order"),
     _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
     _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
+    _hidden("plus,equals_sign", "zoom(1)", "Zoom in", "Charts, timeline: a shorter time"),
+    _hidden("minus", "zoom(-1)", "Zoom out", "Charts, timeline: a longer time"),
+    _hidden("a", "all_queues", "All queues", "Charts of all queues, or of one"),
     _hidden("w", "export", "Export", "Write what is shown to a file"),
     _hidden("o", "page", "Pager", "Show all of it in $PAGER"),
     _hidden("z", "freeze", "Freeze", "Freeze the screen, or go on"),

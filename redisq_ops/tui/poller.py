@@ -16,6 +16,7 @@ from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 if TYPE_CHECKING:
     from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.ops.inspect.snapshot_reader import KeptReads
     from redisq_ops.ops.redaction import Redaction
 
 
@@ -63,6 +64,7 @@ class Live:
         self._connect = connect
         self.connected: Connected | None = None
         self.warning: str | None = None
+        self._kept: KeptReads | None = None
 
     async def look(self, viewport: Viewport) -> Snapshot:
         first = self.connected is None
@@ -70,12 +72,14 @@ class Live:
             self.connected = self._connect()
         from redisq_ops.core.redis.operation import arun
         from redisq_ops.ops.inspect.overview import eviction_policy
-        from redisq_ops.ops.inspect.snapshot_reader import fetch
+        from redisq_ops.ops.inspect.snapshot_reader import KeptReads, fetch
         from redisq_ops.ops.redaction import NO_REDACTION
 
         deployment = self.connected.deployment
         redaction = self.connected.redaction or NO_REDACTION
-        snapshot = await arun(deployment.client, fetch(deployment, viewport, redaction))
+        if self._kept is None:
+            self._kept = KeptReads(deployment)
+        snapshot = await arun(deployment.client, fetch(deployment, viewport, redaction, self._kept))
         if first and (policy := await arun(deployment.client, eviction_policy())):
             self.warning = (
                 f"this server's maxmemory-policy is {policy}: once memory is full it deletes what "

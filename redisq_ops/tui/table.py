@@ -284,6 +284,13 @@ class PagedTable(ScrollView, can_focus=True):
         return frozenset(column.key for column, *_ in self._layout)
 
     @property
+    def in_sight(self) -> frozenset[str]:
+        """The entries whose rows are on the screen."""
+        top = self.scroll_offset.y
+        rows = (self._row(index) for index in range(top, top + self._page))
+        return frozenset(row.identity for row in rows if row is not None)
+
+    @property
     def wanted(self) -> tuple[int, int]:
         """The rows (start, end) to fetch: what is visible, at least a page before and after it.
 
@@ -349,8 +356,10 @@ class PagedTable(ScrollView, can_focus=True):
 
     def sorted_by(self, key: str, *, descending: bool = False, exact: bool = True) -> None:
         """Show in the header what orders the rows; not ``exact`` if only the loaded ones are."""
-        self._sort = (key, (" ▼" if descending else " ▲") + ("" if exact else " (loaded)"))
-        self._arrange()
+        sort = (key, (" ▼" if descending else " ▲") + ("" if exact else " (loaded)"))
+        if sort != self._sort:
+            self._sort = sort
+            self._arrange()
 
     def keep_columns(self, keys: frozenset[str]) -> None:
         """Show no other columns than these."""

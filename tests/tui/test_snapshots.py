@@ -4,6 +4,7 @@ They are compared with those in `snapshots/`; `make pictures` draws them again.
 """
 
 import asyncio
+import math
 import os
 import random
 import re
@@ -50,7 +51,14 @@ from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import Evidence, QueueRow
-from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, Viewport
+from redisq_ops.ops.inspect.snapshot import (
+    ChartData,
+    ChartScope,
+    ListedQueue,
+    Snapshot,
+    Upcoming,
+    Viewport,
+)
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.dashboard_settings import DashboardSettings
@@ -411,12 +419,59 @@ def operations() -> list[Operation]:
     ]  # fmt: skip
 
 
+def chart_data(scope: ChartScope, latest: Rates | None) -> ChartData:
+    """Rates of a day in which failures rose and fell, and the changes in it; ``latest``: of its
+    last two minutes."""
+    chance = random.Random(7)
+    came, gone, failed = [], [], []
+    for ago in range(1440, 0, -1):
+        daily = 900 * (1.2 + math.sin(ago / 230))
+        bad = 0.8 if 200 < ago < 330 or 3 < ago < 22 else 0.01
+        came.append(round(daily * chance.uniform(0.8, 1.2)))
+        gone.append(round(daily * (1 - bad * 0.9) * chance.uniform(0.8, 1.2)))
+        failed.append(round(daily * bad * chance.uniform(0.5, 1.2)))
+    last = slice(-scope.minutes, None)
+    of = 17 if scope.all_queues else 1
+    found = Rates(tuple(came[last]), tuple(gone[last]), tuple(failed[last]))
+    if latest is not None:
+        found = found.continued(latest, 0)
+    changes = [replace(one, started_ms=one.started_ms + 160 * SECOND) for one in operations()]
+    return ChartData(scope, found, tuple(changes), of, of)
+
+
+async def watched(app: Top, source: "Seeded") -> None:
+    """The dashboard has seen the queue for three hours, and its last minute twice a second."""
+    chance, samples = random.Random(5), app._charts.samples
+    waiting, counters = 460, Counter[tuple[int, str]]()
+    for at in [
+        *range(NOW - 3 * HOUR, NOW - MINUTE, MINUTE),
+        *range(NOW - MINUTE, NOW, SECOND // 2),
+    ]:
+        left, minute = NOW - at, at // MINUTE
+        data = None
+        if left > MINUTE:
+            waiting = 460 + round(9_000 * math.exp(-(((left / MINUTE - 40) / 14) ** 2)))
+        else:
+            replayed = left < 20 * SECOND
+            counters[minute, "in"] += chance.randint(40, 60) if replayed else chance.randint(4, 11)
+            counters[minute, "out"] += chance.randint(28, 42) if replayed else chance.randint(6, 10)
+            counters[minute, "failed"] += chance.choice((0, 0, 1))
+            waiting += 20 if replayed else -1 if at % 2000 else 1
+            parts = ("in", "out", "failed")
+            arrays = [(counters[minute - 1, part], counters[minute, part]) for part in parts]
+            source.latest = Rates(*arrays)
+            data = ChartData(ChartScope(), source.latest)
+        counts = Counts(waiting, 24, 88, 1_240, 12, 0, at - 150 * waiting)
+        samples.record(Snapshot(Viewport("charts", "mail"), at, counts=counts, charts=data))
+
+
 class Seeded:
     """A server that stands still; ``broken`` makes it fail from then on."""
 
     warning: str | None = None
 
     def __init__(self) -> None:
+        self.latest: Rates | None = None
         self.connected: Connected | None = Connected(
             "redis://queue-1.example.net:6379/0", Deployment()
         )
@@ -450,6 +505,10 @@ class Seeded:
                 return replace(bare, entries=pending(), total=24)
             case "log":
                 return replace(bare, operations=tuple(operations()))
+            case "charts":
+                data = chart_data(viewport.charts, self.latest)
+                changes = data.operations if viewport.queue == "mail" else ()
+                return replace(bare, charts=replace(data, operations=changes))
             case "waiting":
                 found = waiting(viewport.start, viewport.end)
                 return replace(bare, start=viewport.start, total=1_204, entries=found)
@@ -621,6 +680,10 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "delayed": ([*REMINDERS, "6"], (120, 34)),
     "log": ([*MAIL, "l", "j"], (120, 34)),
     "waiting": ([*MAIL, "9"], (120, 40)),
+    "charts-160x45": ([*MAIL, watched, "m"], (160, 45)),
+    "charts-hour": ([*MAIL, watched, "m", "minus"], (120, 34)),
+    "charts-80x24": ([*MAIL, watched, "m", "minus", "minus"], (80, 24)),
+    "charts-empty": ([*REMINDERS, "m"], (80, 24)),
     "trash-80x24": ([*MAIL, "0"], (80, 24)),
     "entry": ([*MAIL, "5", "enter"], (120, 34)),
     "request": ([*MAIL, "3", "j", "j", "enter"], (120, 34)),

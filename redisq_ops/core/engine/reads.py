@@ -24,6 +24,8 @@ from .state_scan import spelt as spelt_position
 _HOUR_MS = 3_600_000
 _HOURS = 26
 """hours for which per-minute counters can exist"""
+_FEW_MINUTES = 5
+"""minutes whose counters are read by their names, not with all of their hour"""
 _NAMED = 20
 """corrupt records that a checkup lists one by one"""
 _CHECKED = 500
@@ -181,33 +183,44 @@ class QueueReads(QueueBase[C_co]):
 
         ``minutes``: how many before ``now_ms``; 24 hours are kept."""
         last = now_ms // 60_000
-        hours = range((last - minutes + 1) // 60, last // 60 + 1)
+        wanted = range(last - minutes + 1, last + 1)
         found = await together(
-            Call(
-                ("HGETALL", self.keys["rate_"] + str(hour)),
+            self._minute_counters(hour, [m % 60 for m in wanted if m // 60 == hour])
+            for hour in range(wanted.start // 60, last // 60 + 1)
+        )
+        by_hour = dict(zip(range(wanted.start // 60, last // 60 + 1), found, strict=True))
+
+        def series(name: str) -> tuple[int, ...]:
+            return tuple([by_hour[m // 60].get(f"{m % 60}{name}", 0) for m in wanted])
+
+        return Rates(series("i"), series("o"), series("f"))
+
+    def _minute_counters(self, hour: int, minutes: Sequence[int]) -> Call[dict[str, int]]:
+        """Counters of minutes of an hour, minute and letter -> number; maybe of other minutes."""
+        key = f"{self.keys['rate_']}{hour}"
+        if len(minutes) > _FEW_MINUTES:
+            return Call(
+                ("HGETALL", key),
                 lambda reply: {k.decode(): int(v) for k, v in reply.items()},
                 key=self.keys["rate_"],
             )
-            for hour in hours
+        names = [f"{minute}{letter}" for minute in minutes for letter in "iof"]
+        return Call(
+            ("HMGET", key, *names),
+            lambda reply: {n: int(v) for n, v in zip(names, reply, strict=True) if v is not None},
+            key=self.keys["rate_"],
         )
-        by_hour = dict(zip(hours, found, strict=True))
-
-        def series(name: str) -> tuple[int, ...]:
-            return tuple(
-                by_hour[m // 60].get(f"{m % 60}{name}", 0)
-                for m in range(last - minutes + 1, last + 1)
-            )
-
-        return Rates(series("i"), series("o"), series("f"))
 
     @operation
     async def activity(self, since_ms: int) -> Activity:
         """Whether the queue is worked on; `Activity.dead_lately` counts from ``since_ms`` on."""
         lease, dead = self.keys[ZSETS["pending"]], self.keys[ZSETS["dead"]]
-        seen, (first, died) = await both(
+        reads: list[Call[Any]] = [
             recent_consumers(self.keys["callers"]),
-            both(scored(lease, "0", "0"), Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead)),
-        )
+            scored(lease, "0", "0"),
+            Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead),
+        ]
+        seen, first, died = await together(reads)
         deadline = moment(first[0][1]) if first else None
         return Activity(seen.asked_ms, seen.askers, deadline, died)
 

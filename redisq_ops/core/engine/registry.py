@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..model.errors import CORRUPT, BadInput, NotFound, SchemaTooNew, Unreadable, WrongKind
@@ -104,12 +105,16 @@ class Registered:
         return self
 
 
+_decoded = lru_cache(4096)(Registered.decoded)
+"""for who reads all entries again and again, such as the dashboard"""
+
+
 def all_queues(prefix: str = PREFIX) -> Call[list[Registered]]:
     """Every registered queue, by name."""
 
     def read(reply: dict[bytes, bytes]) -> list[Registered]:
         return sorted(
-            (Registered.decoded(name, data) for name, data in reply.items()),
+            (_decoded(name, data) for name, data in reply.items()),
             key=lambda entry: entry.name,
         )
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
+from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 State: TypeAlias = Literal["waiting", "pending", "delayed", "dead", "done", "trash"]
@@ -266,6 +267,29 @@ class Rates:
             return series[-1] + round(series[-2] * share) if len(series) > 1 else sum(series)
 
         return sliding(self.arrived), sliding(self.settled), sliding(self.failed)
+
+    def continued(self, later: Rates, minutes: int) -> Rates:
+        """These rates ``minutes`` later: ``later`` replaces the last ones and adds the new ones."""
+        length, kept = len(self.arrived), len(self.arrived) + minutes - len(later.arrived)
+
+        def joined(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
+            return (before[:kept] + after)[-length:]
+
+        return Rates(
+            joined(self.arrived, later.arrived),
+            joined(self.settled, later.settled),
+            joined(self.failed, later.failed),
+        )
+
+    def plus(self, other: Rates) -> Rates:
+        """The sum of two queues' rates of the same minutes; of an empty one and another: that."""
+        if not (self.arrived and other.arrived):
+            return self if self.arrived else other
+        return Rates(
+            tuple(map(add, self.arrived, other.arrived)),
+            tuple(map(add, self.settled, other.settled)),
+            tuple(map(add, self.failed, other.failed)),
+        )
 
     def pace(self, now_ms: int) -> float | None:
         """Entries settled per minute, since the first minute with any; None: fewer than 30."""

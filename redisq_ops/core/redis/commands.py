@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
@@ -85,6 +85,13 @@ class Call(Generic[T]):
         key = self.key or ""
         return key if isinstance(key, str) else key.decode(errors="replace")
 
+    def set_apart(self) -> Call[T]:
+        """The same call as a part of `apart`."""
+        return Call(
+            self.command, self.read, self.key, self.source, self.options, self.absent,
+            self.follows, apart=True,
+        )  # fmt: skip
+
     def spelled_out(self) -> tuple[Arg, ...]:
         """The same call with its script's text in place of the digest."""
         assert self.source is not None
@@ -138,23 +145,32 @@ async def _value(call: Call[T]) -> T:
 
 async def together(descriptions: Iterable[Description[T]]) -> list[T]:
     """Run descriptions side by side: round k of all of them is one round trip."""
-    coroutines = [coroutine_of(d) for d in descriptions]
-    results: list[Any] = [None] * len(coroutines)
+    several = list(descriptions)
+    results: list[Any] = [None] * len(several)
     waiting: list[tuple[int, Round]] = []
     try:
-        for index, coroutine in enumerate(coroutines):
-            _advance(coroutine, None, index, results, waiting)
+        for index, one in enumerate(several):
+            if isinstance(one, Call):  # most are, and need no coroutine
+                waiting.append((index, (one,)))
+            else:
+                _advance(one, None, index, results, waiting)
         while waiting:
             now, waiting = waiting, []
-            replies = await RoundTrip(tuple(call for _, calls in now for call in calls))
+            replies = await RoundTrip(tuple([call for _, calls in now for call in calls]))
             start = 0
             for index, calls in now:
+                one = several[index]
+                if isinstance(one, Call):
+                    results[index] = one.result(replies[start])
+                    start += 1
+                    continue
                 part = replies[start : start + len(calls)]
                 start += len(calls)
-                _advance(coroutines[index], part, index, results, waiting)
+                _advance(one, part, index, results, waiting)
     finally:
-        for coroutine in coroutines:
-            coroutine.close()
+        for one in several:
+            if not isinstance(one, Call):
+                one.close()
     return results
 
 
@@ -221,13 +237,16 @@ class _Apart(Generic[T]):
                 except Exception as error:
                     return error
                 # An exception raised here concerns the server, and goes to the caller.
-                replies = yield tuple(replace(call, apart=True) for call in calls)
+                replies = yield tuple([call.set_apart() for call in calls])
         finally:
             coroutine.close()
 
 
+_CALLS = {Call}
+
+
 def checked(asked: Any) -> Round:
     """The round that a description asks for; raises TypeError where it awaits anything else."""
-    if isinstance(asked, tuple) and all(isinstance(call, Call) for call in asked):
+    if type(asked) is tuple and {*map(type, asked)} <= _CALLS:
         return asked
     raise TypeError("an operation may await Calls and other operations only")

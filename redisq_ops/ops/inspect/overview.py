@@ -13,10 +13,17 @@ from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntr
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.activity import Activity
-from redisq_ops.core.model.entry import Client, Clients, Counts, Entry, Rates, Request
+from redisq_ops.core.model.entry import Client, Counts, Entry, Rates, Request
 from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.model.keys import registry_key
-from redisq_ops.core.redis.operation import Call, apart, attempt, both, together
+from redisq_ops.core.redis.operation import (
+    Call,
+    Description,
+    apart,
+    attempt,
+    both,
+    together,
+)
 
 from .. import trouble
 from ..change import audit_log
@@ -86,15 +93,24 @@ async def overview(deployment: Deployment, minutes: int = 60, signs: bool = Fals
     """
     entries, now = await both(all_queues(deployment.prefix), server_ms())
     read = await together(apart(_row(deployment, entry, now, minutes, signs)) for entry in entries)
-    rows = [
-        QueueRow(entry.name, entry.kind, None, None, _problem(row))
-        if isinstance(row, Exception)
-        else row
-        for entry, row in zip(entries, read, strict=True)
-    ]
+    rows = [row_or_problem(entry, row) for entry, row in zip(entries, read, strict=True)]
     if signs:
         rows = await _with_evidence(deployment, entries, rows, now)
     return Overview(now, tuple(rows))
+
+
+async def _row(
+    deployment: Deployment, entry: Registered, now: int, minutes: int, signs: bool
+) -> QueueRow:
+    queue: Queue[Any] = deployment.open(entry)
+    return await queue_row(queue, entry, now, queue_rates(queue, now, minutes), signs)
+
+
+def row_or_problem(entry: Registered, row: QueueRow | Exception) -> QueueRow:
+    """The row that was read, or one that says why it can't be."""
+    if isinstance(row, Exception):
+        return QueueRow(entry.name, entry.kind, None, None, _problem(row))
+    return row
 
 
 def _problem(error: Exception) -> str:
@@ -103,25 +119,28 @@ def _problem(error: Exception) -> str:
     return str(error) if known else f"unexpected error: {type(error).__name__}"
 
 
-async def _row(
-    deployment: Deployment, entry: Registered, now: int, minutes: int, signs: bool
+async def queue_row(
+    queue: Queue[Any], entry: Registered, now: int, rates: Description[Rates | None], signs: bool
 ) -> QueueRow:
-    queue: Queue[Any] = deployment.open(entry)
-    moves_and_rates = both(attempt(_unfinished(queue)), attempt(_rates(queue, now, minutes)))
-    seen = attempt(_signs(queue, now)) if signs else _no_signs()
-    seen_and_periodic = both(seen, attempt(_periodic(queue, now)))
-    (counts, (found, periodic)), (moves, rates) = await both(
-        both(queue.counts.op(now), seen_and_periodic), moves_and_rates
+    """A queue in the overview; ``rates``: how its rates are read."""
+    counts, moves, rates_, found, periodic = await together(
+        [
+            queue.counts.op(now),
+            attempt(_unfinished(queue)),
+            attempt(rates),
+            attempt(_signs(queue, now)) if signs else _no_signs(),
+            attempt(_periodic(queue, now)),
+        ]
     )
-    results = (moves, rates, found, periodic)
+    results = (moves, rates_, found, periodic)
     unread = (each for each in results if isinstance(each, Exception))
     problem = next(map(_problem, unread), None)
-    rates = None if isinstance(rates, Exception) else rates
+    rates_ = None if isinstance(rates_, Exception) else rates_
     moves = () if isinstance(moves, Exception) else moves
     activity, clients = (None, ()) if isinstance(found, Exception) else found
     periodic = None if isinstance(periodic, Exception) else periodic
     return QueueRow(
-        entry.name, entry.kind, counts, rates, problem, moves, activity, clients, periodic=periodic
+        entry.name, entry.kind, counts, rates_, problem, moves, activity, clients, periodic=periodic
     )
 
 
@@ -133,12 +152,11 @@ async def _periodic(queue: Queue[Any], now: int) -> tuple[int, int] | None:
 
 
 async def _signs(queue: Queue[Any], now: int) -> tuple[Activity | None, tuple[Client, ...]]:
-    activity, found = await both(
-        queue.activity.op(now - SIGN_MINUTES * 60_000),
-        together([queue.clients.op(0, CLIENTS)] if isinstance(queue, HasClients) else []),
-    )
-    clients: list[Clients] = found
-    return activity, clients[0].clients if clients else ()
+    active = queue.activity.op(now - SIGN_MINUTES * 60_000)
+    if not isinstance(queue, HasClients):
+        return await active, ()
+    activity, clients = await both(active, queue.clients.op(0, CLIENTS))
+    return activity, clients.clients
 
 
 async def _no_signs() -> tuple[Activity | None, tuple[Client, ...]]:
@@ -151,28 +169,26 @@ async def _with_evidence(
     found = [trouble.troubles(row, now) for row in rows]
     bad = [at for at in range(len(rows)) if found[at] and rows[at].counts is not None]
     bad = sorted(bad, key=lambda at: trouble.rank(found[at]))[:EXAMINED]
-    evidence = await together(
-        attempt(_evidence(deployment, entries[at], rows[at], {one.rule for one in found[at]}))
+    seen = await together(
+        attempt(evidence(deployment.open(entries[at]), rows[at], {one.rule for one in found[at]}))
         for at in bad
     )
     examined = list(rows)
-    for at, seen in zip(bad, evidence, strict=True):
-        if isinstance(seen, Evidence):  # without it the reason stands, with no names in it
-            examined[at] = replace(examined[at], evidence=seen)
+    for at, one in zip(bad, seen, strict=True):
+        if isinstance(one, Evidence):  # without it the reason stands, with no names in it
+            examined[at] = replace(examined[at], evidence=one)
     return examined
 
 
-async def _evidence(
-    deployment: Deployment, entry: Registered, row: QueueRow, rules: set[str]
-) -> Evidence:
-    queue: Queue[Any] = deployment.open(entry)
+async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidence:
+    """The names behind what these rules found of a queue."""
     stalled = "stalled" in rules
     (operations, dead), (requests, held) = await both(
         both(
             together(
                 [audit_log.last(queue, _OPERATIONS)] if rules & {"paused", "draining"} else []
             ),
-            together([_latest_dead(queue)] if "dying" in rules else []),
+            together([_latest_dead(queue, row)] if "dying" in rules else []),
         ),
         both(
             together(
@@ -201,9 +217,13 @@ def _author(operations: Sequence[Operation], verb: str, what: str) -> str | None
     return next(found, None)
 
 
-async def _latest_dead(queue: Queue[Any]) -> list[Entry]:
+async def _latest_dead(queue: Queue[Any], row: QueueRow) -> list[Entry]:
     parts = queue.shard_queues or (queue,)
-    counts: list[Counts] = await together(part.counts.op() for part in parts)
+    counts: Sequence[Counts] = (
+        [row.counts]
+        if row.counts is not None and len(parts) == 1
+        else await together(part.counts.op() for part in parts)
+    )
     pages = await together(
         part.page.op("dead", max=_LATEST, start=max(0, one.dead - _LATEST))
         for part, one in zip(parts, counts, strict=True)
@@ -211,7 +231,7 @@ async def _latest_dead(queue: Queue[Any]) -> list[Entry]:
     return [entry for page in pages for entry in page.entries]
 
 
-async def _rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:
+async def queue_rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:
     rates: Rates = await queue.rates.op(now, minutes)
     return rates if rates.arrived else None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from redisq_ops.core.model.entry import Client, Counts, Entry, Level, Request, State
+from redisq_ops.core.model.entry import Client, Counts, Entry, Level, Rates, Request, State
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
@@ -28,11 +28,18 @@ if TYPE_CHECKING:
 
 View: TypeAlias = Literal[
     "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers",
-    "waiting", "trash", "clients", "processes", "log", "settings",
+    "waiting", "trash", "clients", "processes", "log", "settings", "charts",
 ]  # fmt: skip
 VIEWS: tuple[View, ...] = get_args(View)
 GROUPED = 500
 """latest dead letters that are grouped at every refresh"""
+_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+BAR_WIDTHS = (
+    _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND,
+    _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE,
+    _HOUR, 2 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 30 * _DAY,
+)  # fmt: skip
+"""possible widths of a bar of the timeline (ms)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,14 @@ class ExplainSubject:
 
     def __str__(self) -> str:
         return self.queue if self.id is None else f"{self.queue}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChartScope:
+    """What the charts show: the last ``minutes``, of the viewport's queue or of all queues."""
+
+    minutes: int = 60
+    all_queues: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +80,11 @@ class Viewport:
     explain: ExplainSubject | None = None
     zone: tzinfo | None = UTC
     """time zone of an explanation's dates; None: local"""
+    in_sight: frozenset[str] = field(default=frozenset(), compare=False)
+    """of the overview: the queues whose rows must be as they are now"""
+    charts: ChartScope = ChartScope()
+    bar_ms: int | None = None
+    """width of a bar of the histogram of delayed entries; None: fit for most of them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +109,20 @@ class Upcoming:
     step_ms: int
     numbers: tuple[int, ...]
     later: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChartData:
+    """What the server knows of the past: rates, and the changes by operators."""
+
+    scope: ChartScope
+    rates: Rates
+    """up to the minute of the snapshot; empty for queues without such counters"""
+    operations: tuple[Operation, ...] = ()
+    """the latest changes, newest first"""
+    read: int = 1
+    of: int = 1
+    """of how many queues the rates are, and how many there are"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +163,7 @@ class Snapshot:
     operations: tuple[Operation, ...] = ()
     """the latest changes, newest first"""
     settings: tuple[QueueSetting, ...] = ()
+    charts: ChartData | None = None
     explanation: Explanation | None = None
     explain_error: str | None = None
     """why there is no explanation"""

@@ -2,6 +2,7 @@
 
 from .audit_log import AuditLogView
 from .base import ChangeTarget, QueueView
+from .charts import ChartsView
 from .clients import ClientsView
 from .consumers import Consumers
 from .dead_letters import Dead
@@ -18,19 +19,20 @@ from .waiting import WaitingView
 
 ALL: tuple[type[QueueView], ...] = (
     OverviewView, Levels, Requests, PendingView, Dead, Delayed, GroupsView, Consumers, WaitingView,
-    TrashView, ClientsView, ProcessesView, AuditLogView, SettingsView,
+    TrashView, ClientsView, ProcessesView, AuditLogView, SettingsView, ChartsView,
 )  # fmt: skip
 """in the order of their keys"""
 
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
     """The views with their keys: digits, and letters where these end."""
-    return list(zip("1234567890cpl,", ALL, strict=True))
+    return list(zip("1234567890cpl,m", ALL, strict=True))
 
 
 __all__ = [
     "ALL",
     "ChangeTarget",
+    "ChartsView",
     "Consumers",
     "GroupsView",
     "OverviewView",

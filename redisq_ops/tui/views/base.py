@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, View
+from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
 from redisq_ops.ops.terminal import count
 from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
 
@@ -107,6 +108,7 @@ class QueueView(Vertical):
         self.snapshot: Snapshot | None = None
         self.table = PagedTable(self.columns, empty=self.empty)
         self._chart = Static(classes="chart", markup=False)
+        self._chart_lines = -1
         self._items = Items(0, 0, ())
         self._shown = 0
 
@@ -120,7 +122,7 @@ class QueueView(Vertical):
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         """One of them as the table shows it."""
 
-    def chart(self, snapshot: Snapshot, width: int) -> Any:
+    def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         """What stands above the table, if anything: text of ``width`` cells."""
         return None
 
@@ -166,6 +168,11 @@ class QueueView(Vertical):
         return (0, LOADED) if self.local else self.table.wanted
 
     @property
+    def in_sight(self) -> frozenset[str]:
+        """The rows on the screen, and those that are marked."""
+        return self.table.in_sight | self.table.marks
+
+    @property
     def fetched(self) -> frozenset[Need]:
         """What has to be fetched for the filter, besides the rows."""
         return frozenset() if self.filter is None else self.filter.needs
@@ -197,6 +204,20 @@ class QueueView(Vertical):
     def subject(self) -> str | None:
         """The request or entry that an explanation is asked of; None: of the queue."""
         return self.table.identity
+
+    @property
+    def charts(self) -> ChartScope:
+        """What charts are to be read for."""
+        return ChartScope()
+
+    @property
+    def bar_ms(self) -> int | None:
+        """The width of a bar of the timeline; None: as fits."""
+        return None
+
+    def zoom(self, step: int) -> str:
+        """Show a shorter (1) or longer (-1) time; returns why it can't."""
+        return "only charts (m) and delayed entries (6) have a time that can be zoomed."
 
     def acted_on(self, chosen: tuple[str, ...]) -> None:
         """A change is over: of these rows, or () if only of some of what they stand for."""
@@ -260,7 +281,9 @@ class QueueView(Vertical):
         drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
         self._chart.display = drawn is not None
         if drawn is not None:
-            self._chart.update(drawn)
+            lines = drawn.plain.count("\n")
+            self._chart.update(drawn, layout=lines != self._chart_lines)
+            self._chart_lines = lines
         self._items = listed = self.items(snapshot)
         order, items, start, total = (
             self.orders[self.order], listed.items, listed.start, listed.total,

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from redisq_ops.core.model.entry import Entry
-from redisq_ops.ops.inspect.snapshot import Snapshot, Upcoming
+from redisq_ops.ops.inspect.snapshot import BAR_WIDTHS, Snapshot, Upcoming
 from redisq_ops.ops.terminal import age, count, date
 from redisq_ops.tui.charts import timeline
 from redisq_ops.tui.table import TableColumn, TableRow
@@ -46,6 +46,28 @@ class Delayed(EntryView):
     empty = "nothing is delayed"
     tall = 18
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._bar_ms: int | None = None
+
+    @property
+    def bar_ms(self) -> int | None:
+        return self._bar_ms
+
+    def zoom(self, step: int) -> str:
+        upcoming = self.snapshot.upcoming if self.snapshot else None
+        if upcoming is None:
+            return "there is no timeline yet."
+        at = BAR_WIDTHS.index(self._bar_ms or upcoming.step_ms) - step
+        if not 0 <= at < len(BAR_WIDTHS):
+            return f"a bar is {age(upcoming.step_ms)} wide already."
+        self._bar_ms = BAR_WIDTHS[at]
+        return ""
+
+    def forget(self) -> None:
+        super().forget()
+        self._bar_ms = None
+
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         entry: Entry = item
         at = entry.at_ms or 0
@@ -76,6 +98,7 @@ def drawn(upcoming: Upcoming, width: int) -> Text:
     text.append(f", at most {count(peak)} in {age(step)}", DIM)
     if upcoming.later:
         text.append(f"; {count(upcoming.later)} later", DIM)
+    text.append("; + and - zoom", DIM)
     for line in timeline(numbers, width - 2, HEIGHT):
         text.append(f"\n {line}", DELAYED)
     cells = max(1, (width - 2) // max(1, len(numbers)))

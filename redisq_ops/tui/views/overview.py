@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import count
-from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, troubles
+from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, rough_age, troubles
 from redisq_ops.tui.charts import spark
 from redisq_ops.tui.table import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder
-from .dead_letters import ago
 from .requests import number
 
 if TYPE_CHECKING:
@@ -95,6 +94,8 @@ class OverviewView(QueueView):
         """whether queues without trouble are left out"""
         self.in_trouble = 0
         """how many queues have trouble"""
+        self._judged: dict[str, JudgedQueue] = {}
+        self._drawn: dict[str, tuple[JudgedQueue, TableRow]] = {}
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
@@ -102,10 +103,16 @@ class OverviewView(QueueView):
 
     def items(self, snapshot: Snapshot) -> Items:
         now = snapshot.now_ms
+        # A row that was not read again is the same object, and nothing about it is worked out anew.
         judged = [
-            JudgedQueue(row, troubles(row, now), row.rates.last_minute(now) if row.rates else None)
+            known
+            if (known := self._judged.get(row.name)) is not None and known.row is row
+            else JudgedQueue(
+                row, troubles(row, now), row.rates.last_minute(now) if row.rates else None
+            )
             for row in snapshot.overview
         ]
+        self._judged = {queue.name: queue for queue in judged}
         bad = [queue for queue in judged if queue.found]
         self.in_trouble = len(bad)
         shown = bad if self.only_trouble else judged
@@ -137,27 +144,34 @@ class OverviewView(QueueView):
         return [*said, "only queues in trouble; ! shows all"] if self.only_trouble else said
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        queue: JudgedQueue = item
-        counts, rates, found = queue.row.counts, queue.row.rates, queue.found
-        why: Cell = (reasons(found), _STYLES[found[0].severity]) if found else ""
-        if counts is None:
-            # No numbers: all of that width is for the reason.
-            return TableRow(queue.name, (queue.name, queue.row.kind), rest=why)
-        return TableRow(
+        judged, row = self._drawn.get(item.name, (None, None))
+        if row is None or judged is not item:
+            row = _row(item, snapshot.now_ms)
+            self._drawn[item.name] = (item, row)
+        return row
+
+
+def _row(queue: JudgedQueue, now_ms: int) -> TableRow:
+    counts, rates, found = queue.row.counts, queue.row.rates, queue.found
+    why: Cell = (reasons(found), _STYLES[found[0].severity]) if found else ""
+    if counts is None:
+        # No numbers: all of that width is for the reason.
+        return TableRow(queue.name, (queue.name, queue.row.kind), rest=why)
+    return TableRow(
+        queue.name,
+        (
             queue.name,
-            (
-                queue.name,
-                queue.row.kind,
-                why,
-                number(counts.of("waiting"), ""),
-                number(counts.of("pending"), HELD),
-                number(counts.of("delayed"), DELAYED),
-                number(counts.of("dead"), DEAD),
-                *_rates(queue.minute),
-                ago(counts.oldest_ms, snapshot) if counts.oldest_ms else ("-", DIM),
-                spark(rates.settled, _SPARK) if rates else "",
-            ),
-        )
+            queue.row.kind,
+            why,
+            number(counts.of("waiting"), ""),
+            number(counts.of("pending"), HELD),
+            number(counts.of("delayed"), DELAYED),
+            number(counts.of("dead"), DEAD),
+            *_rates(queue.minute),
+            rough_age(now_ms - counts.oldest_ms) if counts.oldest_ms else ("-", DIM),
+            spark(rates.settled, _SPARK) if rates else "",
+        ),
+    )
 
 
 def _rates(minute: tuple[int, int, int] | None) -> tuple[Cell, Cell, Cell]:

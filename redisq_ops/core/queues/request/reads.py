@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...engine.queue import Queue
 from ...engine.state_scan import ScoreRange, WaitingIds, page, score_ranges
@@ -30,18 +31,17 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        sizes, ((counters, (paused, closed)), oldest) = await both(
-            together(
+        reads: list[Call[Any]] = [
+            *(
                 Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
                 for part in ZSETS.values()
             ),
-            both(
-                both(self._counters("waiting", "cancelled", "done"), self._flags()),
-                scored(self.keys["open"], "0", "0"),
-            ),
-        )
+            self._counters("waiting", "cancelled", "done"),
+            self._flags(),
+            scored(self.keys["open"], "0", "0"),
+        ]
+        *sizes, (waiting, cancelled, done), (paused, closed), oldest = await together(reads)
         pending, delayed, dead, trash = sizes
-        waiting, cancelled, done = counters
         since = moment(oldest[0][1]) if oldest and waiting else None
         return Counts(
             waiting, pending, delayed, dead, trash + cancelled, done, since, paused, closed
@@ -228,8 +228,7 @@ class RequestReads(RequestRecords[C_co]):
         return entry
 
     async def _page_waiting(self, query: PageQuery) -> Page:
-        total = (await self.counts.op()).waiting
-        line = await self._waiting_ids(query)
+        line, (total,) = await both(self._waiting_ids(query), self._counters("waiting"))
         entries = await self._entries("waiting", [(id, None) for id in line.names], query.payloads)
         return Page(tuple(entries), line.cursor, total, problem=line.problem)
 

@@ -1,0 +1,127 @@
+"""What the charts show of the past, for one queue or for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.model.entry import Rates
+from redisq_ops.core.redis.operation import attempt, both, together
+
+from ..change import audit_log
+from ..change.audit_log import Operation
+from ..deployment import Deployment
+from .kept_rates import MINUTE_MS, KeptRates
+from .overview import Overview, queue_rates
+from .rolling_overview import MINUTES, RollingOverview
+from .snapshot import ChartData, ChartScope
+
+OPERATIONS = 30
+"""latest changes that are shown"""
+LOG_MS = 10_000
+"""the changes in all queues are at most this old"""
+DAY = 24 * 60
+NO_RATES = Rates((), (), ())
+QUEUES = 10
+"""queues whose day is read at a refresh, where all queues are shown"""
+
+
+class ChartReader:
+    """Reads what charts show, and keeps what is over."""
+
+    def __init__(self, deployment: Deployment, overview: RollingOverview) -> None:
+        self._deployment = deployment
+        self._overview = overview
+        self._rates = {MINUTES: KeptRates(MINUTES), DAY: KeptRates(DAY)}
+        self._operations: tuple[Operation, ...] = ()
+        self._logged_ms: int | None = None
+        self._day = _Day()
+
+    async def of_queue(
+        self, queue: Queue[Any], entry: Registered, now: int, scope: ChartScope
+    ) -> ChartData:
+        """The rates of a queue, and the changes of its audit log."""
+        rates, operations = await both(
+            self._rates[scope.minutes].read(queue, entry, now),
+            audit_log.last(queue, OPERATIONS),
+        )
+        return ChartData(scope, rates or NO_RATES, tuple(operations))
+
+    async def of_all(self, scope: ChartScope) -> tuple[Overview, ChartData]:
+        """The rates of all queues; of a day those that are read yet, some at each refresh."""
+        asked = self._overview.now
+        more = self._day.missing(self._overview) if scope.minutes == DAY else []
+        seen, (days, _) = await both(
+            self._overview.read(()),
+            both(
+                together(attempt(queue_rates(q, asked, DAY)) for _, q in more),
+                self._read_log(),
+            ),
+        )
+        hour = NO_RATES
+        for row in seen.rows:
+            hour = hour.plus(row.rates or NO_RATES)
+        if scope.minutes != DAY or not hour.arrived:
+            return seen, ChartData(scope, hour, self._operations)
+        self._day.go_on(seen.now_ms)
+        for (entry, _), day in zip(more, days, strict=True):
+            self._day.add(entry, None if isinstance(day, Exception) else day, asked)
+        opened = {entry for entry, _ in self._overview.opened}
+        rates, read = self._day.ending(hour), len(self._day.read & opened)
+        return seen, ChartData(scope, rates, self._operations, read, len(opened))
+
+    async def _read_log(self) -> None:
+        now = self._overview.now
+        if self._logged_ms is None or not 0 <= now - self._logged_ms < LOG_MS:
+            found = await audit_log.log(self._deployment, OPERATIONS)
+            self._operations, self._logged_ms = tuple(found.operations), now
+
+
+class _Day:
+    """The sum of all queues' rates over a day.
+
+    The last hour is the overview's. What was before is read queue by queue, and added; minutes that
+    leave the hour stay as they were.
+    """
+
+    def __init__(self) -> None:
+        self.read: set[Registered] = set()
+        self._rates = _nothing(DAY)
+        self._minute = self._hour = 0
+        """the last minute of the rates, and the first one that is the overview's"""
+
+    def missing(self, overview: RollingOverview) -> list[tuple[Registered, Queue[Any]]]:
+        return [one for one in overview.opened if one[0] not in self.read][:QUEUES]
+
+    def go_on(self, now: int) -> None:
+        """Let the rates end with the minute of ``now``."""
+        minute = now // MINUTE_MS
+        passed = minute - self._minute
+        if 0 <= passed < DAY:
+            self._rates = self._rates.continued(_nothing(passed), passed)
+        else:
+            self.read, self._rates = set(), _nothing(DAY)
+            self._hour = minute - MINUTES + 1
+        self._minute = minute
+
+    def add(self, entry: Registered, rates: Rates | None, asked_ms: int) -> None:
+        """Add a queue's minutes before the overview's; its rates end with that of ``asked_ms``."""
+        self.read.add(entry)
+        if rates is not None:
+            passed = self._minute - asked_ms // MINUTE_MS
+            whole = rates.continued(_nothing(passed), passed)
+            before = max(0, DAY - 1 - (self._minute - self._hour))
+            rest = (0,) * (DAY - before)
+            parts = (whole.arrived, whole.settled, whole.failed)
+            self._rates = self._rates.plus(Rates(*(part[:before] + rest for part in parts)))
+
+    def ending(self, hour: Rates) -> Rates:
+        """The day that ends with this hour."""
+        self._rates = self._rates.continued(hour, 0)
+        return self._rates
+
+
+def _nothing(minutes: int) -> Rates:
+    none = (0,) * minutes
+    return Rates(none, none, none)

@@ -1,0 +1,168 @@
+"""The overview for a screen that is refreshed: rows in sight at each refresh, the others in turn.
+
+A refresh of 210 queues would otherwise take 2,800 commands, for rows that mostly nobody sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
+from redisq_ops.core.model.entry import Rates
+from redisq_ops.core.redis.operation import apart, attempt, both, together
+
+from ..deployment import Deployment
+from ..trouble import Trouble, rank, troubles
+from .kept_rates import MINUTE_MS, KeptRates
+from .overview import (
+    EXAMINED,
+    Evidence,
+    Overview,
+    QueueRow,
+    evidence,
+    queue_row,
+    row_or_problem,
+)
+
+OTHERS_MS = 5000
+"""a row out of sight is at most this old"""
+SIGNS_MS = 2000
+"""the signs of trouble of a row in sight are at most this old, its numbers are as they are now"""
+EVIDENCE_MS = 5000
+"""evidence is at most this old, unless the queue's trouble changed"""
+MINUTES = 60
+"""length of the rates"""
+
+
+@dataclass(slots=True)
+class _KeptRow:
+    entry: Registered
+    row: QueueRow
+    queue: Queue[Any] | None = None
+    """None: not opened yet, or it can't be"""
+    read_ms: int | None = None
+    signs_ms: int | None = None
+    """when all of it was read"""
+    found: tuple[Trouble, ...] = ()
+    examined_ms: int | None = None
+    """when the evidence of what was found was read"""
+
+
+class RollingOverview:
+    """All rows of a deployment's overview. A refresh takes two round trips; more only at first, or
+    where a sharded queue is examined."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._kept: dict[str, _KeptRow] = {}
+        """the row that was read longest ago first"""
+        self._rates = KeptRates(MINUTES)
+        self._now = 0
+
+    @property
+    def now(self) -> int:
+        """The server's time (ms) of the last read; 0 before the first."""
+        return self._now
+
+    @property
+    def opened(self) -> list[tuple[Registered, Queue[Any]]]:
+        """The queues that could be opened, as of the last read."""
+        kept = self._kept.values()
+        return [(one.entry, one.queue) for one in kept if one.queue is not None]
+
+    async def read(self, in_sight: Collection[str]) -> Overview:
+        """All rows: those ``in_sight`` and new ones as they are now, the others as they were at
+        most `OTHERS_MS` ago."""
+        first = not self._kept
+        entries, _ = await both(self._read_rows(in_sight), self._examine())
+        if first:
+            await self._examine()
+        return Overview(self._now, tuple(self._kept[entry.name].row for entry in entries))
+
+    async def _read_rows(self, in_sight: Collection[str]) -> list[Registered]:
+        entries, now = await both(all_queues(self._deployment.prefix), server_ms())
+        self._match(entries)
+        passed = now - self._now if now >= self._now else OTHERS_MS
+        others = [
+            name
+            for name, kept in self._kept.items()
+            if kept.read_ms is not None and name not in in_sight
+        ]
+        share = min(len(others), ceil(len(others) * passed / OTHERS_MS))
+        later = set(others[share:])
+        chosen = [kept for name, kept in self._kept.items() if name not in later]
+        rows = await together(apart(self._row(kept, now)) for kept in chosen)
+        for kept, row in zip(chosen, rows, strict=True):
+            self._keep(kept, row_or_problem(kept.entry, row), now)
+        minutes = now // MINUTE_MS - self._now // MINUTE_MS
+        if 0 < minutes < MINUTES:
+            self._continue_rates(later, minutes)
+        self._now = now
+        return entries
+
+    def _match(self, entries: Iterable[Registered]) -> None:
+        """Keep the rows of these queues only, with empty rows of new ones."""
+        kept, self._kept = self._kept, {}
+        registered = {entry.name: entry for entry in entries}
+        for name, one in kept.items():
+            if registered.get(name) == one.entry:
+                self._kept[name] = one
+        for name, entry in registered.items():
+            if name not in self._kept:
+                self._kept[name] = _KeptRow(entry, QueueRow(name, entry.kind, None, None))
+
+    async def _row(self, kept: _KeptRow, now: int) -> QueueRow:
+        if kept.queue is None:
+            kept.queue = self._deployment.open(kept.entry)
+        rates = self._rates.read(kept.queue, kept.entry, now)
+        if kept.signs_ms is None or not 0 <= now - kept.signs_ms < SIGNS_MS:
+            row = await queue_row(kept.queue, kept.entry, now, rates, signs=True)
+            kept.signs_ms = now
+            return row
+        counts, known = await both(kept.queue.counts.op(now), rates)
+        return replace(kept.row, counts=counts, rates=known)
+
+    def _continue_rates(self, names: Iterable[str], minutes: int) -> None:
+        """Let the rates of rows that were not read end with the present minute too."""
+        none = (0,) * minutes
+        for kept in map(self._kept.__getitem__, names):
+            if (rates := kept.row.rates) is not None:
+                later = rates.continued(Rates(none, none, none), minutes)
+                kept.row = replace(kept.row, rates=later)
+
+    def _keep(self, kept: _KeptRow, row: QueueRow, now: int) -> None:
+        found = troubles(row, now)
+        if _rules(found) != _rules(kept.found):
+            kept.examined_ms = None
+        elif kept.row.evidence is not None:
+            row = replace(row, evidence=kept.row.evidence)
+        if row.problem is not None:
+            kept.signs_ms = None  # a row that lacks something is read in full
+        kept.row, kept.read_ms, kept.found = row, now, found
+        self._kept[row.name] = self._kept.pop(row.name)
+
+    async def _examine(self) -> None:
+        """Read the evidence of the worst queues again where it is old or missing."""
+        bad = [kept for kept in self._kept.values() if kept.found and kept.row.counts is not None]
+        due = [
+            (kept, _rules(kept.found), kept.queue)
+            for kept in sorted(bad, key=lambda kept: rank(kept.found))[:EXAMINED]
+            if kept.queue is not None
+            and (kept.examined_ms is None or self._now - kept.examined_ms >= EVIDENCE_MS)
+        ]
+        now = self._now
+        seen = await together(
+            attempt(evidence(queue, kept.row, set(rules))) for kept, rules, queue in due
+        )
+        for (kept, rules, _), one in zip(due, seen, strict=True):
+            # Without evidence the reason stands, with no names in it.
+            if isinstance(one, Evidence) and _rules(kept.found) == rules:
+                kept.row, kept.examined_ms = replace(kept.row, evidence=one), now
+
+
+def _rules(found: Iterable[Trouble]) -> list[str]:
+    return [one.rule for one in found]

@@ -1,0 +1,133 @@
+"""What the dashboard has seen of each queue since it began, for what the server keeps no past of.
+
+The last minute is kept refresh by refresh, the last day minute by minute.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from redisq_ops.core.model.entry import Counts, Rates
+from redisq_ops.ops.inspect.snapshot import Snapshot
+
+MINUTE_MS = 60_000
+LIVE_MS = 75_000
+"""how long single samples are kept"""
+DAY = 24 * 60
+_NEVER = -1
+_WIDTH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A queue at a moment. ``passed``: arrived, settled and failed since the first sample; None:
+    not looked at."""
+
+    at_ms: int
+    waiting: int
+    oldest_ms: int | None
+    """age of the oldest waiting entry"""
+    passed: tuple[int, int, int] | None = None
+
+
+@dataclass(slots=True)
+class _Seen:
+    live: deque[Sample] = field(default_factory=deque)
+    minutes: array[int] = field(default_factory=lambda: array("q"))
+    """minute, waiting, age of the oldest (or -1), of each minute that was seen"""
+    counted: tuple[int, tuple[int, int, int]] | None = None
+    """the last minute whose counters were seen, and these"""
+    passed: tuple[int, int, int] = (0, 0, 0)
+
+
+class Samples:
+    """The samples of each queue; of None: all queues together."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str | None, _Seen] = {}
+        self._rows: dict[str, object] = {}
+
+    def live(self, queue: str | None) -> Iterable[Sample]:
+        """The samples of the last minute, the oldest first."""
+        seen = self._seen.get(queue)
+        return seen.live if seen else ()
+
+    def by_minute(self, queue: str | None) -> list[tuple[int, int, int | None]]:
+        """(minute, waiting, age of the oldest in ms) of the minutes that were seen."""
+        seen = self._seen.get(queue)
+        flat = seen.minutes if seen else array("q")
+        return [
+            (flat[at], flat[at + 1], None if flat[at + 2] == _NEVER else flat[at + 2])
+            for at in range(0, len(flat), _WIDTH)
+        ]
+
+    def record(self, snapshot: Snapshot) -> None:
+        """Keep what a snapshot has of one queue or of all."""
+        now = snapshot.now_ms
+        if snapshot.overview:
+            self._record_all(snapshot)
+        elif snapshot.counts is not None and snapshot.viewport.queue is not None:
+            rates = snapshot.charts.rates if snapshot.charts else None
+            self._record(snapshot.viewport.queue, now, snapshot.counts, rates)
+
+    def _record_all(self, snapshot: Snapshot) -> None:
+        now, waiting, oldest, latest = snapshot.now_ms, 0, None, Rates((), (), ())
+        for row in snapshot.overview:
+            if row.rates is not None:
+                latest = latest.plus(_latest(row.rates))
+            if row.counts is None:
+                continue
+            waiting += row.counts.waiting
+            since = row.counts.oldest_ms
+            oldest = since if oldest is None else min(oldest, since or oldest)
+            if self._rows.get(row.name) is not row:  # it was read again
+                self._rows[row.name] = row
+                self._record(row.name, now, row.counts, row.rates)
+        self._keep(None, now, waiting, oldest, latest)
+
+    def _record(self, name: str, now: int, counts: Counts, rates: Rates | None) -> None:
+        self._keep(name, now, counts.waiting, counts.oldest_ms, _latest(rates) if rates else None)
+
+    def _keep(
+        self, name: str | None, now: int, waiting: int, since: int | None, rates: Rates | None
+    ) -> None:
+        seen = self._seen.setdefault(name, _Seen())
+        age = None if since is None else max(0, now - since)
+        if seen.live and now < seen.live[-1].at_ms:  # another server, or its clock was set back
+            seen = self._seen[name] = _Seen()
+        passed = None
+        if rates is not None and rates.arrived:
+            passed = seen.passed = _counted(seen, now // MINUTE_MS, rates)
+        seen.live.append(Sample(now, waiting, age, passed))
+        while seen.live[0].at_ms < now - LIVE_MS:
+            seen.live.popleft()
+        minute, flat = now // MINUTE_MS, seen.minutes
+        if not flat or flat[-_WIDTH] != minute:
+            flat.extend((minute, waiting, _NEVER if age is None else age))
+            del flat[: max(0, len(flat) - _WIDTH * DAY)]
+        else:  # the highest of the minute
+            flat[-2], flat[-1] = max(flat[-2], waiting), max(flat[-1], age or _NEVER)
+
+
+def _latest(rates: Rates) -> Rates:
+    """The last minutes: more than pass between two refreshes."""
+    return Rates(rates.arrived[-5:], rates.settled[-5:], rates.failed[-5:])
+
+
+def _counted(seen: _Seen, minute: int, rates: Rates) -> tuple[int, int, int]:
+    """What has passed since the first sample, from the counters of the last minutes."""
+    series = (rates.arrived, rates.settled, rates.failed)
+    now = (series[0][-1], series[1][-1], series[2][-1])
+    before, seen.counted = seen.counted, (minute, now)
+    if before is None or not 0 <= minute - before[0] < len(series[0]):
+        return seen.passed
+    minutes = minute - before[0]
+    # Counters that are less than before are those of another queue of that name.
+    came, gone, failed = (
+        passed + max(0, sum(part[len(part) - 1 - minutes :]) - part_before)
+        for passed, part, part_before in zip(seen.passed, series, before[1], strict=True)
+    )
+    return came, gone, failed

@@ -1,0 +1,107 @@
+"""`m`: the charts, driven on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis
+from textual.pilot import Pilot
+
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.tui.app import Top
+from redisq_ops.tui.frame import text
+
+from .test_app import asked, bury, drive, drive_in, press, see, see_line, told
+
+pytestmark = pytest.mark.alike
+
+
+def work(client: redis.Redis, id: str) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 40, id=id, limit=100)
+    taken = queue.take(30, consumer="w").deliveries
+    queue.settle([Settlement(one, "ack") for one in taken])
+
+
+def test_a_replay_is_marked_and_its_effect_seen(url: str, client: redis.Redis) -> None:
+    bury(client, "lost", 7)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "5", "A")
+        await asked(pilot, "P")
+        await press(pilot, "y")
+        await told(pilot, "7 replayed")
+        await press(pilot, "m")
+        await see(pilot, "mail  last 60 seconds", "● 7 waiting", "A  replay-", "┊")
+        await asyncio.to_thread(work, client, "r1")
+        await see(pilot, "● 17 waiting")
+        rates = next(line for line in text(app).splitlines() if "● in" in line)
+        assert "last 5 s" in rates
+        await press(pilot, "minus")
+        await see(pilot, "mail  last hour", "/min", "last 60 s", "seen since")
+        await press(pilot, "minus")
+        await see(pilot, "mail  last 24 hours", "drawn: 6 m means")
+        await press(pilot, "minus")
+        await see_line(pilot, "Zoom: the charts show the last 24 hours already.")
+
+    drive_in(url, body)
+
+
+def test_all_queues_together_and_one_again(url: str, client: redis.Redis) -> None:
+    work(client, "r1")
+    DelaySet(client, "reminders").schedule([("e1", b"x"), ("e2", b"x")], after_ms=0)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "a")
+        await see_line(pilot, "a: only charts (m) can be of all queues together.")
+        await press(pilot, "colon", *"charts", "enter")
+        await see(pilot, "mail  last 60 seconds", "● 10 waiting")
+        await press(pilot, "a")
+        await see(pilot, "all queues  last 60 seconds", "● 12 waiting")
+        await press(pilot, "minus", "minus")
+        await see(pilot, "all queues  last 24 hours", "drawn: 6 m means")
+        await press(pilot, "tab")
+        await see(pilot, "reminders  last 24 hours", "● 2 waiting")
+
+    drive_in(url, body)
+
+
+def test_the_timeline_of_delayed_entries_can_be_zoomed(url: str, client: redis.Redis) -> None:
+    hour = 3_600_000
+    DelaySet(client, "reminders").schedule([("soon", b"x")], after_ms=60_000)
+    DelaySet(client, "reminders").schedule([(f"e{n}", b"x") for n in range(9)], after_ms=9 * hour)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "10 become due in")
+        await press(pilot, *["plus"] * 4)
+        await see(pilot, "1 become due in", "9 later")
+        await press(pilot, *["minus"] * 4)
+        await see(pilot, "10 become due in")
+        for _ in range(20):
+            await press(pilot, "plus")
+        await see_line(pilot, "Zoom: a bar is 1s wide already.")
+        await press(pilot, "1", "minus")
+        await see_line(pilot, "Zoom: only charts (m) and delayed entries (6)")
+
+    drive_in(url, body, "6")
+
+
+def test_a_queue_without_counters_says_so(url: str, client: redis.Redis) -> None:
+    client.sadd("queues", "mail")
+    client.rpush("queue:mail", *[b'{"class":"Work","jid":"%d","args":[]}' % n for n in range(3)])
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "m")
+        await see(pilot, "this kind of queue keeps no counters", "● 3 waiting")
+
+    from redisq_ops.core.engine.queue_classes import foreign_class
+    from redisq_ops.core.engine.registry import Registered, adopt
+    from redisq_ops.core.redis.operation import run
+
+    reader = foreign_class("sidekiq")
+    assert reader is not None
+    run(client, adopt(Registered("sidekiq:mail", "sidekiq", reader.schema, at="")))
+    drive(url, body)
