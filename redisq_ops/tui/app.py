@@ -12,6 +12,7 @@ from textual import on
 from textual.actions import parse as parse_action
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
+from textual.containers import Container
 from textual.events import Event, Key, Paste
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
@@ -23,11 +24,13 @@ from redisq_ops.tui.banner import Banner, State, Tabs, TabsState
 from redisq_ops.tui.changes import Changes
 from redisq_ops.tui.command_line import CommandInput, RowAddresses, parsed
 from redisq_ops.tui.detail_screen import DetailScreen
+from redisq_ops.tui.entry_tree import EntryTree, SearchInput
 from redisq_ops.tui.explain_screen import WhyScreen
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.help import HelpScreen
 from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
+from redisq_ops.tui.preview_pane import PreviewPane, PreviewSubject
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
@@ -60,6 +63,7 @@ class Top(App[Exception]):
     """The dashboard. Ends with None, or with the error that made it useless to go on."""
 
     CSS_PATH = "top.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (120, "-beside")]  # noqa: RUF012 (declared so by App)
     TITLE = "redisq-top"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [*keys.LOOK, *keys.CHANGE, *keys.LEAVE]
@@ -110,9 +114,11 @@ class Top(App[Exception]):
             view.name_: view for view in (self._overview, *others)
         }
         self._switcher = ContentSwitcher(*self._views.values(), initial="overview", id="views")
+        self._preview = PreviewPane()
+        self._split = Container(self._switcher, self._preview, id="split")
 
     def compose(self) -> ComposeResult:
-        yield from (self._banner, self._tabs, self._notice, self._switcher)
+        yield from (self._banner, self._tabs, self._notice, self._split)
         yield from (self._field, self._command, self._status)
         yield Footer(compact=True, show_command_palette=False)
 
@@ -199,9 +205,17 @@ class Top(App[Exception]):
         start, end = view.window
         buckets = max(10, min(200, self.size.width - 2))
         return Viewport(
-            view.name_, self.queue, start, end, view.descending, buckets, self._detail,
+            view.name_, self.queue, start, end, view.descending, buckets, self._read_in_full,
             view.fetched, self._why, self.zone,
         )  # fmt: skip
+
+    @property
+    def _read_in_full(self) -> str | None:
+        """The entry or request that a screen or the preview shows."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, DetailScreen):
+                return screen.entry.wanted
+        return self._preview.wanted
 
     def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
         if not self.screen_stack:  # it came while we were leaving
@@ -213,6 +227,7 @@ class Top(App[Exception]):
         with self.batch_update():
             if self.answered:
                 self.current.show(seen.snapshot)
+                self._preview.show(seen.snapshot)
             for screen in self.screen_stack:
                 if isinstance(screen, (DetailScreen, WhyScreen)):
                     screen.show(seen.snapshot)
@@ -274,6 +289,7 @@ class Top(App[Exception]):
         )
         self._tabs.state = TabsState(self.view, queue or self._under_cursor, counts)
         self._say_notice()
+        self._preview.follow(self._previewed)
         self.say_status()
 
     def _say_notice(self) -> None:
@@ -293,7 +309,7 @@ class Top(App[Exception]):
                 said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
         self._notice.update(printable(said))
         self._notice.display = bool(said)
-        self._switcher.display = not said
+        self._split.display = not said
 
     def say_status(self) -> None:
         """The line above the keys: a problem, a running change, or where we are."""
@@ -433,11 +449,13 @@ class Top(App[Exception]):
             self._narrowed("pending", f'consumer="{whole}"')
         elif self.view == "clients":
             self._narrowed("waiting", f'client="{opened.identity}"')
+        elif self._preview.display:
+            self._preview.enter()
         elif self.current.named_rows:
             self._refuse("Enter: the row shows all that is known of it.")
         else:
             self._detail = opened.identity
-            self._open(DetailScreen(opened.identity, self.zone), self._left_detail)
+            self._open(DetailScreen(opened.identity), self._left_detail)
             self.poller.wake()
 
     def _narrowed(self, view: View, expression: str) -> None:
@@ -467,6 +485,47 @@ class Top(App[Exception]):
 
     def on_paged_table_marked(self) -> None:
         self.current.everything = False
+        self.say_status()
+
+    # --- preview -------------------------------------------------------------------------------
+
+    @property
+    def _previewed(self) -> PreviewSubject | None:
+        """The row under the cursor, where rows are entries or requests."""
+        view = self.current
+        if not view.has_details or self._notice.display:
+            return None
+        return PreviewSubject(view.name_, self.queue, view.table.identity)
+
+    def action_preview(self) -> None:
+        self._preview.open = not self._preview.open
+        self._look()
+
+    def on_preview_pane_wanted(self) -> None:
+        self.poller.wake()
+
+    def on_preview_pane_left(self) -> None:
+        self.screen.set_focus(self.current.table)
+
+    def on_entry_tree_filter_wanted(self, wanted: EntryTree.FilterWanted) -> None:
+        """Show only entries that match one more condition; the cursor stays on its own."""
+        from redisq_ops.ops.filter.parser import FilterError, parse
+
+        view = self.current
+        if view.state is None:
+            self.notify("Only lists of entries can be filtered so.", severity="warning")
+            return
+        before, more = view.filter.text if view.filter else "", wanted.condition
+        text = f"({before}) {more}" if " or " in before.lower() else f"{before} {more}"
+        try:
+            query = parse(before if more in before else text.strip(), utc=self.zone is UTC)
+        except FilterError as error:
+            self.notify(printable(error.why), severity="warning", markup=False)
+            return
+        if isinstance(self.screen, DetailScreen):
+            self.pop_screen()  # type: ignore[unused-awaitable]
+        view.narrow(query, keep=True)
+        self.poller.wake()
         self.say_status()
 
     def on_resize(self) -> None:
@@ -570,8 +629,10 @@ class Top(App[Exception]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False hides a key that means nothing here, None greys out what is not allowed."""
-        if self.focused in (self._field, self._command):
+        if self.focused in (self._field, self._command) or isinstance(self.focused, SearchInput):
             return False
+        if action == "filter" and self._preview.has_focus_within:
+            return False  # / searches there
         if action in ("queue", "filter", "command"):  # asked before a dialog's own Tab and /
             return len(self.screen_stack) == 1
         if self._unfit(action, parameters):
@@ -600,6 +661,8 @@ class Top(App[Exception]):
                 return "it groups dead letters: 7."
             case "begin" if why := self._unfit_command(str(parameters[0])):
                 return why
+            case "preview" if not view.has_details:
+                return "only entries and requests have one."
             case "hold" if not self._holdable:
                 return f"{kind} can't be paused by redisq."
         return ""

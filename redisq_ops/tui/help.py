@@ -12,6 +12,7 @@ from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from redisq_ops.tui.entry_tree import EntryTree, OutlineTree
 from redisq_ops.tui.keys import CHANGE, sign
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import DIM, HELD
@@ -47,7 +48,16 @@ class HelpScreen(ModalScreen[None]):
             yield Static(_group("Look", [key for key in app if not key[2]]), markup=False)
             change = _group("Change: each key asks first", [key for key in app if key[2]])
             yield Static(
-                Text("\n").join([change, _group("In a table", keys(PagedTable.BINDINGS)), _LOST]),
+                Text("\n").join(
+                    [
+                        change,
+                        _group("In a table", keys(PagedTable.BINDINGS)),
+                        _LOST,
+                        _group(
+                            "\nIn an entry", keys([*EntryTree.BINDINGS, *OutlineTree.BINDINGS[2:5]])
+                        ),
+                    ]
+                ),
                 markup=False,
             )
 

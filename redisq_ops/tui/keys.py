@@ -8,7 +8,7 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views import numbered
 
 _SIGNS = {
-    "slash": "/", "colon": ":", "comma": ",", "exclamation_mark": "!", "question_mark": "?",
+    "slash": "/", "colon": ":", "comma": ",", "full_stop": ".", "exclamation_mark": "!", "question_mark": "?",
     "left_square_bracket": "[", "right_square_bracket": "]",
     "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
     "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
@@ -47,6 +47,7 @@ LOOK = (
     _hidden("exclamation_mark", "only_trouble", "Trouble", "Show only queues in trouble, or all"),
     _hidden("s", "sort", "Sort", "Sort by the next column"),
     _hidden("r", "turn", "Reverse", "Reverse the order"),
+    _hidden("p", "preview", "Preview", "Preview beside the list; Enter goes into it"),
     _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
     _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
     _hidden("w", "export", "Export", "Write what is shown to a file"),

@@ -113,7 +113,7 @@ def test_clients_their_rules_and_the_audit_log(url: str, client: redis.Redis) ->
         await see(pilot, 'client="acme"', "in 3 of 4")
         await press(pilot, "escape")
         await see(pilot, "globex", "weight")
-        await press(pilot, "p")
+        await press(pilot, "o")
         await see(pilot, "jobs is a fair queue: it has no processes.")
 
     drive_in(url, body, "9")
@@ -134,7 +134,7 @@ def test_worker_processes_of_another_program(url: str, client: redis.Redis) -> N
     run(client, register(Deployment(client), [Registered("sidekiq:low", "sidekiq", 1, 0, at="")]))
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await press(pilot, "p")
+        await press(pilot, "o")
         await see(pilot, "app-1:42:abc", "alive", "low")
         await press(pilot, "enter")
         await see_line(pilot, "the row shows all that is known of it")

@@ -1,0 +1,47 @@
+"""Tracebacks of Python in colours; those of other programs as they are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.text import Text
+
+from redisq_ops.ops.terminal import count, printable
+from redisq_ops.tui.outline import Line
+from redisq_ops.tui.theme import BAD, DELAYED, DIM, HELD, OK
+
+LINES: Final = 200
+"""of the end of a traceback; what raised the error is at the end"""
+_LONGEST: Final = 400
+"""characters of a line"""
+
+
+def traceback_lines(traceback: str) -> list[Line]:
+    """The last `LINES` lines, escaped."""
+    lines = traceback.rstrip().split("\n")
+    escaped = [printable(line[:_LONGEST]) or " " for line in lines[-LINES:]]
+    left = len(lines) - len(escaped)
+    before = [Line(Text(f"… {count(left)} lines before", DIM))] if left else []
+    return [*before, *map(Line, _coloured(escaped))]
+
+
+def _coloured(lines: list[str]) -> list[Text]:
+    if not any(line.lstrip().startswith(("File ", "Traceback (")) for line in lines):
+        return [Text(line, DIM) for line in lines]
+    # Loaded with the first traceback: no other part of the dashboard needs Pygments.
+    from pygments.token import Comment, Generic, Keyword, Name, Number, String
+    from rich.style import Style
+    from rich.syntax import ANSISyntaxTheme, Syntax
+
+    theme = ANSISyntaxTheme({
+        kind: Style.parse(style)
+        for kind, style in (
+            (Generic.Error, BAD), (Generic.Traceback, DIM), (Name.Builtin, HELD),
+            (Name.Exception, BAD), (Name.Class, BAD), (Name.Function, DELAYED), (Keyword, DELAYED),
+            (Number, HELD), (String, OK), (Comment, DIM),
+        )
+    })  # fmt: skip
+    code = "\n".join(lines)
+    text = Syntax(code, "pytb", theme=theme).highlight(code)
+    text.style = ""  # with the background of a page of code
+    return list(text.split("\n", allow_blank=True))[: len(lines)]
