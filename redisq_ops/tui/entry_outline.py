@@ -12,7 +12,7 @@ from rich.text import Text
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, size
-from redisq_ops.tui.outline import Line, Parts
+from redisq_ops.tui.outline import LINE, Line, Parts
 from redisq_ops.tui.payload_outline import PARSED, payload_outline
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.traceback_lines import traceback_lines
@@ -143,18 +143,14 @@ def _error(error: Failure) -> OutlineSection:
     if error.message:
         title.append(f": {printable(error.message, 120)}")
     whole = f"{error.type}: {error.message}" if error.message else error.type
-    lines = [Line(Text(printable(error.type), BAD), error.type, _error_condition("type", error))]
+    lines = [_fact("type", error.type, BAD, f"error.type={_quoted(error.type)}")]
     if error.message:
-        message = Text(printable(error.message, 400))
-        lines.append(Line(message, error.message, _error_condition("message", error)))
+        same = f"error.message={_quoted(error.message)}"
+        lines.append(_fact("message", error.message[:LINE], "", same))
     if error.traceback:
         lines += traceback_lines(error.traceback)
     line = Line(title, error.traceback or whole, f"error={_quoted(whole)}", Parts.of(lines))
     return OutlineSection("error", line, error, 1)
-
-
-def _error_condition(part: str, error: Failure) -> str:
-    return f"error.{part}={_quoted(getattr(error, part))}"
 
 
 def _history(history: EntryHistory, zone: tzinfo | None) -> OutlineSection:

@@ -8,7 +8,8 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views import numbered
 
 _SIGNS = {
-    "slash": "/", "colon": ":", "comma": ",", "full_stop": ".", "exclamation_mark": "!", "question_mark": "?",
+    "slash": "/", "colon": ":", "comma": ",", "full_stop": ".", "exclamation_mark": "!",
+    "question_mark": "?", "right": "→", "left": "←",
     "left_square_bracket": "[", "right_square_bracket": "]",
     "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
     "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",

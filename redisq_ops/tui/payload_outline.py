@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -23,12 +24,13 @@ _DEEPEST: Final = 64
 _SUMMARY: Final = 60
 """characters that say what a folded object or list begins with"""
 _LONGEST_CONDITION: Final = 500
-_ROW: Final = 16
-"""bytes in a line of hexadecimal"""
+_ROW: Final = 8
+"""bytes in a line of hexadecimal: as many as fit beside a list"""
 
 Place = tuple[str | int, ...]
 
 
+@lru_cache(2)  # every refresh reads the same again
 def payload_outline(payload: bytes) -> tuple[str, Parts]:
     """What a payload is, in words, and its lines. Never reads more than `PARSED` bytes."""
     whole = len(payload) <= PARSED
@@ -70,10 +72,9 @@ def _binary(payload: bytes) -> bool:
 
 def _hex_line(payload: bytes, at: int) -> Line:
     row = payload[at * _ROW : (at + 1) * _ROW]
-    digits = f"{row[:8].hex(' ')}  {row[8:].hex(' ')}"
     signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
     text = Text(f"{at * _ROW:08x}  ", DIM)
-    text.append(f"{digits:<48}  ")
+    text.append(f"{row.hex(' '):<{3 * _ROW}} ")
     text.append(signs, OK)
     return Line(text, value=row.hex())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from rich.text import Text
@@ -16,6 +17,7 @@ _LONGEST: Final = 400
 """characters of a line"""
 
 
+@lru_cache(2)  # every refresh reads the same again
 def traceback_lines(traceback: str) -> list[Line]:
     """The last `LINES` lines, escaped."""
     lines = traceback.rstrip().split("\n")

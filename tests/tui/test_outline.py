@@ -10,7 +10,7 @@ from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.outline import GROUP, OutlineItem, Parts, matches, text_parts
-from redisq_ops.tui.payload_outline import BEGINNING, PARSED, payload_outline
+from redisq_ops.tui.payload_outline import BEGINNING, payload_outline
 from redisq_ops.tui.traceback_lines import LINES, traceback_lines
 
 OSC_52 = "\x1b]52;c;aGk=\x07"
@@ -49,10 +49,10 @@ def test_a_payload_is_shown_as_what_it_is(payload: bytes, what: str, first: str)
 
 
 def test_hexadecimal_rows_have_offset_bytes_and_signs() -> None:
-    _, parts = payload_outline(b"\0" * 16 + b"\x89PNG[b]\x1b")
+    _, parts = payload_outline(b"\0" * 8 + b"\x89PNG[\x1b")
     assert [item.label.plain for item in parts.folded()] == [
-        "00000000  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  ................",
-        f"00000010  {'89 50 4e 47 5b 62 5d 1b':<48}  .PNG[b].",
+        "00000000  00 00 00 00 00 00 00 00  ........",
+        "00000008  89 50 4e 47 5b 1b        .PNG[.",
     ]
 
 
@@ -98,7 +98,7 @@ def test_a_payload_of_ten_megabytes_shows_its_beginning() -> None:
     assert shown == BEGINNING
     words, parts = payload_outline(b"\0" + payload)
     assert words == "9.9 MiB, binary, the first 64.0 KiB"
-    assert parts.number == BEGINNING // 16
+    assert parts.number == BEGINNING // 8
 
 
 def test_a_traceback_keeps_its_end_and_colours_its_error() -> None:
@@ -141,8 +141,8 @@ def test_a_search_looks_at_all_lines_of_a_text() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["eu", "", 'a "b" \\ c', "*", "two words", "5", "null", "שלום 👍", 5, -1.5, 0, 10**20, True, None,
-     ["x"], {"a": 1}],
+    ["eu", "", 'a "b" \\ c', "*", "two words", "5", "null", "שלום 👍", 5, -1.5, 0, 10**20, True,
+     None, ["x"], {"a": 1}],
 )  # fmt: skip
 @pytest.mark.parametrize("key", ["region", "odd key", 'a"b', "", "0", "ключ", "a.b"])
 def test_a_condition_matches_its_own_entry_and_no_other(key: str, value: Any) -> None:
