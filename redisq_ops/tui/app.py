@@ -22,15 +22,16 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
 from redisq_ops.tui.banner import Banner, State, Tabs, TabsState
 from redisq_ops.tui.changes import Changes
-from redisq_ops.tui.command_line import CommandInput, RowAddresses, parsed
+from redisq_ops.tui.command_line import NOT_HERE, CommandInput, RowAddresses, parsed
 from redisq_ops.tui.detail_screen import DetailScreen
-from redisq_ops.tui.entry_tree import EntryTree, SearchInput
-from redisq_ops.tui.explain_screen import WhyScreen
+from redisq_ops.tui.entry_tree import EntryTree
+from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.help import HelpScreen
 from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
 from redisq_ops.tui.preview_pane import PreviewPane, PreviewSubject
+from redisq_ops.tui.section_tree import SearchInput
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
@@ -99,7 +100,6 @@ class Top(App[Exception]):
         self._in_terminal = False
         self._opened = queue is None
         self._detail: str | None = None
-        self._why: ExplainSubject | None = None
         self._back: View | None = None
         """the view whose row opened this one, where Esc leads back to"""
         self._seen_at: float | None = None
@@ -206,7 +206,7 @@ class Top(App[Exception]):
         buckets = max(10, min(200, self.size.width - 2))
         return Viewport(
             view.name_, self.queue, start, end, view.descending, buckets, self._read_in_full,
-            view.fetched, self._why, self.zone,
+            view.fetched, self._explained, self.zone,
         )  # fmt: skip
 
     @property
@@ -216,6 +216,12 @@ class Top(App[Exception]):
             if isinstance(screen, DetailScreen):
                 return screen.entry.wanted
         return self._preview.wanted
+
+    @property
+    def _explained(self) -> ExplainSubject | None:
+        """What the latest explanation on the screen is about."""
+        explaining = (s.about for s in reversed(self.screen_stack) if isinstance(s, ExplainScreen))
+        return next(explaining, None)
 
     def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
         if not self.screen_stack:  # it came while we were leaving
@@ -229,7 +235,7 @@ class Top(App[Exception]):
                 self.current.show(seen.snapshot)
                 self._preview.show(seen.snapshot)
             for screen in self.screen_stack:
-                if isinstance(screen, (DetailScreen, WhyScreen)):
+                if isinstance(screen, (DetailScreen, ExplainScreen)):
                     screen.show(seen.snapshot)
             self.tick()
 
@@ -599,12 +605,50 @@ class Top(App[Exception]):
         if about is None:
             self._refuse(NOTHING)
             return
-        self._why = about
-        self._open(WhyScreen(about, self.zone), self._left_why)
+        self._explain(about)
+
+    def _explain(self, about: ExplainSubject) -> None:
+        self._open(ExplainScreen(about, self.zone), lambda _: self.poller.wake())
         self.poller.wake()
 
-    def _left_why(self, _: None) -> None:
-        self._why = None
+    def on_explain_screen_suggested(self, suggested: ExplainScreen.Suggested) -> None:
+        """The dialog of a command that helps, or else its line."""
+        from redisq_ops.ops.hint import words_of
+        from redisq_ops.tui.suggested_change import suggested_change
+
+        words, _ = words_of(suggested.command)
+        if words[:1] == ["explain"]:
+            queue, _, id = words[1].partition("/")
+            self._explain(ExplainSubject(queue, id or None))
+        elif words[:1] and words[0] in NOT_HERE:
+            self.copy_to_clipboard(suggested.command)
+            self.notify(f"copied: {NOT_HERE[words[0]]}", markup=False)
+        elif self.read_only:
+            self._refuse("this dashboard is read-only.")
+        elif change := suggested_change(suggested.command):
+            self.changes.suggested(change)
+        else:
+            self._close_screens()
+            self._command.begin(suggested.command.removeprefix("redisq "))
+
+    def on_explain_screen_followed(self, followed: ExplainScreen.Followed) -> None:
+        """Where a name of an explanation leads."""
+        link = followed.link
+        if link.explain is not None:
+            self._explain(link.explain)
+            return
+        self._close_screens()
+        self._choose(followed.queue)
+        if link.filter:
+            self._narrowed(link.view, link.filter)
+        else:
+            self._show_view(link.view)
+            self.current.keep(link.row)
+
+    def _close_screens(self) -> None:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()  # type: ignore[unused-awaitable]
+        self._detail = None
 
     def action_scan(self) -> None:
         if isinstance(self.current, GroupsView):
@@ -628,7 +672,8 @@ class Top(App[Exception]):
         return self._read_only or (connected is not None and connected.read_only)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """False hides a key that means nothing here, None greys out what is not allowed."""
+        """False hides a key that means nothing here or ever, None greys out what isn't allowed
+        now. Pressed, either says why."""
         if self.focused in (self._field, self._command) or isinstance(self.focused, SearchInput):
             return False
         if action == "filter" and self._preview.has_focus_within:
@@ -637,7 +682,9 @@ class Top(App[Exception]):
             return len(self.screen_stack) == 1
         if self._unfit(action, parameters):
             return False
-        return None if self._forbidden(action) else True
+        if self._forbidden(action):
+            return False if self.read_only else None
+        return True
 
     def _unfit(self, action: str, parameters: tuple[object, ...]) -> str:
         """Why an action means nothing in this view or for this queue; empty if it means something.

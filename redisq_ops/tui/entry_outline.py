@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, size
-from redisq_ops.tui.outline import LINE, Line, Parts
+from redisq_ops.tui.outline import LINE, Line, OutlineSection, Parts
 from redisq_ops.tui.payload_outline import PARSED, payload_outline
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.traceback_lines import traceback_lines
@@ -29,17 +29,6 @@ READ_ONCE: Final = 256 * 1024
 """bytes of a payload above which it isn't read again while it is on the screen"""
 
 
-@dataclass(frozen=True, slots=True)
-class OutlineSection:
-    """A title and what is below it. With an equal ``content`` nothing of it has changed."""
-
-    name: str
-    title: Line
-    content: object
-    rank: int
-    """the section of the lowest rank is unfolded first where not all of them fit"""
-
-
 def outline_sections(snapshot: Snapshot, zone: tzinfo | None) -> list[OutlineSection]:
     """The sections of the snapshot's entry or request; empty if it is gone."""
     if snapshot.request is not None:
@@ -51,8 +40,6 @@ def outline_sections(snapshot: Snapshot, zone: tzinfo | None) -> list[OutlineSec
 
 def redacted(entry: Entry, redaction: Redaction) -> Entry:
     """The entry as it may be shown. What is too large to be searched here is hidden as a whole."""
-    from dataclasses import replace
-
     from redisq_ops.ops.redaction import MASK
 
     if redaction and entry.payload is not None and len(entry.payload) > PARSED:

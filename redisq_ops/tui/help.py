@@ -12,8 +12,9 @@ from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from redisq_ops.tui.entry_tree import EntryTree, OutlineTree
+from redisq_ops.tui.entry_tree import EntryTree
 from redisq_ops.tui.keys import CHANGE, sign
+from redisq_ops.tui.section_tree import OutlineTree, SectionTree
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import DIM, HELD
 
@@ -48,18 +49,11 @@ class HelpScreen(ModalScreen[None]):
             yield Static(_group("Look", [key for key in app if not key[2]]), markup=False)
             change = _group("Change: each key asks first", [key for key in app if key[2]])
             yield Static(
-                Text("\n").join(
-                    [
-                        change,
-                        _group("In a table", keys(PagedTable.BINDINGS)),
-                        _LOST,
-                        _group(
-                            "\nIn an entry", keys([*EntryTree.BINDINGS, *OutlineTree.BINDINGS[2:5]])
-                        ),
-                    ]
-                ),
+                Text("\n").join([change, _group("In a table", keys(PagedTable.BINDINGS)), _LOST]),
                 markup=False,
             )
+            entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
+            yield Static(_group("In an entry", keys(entry)), markup=False)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#sheet").scroll_relative(y=lines, animate=False)

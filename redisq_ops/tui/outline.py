@@ -138,6 +138,19 @@ def text_parts(text: str, style: str = "") -> Parts:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class OutlineSection:
+    """A title and what is below it. With an equal ``content`` nothing of it has changed."""
+
+    name: str
+    title: Line
+    content: object
+    rank: int
+    """the section of the lowest rank is unfolded first where not all of them fit"""
+    of_choices: bool = False
+    """whether the cursor begins on its first line"""
+
+
 def matches(
     items: Sequence[OutlineItem], needle: str, most: int
 ) -> tuple[list[tuple[int, ...]], bool]:

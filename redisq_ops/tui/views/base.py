@@ -237,6 +237,10 @@ class QueueView(Vertical):
             self.filter, self.everything = query, False
             self.rearrange()
 
+    def keep(self, identity: str) -> None:
+        """Put the cursor on this row as soon as it is loaded."""
+        self._kept = identity
+
     def rearrange(self) -> None:
         """Begin at the top again, because other rows come first now."""
         # The entry under the cursor may be anywhere now; marks are about entries, and stay.
