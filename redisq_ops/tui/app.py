@@ -64,7 +64,7 @@ class Top(App[Exception]):
     """The dashboard. Ends with None, or with the error that made it useless to go on."""
 
     CSS_PATH = "top.tcss"
-    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (120, "-beside")]  # noqa: RUF012 (declared so by App)
+    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (140, "-beside")]  # noqa: RUF012 (declared so by App)
     TITLE = "redisq-top"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [*keys.LOOK, *keys.CHANGE, *keys.LEAVE]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
@@ -64,7 +65,7 @@ def _entry_sections(
         yield _error(entry.error)
     yield _history(details.history, zone)
     payload = entry.payload
-    title = Text("payload", "bold")
+    title = Text.assemble(("payload", "bold"))
     if payload is None:
         yield OutlineSection("payload", Line(title.append("  gone", DIM)), None, 0)
         return
@@ -75,15 +76,14 @@ def _entry_sections(
 
 
 def _about(id: str, state: str, style: str, summary: str, facts: list[Line]) -> OutlineSection:
-    title = Text(printable(id), "bold")
-    title.append(f"  {state}", f"bold {style}")
+    title = Text.assemble((printable(id), "bold"), (f"  {state}", f"bold {style}"))
     line = Line(title, id, f"id={_quoted(id)}", Parts.of(facts), summary=summary)
     return OutlineSection("about", line, (state, [fact.words for fact in facts]), 2)
 
 
 def _fact(label: str, words: str, style: str = "", condition: str = "") -> Line:
-    text = Text(f"{label:<{_LABEL}}", DIM)
-    return Line(text.append(printable(words), style), words, condition)
+    text = Text.assemble((f"{label:<{_LABEL}}", DIM), (printable(words), style))
+    return Line(text, words, condition)
 
 
 def _when(ms: int | None, now_ms: int, zone: tzinfo | None) -> str:
@@ -125,7 +125,7 @@ def _quoted(text: str) -> str:
 
 
 def _error(error: Failure) -> OutlineSection:
-    title = Text("error", "bold")
+    title = Text.assemble(("error", "bold"))
     title.append(f"  {printable(error.type, 60)}", BAD)
     if error.message:
         title.append(f": {printable(error.message, 120)}")
@@ -141,7 +141,7 @@ def _error(error: Failure) -> OutlineSection:
 
 
 def _history(history: EntryHistory, zone: tzinfo | None) -> OutlineSection:
-    title = Text("history", "bold")
+    title = Text.assemble(("history", "bold"))
     number = count(len(history.events)) if history.events else "nothing"
     among = f"in the latest {count(history.searched)} of {count(history.total)} events"
     title.append(f"  {number} {among}", DIM)
@@ -155,8 +155,7 @@ def _event(event: Event, zone: tzinfo | None) -> Line:
         rest = items[0].partition("|")[2].replace("|", " ")
         more = f" and {count(len(items) - 1)} more" if len(items) > 1 else ""
         happened.append(printable(f"{name} {rest}{more}".strip()))
-    text = Text(f"{moment(event.at_ms, zone)}  ", DIM)
-    text.append(", ".join(happened))
+    text = Text.assemble((f"{moment(event.at_ms, zone)}  ", DIM), ", ".join(happened))
     if event.by != "-":
         text.append(f"  by {printable(event.by)}", DIM)
     return Line(text, text.plain)
@@ -176,7 +175,7 @@ def _request_sections(
     yield _about(request.id, "paused" if paused else request.state, style, summary, facts)
     yield _section(
         "holders", f"the first {count(len(details.pending))}, by number", "holders",
-        [_holder(held.entry, now_ms) for held in details.pending], 0,
+        _holders([held.entry for held in details.pending], now_ms), 0,
     )  # fmt: skip
     stream = f"{printable(details.stream)}, {count(details.length)} entries"
     yield _section("stream", stream, "stream", _stream(details), 1)
@@ -184,7 +183,7 @@ def _request_sections(
 
 
 def _section(name: str, what: str, title: str, lines: list[Line], rank: int) -> OutlineSection:
-    text = Text(title, "bold")
+    text = Text.assemble((title, "bold"))
     text.append(f"  {what}", DIM)
     content: Any = [what, *(line.words for line in lines)]
     return OutlineSection(name, Line(text, parts=Parts.of(lines)), content, rank)
@@ -207,21 +206,34 @@ def _request_facts(request: Request, now_ms: int, zone: tzinfo | None) -> Iterat
     yield _fact("results", size(request.results_bytes) + dropped)
 
 
-def _holder(entry: Entry, now_ms: int) -> Line:
-    left = (entry.at_ms or 0) - now_ms
-    lease = f"lease {age(left)}" if left >= 0 else f"over {age(-left)}"
-    text = Text(f"{printable(entry.id, 36):<36} {printable(entry.consumer or '-', 24):<24} ")
-    text.append(f"{lease:<14}", OK if left >= 0 else BAD)
-    text.append(f" attempt {entry.attempts + 1}", DIM)
-    return Line(text, entry.id)
+def _holders(entries: list[Entry], now_ms: int) -> list[Line]:
+    ids = _column([entry.id for entry in entries])
+    consumers = _column([entry.consumer or "-" for entry in entries])
+    lines = []
+    for entry, id, consumer in zip(entries, ids, consumers, strict=True):
+        left = (entry.at_ms or 0) - now_ms
+        lease = f"lease {age(left)}" if left >= 0 else f"over {age(-left)}"
+        text = Text.assemble(
+            f"{id}  {consumer}  ", (f"{lease:<13}", OK if left >= 0 else BAD),
+            (f"attempt {entry.attempts + 1}", DIM),
+        )  # fmt: skip
+        lines.append(Line(text, entry.id))
+    return lines
+
+
+def _column(names: list[str]) -> list[str]:
+    """Names of one width, the longest cut to 36 cells."""
+    shown = [printable(name, 36) for name in names]
+    width = max(map(cell_len, shown), default=0)
+    return [name + " " * (width - cell_len(name)) for name in shown]
 
 
 def _stream(details: RequestDetails) -> list[Line]:
     lines = []
-    for consumer in details.consumers:
-        text = Text(f"{printable(consumer.name, 36):<36} ")
-        text.append(f"{count(consumer.pending):>8} pending, idle {age(consumer.idle_ms)}", DIM)
-        lines.append(Line(text, consumer.name))
+    names = _column([consumer.name for consumer in details.consumers])
+    for consumer, name in zip(details.consumers, names, strict=True):
+        held = f"{count(consumer.pending):>8} pending, idle {age(consumer.idle_ms)}"
+        lines.append(Line(Text.assemble(name, (held, DIM)), consumer.name))
     for name, number, why in details.differences:
         lines.append(Line(Text(f"{printable(name)} has {count(number)}: {printable(why)}", WARN)))
     return lines

@@ -152,8 +152,7 @@ def explanation_sections(found: Explanation, zone: tzinfo | None) -> Iterator[Ou
         yield OutlineSection("names", title, content, 1, of_choices=not helps)
     for at, one in enumerate(reasons):
         if facts := list(_facts(one.facts, found.now_ms, zone)):
-            text = Text("facts", "bold")
-            text.append(f"  {printable(one.rule)}", DIM)
+            text = Text.assemble(("facts", "bold"), (f"  {printable(one.rule)}", DIM))
             title = Line(text, found.address, parts=Parts.of(facts))
             content = [fact.words for fact in facts]
             yield OutlineSection(f"facts {at}: {one.rule}", title, content, 2 + at)
@@ -161,8 +160,7 @@ def explanation_sections(found: Explanation, zone: tzinfo | None) -> Iterator[Ou
 
 def _suggestion(reason: Reason) -> Suggestion:
     command = reason.command or ""
-    text = Text(f"{reason.verb or '':<{_LABEL}}", DIM)
-    text.append(printable(command), OK)
+    text = Text.assemble((f"{reason.verb or '':<{_LABEL}}", DIM), (printable(command), OK))
     return Suggestion(text, command, command=command)
 
 
@@ -214,9 +212,9 @@ def _explained(noun: str, name: str, subject: ExplainSubject) -> ExplainLink:
 
 
 def _link(noun: str, name: str, what: str, **where: Any) -> ExplainLink:
-    text = Text(f"{noun:<{_LABEL}}", DIM)
-    text.append(f"{printable(name):<{_NAME}}", HELD)
-    text.append(f"  {what}", DIM)
+    text = Text.assemble(
+        (f"{noun:<{_LABEL}}", DIM), (f"{printable(name):<{_NAME}}", HELD), (f"  {what}", DIM)
+    )
     return ExplainLink(text, name, **where)
 
 
@@ -228,8 +226,8 @@ def _facts(facts: Mapping[str, Any], now_ms: int, zone: tzinfo | None) -> Iterat
         if value not in (None, "", [], {}):
             label = printable(name.removesuffix("_ms").replace("_", " "))
             words = _written(name, value, now_ms, zone)
-            text = Text(f"{label:<{_LABEL}}", DIM)
-            yield Line(text.append(printable(words, _MOST), ""), words)
+            text = Text.assemble((f"{label:<{_LABEL}}", DIM), printable(words, _MOST))
+            yield Line(text, words)
 
 
 _SPANS = {"silent_ms", "oldest_age_ms"}

@@ -48,7 +48,7 @@ LOOK = (
     _hidden("exclamation_mark", "only_trouble", "Trouble", "Show only queues in trouble, or all"),
     _hidden("s", "sort", "Sort", "Sort by the next column"),
     _hidden("r", "turn", "Reverse", "Reverse the order"),
-    _hidden("p", "preview", "Preview", "Preview beside the list; Enter goes into it"),
+    _hidden("p", "preview", "Preview", "Preview beside the list; Enter goes in"),
     _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
     _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
     _hidden("w", "export", "Export", "Write what is shown to a file"),

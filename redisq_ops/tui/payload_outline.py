@@ -73,10 +73,8 @@ def _binary(payload: bytes) -> bool:
 def _hex_line(payload: bytes, at: int) -> Line:
     row = payload[at * _ROW : (at + 1) * _ROW]
     signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-    text = Text(f"{at * _ROW:08x}  ", DIM)
-    text.append(f"{row.hex(' '):<{3 * _ROW}} ")
-    text.append(signs, OK)
-    return Line(text, value=row.hex())
+    digits = f"{row.hex(' '):<{3 * _ROW}} "
+    return Line(Text.assemble((f"{at * _ROW:08x}  ", DIM), digits, (signs, OK)), value=row.hex())
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ class SectionTree(Vertical):
     DEFAULT_CSS = """
     SectionTree {
         height: 1fr;
-        OutlineTree { background: $surface; height: 1fr; overflow-y: scroll; scrollbar-size: 0 1; }
+        OutlineTree { background: $surface; height: 1fr; scrollbar-size: 0 1; }
         OutlineTree:focus { background-tint: $foreground 0%; }
         OutlineTree > .tree--cursor { background: $panel; text-style: none; }
         OutlineTree:focus > .tree--cursor {
