@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.explain.blocking_reasons import Reason
     from redisq_ops.ops.explain.explanation import Explanation
 
-_LABEL = 14
+_LABEL = 16
 _NAME = 28
 _STATES = {
     "waiting": OK, "open": OK, "sealed": OK, "done": OK, "pending": f"bold {HELD}",

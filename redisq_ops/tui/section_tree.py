@@ -23,6 +23,8 @@ FOUND: Final = 1_000
 """matches of a search that are counted and gone through"""
 _SIDEWAYS: Final = 20
 """cells by which a long line is moved"""
+_DEEP: Final = 5
+"""levels unfolded at first"""
 _UNFOLDED: Final = 10
 """lines unfolded at first in a place of no height yet"""
 
@@ -260,16 +262,17 @@ class SectionTree(Vertical):
         ranked = sorted(
             zip(self._sections, outline.root.children, strict=True), key=lambda pair: pair[0].rank
         )
-        waiting = [node for _, node in ranked]
-        for at, node in enumerate(waiting):  # it grows
+        waiting = [(node, 0) for _, node in ranked]
+        for at, (node, depth) in enumerate(waiting):  # it grows
             parts = node.data.parts if node.data is not None else NO_PARTS
             lines = len(parts.folded())
-            if at == 0 or 0 < lines <= left:
+            if at == 0 or (0 < lines <= left and depth < _DEEP):
                 left -= lines
                 outline.unfold(node)
-                waiting += node.children
-        if waiting and waiting[0].data is not None and waiting[0].data.parts.number > GROUP:
-            outline.unfold(waiting[0].children[0])
+                waiting += [(child, depth + 1) for child in node.children]
+        first, _ = waiting[0]
+        if first.data is not None and first.data.parts.number > GROUP:
+            outline.unfold(first.children[0])
 
     def _replace(self, node: Node, section: OutlineSection) -> None:
         """Another content in a section; the cursor and what is unfolded in others stay."""

@@ -8,23 +8,30 @@ from typing import Final
 from rich.text import Text
 
 from redisq_ops.ops.terminal import count, printable
-from redisq_ops.tui.outline import Line
+from redisq_ops.tui.outline import Line, Parts
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, HELD, OK
 
 LINES: Final = 200
 """of the end of a traceback; what raised the error is at the end"""
+LAST: Final = 8
+"""of these in sight, the others folded"""
 _LONGEST: Final = 400
 """characters of a line"""
 
 
 @lru_cache(2)  # every refresh reads the same again
 def traceback_lines(traceback: str) -> list[Line]:
-    """The last `LINES` lines, escaped."""
+    """The last `LINES` lines, escaped; those before the last `LAST` folded."""
     lines = traceback.rstrip().split("\n")
     escaped = [printable(line[:_LONGEST]) or " " for line in lines[-LINES:]]
+    coloured = list(map(Line, _coloured(escaped)))
+    if len(lines) <= LAST + 1:
+        return coloured
     left = len(lines) - len(escaped)
-    before = [Line(Text(f"… {count(left)} lines before", DIM))] if left else []
-    return [*before, *map(Line, _coloured(escaped))]
+    cut = [Line(Text(f"… {count(left)} lines before", DIM))] if left else []
+    before = Parts.of([*cut, *coloured[:-LAST]])
+    title = Text(f"traceback, {count(len(lines) - LAST)} lines before", DIM)
+    return [Line(title, parts=before), *coloured[-LAST:]]
 
 
 def _coloured(lines: list[str]) -> list[Text]:

@@ -11,7 +11,7 @@ from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.outline import GROUP, OutlineItem, Parts, matches, text_parts
 from redisq_ops.tui.payload_outline import BEGINNING, payload_outline
-from redisq_ops.tui.traceback_lines import LINES, traceback_lines
+from redisq_ops.tui.traceback_lines import LAST, LINES, traceback_lines
 
 OSC_52 = "\x1b]52;c;aGk=\x07"
 TRACEBACK = f"""Traceback (most recent call last):
@@ -104,8 +104,9 @@ def test_a_payload_of_ten_megabytes_shows_its_beginning() -> None:
 def test_a_traceback_keeps_its_end_and_colours_its_error() -> None:
     frames = "\n".join(f'  File "/srv/{n}.py", line {n}, in f' for n in range(LINES + 50))
     lines = traceback_lines(f"Traceback (most recent call last):\n{frames}\nValueError: bad")
-    assert lines[0].label.plain == "… 52 lines before"
-    assert len(lines) == LINES + 1
+    assert lines[0].label.plain == f"traceback, {LINES + 52 - LAST} lines before"
+    assert len(lines) == LAST + 1 and lines[0].parts.number == LINES - LAST + 1
+    assert lines[0].parts.make(0).label.plain == "… 52 lines before"
     last = lines[-1].label
     assert last.plain == "ValueError: bad"
     assert [last.plain[span.start : span.end] for span in last.spans][:1] == ["ValueError"]
