@@ -599,7 +599,7 @@ async def json_payload(app: Top, source: Seeded) -> None:
             "id": 9_007_199_254_740_993, "total": 129.9, "currency": "EUR", "paid": True,
             "lines": [{"sku": f"A-{n}", "quantity": n % 3 + 1, "price": 4.5} for n in range(240)],
         },
-        "customer": {"name": "Ada Lovelace 👩‍🚀", "locale": "שלום", "vip": False, "phone": None},
+        "customer": {"name": "Ada Lovelace", "locale": "שלום", "vip": False, "phone": None},
         "attempt_ids": list(range(12)),
         "body": "Dear Ada,\nyour order is on its way.\n\nKind regards\nthe shop",
     }  # fmt: skip
