@@ -26,7 +26,8 @@ class DetailScreen(ModalScreen[None]):
         super().__init__()
         # Held, not queried: a picture may come before this screen is composed.
         self.entry = EntryTree()
-        self._about = id
+        # Now: the poller may ask before this screen is mounted.
+        self.entry.about = id
 
     def compose(self) -> ComposeResult:
         with Vertical(id="sheet"):
@@ -34,7 +35,6 @@ class DetailScreen(ModalScreen[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        self.entry.begin(self._about)
         self.entry.outline.focus()
 
     def show(self, snapshot: Snapshot) -> None:

@@ -57,6 +57,10 @@ class EntryTree(SectionTree):
         yield self._note
         yield from super().compose()
 
+    def on_mount(self) -> None:
+        if not self._sections:
+            self.note("" if self.about is None else f"{printable(self.about)} …")
+
     @property
     def wanted(self) -> str | None:
         """The id to read with the next snapshot. A large payload isn't read a second time."""

@@ -67,7 +67,7 @@ def test_a_queue_whose_tokens_one_consumer_keeps_flows_again(
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "t")
         await see(pilot, "3 entries waiting, and none can be delivered", "consumer geo-3:777",
-                  "holds 2 entries", "request       r1")  # fmt: skip
+                  "holds 2 entries", "explain it", "what it holds")  # fmt: skip
         dialog = await asked(pilot, "enter")
         assert dialog.question.title == "Requeue 2 pending entries of mail?"
         await press(pilot, "y")
@@ -105,7 +105,7 @@ def test_a_blocked_client_is_unblocked(url: str, client: redis.Redis) -> None:
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "t")
-        await see(pilot, "1 of 1 clients with waiting entries are blocked", "client        acme")
+        await see(pilot, "1 of 1 clients with waiting entries are blocked", "acme", "its rules")
         dialog = await asked(pilot, "enter")
         assert dialog.question.title == "Unblock client acme of jobs?"
         await press(pilot, "y")

@@ -140,6 +140,17 @@ def test_a_large_payload_is_read_once_and_the_list_goes_on() -> None:
     previewed(payload, body, (80, 24))
 
 
+def test_the_whole_screen_does_not_wait_for_the_next_refresh() -> None:
+    async def body(app: Top, pilot: Pilot[Exception], source: Payloads) -> None:
+        await press(pilot, "p", "enter")  # the next refresh is in an hour
+        assert isinstance(app.screen, DetailScreen)
+        await see(pilot, 'region  "eu"')
+        await press(pilot, "q")
+        assert app.viewport().detail is None
+
+    previewed(b'{"region": "eu"}', body)
+
+
 def test_the_preview_is_for_lists_of_entries_and_comes_back_with_them() -> None:
     async def body(app: Top, pilot: Pilot[Exception], source: Payloads) -> None:
         await press(pilot, "7")
