@@ -522,14 +522,17 @@ class Top(App[Exception]):
             self.notify("Only lists of entries can be filtered so.", severity="warning")
             return
         before, more = view.filter.text if view.filter else "", wanted.condition
+        if more in before:
+            self.notify("The list is filtered by this already.", severity="warning")
+            return
         text = f"({before}) {more}" if " or " in before.lower() else f"{before} {more}"
         try:
-            query = parse(before if more in before else text.strip(), utc=self.zone is UTC)
+            query = parse(text.strip(), utc=self.zone is UTC)
         except FilterError as error:
             self.notify(printable(error.why), severity="warning", markup=False)
             return
         if isinstance(self.screen, DetailScreen):
-            self.pop_screen()  # type: ignore[unused-awaitable]
+            self.screen.dismiss(None)  # type: ignore[unused-awaitable]
         view.narrow(query, keep=True)
         self.poller.wake()
         self.say_status()

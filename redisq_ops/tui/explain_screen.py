@@ -61,7 +61,11 @@ class ExplainLink(Line):
 class ExplainScreen(ModalScreen[None]):
     """The explanation of one queue, request or entry."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,t", "dismiss", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,t", "dismiss", "Back"),
+        Binding("d", "scroll_answer(5)", "Down", show=False),
+        Binding("u", "scroll_answer(-5)", "Up", show=False),
+    ]
 
     class Suggested(Message):
         """Enter on a command that helps."""
@@ -87,8 +91,7 @@ class ExplainScreen(ModalScreen[None]):
         self._sections = SectionTree()
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="sheet") as sheet:
-            sheet.border_subtitle = "Enter does what helps, or goes to a name"
+        with Vertical(id="sheet"):
             with VerticalScroll(id="answer", can_focus=False):
                 yield self._answer
             yield self._sections
@@ -107,6 +110,18 @@ class ExplainScreen(ModalScreen[None]):
         else:
             self._answer.update(answer(found, self._zone))
             self._sections.show_sections(list(explanation_sections(found, self._zone)))
+        self.call_after_refresh(self._say_keys)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._say_keys)
+
+    def _say_keys(self) -> None:
+        answer, sheet = self.query_one("#answer"), self.query_one("#sheet")
+        more = "d and u scroll the answer; " if answer.max_scroll_y else ""
+        sheet.border_subtitle = f"{more}Enter does what helps, or goes to a name"
+
+    def action_scroll_answer(self, lines: int) -> None:
+        self.query_one("#answer").scroll_relative(y=lines, animate=False)
 
     def on_outline_tree_opened(self, opened: OutlineTree.Opened) -> None:
         opened.stop()

@@ -19,6 +19,7 @@ from redisq_ops.tui import run_change
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.explain_screen import ExplainScreen
+from redisq_ops.tui.frame import text
 from redisq_ops.tui.suggested_change import suggested_change
 
 from .test_app import asked, bury, drive, drive_in, press, see, told, until
@@ -154,6 +155,26 @@ def test_names_lead_to_what_is_known_of_them(url: str, client: redis.Redis) -> N
         await until(pilot, lambda: (app.current.table.identity or "").startswith("pause-"))
 
     drive_in(url, body, "9")
+
+
+def test_a_long_answer_is_scrolled_by_keys(url: str, client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 5, id="r1", limit=2)
+    queue.take(2, consumer="w1")
+    run(client, control.change_request(queue, "r1", "pause", Author("ada", "desk", "why " * 60)))
+    run(client, control.pause(queue, Author("ada", "desk", "because " * 40)))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await until(pilot, lambda: app.current.table.position)
+        await press(pilot, "t")
+        await see(pilot, "entry mail/r1/", "d and u scroll the answer")
+        assert "run redisq fsck" not in text(app)
+        await press(pilot, *"dddd")
+        await see(pilot, "run redisq fsck")
+        await press(pilot, *"uuuu")
+        await see(pilot, "entry mail/r1/")
+
+    drive_in(url, body, "9", size=(80, 24))
 
 
 def test_what_has_no_dialog_begins_a_command(url: str, client: redis.Redis) -> None:

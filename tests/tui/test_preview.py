@@ -18,6 +18,7 @@ from redisq_ops.ops.redaction import Redaction
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.entry_outline import READ_ONCE
+from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.preview_pane import PreviewPane
 
@@ -223,6 +224,11 @@ def test_a_value_is_found_copied_and_filtered_by(
             await press(pilot, "slash", "escape", "g", "F")  # one more condition: its id
             await see_line(pilot, 'id="r1/1"/ in 1 of')
             await press(pilot, "escape")  # into the list
+        if whole:
+            await press(pilot, "k", "t")  # of what is under the cursor now
+            assert isinstance(app.screen, ExplainScreen)
+            assert app.screen.about.id == app.current.table.identity == "r1/3"
+            await press(pilot, "escape", "j")
         await press(pilot, "escape")
         await see(pilot, "r1/2", "r1/4", "of 4")
         assert app.current.table.identity == "r1/1"
