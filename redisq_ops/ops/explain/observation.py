@@ -110,8 +110,14 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     now = await queue.now.op()
     address = id or ""
     requests = [queue] if isinstance(queue, HasRequests) and id and "/" not in address else []
-    (counts, rates), ((settings, position), (first, (found, (history, logs)))) = await both(
-        both(queue.counts.op(now), queue.rates.op(now, RATE_MINUTES + 1)),
+    (
+        ((blockers, reports), (counts, rates)),
+        ((settings, position), (first, (found, (history, logs)))),
+    ) = await both(
+        both(
+            _blocked(queue, id),
+            both(queue.counts.op(now), queue.rates.op(now, RATE_MINUTES + 1)),
+        ),
         both(
             both(queue.settings.op(), queue.queue_position.op(address)),
             both(
@@ -144,10 +150,6 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     operations = [
         *operations, *(move.operation for move in moves if move.operation.id not in known)
     ]  # fmt: skip
-    blockers: tuple[Blocker, ...] = ()
-    reports: list[ConsumerReport] = []
-    if not id:
-        blockers, reports = await both(_blockers(queue), consumer_reports(queue))
     periodic = () if entry or request else await _periodic(queue, address, now)
     first_entries = {
         state: page.entries[0] if page.entries else None
@@ -174,6 +176,15 @@ async def _periodic(queue: Queue[Any], name: str, now: int) -> tuple[PeriodicSta
         return tuple(await periodic_status(queue))
     found = await queue.get_periodic.op(name)
     return () if found is None else tuple(await status(queue, [found], now))
+
+
+async def _blocked(
+    queue: Queue[Any], id: str | None
+) -> tuple[tuple[Blocker, ...], list[ConsumerReport]]:
+    """Of a queue: what keeps its entries from delivery, and who holds them."""
+    if id:
+        return (), []
+    return await both(_blockers(queue), consumer_reports(queue))
 
 
 async def _blockers(queue: Queue[Any]) -> tuple[Blocker, ...]:
