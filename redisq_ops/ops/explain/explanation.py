@@ -334,7 +334,7 @@ class _Explainer(EntryReasons, PeriodicReasons):
     def _holding(self) -> Iterator[tuple[str | None, ConsumerStatus, int]]:
         """Silent consumers, with their group and the number of entries they hold; and where
         nothing moves those that have held one for as long."""
-        stuck = self._rate is None
+        stuck = self._rate is None and bool(self.observed.rates.settled)
         for report in self.observed.reports:
             for one in report.consumers:
                 long = stuck and one.oldest_ms is not None and one.oldest_ms >= SILENT_MS

@@ -18,7 +18,7 @@ from redisq_ops.core.engine.optional_features import (
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Clients, Counts, Entry, Rates, Request, State
 from redisq_ops.core.model.queue_position import QueuePosition
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import attempt, both, together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
@@ -184,7 +184,9 @@ async def _blocked(
     """Of a queue: what keeps its entries from delivery, and who holds them."""
     if id:
         return (), []
-    return await both(_blockers(queue), consumer_reports(queue))
+    blockers, reports = await both(_blockers(queue), attempt(consumer_reports(queue)))
+    # A part that can't be read is a reason of its own, and hides no other reason.
+    return blockers, [] if isinstance(reports, Exception) else reports
 
 
 async def _blockers(queue: Queue[Any]) -> tuple[Blocker, ...]:
