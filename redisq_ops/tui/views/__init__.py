@@ -25,7 +25,7 @@ ALL: tuple[type[QueueView], ...] = (
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
     """The views with their keys: digits, and letters where these end."""
-    return list(zip("1234567890col,", ALL, strict=True))
+    return list(zip("1234567890cml,", ALL, strict=True))
 
 
 __all__ = [
