@@ -138,6 +138,10 @@ class Changes:
 
         self._start(run, None)
 
+    def suggested(self, change: Callable[[Changes], Awaitable[bool]]) -> None:
+        """A change that an explanation suggests."""
+        self._start(lambda: change(self), None)
+
     def command(self, words: Sequence[str]) -> None:
         """Run a command of `redisq` while the terminal is its own."""
         from textual.app import SuspendNotSupported

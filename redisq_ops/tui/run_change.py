@@ -1,6 +1,7 @@
 """What a change does: look again, say what will happen, then do it step by step.
 
-Nothing here draws but through `Changes`, and nothing else in the dashboard writes to a server.
+Nothing here draws but through `Changes`, and nothing else in the dashboard writes to a server but
+`suggested_change`.
 Each function returns whether anything was changed.
 """
 
@@ -10,15 +11,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, consumers, control
-from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.audit_log import Author, Operation
 from redisq_ops.ops.change.edit import Edit, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
 from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
@@ -253,6 +255,19 @@ async def undo(changes: Changes, name: str | None) -> bool:
     if operation is None:
         return False
     queue = await arun(client, deployment.queue(operation.queue))
+    return await _undo(changes, queue, operation, now)
+
+
+async def undo_named(changes: Changes, op: str) -> bool:
+    """Take back the change of this name."""
+    deployment = changes.deployment
+    queue, operation = await arun(deployment.client, audit_log.find(deployment, op))
+    now = await arun(deployment.client, queue.now.op())
+    return await _undo(changes, queue, operation, now)
+
+
+async def _undo(changes: Changes, queue: Queue[Any], operation: Operation, now: int) -> bool:
+    deployment, client = changes.deployment, changes.deployment.client
     # Refuses what can't be undone, and says why.
     change = await arun(client, undo_of(deployment, queue, operation, Author.here()))
     preview = await arun(client, undo_preview(change, now))
@@ -306,8 +321,11 @@ def _told(
 # --- holding -----------------------------------------------------------------------------------
 
 
-async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
-    """Pause queues, or resume them when all of them are paused or draining."""
+async def hold_queues(changes: Changes, names: tuple[str, ...], resumes: bool = False) -> bool:
+    """Pause queues, or resume them when all of them are paused or draining.
+
+    ``resumes``: never pause.
+    """
     client, deployment = changes.deployment.client, changes.deployment
     queues = [await arun(client, deployment.queue(name)) for name in names]
     if not any(queue.has_settings for queue in queues):
@@ -315,6 +333,9 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
     counts = [await arun(client, queue.counts.op()) for queue in queues]
     held = all(one.paused is not None or one.closed is not None for one in counts)
     what = f"queue {names[0]}" if len(names) == 1 else f"{count(len(names))} queues"
+    if resumes and not held:
+        changes.tell(f"{what} is not paused any more.", False)
+        return False
     waiting, pending = (sum(getattr(c, state) for c in counts) for state in ("waiting", "pending"))
     reasons = [f"Held: {one.paused or one.closed}." for one in counts] if held else []
     lines = [*reasons[:_SAMPLE], *_handed_out(held, waiting, pending, "entries")]
@@ -341,8 +362,10 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
     return bool(done)
 
 
-async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bool:
-    """Pause requests, or resume them when all of them are paused."""
+async def hold_requests(
+    changes: Changes, name: str, ids: tuple[str, ...], resumes: bool = False
+) -> bool:
+    """Pause requests, or resume them when all of them are paused; ``resumes``: never pause."""
     client = changes.deployment.client
     queue = control.requests_of(await arun(client, changes.deployment.queue(name)))
     found = [await arun(client, queue.request.op(id)) for id in ids]
@@ -352,6 +375,9 @@ async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bo
         return False
     held = all(request.paused for request in live)
     what = f"request {live[0].id}" if len(live) == 1 else f"{count(len(live))} requests"
+    if resumes and not held:
+        changes.tell(f"{what} is not paused any more.", False)
+        return False
     waiting, pending = (sum(getattr(r, state) for r in live) for state in ("waiting", "pending"))
     lines = _handed_out(held, waiting, pending, "sub-requests")
     if not await changes.ask(Question(_ask_held(held, f"{what} of {name}"), lines)):

@@ -34,7 +34,7 @@ def test_a_replay_is_marked_and_its_effect_seen(url: str, client: redis.Redis) -
         await asked(pilot, "P")
         await press(pilot, "y")
         await told(pilot, "7 replayed")
-        await press(pilot, "m")
+        await press(pilot, "v")
         await see(pilot, "mail  last 60 seconds", "● 7 waiting", "A  replay-", "┊")
         await asyncio.to_thread(work, client, "r1")
         await see(pilot, "● 17 waiting")
@@ -94,7 +94,7 @@ def test_a_queue_without_counters_says_so(url: str, client: redis.Redis) -> None
     client.rpush("queue:mail", *[b'{"class":"Work","jid":"%d","args":[]}' % n for n in range(3)])
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await press(pilot, "m")
+        await press(pilot, "v")
         await see(pilot, "this kind of queue keeps no counters", "● 3 waiting")
 
     from redisq_ops.core.engine.queue_classes import foreign_class

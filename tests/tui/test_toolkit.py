@@ -27,7 +27,7 @@ from redisq_ops.ops.redaction import Redaction
 from redisq_ops.tui import run_change
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
-from redisq_ops.tui.explain_screen import WhyScreen
+from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.poller import Connected, Live
 from redisq_ops.tui.views import GroupsView
@@ -68,10 +68,10 @@ def test_t_explains_what_is_under_the_cursor_and_follows_it(url: str, client: re
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "t")
-        assert isinstance(app.screen, WhyScreen)
+        assert isinstance(app.screen, ExplainScreen)
         id = app.screen.about.id
         await see(pilot, f"entry mail/{id}  dead", "its handler rejected it", "what helps",
-                  f"redisq replay mail/{id}", "facts: dead")  # fmt: skip
+                  f"redisq replay mail/{id}", "facts  dead")  # fmt: skip
         await press(pilot, "y")
         assert app.clipboard == f"redisq replay mail/{id}"
         moved = await asyncio.to_thread(

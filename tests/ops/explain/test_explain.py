@@ -631,6 +631,44 @@ def test_why_a_queue_does_not_move(mail: RequestQueue[redis.Redis], clock: FakeC
     assert "draining and accepts no new entries; drained by ada@desk" in closed["sentence"]
 
 
+def test_who_keeps_a_queue_from_moving(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
+    mail.submit([b"x"] * 3, id="r1", limit=2)
+    mail.take(2, consumer="w1", lease_ms=60 * MINUTE)
+    clock.advance(6 * MINUTE)
+    mail.take(1, consumer="w2")  # somebody asks: only tokens are missing
+    answer = Answer(mail)
+    assert (answer.rule, answer.command) == ("held", None) and "holder" in answer.also
+    assert answer.facts["requests"] == ["r1"]
+    holder = next(one for one in answer.row["also"] if one["rule"] == "holder")
+    assert holder["sentence"] == "consumer w1 holds 2 entries, the oldest for 6m 00s"
+    requeue = """redisq requeue --queue mail --state pending --where 'consumer="w1"'"""
+    assert (holder["verb"], holder["command"]) == ("requeue", requeue)
+    clock.advance(60 * MINUTE)  # its leases expired, and nobody came
+    answer = Answer(mail)
+    overdue = next(one for one in answer.row["also"] if one["rule"] == "overdue")
+    assert "consumer w1 has been silent for 6m 00s and holds 2 entries" in overdue["sentence"]
+    assert overdue["command"] == requeue and "silent" not in answer.also
+
+
+def test_nobody_is_blamed_while_a_queue_moves(
+    mail: RequestQueue[redis.Redis], clock: FakeClock
+) -> None:
+    mail.submit([b"x"] * 3, id="r1", limit=1)
+    mail.submit([b"x"] * 3, id="r2", limit=1)
+    mail.take(1, consumer="w1", lease_ms=60 * MINUTE)
+    clock.advance(6 * MINUTE)
+    settled(mail, mail.take(1, consumer="w2").deliveries[0], "ack")
+    assert "holder" not in Answer(mail).also
+
+
+def test_a_paused_request_holds_its_queue(mail: RequestQueue[redis.Redis]) -> None:
+    mail.submit([b"x"], id="r1")
+    run(mail.client, control.change_request(mail, "r1", "pause", ADA))
+    mail.take(1, consumer="w1")
+    answer = Answer(mail)
+    assert answer.rule == "held" and answer.command == "redisq request resume mail/r1"
+
+
 def test_ready_retry_waits_for_a_take(client: redis.Redis, clock: FakeClock) -> None:
     queue = RequestQueue(client, "mail", clock=clock)
     queue.submit([b"a"], id="r1")
@@ -696,7 +734,7 @@ def test_fair_turns_blocks_and_caps(client: redis.Redis, clock: FakeClock) -> No
     assert answer.rule == "held" and "3 of 3 clients with waiting entries are blocked" in (
         answer.sentence
     )
-    assert answer.command == "redisq client ls jobs"
+    assert answer.command == "redisq client unblock jobs acme"
     assert "waiting" not in answer.also  # it was answer how many wait
 
 
