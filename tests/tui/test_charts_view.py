@@ -56,7 +56,7 @@ def test_all_queues_together_and_one_again(url: str, client: redis.Redis) -> Non
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "a")
-        await see_line(pilot, "a: only charts (m) can be of all queues together.")
+        await see_line(pilot, "a: only charts (v) can be of all queues together.")
         await press(pilot, "colon", *"charts", "enter")
         await see(pilot, "mail  last 60 seconds", "● 10 waiting")
         await press(pilot, "a")
@@ -84,7 +84,7 @@ def test_the_timeline_of_delayed_entries_can_be_zoomed(url: str, client: redis.R
             await press(pilot, "plus")
         await see_line(pilot, "Zoom: a bar is 1s wide already.")
         await press(pilot, "1", "minus")
-        await see_line(pilot, "Zoom: only charts (m) and delayed entries (6)")
+        await see_line(pilot, "Zoom: only charts (v) and delayed entries (6)")
 
     drive_in(url, body, "6")
 

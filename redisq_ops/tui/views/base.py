@@ -221,7 +221,7 @@ class QueueView(Vertical):
 
     def zoom(self, step: int) -> str:
         """Show a shorter (1) or longer (-1) time; returns why it can't."""
-        return "only charts (m) and delayed entries (6) have a time that can be zoomed."
+        return "only charts (v) and delayed entries (6) have a time that can be zoomed."
 
     def acted_on(self, chosen: tuple[str, ...]) -> None:
         """A change is over: of these rows, or () if only of some of what they stand for."""
