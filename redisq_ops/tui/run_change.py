@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError, Refused
@@ -19,7 +19,7 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, consumers, control
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.edit import Edit, Replaced, Sample, editable, preview_edit
+from redisq_ops.ops.change.edit import EditSteps, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
 from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
@@ -169,8 +169,9 @@ async def take_over(
     if not await changes.ask(asked, number):
         return False
     to = changes.consumer if claims else None
-    change = consumers.ConsumerChange(held, to, Author.here(changes.why))
-    await _drive(changes, change, verb, PAST[verb], change.undoable)
+    steps = consumers.ConsumerSteps(held, to)
+    run = ChangeRun(steps, Author.here(changes.why))
+    await _drive(changes, run, verb, PAST[verb], steps.undoable)
     return True
 
 
@@ -199,7 +200,8 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
     preview, looked = await arun(client, preview_edit(selection, change))
     if not await changes.ask(edit_question(preview, looked)):
         return False
-    await _drive(changes, Edit(selection, change, Author.here(changes.why)), "edit", "edited")
+    run = ChangeRun(EditSteps(selection, change), Author.here(changes.why))
+    await _drive(changes, run, "edit", "edited")
     return True
 
 
@@ -251,23 +253,22 @@ async def undo(changes: Changes, name: str | None) -> bool:
         return False
     queue = await arun(client, deployment.queue(operation.queue))
     # Refuses what can't be undone, and says why.
-    change = await arun(client, undo_of(deployment, queue, operation, Author.here()))
-    preview = await arun(client, undo_preview(change, now))
+    steps = await arun(client, undo_of(deployment, queue, operation))
+    preview = await arun(client, undo_preview(steps, now))
     lines = (*preview.lines, "", "Entries that changed since then stay as they are.")
-    n = change.outcome.matched
+    n = steps.outcome.matched
     if not await changes.ask(Question(preview.question, lines, typed=preview.typed), n):
         return False
-    change.author = Author.here(changes.why)
-    await _drive(changes, change, "undo", "put back", False)
-    if change.sample:
-        more = change.outcome.left - len(change.sample)
+    await _drive(changes, ChangeRun(steps, Author.here(changes.why)), "undo", "put back", False)
+    if steps.sample:
+        more = steps.outcome.left - len(steps.sample)
         rest = f" and {count(more)} more" if more > 0 else ""
-        changes.tell(f"Left alone: {', '.join(change.sample)}{rest}", False)
+        changes.tell(f"Left alone: {', '.join(steps.sample)}{rest}", False)
     return True
 
 
 async def _drive(
-    changes: Changes, change: ChangeRun, what: str, past: str, undo: bool = True
+    changes: Changes, change: ChangeRun[Any], what: str, past: str, undo: bool = True
 ) -> None:
     """Take all steps, or those until Esc or an error, and say what came of them."""
     outcome, stopped = change.outcome, ""

@@ -24,7 +24,8 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.pipeline import replay, replay_plan
 from redisq_ops.pipeline.connection import Server
@@ -89,7 +90,7 @@ def operation(queue: Queue[redis.Redis], plan: ReplayPlan) -> audit_log.Operatio
 
 
 def undone(queue: Queue[redis.Redis], op: audit_log.Operation) -> ChangeOutcome:
-    undo = Undo(queue, op, AUTHOR)
+    undo = ChangeRun(UndoSteps(queue, op), AUTHOR)
     while run(queue.client, undo.step()):
         pass
     return undo.outcome

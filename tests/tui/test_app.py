@@ -25,7 +25,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.scan import Filter, select
@@ -39,6 +39,7 @@ from redisq_ops.tui.frame import text
 from redisq_ops.tui.poller import Connected, Live, Missed, SnapshotFetched
 from redisq_ops.tui.undo_screen import PastScreen
 
+from ..changes import entry_change
 from ..foreign_keys import far_apart
 
 pytestmark = pytest.mark.alike
@@ -618,7 +619,7 @@ def test_a_change_stops_at_esc_and_can_be_undone(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = bury(client, "r", 900)
-    monkeypatch.setattr(Bulk, "pause", 0.5)  # between steps, so that there is time for a key
+    monkeypatch.setattr(ChangeRun, "pause", 0.5)  # between steps, so that there is time for a key
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "A")
@@ -999,7 +1000,7 @@ def test_read_only_changes_nothing(url: str, client: redis.Redis) -> None:
 def test_read_only_holds_before_the_first_picture(url: str, client: redis.Redis) -> None:
     """A server that takes its time has answered nothing yet, and the keys are there already."""
     queue = bury(client, "r1", 2)
-    replay = Bulk(run(client, select(queue, "dead", Filter())), "replay", Author.here())
+    replay = entry_change(run(client, select(queue, "dead", Filter())), "replay", Author.here())
     while run(client, replay.step()):
         pass
     client.config_resetstat()

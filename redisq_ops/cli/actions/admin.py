@@ -12,10 +12,11 @@ from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.destroy import Destroy, contents, destroyable
+from redisq_ops.ops.change.destroy import DestroySteps, contents, destroyable
 from redisq_ops.ops.change.preview import Preview, typed_number
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_undo import undo_of
-from redisq_ops.ops.change.undo import Undo, why_not
+from redisq_ops.ops.change.undo import UndoSteps, why_not
 from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.hint import hint
@@ -31,25 +32,26 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     author = audit_log.Author.here(given["reason"])
     op = given["op"] or _latest(s, author, given)
     queue, operation = s.run(audit_log.find(s.deployment, op))
-    change = s.run(undo_of(s.deployment, queue, operation, author))
+    steps = s.run(undo_of(s.deployment, queue, operation))
     if not given["dry_run"]:
         its_own(given["report"], op, UNDO)
     now = s.run(queue.now.op())
-    preview = s.run(undo_preview(change, now, count_unchanged=given["dry_run"]))
+    preview = s.run(undo_preview(steps, now, count_unchanged=given["dry_run"]))
     if not agreed(s, [preview], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:
-        report.change, change.report = change, report.each
+        report.change = change = ChangeRun(steps, author)
+        steps.report = report.each
         finished = drive(s, change, f"undo {op}", s.again)
-        unchanged = {"sample": change.sample, "unnamed": change.unnamed}
-        report.end(change.outcome, {"unnamed": change.unnamed})
+        unchanged = {"sample": steps.sample, "unnamed": steps.unnamed}
+        report.end(change.outcome, {"unnamed": steps.unnamed})
     ended(s, change.outcome, f"undid {op}", undo=False, more=unchanged)
-    tell_recovered(s, change.recovered)
+    tell_recovered(s, steps.recovered)
     if not s.json:
-        _tell_left(change, operation.into or queue.name)
-        if finished and change.rest:
-            one = change.rest == 1
-            them = f"{count(change.rest)} of them {'was' if one else 'were'} changed by operators"
+        _tell_left(steps, operation.into or queue.name)
+        if finished and steps.rest:
+            one = steps.rest == 1
+            them = f"{count(steps.rest)} of them {'was' if one else 'were'} changed by operators"
             back = "it comes" if one else "these come"
             how = hint("undo", op)
             say(printable(f"{them} there; once that is undone, {back} back with: {how}"))
@@ -88,7 +90,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
     return latest.id
 
 
-def _tell_left(change: Undo, queue: str) -> None:
+def _tell_left(change: UndoSteps, queue: str) -> None:
     """Report entries that were left alone, as far as they are known."""
     if change.sample:
         more = change.outcome.left - len(change.sample)
@@ -149,7 +151,7 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
     title = f"destroy queue {queue.name}"
     if not agreed(s, [Preview(title, lines, queue.name if left else None, facts)], given):
         return 0
-    change = Destroy(queue, Author.here(given["reason"]), hard=hard)
+    change = ChangeRun(DestroySteps(queue, hard=hard), Author.here(given["reason"]))
     finished = drive(s, change, title, s.again)
     ended(s, change.outcome, f"{title}, keys", undo=False)
     if not finished and not s.json:

@@ -15,8 +15,9 @@ from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError, Ref
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.files.export import STATES, Export
-from redisq_ops.ops.files.import_ import Import, accepted, receiver, said, undoable
+from redisq_ops.ops.files.import_ import ImportSteps, accepted, receiver, said, undoable
 from redisq_ops.ops.files.import_check import Survey
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.private_files import atomic_write
@@ -192,10 +193,8 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             return 0
         for content, queue in into:
             report = _RejectedLines(s, queue.name)
-            change = Import(
-                file, content, queue, Author.here(given["reason"]),
-                as_waiting=as_waiting, rate=rate, problem=report,
-            )  # fmt: skip
+            steps = ImportSteps(file, content, queue, as_waiting=as_waiting, problem=report)
+            change = ChangeRun(steps, Author.here(given["reason"]), rate=rate)
             finished = drive(s, change, f"import into {queue.name}")
             report.end()
             outcome = change.outcome

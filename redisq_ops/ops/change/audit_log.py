@@ -50,6 +50,11 @@ class Author:
             who = str(os.getuid())
         return cls(who, socket.gethostname(), why)
 
+    @property
+    def reason(self) -> str:
+        """Why; or, without a reason, who."""
+        return self.why or f"by {self.who}"
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:

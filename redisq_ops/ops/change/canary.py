@@ -1,7 +1,7 @@
 """Closed-loop replay: a few first, then faster and faster while what was replayed stays well.
 
-`Ramp` drives a `Bulk` at the rate that `course` decides, and observes: whether what it replayed
-dies again, how much waits, and how quickly the server answers another client.
+`Ramp` drives a change at the rate that `ramp_controller` decides, and observes: whether what it
+replayed dies again, how much waits, and how quickly the server answers another client.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from redisq_ops.core.redis.operation import Call, both, together
 
 from ..terminal import a_second, age, count
 from . import audit_log
-from .bulk import Bulk
+from .entry_steps import EntrySteps
 from .ramp_controller import Course, Limits, Observed, advance, begin, late
+from .runner import ChangeRun
 
 LATEST = 200
 """verdicts that are judged: of more, a thousand good ones would hide the first hundred bad ones"""
@@ -69,16 +70,16 @@ class Ramp:
 
     def __init__(
         self,
-        steps: Bulk,
+        change: ChangeRun[EntrySteps],
         limits: Limits,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        queue = steps.order.queue
-        if steps.order.verb != "replay":
+        queue = change.steps.queue
+        if change.steps.verb != "replay":
             raise BadInput("a canary and a ramp are for a replay")
-        self.steps = steps
+        self.change = change
         self.limits = limits
-        self.outcome = steps.outcome
+        self.outcome = change.outcome
         self.queue = queue
         self.watch = Watch(queue.replay_tracker())
         self.course = Course("canary" if limits.canary else "ramp")
@@ -96,7 +97,7 @@ class Ramp:
 
     @property
     def progress(self) -> tuple[int, int]:
-        return self.steps.progress
+        return self.change.progress
 
     def limit_rate(self, rate: float | None) -> None:
         """Ramp up to this rate at most."""
@@ -127,7 +128,7 @@ class Ramp:
 
     async def _begin(self) -> None:
         assert self.outcome.op is not None
-        await self.steps.open()
+        await self.change.open()
         await self.watch.replay_tracker.begin()
         state, counts = await both(_state(self.queue, self.outcome.op), self.queue.counts.op())
         self.waiting_before = counts.waiting
@@ -212,21 +213,21 @@ class Ramp:
         return self.course.rate if self.course.phase == "ramp" else 0.0
 
     async def _replay(self, n: int) -> None:
-        steps = self.steps
-        steps.at_most = n
+        change = self.change
+        change.at_most = n
         before_ms = await self.queue.now.op()
         handled = self.left
-        more = await steps.step()
+        more = await change.step()
         if self.course.phase in ("canary", "ramp"):
             self._tokens -= handled - self.left
-        if more and steps.moved:
-            await self.watch.replay_tracker.add(steps.moved, before_ms, steps.op, steps.number)
+        if more and (moved := change.steps.moved):
+            await self.watch.replay_tracker.add(moved, before_ms, change.op, change.steps.number)
         if not more:  # as many as were asked for
             self._over = True
         elif not self.left:
             # One step more than there are entries: it writes down that all was dealt with.
             while more:
-                more = await steps.step()
+                more = await change.step()
             self._over = True
 
     @property
@@ -245,7 +246,7 @@ class Ramp:
 
     async def reached(self) -> int:
         """Entries replayed by the audit log, with a step that got no reply."""
-        return await self.steps.reached()
+        return await self.change.reached()
 
     @property
     def exit_code(self) -> int:

@@ -13,7 +13,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.core.model.quoting import bytes_of
-from redisq_ops.core.model.settings import LEASE_MS
+from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import together
 
 from ..filter.fields import quoted
@@ -23,9 +23,9 @@ from ..inspect.consumers import SILENT_MS, consumers_of, independent_groups
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import age, count
 from . import audit_log
-from .audit_log import Author
+from .entry_steps import EntryAction, Pick
 from .preview import Preview, claimed_by, entries, meaning, typed_number
-from .runner import ChangeRun
+from .steps import ChangeSteps
 
 STEP = 50
 """entries reassigned by one call, about half a millisecond of server time for a stream"""
@@ -171,82 +171,76 @@ async def _groups_with(queue: Queue[Any], consumer: str, group: str) -> list[str
     return found
 
 
-class ConsumerChange(ChangeRun):
-    """Gives a consumer's entries to another or back to waiting, and can remove the consumer.
+class ConsumerSteps(ChangeSteps):
+    """Give a consumer's entries to another or back to waiting; the consumer can be removed too.
 
     The server checks every entry again in the step that moves it. A consumer is removed only in a
     step in which it holds nothing; what it took in the meantime is moved too, up to `RECHECKS`
     times.
     """
 
-    def __init__(
-        self, held: HeldEntries, to: str | None, author: Author, *, remove: bool = False
-    ) -> None:
+    def __init__(self, held: HeldEntries, to: str | None, *, remove: bool = False) -> None:
         if to is not None:
             checked_receiver(held, to)
-        super().__init__(held.queue, "remove" if remove else "claim", author, len(held.ids))
+        else:
+            check_requeueable(held)
+        self._independent = independent_groups(held.queue)
+        moves = {"source": "pending", "target": "pending" if to else "waiting"}
+        super().__init__(
+            held.queue, "remove" if remove else "claim", len(held.ids),
+            f"{held.what} to {to or 'waiting'}", **({} if self._independent else moves),
+        )  # fmt: skip
         self.held = held
         self.to = to
         self.remove = remove
         self.removed = 0
         """groups from which it was removed"""
-        self._independent = independent_groups(held.queue)
         self._left = list(reversed(held.ids))
         self._batch: list[str] = []
-        self._steps = 1
+        self._number = 1
         self._rechecks = 0
         self._inverses: list[str] = []
         """commands that give the moved entries back"""
         self._inverse_recorded = False
         self._counted = False
         """whether the steps count themselves in the audit log, as all but those on a cluster do"""
-        if to is None:
-            check_requeueable(held)
 
-    def log_entry(self) -> tuple[str, dict[str, Any]]:
-        moves = {"source": "pending", "target": "pending" if self.to else "waiting"}
-        return f"{self.held.what} to {self.to or 'waiting'}", {} if self._independent else moves
-
-    async def _advance(self) -> bool:
+    async def step(self, size: int) -> int | None:
         if not self._batch and self._left:
             self._batch = [self._left.pop() for _ in range(min(STEP, len(self._left)))]
         if self._batch:
-            await self._move(self.op)
-            return True
-        return self.remove and await self._remove()
+            return await self._move()
+        return 0 if self.remove and await self._remove() else None
 
-    async def _end(self) -> None:
+    async def end(self) -> dict[str, str | int] | None:
         if self._independent:
             self._counted = False  # record the total: entries that were `to`'s already count too
-            await self._record(self.op)
+            await self._record()
         # Bulk moves count themselves on each shard; a total written here would be added to that.
-        await audit_log.note(self.queue, self.op, matched=self.outcome.matched, ended=1)
+        return {"matched": self.outcome.matched}
 
-    async def _move(self, op: str) -> None:
+    async def _move(self) -> int:
         held, batch = self.held, self._batch
         if isinstance(held.queue, HasConsumerGroups):
             assert self.to is not None
             # Recorded before the step: if it is never sent, its undo changes nothing.
-            await self._record(op, batch)
+            await self._record(batch)
             done = await held.queue.reassign.op(
-                held.group, held.consumer, self.to, batch, min_idle_ms=held.min_idle_ms, op=op
+                held.group, held.consumer, self.to, batch, min_idle_ms=held.min_idle_ms, op=self.op
             )
             results, self._counted = list(done.words), done.counted
             self._inverses += self._inverse(
                 [id for id, word in zip(batch, results, strict=True) if word == "moved"]
             )
         else:
-            target = "pending" if self.to else "waiting"
-            results = await held.queue.move.op(
-                op, self._steps, batch, source="pending", target=target,
-                high_water_ms=held.high_water_ms, consumer=self.to or "-", lease_ms=LEASE_MS,
-            )  # fmt: skip
-        self._steps += 1
+            verb: Verb = "claim" if self.to else "requeue"
+            action = EntryAction(
+                self.queue, verb, "pending", held.high_water_ms, self.to or "operator"
+            )
+            results = await action.move(self.op, self._number, [Pick(id) for id in batch])
+        self._number += 1
         self._batch = []
-        words = Counter(results)
-        self.outcome.done += words.pop("moved", 0)
-        for word, n in words.items():
-            self.outcome.skip(word, n)
+        return self.outcome.count(Counter(results))
 
     def _inverse(self, ids: Sequence[str]) -> list[str]:
         """The command that gives these back."""
@@ -254,7 +248,7 @@ class ConsumerChange(ChangeRun):
         words = [quote(bytes_of(name), safe="") for name in names]
         return [" ".join(["reassign", *words, *ids])] if ids else []
 
-    async def _record(self, op: str, next_ids: Sequence[str] = ()) -> None:
+    async def _record(self, next_ids: Sequence[str] = ()) -> None:
         """Write to the audit log how to undo what was moved and what the next step moves, and how
         many were moved if the steps don't count themselves."""
         inverse = "\n".join([*self._inverses, *self._inverse(next_ids)]) if self.undoable else ""
@@ -263,7 +257,7 @@ class ConsumerChange(ChangeRun):
             fields["inverse"] = inverse
         if self.outcome.done and not self._counted:
             fields["done"] = self.outcome.done
-        await audit_log.note(self.held.queue, op, **fields)
+        await audit_log.note(self.queue, self.op, **fields)
         self._inverse_recorded = bool(inverse)
 
     async def _remove(self) -> bool:
@@ -280,7 +274,7 @@ class ConsumerChange(ChangeRun):
                 self.outcome.matched += len(done.beside)
                 self.outcome.done += len(done.beside)
                 self._inverses += self._inverse(done.beside)
-                await self._record(self.op)
+                await self._record()
             if done.removed:
                 self.removed, held.groups = 1, []
                 return False
@@ -331,7 +325,7 @@ class ConsumerChange(ChangeRun):
 
 
 def change_preview(held: HeldEntries, to: str | None, *, remove: bool = False) -> Preview:
-    """What a `ConsumerChange` will do. ``to`` is empty while the receiver isn't named yet."""
+    """What `ConsumerSteps` will do. ``to`` is empty while the receiver isn't named yet."""
     n, queue, lines = len(held.ids), held.queue.name, list[str]()
     verb = "remove" if remove else "requeue" if to is None else "claim"
     if remove or n:

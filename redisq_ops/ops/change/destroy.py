@@ -11,8 +11,7 @@ from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import NotFound, Refused, WrongKind
 
 from . import audit_log
-from .audit_log import Author
-from .runner import ChangeRun
+from .steps import ChangeSteps
 
 STEP = 100
 """keys removed by one step"""
@@ -43,22 +42,22 @@ def contents(counts: Counts) -> str:
     return ", ".join(f"{n:,} {state}" for state, n in left.items() if n)
 
 
-class Destroy(ChangeRun):
-    """Removes a queue; ``done`` counts keys. There is no undo.
+class DestroySteps(ChangeSteps):
+    """Remove a queue; ``done`` counts keys. There is no undo.
 
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
     The audit log is the first to go, this operation's entry with it; what a kill leaves is removed
     by destroying the queue again.
     """
 
-    def __init__(self, queue: Queue[Any], author: Author, *, hard: bool = False) -> None:
-        super().__init__(queue, "destroy", author, 0, what=f"queue {queue.name}")
+    def __init__(self, queue: Queue[Any], *, hard: bool = False) -> None:
+        super().__init__(queue, "destroy", 0, f"queue {queue.name}")
         self._hard = hard
         self._registered: Registered | None = None
         self._origins = set[str]()
         self._log_removed = False
 
-    async def _begin(self) -> None:
+    async def prepare(self) -> None:
         queue = self.queue
         if queue.transferable:
             self._origins = await _ended_moves(queue)
@@ -66,11 +65,12 @@ class Destroy(ChangeRun):
         self._registered = await find(queue.name, queue.prefix)
         if self._registered is None:
             raise NotFound(f"no queue {queue.name!r} here")
-        await super()._begin()
-        why = self.author.why or f"by {self.author.who}"
-        await queue.configure.op(self.op, 1, {"closed": why, "paused": why})
 
-    async def _advance(self) -> bool:
+    async def begun(self) -> None:
+        why = self.author.reason
+        await self.queue.configure.op(self.op, 1, {"closed": why, "paused": why})
+
+    async def step(self, size: int) -> int | None:
         first = not self._log_removed
         if first:
             gone, self._log_removed = await audit_log.forget(self.queue), True
@@ -78,9 +78,9 @@ class Destroy(ChangeRun):
             gone = await self.queue.destroy_step.op(STEP)
         self.outcome.done += gone
         self.outcome.matched = self.outcome.done
-        return first or gone > 0
+        return gone if first or gone else None
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
         queue = self.queue
         assert self._registered is not None
         await forget(self._registered, queue.prefix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 OTHERS = "by another undo"
@@ -20,6 +21,15 @@ class ChangeOutcome:
     def skip(self, reason: str, n: int = 1) -> None:
         if n:
             self.skipped[reason] = self.skipped.get(reason, 0) + n
+
+    def count(self, results: Mapping[str, int]) -> int:
+        """Add how many entries were moved, and how many were not for which reason; all of them."""
+        for result, n in results.items():
+            if result == "moved":
+                self.done += n
+            else:
+                self.skip(result, n)
+        return sum(results.values())
 
     @property
     def left(self) -> int:

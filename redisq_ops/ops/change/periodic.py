@@ -16,9 +16,9 @@ from redisq_ops.core.redis.operation import both
 from ..hint import hint
 from ..inspect.periodic import status, with_periodic
 from .audit_log import Author
-from .control import SettingsChange
+from .control import SettingsSteps
 from .outcome import ChangeOutcome
-from .runner import take_all
+from .runner import ChangeRun, take_all
 
 PAUSED = {"pause": True, "resume": False}
 
@@ -160,11 +160,8 @@ async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
     else:
         step, inverse = _set(change)
     what = f"periodic entry {change.name}"
-    running: SettingsChange = SettingsChange(
-        change.queue, f"periodic-{change.verb}", author, what, [step],
-        inverse=lambda: inverse(running.op),
-    )  # fmt: skip
-    return await take_all(running)
+    steps = SettingsSteps(change.queue, f"periodic-{change.verb}", what, [step], inverse)
+    return await take_all(ChangeRun(steps, author))
 
 
 Step = Callable[[str, int], Awaitable[bool]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
@@ -18,9 +17,8 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
-from ..change.audit_log import Author
 from ..change.control import requests_of
-from ..change.runner import ChangeRun
+from ..change.steps import ChangeSteps
 from ..deployment import Deployment
 from ..terminal import count, size
 from .import_check import Content, ImportRow, own, parsed
@@ -137,8 +135,8 @@ def undoable(content: Content) -> bool:
     return content.entries <= UNDOABLE
 
 
-class Import(ChangeRun):
-    """Adds one queue's part of a file to it.
+class ImportSteps(ChangeSteps):
+    """Add one queue's part of a file to it.
 
     An entry that is there with this payload is ``same``, with another ``exists``, and neither is
     touched: run again, it adds what is missing. The audit log has what undoes every batch.
@@ -149,18 +147,16 @@ class Import(ChangeRun):
         file: BinaryIO,
         content: Content,
         queue: Queue[Any],
-        author: Author,
         *,
         as_waiting: bool = False,
-        rate: float | None = None,
         problem: Problem = lambda line, id, why: None,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        super().__init__(queue, "import", author, content.entries, rate=rate, clock=clock)
+        what = f"{count(content.entries)} entries of {content.queue}"
+        super().__init__(queue, "import", content.entries, what)
         self.content = content
         self._file = file
         self._states = frozenset[State]() if as_waiting else accepted(queue)
-        self._size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
+        self._size = BATCH
         self._problem = problem
         self._inverses: list[str] = []
         self._keep = undoable(content)
@@ -169,10 +165,9 @@ class Import(ChangeRun):
         self._requests = iter(content.requests.items())
         self._under_way: _UnderWay | None = None
 
-    def log_entry(self) -> tuple[str, dict[str, Any]]:
-        return f"{count(self.content.entries)} entries of {self.content.queue}", {}
-
-    async def _advance(self) -> bool:
+    async def step(self, size: int) -> int | None:
+        before = self._handled
+        self._size = min(self._size, size)
         try:
             if isinstance(self.queue, RequestQueue):
                 more = await self._request(self.queue)
@@ -180,12 +175,13 @@ class Import(ChangeRun):
                 more = await self._batch()
         except (QueueFull, QueueClosed) as refusal:
             more = self._no_more(refusal)
-        if more:
-            await self._noted()
-        return more
+        if not more:
+            return None
+        await self._noted()
+        return self._handled - before
 
-    async def _end(self) -> None:
-        await self._noted(ended=1)
+    async def end(self) -> dict[str, str | int] | None:
+        return self._far
 
     async def reached(self) -> int:
         """How many were put in, after an interruption: what was under way is looked at again."""
@@ -200,12 +196,20 @@ class Import(ChangeRun):
         return self._done
 
     @property
+    def _handled(self) -> int:
+        return self.outcome.done + sum(self.outcome.skipped.values())
+
+    @property
     def _done(self) -> int:
         return self.outcome.done + (self._under_way.done if self._under_way else 0)
 
-    async def _noted(self, **more: int) -> None:
+    @property
+    def _far(self) -> dict[str, str | int]:
         inverse = {"inverse": "\n".join(self._inverses)} if self._inverses else {}
-        await audit_log.note(self.queue, self.op, done=self._done, **inverse, **more)
+        return {"done": self._done, **inverse}
+
+    async def _noted(self) -> None:
+        await audit_log.note(self.queue, self.op, **self._far)
 
     def _skip(self, row: ImportRow, word: str, why: str) -> None:
         self.outcome.skip(word)
@@ -218,7 +222,7 @@ class Import(ChangeRun):
             self._size = 1
             return True
         word = "full" if isinstance(refusal, QueueFull) else "closed"
-        left = self.outcome.matched - self.outcome.done - sum(self.outcome.skipped.values())
+        left = self.outcome.matched - self._handled
         first = next(iter(self._ahead), None) or next(self._rows, None)
         if first is not None:
             self._problem(first.number, first.entry.id, f"{refusal}; it and what follows is left")
