@@ -16,9 +16,11 @@ from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
+from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, consumers, control
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.control_preview import queue_preview, request_preview
 from redisq_ops.ops.change.edit import EditSteps, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
 from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
@@ -135,6 +137,14 @@ def question(
     )
 
 
+def _asked(preview: Preview, *more: str, consumer: bool = False) -> Question:
+    """The preview of a change, with ``more`` lines below it."""
+    about = [f"filter: {preview.filter}"] if preview.filter else []
+    return Question(
+        preview.question, (*about, *preview.lines, *more), typed=preview.typed, consumer=consumer
+    )  # fmt: skip
+
+
 def _sampled(entry: Entry) -> str:
     error = entry.error
     said = f"{error.type}: {error.message}" if error else entry.reason or ""
@@ -162,11 +172,9 @@ async def take_over(
     if not number:
         changes.tell(f"0 matched: {'; '.join(preview.lines) or 'it holds nothing'}")
         return False
-    lines = [*preview.lines, "it stays a consumer", ""]
-    lines += [printable(f"  {id}") for id in held.ids[:_SAMPLE]]
+    lines = ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
     lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
-    asked = Question(preview.question, tuple(lines), typed=preview.typed, consumer=claims)
-    if not await changes.ask(asked, number):
+    if not await changes.ask(_asked(preview, *lines, consumer=claims), number):
         return False
     to = changes.consumer if claims else None
     steps = consumers.ConsumerSteps(held, to)
@@ -208,8 +216,7 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
 def edit_question(preview: Preview, looked: Sequence[Sample]) -> Question:
     """The preview of an edit, with what it makes of the first entries."""
     diffs = [line for sample in looked for line in sample.lines]
-    lines = (f"filter: {preview.filter}", *preview.lines, "", *diffs)
-    return Question(preview.question, lines, typed=preview.typed)
+    return _asked(preview, "", *diffs)
 
 
 async def group_all(changes: Changes, name: str) -> Scanned | None:
@@ -255,9 +262,7 @@ async def undo(changes: Changes, name: str | None) -> bool:
     # Refuses what can't be undone, and says why.
     steps = await arun(client, undo_of(deployment, queue, operation))
     preview = await arun(client, undo_preview(steps, now))
-    lines = (*preview.lines, "", "Entries that changed since then stay as they are.")
-    n = steps.outcome.matched
-    if not await changes.ask(Question(preview.question, lines, typed=preview.typed), n):
+    if not await changes.ask(_asked(preview), steps.outcome.matched):
         return False
     await _drive(changes, ChangeRun(steps, Author.here(changes.why)), "undo", "put back", False)
     if steps.sample:
@@ -301,7 +306,7 @@ def _told(
     changes.tell(", ".join(parts) + again, not stopped and outcome.done == outcome.matched)
 
 
-# --- holding -----------------------------------------------------------------------------------
+# --- pausing -----------------------------------------------------------------------------------
 
 
 async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
@@ -312,15 +317,11 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
         control.settable(queues[0])
     counts = [await arun(client, queue.counts.op()) for queue in queues]
     held = all(one.paused is not None or one.closed is not None for one in counts)
-    what = f"queue {names[0]}" if len(names) == 1 else f"{count(len(names))} queues"
-    waiting, pending = (sum(getattr(c, state) for c in counts) for state in ("waiting", "pending"))
-    reasons = [f"Held: {one.paused or one.closed}." for one in counts] if held else []
-    lines = [*reasons[:_SAMPLE], *_handed_out(held, waiting, pending, "entries")]
-    lines += dict.fromkeys(filter(None, map(control.heeded_by, queues)))
-    if not await changes.ask(Question(_ask_held(held, what), tuple(lines))):
+    verb, change = ("resume", control.resume) if held else ("pause", control.pause)
+    preview = queue_preview(queues, counts, verb)
+    if not await changes.ask(_asked(preview)):
         return False
-    change, author = control.resume if held else control.pause, Author.here(changes.why)
-    done, refused = 0, list[str]()
+    done, refused, author = 0, list[str](), Author.here(changes.why)
     for queue in queues:
         try:
             outcome = await arun(client, change(queue, author))
@@ -331,11 +332,12 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
             break
         else:
             done, changes.last_op = done + 1, outcome.op or changes.last_op
+    what = preview.what.removeprefix(f"{verb} ")
     if not refused:
-        _told_held(changes, held, what, done)
+        _told_held(changes, f"{what} {PAST[verb]}", done)
         return True
-    said = f"{count(done)} of {what} {'resumed' if held else 'held'}" if len(names) > 1 else ""
-    changes.tell("\n".join([*([said] if said else []), *refused]), False)
+    some = [f"{count(done)} of {what} {PAST[verb]}"] if len(names) > 1 else []
+    changes.tell("\n".join([*some, *refused]), False)
     return bool(done)
 
 
@@ -346,36 +348,19 @@ async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bo
     found = [await arun(client, queue.request.op(id)) for id in ids]
     live = [request for request in found if request is not None and not request.settled]
     if not live:
-        changes.tell("Only open requests can be held.", False)
+        changes.tell("Only open requests can be paused.", False)
         return False
-    held = all(request.paused for request in live)
-    what = f"request {live[0].id}" if len(live) == 1 else f"{count(len(live))} requests"
-    waiting, pending = (sum(getattr(r, state) for r in live) for state in ("waiting", "pending"))
-    lines = _handed_out(held, waiting, pending, "sub-requests")
-    if not await changes.ask(Question(_ask_held(held, f"{what} of {name}"), lines)):
+    verb: Control = "resume" if all(request.paused for request in live) else "pause"
+    preview = request_preview(queue, live, verb)
+    if not await changes.ask(_asked(preview), len(live)):
         return False
     for request in live:
-        change = control.change_request(
-            queue, request.id, "resume" if held else "pause", Author.here(changes.why)
-        )
+        change = control.change_request(queue, request.id, verb, Author.here(changes.why))
         changes.last_op = (await arun(client, change)).op
-    _told_held(changes, held, what, len(live))
+    _told_held(changes, f"{preview.what.removeprefix(f'{verb} ')} {PAST[verb]}", len(live))
     return True
 
 
-def _ask_held(held: bool, what: str) -> str:
-    return f"{'Resume' if held else 'Hold'} {what}?"
-
-
-def _handed_out(held: bool, waiting: int, pending: int, noun: str) -> tuple[str, str]:
-    how = "handed out again" if held else "handed out no more"
-    return (
-        f"{count(waiting)} waiting {noun}: {how}.",
-        f"{count(pending)} running deliveries go on and can settle.",
-    )
-
-
-def _told_held(changes: Changes, held: bool, what: str, number: int) -> None:
+def _told_held(changes: Changes, what: str, number: int) -> None:
     last = "it" if number == 1 else "the last one"
-    said = f"{what} {'resumed' if held else 'held'}"
-    changes.tell(f"{said}\n{changes.last_op} · U undoes {last}")
+    changes.tell(f"{what}\n{changes.last_op} · U undoes {last}")

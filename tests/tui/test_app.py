@@ -880,7 +880,7 @@ def test_hold_stops_and_starts_a_queue(url: str, client: redis.Redis) -> None:
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await asked(pilot, "H")
         await press(pilot, "y")
-        await told(pilot, "mail held")
+        await told(pilot, "mail paused")
         await see(pilot, "paused by")
         assert not queue.take(consumer="w1").deliveries
         await asked(pilot, "H")
@@ -901,9 +901,9 @@ def test_hold_stops_the_marked_queues_only(url: str, client: redis.Redis) -> Non
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "space", "j", "j", "space")
         await asked(pilot, "H")
-        assert "Hold 2 queues?" in text(app)
+        assert "Pause 2 queues?" in text(app)
         await press(pilot, "y")
-        await told(pilot, "2 queues held")
+        await told(pilot, "2 queues paused")
         taken = {name: len(queue.take(consumer="w1").deliveries) for name, queue in queues.items()}
         assert taken == {"a": 0, "b": 1, "c": 0}
 
@@ -926,7 +926,7 @@ def test_hold_of_several_keeps_the_reason_and_says_what_was_refused(
         await press(pilot, "space", "j", "space", "j", "space")
         await asked(pilot, "H")
         await press(pilot, "w", *"smtp", "enter", "y")
-        await told(pilot, "2 of 3 queues held")
+        await told(pilot, "2 of 3 queues paused")
         await told(pilot, "queue stream:orders is kept by another program")
         assert [queue.counts().paused for queue in queues] == ["smtp", "smtp"]
 
@@ -950,7 +950,7 @@ def test_hold_is_offered_where_a_queue_can_be_held(url: str, client: redis.Redis
         await press(pilot, "H", "j")
         await until(pilot, lambda: app.current.table.identity == "sidekiq:low")
         dialog = await asked(pilot, "H")
-        assert dialog.question.title == "Hold queue sidekiq:low?"
+        assert dialog.question.title == "Pause queue sidekiq:low?"
         only = "only redisq's workers and producers heed it; Sidekiq's own go on."
         assert dialog.question.lines[-1].endswith(only)
         await press(pilot, "n", "k", "enter", "4")
@@ -969,9 +969,9 @@ def test_hold_stops_the_marked_requests_only(url: str, client: redis.Redis) -> N
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "space", "j", "j", "space")
         await asked(pilot, "H")
-        assert "Hold 2 requests of mail?" in text(app)
+        assert "Pause 2 requests of mail?" in text(app)
         await press(pilot, "y")
-        await told(pilot, "2 requests held")
+        await told(pilot, "2 requests of mail paused")
         assert {d.id for d in queue.take(5, consumer="w1").deliveries} == {"r2/1"}
         await undo(pilot)
         await press(pilot, "y")

@@ -14,10 +14,9 @@ from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError, Refused, file_error
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.files.export import STATES, Export
-from redisq_ops.ops.files.import_ import ImportSteps, accepted, receiver, said, undoable
+from redisq_ops.ops.files.import_ import ImportSteps, accepted, import_preview, receiver, undoable
 from redisq_ops.ops.files.import_check import Survey
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.private_files import atomic_write
@@ -176,19 +175,13 @@ def import_(s: Session, given: dict[str, Any]) -> int:
                 (content, s.run(receiver(s.deployment, content, to)))
                 for content in survey.contents.values()
             ]
-        previews = []
-        for content, queue in into:
-            n = content.entries
-            there = s.run(queue.exists.op())
-            title = f"import {some(n)} into {queue.name}" + ("" if there else " (new)")
-            facts = {
-                "verb": "import", "queue": queue.name, "kind": queue.kind, "from": content.queue,
-                "matched": n, "states": content.states, "bytes": content.bytes,
-                "undoable": undoable(content),
-            }  # fmt: skip
-            lines = said(content, queue, as_waiting, survey.whole)
-            typed = str(n) if n > TYPED_ABOVE else None
-            previews.append(Preview(title, tuple(lines), typed, facts))
+        previews = [
+            import_preview(
+                content, queue, new=not s.run(queue.exists.op()), as_waiting=as_waiting,
+                whole=survey.whole,
+            )
+            for content, queue in into
+        ]  # fmt: skip
         if not agreed(s, previews, given):
             return 0
         for content, queue in into:

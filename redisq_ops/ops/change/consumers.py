@@ -345,6 +345,7 @@ def change_preview(held: HeldEntries, to: str | None, *, remove: bool = False) -
         what = f"remove {held.what} in queue {queue}, which holds {entries(n, 'pending')}"
     else:
         lines += [f"{last}: it may be at work on them"] if last else []
+        lines += ["it stays a consumer"] if n else []
         what = f"{verb} {entries(n, 'pending')} of {held.what} in queue {queue}"
     if not undoable(held):
         back = f" from {to}" if to else ""

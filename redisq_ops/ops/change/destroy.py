@@ -11,6 +11,7 @@ from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import NotFound, Refused, WrongKind
 
 from . import audit_log
+from .preview import Preview
 from .steps import ChangeSteps
 
 STEP = 100
@@ -31,6 +32,15 @@ async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
     if (held := contents(counts)) and not hard:
         raise Refused(f"queue {queue.name} is not empty ({held}); drain it, or destroy --hard")
     return counts
+
+
+def destroy_preview(queue: Queue[Any], counts: Counts, hard: bool) -> Preview:
+    """What removing a queue will do; ``counts`` as of `destroyable`."""
+    left = contents(counts)
+    lines = (left or "nothing in it", "its history, results and audit log go too; there is no undo")
+    held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
+    facts = {"verb": "destroy", "queue": queue.name, "hard": hard, "entries": held}
+    return Preview(f"destroy queue {queue.name}", lines, queue.name if left else None, facts)
 
 
 def contents(counts: Counts) -> str:

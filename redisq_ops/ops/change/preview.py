@@ -24,6 +24,8 @@ PAST = {
     "restore": "restored",
     "reschedule": "rescheduled",
     "move": "moved",
+    "pause": "paused",
+    "resume": "resumed",
 }
 HELD = "a worker that holds one can't settle it any more"
 MEANS = {

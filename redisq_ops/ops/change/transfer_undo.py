@@ -115,10 +115,13 @@ async def undo_of(deployment: Deployment, queue: Queue[Any], operation: Operatio
     return MoveUndoSteps(Route(queue, into, operation.into_ms, keep), operation)
 
 
-def undone(operation: Operation, change: UndoSteps) -> str:
-    """What an undo of a move brings back, in words; shown before it begins."""
+def stays(operation: Operation, change: UndoSteps) -> str:
+    """What an undo does not bring back, in words; of a move to a queue that was destroyed since,
+    what it brings back though nobody knows what was done with it."""
     if not isinstance(change, MoveUndoSteps):
-        return ""
+        if operation.moved_back:
+            return "entries that changed since then stay as they are"
+        return "what was changed again since then stays as it is"
     if change.route.into is None:
         gone, n = f"queue {operation.into} was destroyed since", change.outcome.matched
         if operation.rest:

@@ -17,7 +17,7 @@ from ..terminal import age, count
 from .audit_log import Operation
 from .preview import Preview, entries, typed_number
 from .transfer_plan import Route
-from .transfer_undo import MoveUndoSteps, undone
+from .transfer_undo import MoveUndoSteps, stays
 from .undo import UndoSteps
 
 FEW = 10_000
@@ -31,7 +31,7 @@ async def undo_preview(change: UndoSteps, now_ms: int, *, count_unchanged: bool 
     about = operation.what
     if operation.moved_back:
         about = f"{entries(n, cast('State', operation.source))} (filter: {about})"
-    lines = [about, undone(operation, change)]
+    lines = [about, stays(operation, change)]
     lines += [f"reason: {operation.why}"] if operation.why else []
     facts: dict[str, Any] = {
         "verb": "undo", "op": operation.id, "queue": change.queue.name, "matched": n,

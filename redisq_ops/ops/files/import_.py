@@ -18,9 +18,10 @@ from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
 from ..change.control import requests_of
+from ..change.preview import Preview, typed_number
 from ..change.steps import ChangeSteps
 from ..deployment import Deployment
-from ..terminal import count, size
+from ..terminal import count, entries, size
 from .import_check import Content, ImportRow, own, parsed
 from .submit import Submission
 
@@ -63,8 +64,22 @@ async def receiver(deployment: Deployment, content: Content, name: str | None) -
     return queue
 
 
-def said(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -> list[str]:
-    """What an import will do, a line each; `Refused` for entries this kind can't take in."""
+def import_preview(
+    content: Content, queue: Queue[Any], *, new: bool, as_waiting: bool, whole: bool
+) -> Preview:
+    """What an import of one queue's part of a file will do. ``new``: it creates the queue;
+    ``whole``: the file ends as an export does. `Refused` for entries this kind can't take in."""
+    n = content.entries
+    facts = {
+        "verb": "import", "queue": queue.name, "kind": queue.kind, "from": content.queue,
+        "matched": n, "states": content.states, "bytes": content.bytes,
+        "undoable": undoable(content),
+    }  # fmt: skip
+    title = f"import {entries(n)} into {queue.name}" + (" (new)" if new else "")
+    return Preview(title, tuple(_lines(content, queue, as_waiting, whole)), typed_number(n), facts)
+
+
+def _lines(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -> list[str]:
     taken = accepted(queue)
     n = content.states
     will = [", ".join(f"{count(k)} {state}" for state, k in n.items()) + f", {size(content.bytes)}"]
