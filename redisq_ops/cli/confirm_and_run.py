@@ -115,9 +115,9 @@ def drive(
     line.
     """
     outcome = change.outcome
-    change.limit_rate(s.config.guard.max_rate)
     try:
         with line or progress(what, outcome.matched) as meter:
+            change.limit_rate(s.config.guard.max_rate)
             s.run(take_all(change, meter))  # all of them in one go: the steps share a connection
         return True
     except KeyboardInterrupt:
@@ -144,8 +144,13 @@ def ended(
     *,
     undo: bool = True,
     more: Mapping[str, Any] | None = None,
+    recovered: Sequence[Recovered] = (),
 ) -> None:
-    """The last line: what was done, for people or as the contract's object (and ``more`` in it)."""
+    """The last line: what was done, for people or as the contract's object (and ``more`` in it).
+
+    ``recovered``: moves of others that the change found unfinished.
+    """
+    tell_recovered(s, recovered)
     if s.json:
         return conclude(as_line(asdict(outcome) | dict(more or {})))
     if not outcome.matched:

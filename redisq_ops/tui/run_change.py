@@ -18,11 +18,14 @@ from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.core.redis.operation import arun
-from redisq_ops.ops.change import audit_log, consumers, control
+from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.consumer_preview import consumer_preview
+from redisq_ops.ops.change.consumer_steps import ConsumerSteps
 from redisq_ops.ops.change.control_preview import queue_preview, request_preview
 from redisq_ops.ops.change.edit import EditSteps, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
+from redisq_ops.ops.change.held_entries import check_requeueable, held_entries
 from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST, Preview
@@ -163,12 +166,12 @@ async def take_over(
             raise Stopped
         changes.say(f"looking: {count(found)} of its entries so far")
 
-    look = consumers.held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=progress)
+    look = held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=progress)
     held = await arun(client, look)
     claims, number = verb == "claim", len(held.ids)
     if not claims:
-        consumers.check_requeueable(held)
-    preview = consumers.change_preview(held, "" if claims else None)
+        check_requeueable(held)
+    preview = consumer_preview(held, "" if claims else None)
     if not number:
         changes.tell(f"0 matched: {'; '.join(preview.lines) or 'it holds nothing'}")
         return False
@@ -177,7 +180,7 @@ async def take_over(
     if not await changes.ask(_asked(preview, *lines, consumer=claims), number):
         return False
     to = changes.consumer if claims else None
-    steps = consumers.ConsumerSteps(held, to)
+    steps = ConsumerSteps(held, to)
     run = ChangeRun(steps, Author.here(changes.why))
     await _drive(changes, run, verb, PAST[verb], steps.undoable)
     return True

@@ -27,7 +27,7 @@ from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.hint import hint
 
 from ..address import place
-from ..confirm_and_run import agreed, confirm_and_run, drive, ended, tell_recovered
+from ..confirm_and_run import agreed, confirm_and_run, drive, ended
 from ..outcome_report import UNDO, its_own, reporting
 from ..output import count, emit, printable, say, table
 from ..session import Session
@@ -50,8 +50,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
         finished = drive(s, change, f"undo {op}", s.again)
         unchanged = {"sample": steps.sample, "unnamed": steps.unnamed}
         report.end(change.outcome, {"unnamed": steps.unnamed})
-    ended(s, change.outcome, f"undid {op}", undo=False, more=unchanged)
-    tell_recovered(s, steps.recovered)
+    ended(s, change.outcome, f"undid {op}", undo=False, more=unchanged, recovered=steps.recovered)
     if not s.json:
         _tell_left(steps, operation.into or queue.name)
         if finished and steps.rest:

@@ -19,7 +19,7 @@ from redisq_ops.ops.change.preview import PAST
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
-from ..confirm_and_run import agreed, drive, ended, indented, tell_recovered
+from ..confirm_and_run import agreed, drive, ended, indented
 from ..outcome_report import its_own, reporting
 from ..output import count, emit, printable, reading, say, untouched, when
 from ..session import Session
@@ -96,8 +96,10 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         outcome, left = change.outcome, steps.left
         report.end(outcome, {"left": left})
     halted = {"halted": steps.halted} if steps.halted else {}
-    ended(s, outcome, done, undo=header.verb != "hard", more={"left": left, **halted})
-    tell_recovered(s, steps.recovered)
+    ended(
+        s, outcome, done, undo=header.verb != "hard", more={"left": left, **halted},
+        recovered=steps.recovered,
+    )  # fmt: skip
     if left and not s.json:
         why = f" ({header.into} is {steps.halted})" if steps.halted else ""
         say(printable(f"{count(left)} left{why}; continue with: {s.again}"))

@@ -142,9 +142,8 @@ def _carried_out(
                 return code
             continue
         finished = drive(s, change, f"{verb} in {queue.name}", s.again)
-        ended(s, change.outcome, done, undo=verb != "hard")
+        ended(s, change.outcome, done, undo=verb != "hard", recovered=change.steps.recovered)
         if route is not None:
-            tell_recovered(s, change.steps.recovered)
             tell_unfinished(s, queue)
         if "away" in change.outcome.skipped and not s.json:
             say("away: moved to another queue; only the undo of that move brings these back")

@@ -10,14 +10,13 @@ from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.consumers import (
-    ConsumerSteps,
+from redisq_ops.ops.change.consumer_preview import consumer_preview, left_out
+from redisq_ops.ops.change.consumer_steps import ConsumerSteps
+from redisq_ops.ops.change.held_entries import (
     HeldEntries,
-    change_preview,
     checked_receiver,
     held_entries,
     held_filter,
-    left_out,
 )
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest
@@ -177,7 +176,7 @@ def _changed(
 ) -> int:
     steps = ConsumerSteps(held, to, remove=remove)
     change = ChangeRun(steps, Author.here(given["reason"]))
-    preview = change_preview(held, to, remove=remove)
+    preview = consumer_preview(held, to, remove=remove)
     queue, outcome = held.queue.name, change.outcome
     if not (held.ids or remove):
         return nothing_matched(s, [preview], given["dry_run"])

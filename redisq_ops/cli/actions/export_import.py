@@ -16,8 +16,9 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.files.export import STATES, Export
-from redisq_ops.ops.files.import_ import ImportSteps, accepted, import_preview, receiver, undoable
 from redisq_ops.ops.files.import_check import Survey
+from redisq_ops.ops.files.import_preview import accepted, import_preview, receiver, undoable
+from redisq_ops.ops.files.import_steps import ImportSteps
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
@@ -168,7 +169,8 @@ def import_(s: Session, given: dict[str, Any]) -> int:
     total = ChangeOutcome(None, 0)
     with _read(name) as file:
         with untouched("nothing was imported"):
-            survey = _survey(file, name)
+            with progress(f"reading {name}") as meter:
+                survey = Survey.of(file, name, meter)
             if to is not None and len(survey.contents) > 1:
                 raise BadInput(f"{name} is of {len(survey.contents)} queues: --queue is for one")
             into = [
@@ -233,11 +235,6 @@ class _RejectedLines:
     def end(self) -> None:
         if self._count > _SHOWN and self._stdout_open and not self._s.json:
             say(f"and {count(self._count - _SHOWN)} more lines (all of them with --json)")
-
-
-def _survey(file: BinaryIO, name: str) -> Survey:
-    with progress(f"reading {name}") as meter:
-        return Survey.of(file, name, meter)
 
 
 @contextmanager

@@ -9,6 +9,7 @@
    a `canary.Ramp` drives a run by observing what comes of it.
 5. `outcome.ChangeOutcome` is what was done; `undo` reverses it.
 
-`edit`, `undo`, `consumers`, `control` (settings, requests, clients), `destroy`, `files.import_` and
-`inspect.worker_processes` have steps and a preview of their own, and the same runner.
+`edit`, `undo`, `consumer_steps`, `control` (settings, requests, clients), `destroy`,
+`files.import_steps` and `inspect.worker_processes` have steps and a preview of their own, and the
+same runner.
 """

@@ -7,7 +7,6 @@ once share the work, and one that starts after the end learns that it is done.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -52,6 +51,7 @@ class PlanSteps(ListedSteps):
         self.plan = plan
         super().__init__(action, planned_scope(plan, action.queue), plan.picks())
         self.outcome.op = header.op
+        self.recovers = (self.queue,)
         self.stride.largest = min(self.stride.largest, header.step)
         self.stride.size = min(self.stride.size, header.step)
         self._most, self._report, self._last = most, report, last
@@ -77,7 +77,6 @@ class PlanSteps(ListedSteps):
         if (header.who, header.whence) != (author.who, author.whence):
             self.what = f"{header.filter} (planned by {header.who}@{header.whence})"
         await super().prepare()
-        await self.recover(self.queue, but=self.op)
         self._before = await recorded(self.queue, header)
         self.continues = self._before is not None
 
@@ -102,6 +101,8 @@ class PlanSteps(ListedSteps):
             await self._reread()
             return None if self._over else 0
         self._ends = handled is None
+        if handled is not None:
+            self._report_results()
         if self._most is not None:
             self._most -= handled or 0
         return handled
@@ -114,22 +115,19 @@ class PlanSteps(ListedSteps):
         if self.at or await audit_log.read(self.queue, self.op) is not None:
             await self._reread()
 
-    async def _sent(self) -> list[str]:
-        batch = self._batch
-        results = await super()._sent()
+    def _report_results(self) -> None:
         self._last = None
         if self._report is not None:
-            for pick, result in zip(batch, results, strict=True):
+            for pick, result in self.results:
                 self._report(pick.id, "earlier" if result == "theirs" else result)
-        return ["moved" if result == "theirs" else result for result in results]
 
     async def _again(self, steps: int, span: tuple[int, int]) -> None:
         """Send the last step once more: shards that a kill left without it get it now, all others
         answer as they did."""
         self._go_to(steps - 1, span[0])
-        self._batch = self._batch or list(islice(self._picks, span[1] - span[0]))
-        if self._batch:
-            self.outcome.count(Counter(await self._sent()))
+        if span[1] > span[0]:
+            await super().step(span[1] - span[0])
+            self._report_results()
 
     async def _reread(self) -> None:
         operation = await recorded(self.queue, self.plan.header)

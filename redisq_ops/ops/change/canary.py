@@ -220,7 +220,8 @@ class Ramp:
         more = await change.step()
         if self.course.phase in ("canary", "ramp"):
             self._tokens -= handled - self.left
-        if more and (moved := change.steps.moved):
+        moved = [pick.id for pick, result in change.steps.results if result == "moved"]
+        if more and moved:
             await self.watch.replay_tracker.add(moved, before_ms, change.op, change.steps.number)
         if not more:  # as many as were asked for
             self._over = True

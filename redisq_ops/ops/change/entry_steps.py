@@ -92,8 +92,9 @@ class EntrySteps(ChangeSteps):
         self.stride = Stride(largest=action.most, calls=action.calls)
         self.number = 0
         """of the latest step"""
-        self.moved: list[str] = []
-        """the ids that the latest step moved, where it was about listed entries"""
+        self.results: list[tuple[Pick, str]] = []
+        """of the latest step, where it was about listed entries: moved | theirs (moved by another
+        hand), or why an entry was not"""
         self.halted = ""
         """why it stopped before its end, if it did"""
 
@@ -114,16 +115,15 @@ class ListedSteps(EntrySteps):
         return self.scope.count - self.at
 
     async def step(self, size: int) -> int | None:
-        self.moved = []
+        self.results = []
         # Kept until its reply comes: a step that is tried again has the same entries.
-        self._batch = self._batch or list(islice(self._picks, size))
-        return self.outcome.count(Counter(await self._sent())) if self._batch else None
-
-    async def _sent(self) -> list[str]:
-        batch, end = self._batch, self.at + len(self._batch)
+        batch = self._batch = self._batch or list(islice(self._picks, size))
+        if not batch:
+            return None
+        end = self.at + len(batch)
         words = await self.action.move(self.op, self.number + 1, batch, (self.at, end))
         if len(words) != len(batch):  # the reply of another step that had this number before
             raise Superseded(f"{self.op} was undone, or another process continues it")
         self._batch, self.at, self.number = [], end, self.number + 1
-        self.moved = [pick.id for pick, word in zip(batch, words, strict=True) if word == "moved"]
-        return words
+        self.results = list(zip(batch, words, strict=True))
+        return self.outcome.count(Counter("moved" if w == "theirs" else w for w in words))

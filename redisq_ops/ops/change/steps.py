@@ -6,6 +6,7 @@ The kinds: `EntrySteps` and its own kinds, `EditSteps`, `UndoSteps`, `ImportStep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -29,6 +30,10 @@ class ChangeSteps:
     """who makes the change; set by its run"""
     stride: Stride | None = None
     """adapts how many entries a step handles; None: the steps decide"""
+    recovers: Sequence[Queue[Any]] = ()
+    """queues in which abandoned moves are finished before the change begins"""
+    subject = ""
+    """the operation that the change is about; it isn't one of those"""
     continues = False
     """whether the audit log has the operation already, of an earlier run; set by `prepare`"""
 
@@ -52,6 +57,8 @@ class ChangeSteps:
 
     async def prepare(self) -> None:
         """Check everything that can be refused, before the operation is in the audit log."""
+        for queue in self.recovers:
+            self.recovered += await recover(queue, but=[self.op, self.subject])
 
     async def begun(self) -> None:
         """What comes between the audit log and the first step."""
@@ -70,8 +77,3 @@ class ChangeSteps:
         """After an interruption: entries done by the audit log, with a step that got no reply."""
         operation = await audit_log.read(self.queue, self.op)
         return operation.done if operation else 0
-
-    async def recover(self, *queues: Queue[Any], but: str) -> None:
-        """Finish what other moves left on their way in ``queues``, except the operation ``but``."""
-        for queue in queues:
-            self.recovered += await recover(queue, but=[but])

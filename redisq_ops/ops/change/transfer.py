@@ -139,13 +139,13 @@ class MoveSteps(ListedSteps):
     action: MoveAction
 
     async def prepare(self) -> None:
+        into = self.action.route.target
+        self.recovers = (self.queue, into)
         await super().prepare()
-        into, source = self.action.route.target, self.queue
-        await self.recover(source, into, but=self.op)
         if await audit_log.read(into, self.op) is None:
             await audit_log.begin(
                 into, self.op, self.verb, self.author, self.what, now_ms=await into.now.op(),
-                target=self.action.state, matched=self.outcome.matched, origin=source.name,
+                target=self.action.state, matched=self.outcome.matched, origin=self.queue.name,
             )  # fmt: skip
 
     async def begun(self) -> None:

@@ -37,12 +37,12 @@ class MoveUndoSteps(UndoSteps):
         super().__init__(route.source, operation)
         self.route = route
         self._held_ms = 0
+        if route.into is not None:
+            self.recovers = (route.into, self.queue)
 
     async def prepare(self) -> None:
-        if self.route.into is not None:
-            await self.recover(self.route.into, but=self.operation.id)
-        self._held_ms = await transfer_recovery.list_unfinished(self.queue, self.operation.id)
         await super().prepare()
+        self._held_ms = await transfer_recovery.list_unfinished(self.queue, self.operation.id)
 
     async def end(self) -> dict[str, str | int] | None:
         fields, into, id = await super().end(), self.route.into, self.operation.id

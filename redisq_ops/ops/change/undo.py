@@ -45,6 +45,7 @@ class UndoSteps(ChangeSteps):
         inverses = operation.inverse.split("\n") if operation.inverse else []
         about = sum(queue.undo_change_size(*_read(each)) for each in inverses)
         super().__init__(queue, "undo", about or operation.done - operation.undone, operation.id)
+        self.recovers, self.subject = (queue,), operation.id
         self.operation = operation
         self._inverses = inverses
         """what is still to be undone of a change of anything but entries, newest last"""
@@ -60,9 +61,6 @@ class UndoSteps(ChangeSteps):
         """How many entries stayed whose ids are unknown."""
         known = ("changed", "deep", "expired")
         return max(0, sum(self.outcome.skipped.get(word, 0) for word in known) - self._named)
-
-    async def prepare(self) -> None:
-        await self.recover(self.queue, but=self.operation.id)
 
     async def begun(self) -> None:
         if not self.operation.inverse:
@@ -81,11 +79,10 @@ class UndoSteps(ChangeSteps):
             return None
         id, step = self._left[-1]
         back, touched, *beyond = await self._take_back(id, step)
-        handled = self.outcome.count({"moved": back, "changed": touched, "deep": sum(beyond)})
         self._name()
         self._left[-1] = id, step - 1
         self._taken += 1
-        return handled
+        return self.outcome.count({"moved": back, "changed": touched, "deep": sum(beyond)})
 
     async def end(self) -> dict[str, str | int] | None:
         if self.operation.inverse:

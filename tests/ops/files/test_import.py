@@ -20,8 +20,8 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.files.export import Export
-from redisq_ops.ops.files.import_ import ImportSteps
 from redisq_ops.ops.files.import_check import Survey
+from redisq_ops.ops.files.import_steps import ImportSteps
 from redisq_ops.ops.filter.scan import Filter
 from redisq_ops.ops.filter.target import Target
 

@@ -26,7 +26,8 @@ from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.consumers import RECHECKS, ConsumerSteps, held_entries
+from redisq_ops.ops.change.consumer_steps import RECHECKS, ConsumerSteps
+from redisq_ops.ops.change.held_entries import held_entries
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.inspect.consumers import ConsumerReport, consumer_reports
@@ -324,7 +325,7 @@ def test_several_steps_and_the_undo_limit(
     assert change.outcome.done == 250 and names(client) == {"w2"}
     undone(queue, op)
     assert set(pel(client).values()) == {"w1"}
-    monkeypatch.setattr("redisq_ops.ops.change.consumers.UNDOABLE", 200)
+    monkeypatch.setattr("redisq_ops.ops.change.consumer_steps.UNDOABLE", 200)
     change, op = taken_from(queue, "w1", "w3")
     assert not change.steps.undoable
     operation = run(client, audit_log.read(queue, op))
@@ -410,7 +411,7 @@ def test_killed_stream_claim_is_in_the_audit_log(
     undoable: int,
 ) -> None:  # fmt: skip
     """Also the last one, whose reply nobody heard: it counts itself."""
-    monkeypatch.setattr("redisq_ops.ops.change.consumers.UNDOABLE", undoable)
+    monkeypatch.setattr("redisq_ops.ops.change.consumer_steps.UNDOABLE", undoable)
     change = ChangeRun(ConsumerSteps(run(client, held_entries(many, "w1")), "w2", remove=True), ADA)
     op = change.outcome.op
     assert op is not None
@@ -696,7 +697,7 @@ def test_removal_gives_up_on_a_consumer_that_keeps_taking(client: redis.Redis) -
 def test_killed_removal_can_be_continued(
     orders: StreamQueue[redis.Redis], client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redisq_ops.ops.change.consumers.STEP", 3)
+    monkeypatch.setattr("redisq_ops.ops.change.consumer_steps.STEP", 3)
     before = set(pel(client))
     first = ChangeRun(
         ConsumerSteps(run(client, held_entries(orders, "w1")), "w3", remove=True), ADA
