@@ -433,7 +433,9 @@ def test_a_plan_continues_at_the_new_rate(
     assert kept is not None
     kept.check_request(replay_request(queues=("mail",), parts=1, rate=20.0))
     slower = kept.with_rate(20.0)
-    assert "at 20/s" in str(slower.descriptions()) and "at 500/s" in str(kept.descriptions())
+    at = server_at.deployment()
+    shown = [str(run(client, plan.previews(at))) for plan in (slower, kept)]
+    assert "at 20/s" in shown[0] and "at 500/s" in shown[1]
     # The size of steps stays: some may have been carried out.
     assert slower.queues[0].header.step == kept.queues[0].header.step
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import PAST
@@ -123,7 +124,8 @@ def _carried_out(
 ) -> int:
     from redisq_ops.pipeline.replay import apply, outcomes
 
-    plans = orders.descriptions()
+    server = server_of(s)
+    plans = run(server.client, orders.previews(server.deployment()))
     if not plans:
         if not s.json:
             print("0 matched")
@@ -134,7 +136,6 @@ def _carried_out(
         return 0
     if not agreed(s, plans, given):
         return 0
-    server = server_of(s)
     headers = {order.header.op: order.header for order in orders.queues}
     try:
         with progress(f"{plans[0].facts['verb']} by {len(orders.units())} tasks") as meter:

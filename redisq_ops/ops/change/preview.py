@@ -97,19 +97,14 @@ def preview(
     `Consequences`, ``into`` the target of a move; ``shown`` redacts reasons.
     """
     n, queue, state = selection.count, selection.queue.name, selection.state
-    to_type, means = typed(verb, n, queue), means or meaning(verb, selection.queue)
+    to_type = typed(verb, n, queue)
     title, filter = what(verb, n, state, queue, into), str(selection.filter)
     ids = [entry.id for entry in selection.sample]
     reasons = Counter[str]()  # some are the same once they are redacted
     for reason, k in selection.reasons.items():
         reasons[shown(reason)] += k
-    lines = []
-    if n:
-        taken_away = state == "pending" and verb in ("purge", "hard") and not selection.queue.owner
-        lines = [f"{means}; {HELD}" if taken_away else means]
-        if rate:
-            lines.append(f"about {age(int(1000 * n / rate))} at {a_second(rate)}")
-        lines += consequences(impact) if impact else []
+    lines = effects(selection.queue, verb, state, n, rate, means)
+    lines += consequences(impact) if impact else []
     lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
     lines += selection.remarks
     facts = {
@@ -127,6 +122,18 @@ def preview(
         reasons=", ".join(f"{count(k)} {reason}" for reason, k in reasons.items()) if n else "",
         ids=ids[:3] if n else (),
     )  # fmt: skip
+
+
+def effects(
+    queue: Queue[Any], verb: Verb, state: State, n: int, rate: float | None, means: str = ""
+) -> list[str]:
+    """What a change of ``n`` entries means for each of them, and how long it takes at its rate."""
+    if not n:
+        return []
+    means = means or meaning(verb, queue)
+    if state == "pending" and verb in ("purge", "hard") and not queue.owner:
+        means = f"{means}; {HELD}"
+    return [means, f"about {age(int(1000 * n / rate))} at {a_second(rate)}"] if rate else [means]
 
 
 def consequences(facts: Mapping[str, Any]) -> list[str]:

@@ -1431,12 +1431,12 @@ def test_dead_letters_that_come_after_the_look_are_not_meant(
     come = set(entries(target, "dead")) - {"own"}
     assert len(come) == 4
     said = target.move_range("op", 1, 9, source="dead", target="waiting", high_water_ms=look)
-    assert (said.moved, said.steps.left) == (1, (4,))
+    assert (said.moved, said.left) == (1, (4,))
     assert set(entries(target, "dead")) == come
     redisq("undo", "--yes")
     assert set(entries(source, "dead")) == come
     said = source.move_range("op2", 1, 9, source="dead", target="waiting", high_water_ms=look)
-    assert (said.moved, said.steps.left) == (0, (4,))
+    assert (said.moved, said.left) == (0, (4,))
     sound(source, target)
 
 
