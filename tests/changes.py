@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.states import Verb
-from redisq_ops.ops.change.apply import PlanSteps, planned_scope
+from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.selection import WholeState
+from redisq_ops.ops.change.selection import PlannedScope, WholeState
 from redisq_ops.ops.change.transfer_plan import Route
 from redisq_ops.ops.filter.scan import Filter, Selection
 
@@ -56,6 +56,7 @@ def plan_change(
     request = ChangeRequest(
         header.verb, queue, header.state, Filter(), rate, ready_ms=ready_ms, route=route
     )
-    prepared = PreparedChange(request, planned_scope(plan, queue), Preview(""), plan)
+    scope = PlannedScope(queue, header.state, header.filter, header.high_water_ms, plan.count)
+    prepared = PreparedChange(request, scope, Preview(""), plan)
     steps = cast("PlanSteps", prepared.steps(**applying))
     return ChangeRun(steps, author, rate=rate, clock=clock)

@@ -24,7 +24,7 @@ from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import PlanHeader, home, identity
-from redisq_ops.ops.change.preview import Preview, effects, typed, what
+from redisq_ops.ops.change.preview import Preview, effects, past, typed, what
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.terminal import count
 
@@ -142,7 +142,10 @@ def _preview(replay: QueueReplay, queue: Queue[Any]) -> Preview:
     }  # fmt: skip
     title = what(header.verb, replay.count, header.state, header.queue)
     to_type = typed(header.verb, replay.count, header.queue)
-    return Preview(title, tuple(lines), to_type, facts, header.filter, ids=replay.sample[:3])
+    return Preview(
+        title, tuple(lines), to_type, facts, header.filter, ids=replay.sample[:3],
+        past=past(header.verb, header.state, header.queue),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,7 @@ class Changes:
         async def run() -> bool:
             from . import run_change
 
-            scope = run_change.Scope(queue, target.state, target.ids, target.where)
-            changed = await run_change.move(self, cast("Verb", verb), scope)
+            changed = await run_change.move(self, cast("Verb", verb), queue, target)
             if changed:
                 view.acted_on(chosen if self.complete else ())
             return changed

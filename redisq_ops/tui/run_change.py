@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.entry import Entry, State
@@ -33,7 +32,6 @@ from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.selection import PlannedScope
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import undo_preview
-from redisq_ops.ops.filter.ast import Query
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.hint import hint
@@ -41,6 +39,7 @@ from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.tui.confirm_dialog import Question
+from redisq_ops.tui.views.base import ChangeTarget
 from redisq_ops.tui.views.groups import Scanned
 
 if TYPE_CHECKING:
@@ -74,26 +73,16 @@ class Stopped(Exception):
         return "Stopped; nothing was changed."
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What a move is about: the ids, or everything that matches."""
-
-    queue: str
-    state: State
-    ids: tuple[str, ...] = ()
-    where: Query | None = None
-
-
 # --- moving entries ----------------------------------------------------------------------------
 
 
-async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
-    """Requeue, claim, replay or purge."""
+async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) -> bool:
+    """Requeue, claim, replay or purge the entries with the target's ids, or all that match it."""
     deployment, client = changes.deployment, changes.deployment.client
-    changes.guard.checked([{"matched": len(scope.ids)}])  # before anything is looked through
-    queue = await arun(client, deployment.queue(scope.queue))
-    filter = Filter(ids=scope.ids, where=scope.where, redaction=changes.redaction)
-    request = ChangeRequest(verb, queue, scope.state, filter, changes.guard.rate(None))
+    changes.guard.checked([{"matched": len(target.ids)}])  # before anything is looked through
+    queue = await arun(client, deployment.queue(name))
+    filter = Filter(ids=target.ids, where=target.where, redaction=changes.redaction)
+    request = ChangeRequest(verb, queue, target.state, filter, changes.guard.rate(None))
     preparing = prepare(request, progress=_looking(changes), shown=changes.redaction.text)
     prepared = await arun(client, preparing)
     trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))

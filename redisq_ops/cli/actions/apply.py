@@ -15,7 +15,6 @@ from redisq_ops.ops.change.audit_log import Operation, new_id
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile
 from redisq_ops.ops.change.prepare import PreparedChange, prepare_plan
-from redisq_ops.ops.change.preview import PAST
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
@@ -73,8 +72,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         prepared = s.run(preparing)
     before, request = prepared.before, prepared.request
     ramp = limits(given, request.rate, header.verb)
-    into = f" to {header.into}" if header.into else ""
-    done = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
+    done = prepared.preview.past
     if before is not None and before.ended:
         return _already(s, before, done)
     if not agreed(s, [prepared.preview], given):

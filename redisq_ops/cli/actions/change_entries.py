@@ -13,7 +13,6 @@ from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
-from redisq_ops.ops.change.preview import PAST
 from redisq_ops.ops.change.ramp_controller import Limits
 from redisq_ops.ops.change.transfer_plan import Route, route_to
 from redisq_ops.ops.filter.time import per_second
@@ -132,8 +131,7 @@ def _carried_out(
     total = ChangeOutcome(None, 0)
     for nth, each in enumerate(prepared, 1):
         queue, verb, route = each.request.queue, each.request.verb, each.request.route
-        into = f" to {route.target.name}" if route else ""
-        done = f"{PAST[verb]} {each.request.state} entries of {queue.name}{into}"
+        done = each.preview.past
         change = each.run(given["reason"], ahead=s.config.guard.max_rate is None)
         if ramp is not None:
             if code := ramped(s, change, ramp, done):

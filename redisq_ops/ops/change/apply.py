@@ -20,7 +20,7 @@ from . import audit_log
 from .audit_log import Operation
 from .entry_steps import EntryAction, ListedSteps
 from .plan import PlanFile, PlanHeader, checked_age
-from .selection import PlannedScope
+from .selection import ChangeScope
 
 ReportResult = Callable[[str, str], None]
 """gets the id of each entry, and moved or why it was not"""
@@ -41,6 +41,7 @@ class PlanSteps(ListedSteps):
     def __init__(
         self,
         action: EntryAction,
+        scope: ChangeScope,
         plan: PlanFile,
         *,
         most: int | None = None,
@@ -49,7 +50,7 @@ class PlanSteps(ListedSteps):
     ) -> None:
         header = plan.header
         self.plan = plan
-        super().__init__(action, planned_scope(plan, action.queue), plan.picks())
+        super().__init__(action, scope, plan.picks())
         self.outcome.op = header.op
         self.recovers = (self.queue,)
         self.stride.largest = min(self.stride.largest, header.step)
@@ -165,12 +166,6 @@ class PlanSteps(ListedSteps):
                 elif pick.id == self._last:
                     self._last = None
         self.number, self.at = steps, at
-
-
-def planned_scope(plan: PlanFile, queue: Queue[Any]) -> PlannedScope:
-    """What a plan is about."""
-    header = plan.header
-    return PlannedScope(queue, header.state, header.filter, header.high_water_ms, plan.count)
 
 
 async def recorded(queue: Queue[Any], header: PlanHeader) -> Operation | None:

@@ -85,7 +85,6 @@ class Ramp:
         self.course = Course("canary" if limits.canary else "ramp")
         self.seen: Observed | None = None
         self.waiting_before = 0
-        self.resumed = False
         self._clock = clock
         self._usual_ms = 0.0
         self._look_s = min(1.0, limits.window_ms / 2000)
@@ -135,7 +134,6 @@ class Ramp:
         self._usual_ms = await self._ping()
         self.seen = await self._observed(counts)
         proven, rate = bool(state.get("proven")), float(state.get("rate") or 0)
-        self.resumed = bool(state)
         self.course = begin(self.limits, self.seen, proven=proven, rate=rate)
         self._looked = self._counted = self._clock()
         self._tokens = 1.0

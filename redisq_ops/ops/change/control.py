@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Client, Request
+from redisq_ops.core.model.entry import Client, Request, State
 from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DEFAULTS, Settings
@@ -21,6 +21,7 @@ from redisq_ops.core.queues.request.submission import checked_limit, checked_pri
 from ..filter.time import duration_ms
 from . import audit_log
 from .audit_log import Author
+from .entry_steps import EntryAction, Pick
 from .outcome import ChangeOutcome
 from .runner import ChangeRun, take_all
 from .steps import ChangeSteps
@@ -153,19 +154,19 @@ async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
     while True:
         rows = await queue.unsettled.op(id, 100)
         moved = 0
-        for state in ("pending", "delayed"):
-            ids = [entry_id for entry_id, where in rows if where == state]
+        for state in FENCED:
+            ids = [Pick(entry_id) for entry_id, where in rows if where == state]
             if ids:
                 seq += 1
-                results = await queue.move.op(
-                    audit_log.fence(op), seq, ids, source=state, target="waiting",
-                    high_water_ms=high_water,
-                )  # fmt: skip
+                action = EntryAction(queue, "requeue", state, high_water)
+                results = await action.move(audit_log.fence(op), seq, ids)
                 moved += results.count("moved")
         if not moved:
             return
 
 
+FENCED: tuple[State, ...] = ("pending", "delayed")
+"""states from which a cancel takes the receipts"""
 CLIENT_RULES: dict[str, tuple[str, int | None]] = {
     "block": ("blocked", 1), "unblock": ("blocked", 0), "weight": ("weight", None),
     "cap": ("cap", None),

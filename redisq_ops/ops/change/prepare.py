@@ -25,15 +25,16 @@ from ..filter.scan import Filter, Selection
 from ..terminal import age, count, date
 from . import transfer_plan
 from .allowed import allowed
-from .apply import PlanSteps, planned_scope, recorded
+from .apply import PlanSteps, recorded
 from .audit_log import Author, Operation
 from .entry_steps import EntryAction, EntrySteps, ListedSteps, Pick
 from .plan import Draft, PlanFile, PlanHeader, home, identity
 from .plan_progress import whereabouts
-from .preview import Preview, claimed_by, consequences, meaning, preview, typed, what
+from .preview import Preview, claimed_by, consequences, meaning, past, preview, typed, what
 from .runner import ChangeRun
 from .selection import (
     ChangeScope,
+    PlannedScope,
     Progress,
     WholeState,
     movable_as_a_whole,
@@ -119,7 +120,7 @@ class PreparedChange:
         """
         action, scope, moves = self.action(consumer, hand), self.scope, self.request.route
         if self.plan is not None:
-            return (MovePlanSteps if moves else PlanSteps)(action, self.plan, **applying)
+            return (MovePlanSteps if moves else PlanSteps)(action, scope, self.plan, **applying)
         if isinstance(scope, WholeState):
             return WholeStateSteps(action, scope, ahead=ahead and self.request.rate is None)
         assert isinstance(scope, Selection)
@@ -208,9 +209,10 @@ async def prepare_plan(
         route=await planned_route(deployment, queue, header) if header.into and not ended else None,
         by_ids=True, utc=utc,
     )  # fmt: skip
-    scope = planned_scope(plan, queue)
+    scope = PlannedScope(queue, header.state, header.filter, header.high_water_ms, plan.count)
+    carried_out = past(header.verb, header.state, header.queue, header.into)
     if ended:
-        return PreparedChange(request, scope, Preview(""), plan, before)
+        return PreparedChange(request, scope, Preview("", past=carried_out), plan, before)
     done = before.span[1] if before else 0
     left = min(plan.count - done, most or plan.count)
     ago = age(await queue.now.op() - header.planned_ms)
@@ -233,6 +235,10 @@ async def prepare_plan(
         facts["now"] = dict(now)
     about = what(header.verb, plan.count, header.state, header.queue, header.into)
     shows = Preview(
-        f"apply {plan.path}: {about}", tuple(lines), typed(header.verb, left, header.queue), facts
+        f"apply {plan.path}: {about}",
+        tuple(lines),
+        typed(header.verb, left, header.queue),
+        facts,
+        past=carried_out,
     )
     return PreparedChange(request, scope, shows, plan, before)

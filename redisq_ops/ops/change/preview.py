@@ -59,6 +59,8 @@ class Preview:
     """``2 failed, 1 lost``: why the entries are in their state"""
     ids: Sequence[str] = ()
     """of the first entries"""
+    past: str = ""
+    """what was done, once it is carried out: ``replayed dead entries of mail``"""
 
     @property
     def title(self) -> str:
@@ -97,7 +99,7 @@ def preview(
     `Consequences`, ``into`` the target of a move; ``shown`` redacts reasons.
     """
     n, queue, state = selection.count, selection.queue.name, selection.state
-    to_type = typed(verb, n, queue)
+    to_type, carried_out = typed(verb, n, queue), past(verb, state, queue, into)
     title, filter = what(verb, n, state, queue, into), str(selection.filter)
     ids = [entry.id for entry in selection.sample]
     reasons = Counter[str]()  # some are the same once they are redacted
@@ -120,7 +122,7 @@ def preview(
     return Preview(
         title, tuple(lines), to_type, facts, filter,
         reasons=", ".join(f"{count(k)} {reason}" for reason, k in reasons.items()) if n else "",
-        ids=ids[:3] if n else (),
+        ids=ids[:3] if n else (), past=carried_out,
     )  # fmt: skip
 
 
@@ -174,6 +176,11 @@ def what(verb: str, n: int, state: State, queue: str, into: str = "") -> str:
     """``move 3 dead entries of mail to other``"""
     does = "remove for good" if verb == "hard" else verb
     return f"{does} {entries(n, state)} of {queue}" + (f" to {into}" if into else "")
+
+
+def past(verb: str, state: State, queue: str, into: str = "") -> str:
+    """``moved dead entries of mail to other``"""
+    return f"{PAST[verb]} {state} entries of {queue}" + (f" to {into}" if into else "")
 
 
 def meaning(verb: str, queue: Queue[Any]) -> str:

