@@ -59,7 +59,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
             back = "it comes" if one else "these come"
             how = hint("undo", op)
             say(printable(f"{them} there; once that is undone, {back} back with: {how}"))
-        left = change.outcome.matched - change.outcome.done - sum(change.outcome.skipped.values())
+        left = change.outcome.matched - change.outcome.handled
         if not finished and left > 0:
             say(printable(f"interrupted, {count(left)} left; continue with: {s.again}"))
     return change.outcome.exit_code if finished else 130

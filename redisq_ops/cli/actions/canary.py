@@ -82,7 +82,7 @@ def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str)
     names = ("judged", "died", "failing", "unsettled", "untold")
     observed = {name: 0 if seen is None else getattr(seen, name) for name in names}
     phase = course.phase if finished else "interrupted"
-    left = max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
+    left = max(0, outcome.matched - outcome.handled)
     ended(s, outcome, what, more={"left": left, "phase": phase, "why": course.why, **observed})
     if not s.json:
         if course.phase == "stopped":

@@ -55,7 +55,8 @@ class PlanSteps(ListedSteps):
         self.recovers = (self.queue,)
         self.stride.largest = min(self.stride.largest, header.step)
         self.stride.size = min(self.stride.size, header.step)
-        self._most, self._report, self._last = most, report, last
+        self._most, self._report = most, report
+        self._last = last
         """the last entry that an earlier run reported, until it is passed"""
         self._over = False
         """whether all entries of the plan were dealt with, by whichever runs"""

@@ -106,10 +106,7 @@ class Ramp:
     @property
     def left(self) -> int:
         """How many are to be replayed yet, as far as is known."""
-        outcome = self.outcome
-        if self._over:
-            return 0
-        return max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
+        return 0 if self._over else max(0, self.outcome.matched - self.outcome.handled)
 
     async def step(self) -> bool:
         """Observe if it is time, and replay what may be replayed by now; False at the end."""

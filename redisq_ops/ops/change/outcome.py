@@ -32,6 +32,11 @@ class ChangeOutcome:
         return sum(results.values())
 
     @property
+    def handled(self) -> int:
+        """Entries that were dealt with, whatever became of them."""
+        return self.done + sum(self.skipped.values())
+
+    @property
     def left(self) -> int:
         """Entries that were handled and are not in the intended state."""
         return sum(n for reason, n in self.skipped.items() if reason not in ("same", OTHERS))
@@ -39,7 +44,7 @@ class ChangeOutcome:
     @property
     def exit_code(self) -> int:
         """0 if all entries are as intended or none matched, 3 if some are, 1 if none is."""
-        right = self.done + sum(self.skipped.values()) - self.left
+        right = self.handled - self.left
         if right >= self.matched:
             return 0
         return 3 if right else 1

@@ -38,8 +38,9 @@ async def take_all(
 ) -> ChangeOutcome:
     """Take all steps, each as soon as the rate allows it."""
     while await run.step():
+        pause = run.pause
         progress(*run.progress)
-        if (pause := run.pause) > 0:  # a sleep of nothing takes a tenth of a step's time
+        if pause > 0:  # a sleep of nothing takes a tenth of a step's time
             time.sleep(pause)
     return run.outcome
 
@@ -81,7 +82,7 @@ class ChangeRun(Generic[S_co]):
     def progress(self) -> tuple[int, int]:
         """How many entries of the change were dealt with, by this run and others, and of how
         many."""
-        return self.outcome.done + sum(self.outcome.skipped.values()), self.outcome.matched
+        return self.outcome.handled, self.outcome.matched
 
     @property
     def pause(self) -> float:

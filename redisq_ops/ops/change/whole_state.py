@@ -86,9 +86,7 @@ class WholeStateSteps(EntrySteps):
 
     async def end(self) -> dict[str, str | int] | None:
         # What was in the state when it was counted, and left it before its turn.
-        outcome = self.outcome
-        handled = outcome.done + sum(outcome.skipped.values())
-        outcome.skip("changed", max(0, outcome.matched - handled))
+        self.outcome.skip("changed", max(0, self.outcome.matched - self.outcome.handled))
         return await super().end()
 
     async def reached(self) -> int:

@@ -74,6 +74,8 @@ class ImportSteps(ChangeSteps):
         self._file = file
         self._states = frozenset[State]() if as_waiting else accepted(queue)
         self._size = BATCH
+        self._paced = 0
+        """entries that steps have returned as dealt with"""
         self._problem = problem
         self._inverses: list[str] = []
         self._keep = undoable(content)
@@ -83,7 +85,6 @@ class ImportSteps(ChangeSteps):
         self._under_way: _UnderWay | None = None
 
     async def step(self, size: int) -> int | None:
-        before = self._handled
         self._size = min(self._size, size)
         try:
             if isinstance(self.queue, RequestQueue):
@@ -95,7 +96,9 @@ class ImportSteps(ChangeSteps):
         if not more:
             return None
         await self._noted()
-        return self._handled - before
+        handled = self.outcome.handled - self._paced
+        self._paced += handled
+        return handled
 
     async def reached(self) -> int:
         """How many were put in, after an interruption: what was under way is looked at again."""
@@ -108,10 +111,6 @@ class ImportSteps(ChangeSteps):
             pass
         await self._noted()
         return self._done
-
-    @property
-    def _handled(self) -> int:
-        return self.outcome.done + sum(self.outcome.skipped.values())
 
     @property
     def _done(self) -> int:
@@ -132,7 +131,7 @@ class ImportSteps(ChangeSteps):
             self._size = 1
             return True
         word = "full" if isinstance(refusal, QueueFull) else "closed"
-        left = self.outcome.matched - self._handled
+        left = self.outcome.matched - self.outcome.handled
         first = next(iter(self._ahead), None) or next(self._rows, None)
         if first is not None:
             self._problem(first.number, first.entry.id, f"{refusal}; it and what follows is left")
