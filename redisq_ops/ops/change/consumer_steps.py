@@ -14,7 +14,13 @@ from redisq_ops.core.redis.operation import together
 from ..inspect.consumers import independent_groups
 from . import audit_log
 from .entry_steps import EntryAction, Pick
-from .held_entries import PAGE, PAGE_OF_GROUPS, HeldEntries, check_requeueable, checked_receiver
+from .held_entries import (
+    PAGE_OF_GROUPS,
+    HeldEntries,
+    add_ids,
+    check_requeueable,
+    checked_receiver,
+)
 from .steps import ChangeSteps
 
 STEP = 50
@@ -152,16 +158,10 @@ class ConsumerSteps(ChangeSteps):
             self.outcome.skip("still taking", len(held.groups))
             self.outcome.matched += len(held.groups)
             return False
-        held.high_water_ms = await held.queue.now.op()
-        after, found = None, list[str]()
-        while True:
-            page = await held.queue.pending_deliveries.op(held.group, PAGE, held.consumer, after)
-            found += [row.id for row in page.rows]
-            after = page.after
-            if after is None:
-                break
-        self._left = found[::-1]
-        self.outcome.matched += len(found)
+        held.high_water_ms, held.ids = await held.queue.now.op(), []
+        await add_ids(held)
+        self._left = held.ids[::-1]
+        self.outcome.matched += len(held.ids)
         return True
 
     @property

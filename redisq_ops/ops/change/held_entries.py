@@ -61,19 +61,7 @@ async def held_entries(
     checked = consumer if independent_groups(queue) else checked_consumer(consumer)
     in_group = await _resolve_group(queue, consumer, group)
     held = HeldEntries(queue, checked, in_group, min_idle_ms, await queue.now.op())
-    after: str | None = None
-    examined = 0
-    while True:
-        page = await queue.pending_deliveries.op(in_group, PAGE, consumer, after)
-        old = [row.id for row in page.rows if (row.age_ms or 0) >= min_idle_ms]
-        held.ids += old
-        held.too_young += len(page.rows) - len(old)
-        examined += PAGE
-        if progress is not None:
-            progress(len(held.ids), min(examined, page.total))
-        after = page.after
-        if after is None:
-            break
+    await add_ids(held, progress)
     held.groups = await _groups_with(queue, consumer, in_group)
     members = await consumers_of(queue, in_group)
     held.idle_ms = next((member.idle_ms for member in members if member.name == consumer), None)
@@ -82,6 +70,22 @@ async def held_entries(
             f"no {held.what} in queue {queue.name}: it holds no entry and no group lists it"
         )
     return held
+
+
+async def add_ids(held: HeldEntries, progress: Callable[[int, int], None] | None = None) -> None:
+    """Add the ids that the consumer holds now; ``progress`` as of `held_entries`."""
+    after, examined = None, 0
+    while True:
+        page = await held.queue.pending_deliveries.op(held.group, PAGE, held.consumer, after)
+        old = [row.id for row in page.rows if (row.age_ms or 0) >= held.min_idle_ms]
+        held.ids += old
+        held.too_young += len(page.rows) - len(old)
+        examined += PAGE
+        if progress is not None:
+            progress(len(held.ids), min(examined, page.total))
+        after = page.after
+        if after is None:
+            break
 
 
 def held_filter(held: HeldEntries, redaction: Redaction = NO_REDACTION) -> Filter:

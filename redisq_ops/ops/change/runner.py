@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, final
 
 from redisq_ops.core.model.settings import MAX_BATCH
 
@@ -45,6 +45,7 @@ async def take_all(
     return run.outcome
 
 
+@final
 class ChangeRun(Generic[S_co]):
     """One change that is carried out. Call `step` until it returns False; sleep `pause` between.
 
