@@ -149,13 +149,8 @@ async def take_over(
     """Claim what a consumer has held for long, or let it wait again; it stays a consumer."""
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
-
-    def progress(found: int, looked: int) -> None:
-        if changes.stopping:
-            raise Stopped
-        changes.say(f"looking: {count(found)} of its entries so far")
-
-    look = held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=progress)
+    looking = _looking(changes)
+    look = held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=looking)
     held = await arun(client, look)
     claims, number = verb == "claim", len(held.ids)
     if not claims:

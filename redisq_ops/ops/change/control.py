@@ -135,14 +135,9 @@ def _inverse(id: str, verb: Control, before: str, value: str) -> str:
 
 
 def _already(request: Request, verb: Control, value: str) -> bool:
-    match verb:
-        case "pause":
-            return request.paused
-        case "resume":
-            return not request.paused
-        case "limit" | "priority":
-            return str(getattr(request, verb)) == value
-    return False
+    if verb in ("pause", "resume"):
+        return request.paused == (verb == "pause")
+    return verb != "cancel" and str(getattr(request, verb)) == value
 
 
 async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
