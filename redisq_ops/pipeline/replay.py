@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -52,18 +51,18 @@ class OperationPart:
     """One part of an operation, for one task; safe to repeat and to run in several copies."""
 
     server: Server
-    rows: Path
-    header: PlanHeader
-    parts: int
+    plan: ReplayPlan
     unit: int
     on_step: Callable[[int], object] | None = None
     """called with the number of each step that was carried out"""
-    rate_header: PlanHeader | None = None
-    """header of the shared rate, if not its own"""
+
+    @property
+    def header(self) -> PlanHeader:
+        return self.plan.of_unit(self.unit).header
 
     @property
     def name(self) -> str:
-        return audit_log.part(self.header.op, self.unit % self.parts)
+        return audit_log.part(self.header.op, self.unit % self.plan.of_unit(self.unit).parts)
 
     def run(self) -> Counter[str]:
         """Carry the part out; entries by outcome, those of other attempts included.
@@ -76,7 +75,7 @@ class OperationPart:
         action = EntryAction(
             queue, header.verb, header.state, header.high_water_ms, header.consumer, header.argument
         )
-        rate_header = self.rate_header or header
+        rate_header = self.plan.rate_header or header
         rate_queue = queue
         if header.rate is not None and rate_header.queue != header.queue:
             find = partial(self.server.deployment().queue, rate_header.queue)
@@ -87,7 +86,7 @@ class OperationPart:
         fills_queue = VERBS[header.verb][1] == "waiting"
         reached, *_ = run_retrying(client, partial(audit_log.reached, queue, self.name))
         outcomes: Counter[str] = Counter()
-        skipped, rows = 0, picks(self.rows, self.unit)
+        skipped, rows = 0, picks(self.plan.rows, self.unit)
         for number in count(1):
             step = list(islice(rows, header.step))
             if not step:
@@ -138,14 +137,9 @@ class ReplayTasks:
                 yield report_batch(self._reports(units[n]))
 
     def _reports(self, unit: int) -> list[TaskReport]:
-        plan = self.plan
-        replay = plan.queues[unit // plan.queues[0].parts]
-        part = OperationPart(
-            self.server, plan.rows, replay.header, replay.parts, unit, self.on_step,
-            plan.rate_header,
-        )  # fmt: skip
         try:
-            return [TaskReport(unit, word, n) for word, n in part.run().items() if n]
+            found = OperationPart(self.server, self.plan, unit, self.on_step).run()
+            return [TaskReport(unit, word, n) for word, n in found.items() if n]
         except RedisqError as error:
             return [refusal_report(unit, error)]
 
@@ -193,7 +187,7 @@ def outcomes(
         operation = run(server.client, audit_log.read(queue, header.op))
         outcome = ChangeOutcome(header.op, replay.count, operation.done if operation else 0)
         for report in reports:
-            own = plan.queues[report.unit // replay.parts] is replay
+            own = plan.of_unit(report.unit) is replay
             if own and report.word != "moved" and report.error is None:
                 outcome.skip(report.word, report.n)
         found.append(outcome)

@@ -119,6 +119,10 @@ class ReplayPlan:
     def rows(self) -> Path:
         return self.path / "entries"
 
+    def of_unit(self, unit: int) -> QueueReplay:
+        """The queue's part of the plan that a unit belongs to."""
+        return self.queues[unit // self.queues[0].parts]
+
     def units(self) -> list[int]:
         """Units of work that have rows."""
         return sorted(int(each.name.partition("=")[2]) for each in self.rows.glob("part=*"))

@@ -72,11 +72,7 @@ def planned(
 
 
 def parts(server: Server, plan: ReplayPlan, on_step: Any = None) -> list[OperationPart]:
-    order = plan.queues[0]
-    return [
-        OperationPart(server, plan.rows, order.header, order.parts, unit, on_step)
-        for unit in plan.units()
-    ]
+    return [OperationPart(server, plan, unit, on_step) for unit in plan.units()]
 
 
 def ids(queue: Queue[redis.Redis], state: Any) -> list[str]:
