@@ -139,8 +139,8 @@ def _asked(preview: Preview, *more: str, consumer: bool = False) -> Question:
 
 def _sampled(entry: Entry) -> str:
     error = entry.error
-    said = f"{error.type}: {error.message}" if error else entry.reason or ""
-    return printable(f"  {entry.id}  {said}", 70)
+    why = f"{error.type}: {error.message}" if error else entry.reason or ""
+    return printable(f"  {entry.id}  {why}", 70)
 
 
 async def take_over(
@@ -280,10 +280,10 @@ async def _drive(
         with suppress(Exception):
             outcome.done = await arun(changes.deployment.client, change.reached())
     changes.complete = not stopped
-    _told(changes, outcome, past, stopped, undo)
+    _show_outcome(changes, outcome, past, stopped, undo)
 
 
-def _told(
+def _show_outcome(
     changes: Changes, outcome: ChangeOutcome, past: str, stopped: str = "", undo: bool = True
 ) -> None:
     parts = [f"{count(outcome.done)} {past}"]
@@ -321,7 +321,7 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
             done, changes.last_op = done + 1, outcome.op or changes.last_op
     what = preview.what.removeprefix(f"{verb} ")
     if not refused:
-        _told_held(changes, f"{what} {PAST[verb]}", done)
+        _show_paused(changes, f"{what} {PAST[verb]}", done)
         return True
     some = [f"{count(done)} of {what} {PAST[verb]}"] if len(names) > 1 else []
     changes.tell("\n".join([*some, *refused]), False)
@@ -344,10 +344,10 @@ async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bo
     for request in live:
         change = control.change_request(queue, request.id, verb, Author.here(changes.why))
         changes.last_op = (await arun(client, change)).op
-    _told_held(changes, f"{preview.what.removeprefix(f'{verb} ')} {PAST[verb]}", len(live))
+    _show_paused(changes, f"{preview.what.removeprefix(f'{verb} ')} {PAST[verb]}", len(live))
     return True
 
 
-def _told_held(changes: Changes, what: str, number: int) -> None:
+def _show_paused(changes: Changes, what: str, number: int) -> None:
     last = "it" if number == 1 else "the last one"
     changes.tell(f"{what}\n{changes.last_op} · U undoes {last}")

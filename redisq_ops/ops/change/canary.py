@@ -36,8 +36,8 @@ PINGS = 5
 class Watch:
     """What becomes of replayed entries: the latest 200 verdicts, and what is yet to come."""
 
-    def __init__(self, fates: ReplayTracker) -> None:
-        self.replay_tracker = fates
+    def __init__(self, tracker: ReplayTracker) -> None:
+        self.replay_tracker = tracker
         self.verdicts = 0
         self._ends: deque[bool] = deque(maxlen=LATEST)
 
@@ -47,7 +47,7 @@ class Watch:
         self.replay_tracker.forget()
 
     async def look(self) -> None:
-        """Hear of those that ended since."""
+        """Read which of them ended since the last look."""
         ends = await self.replay_tracker.look()
         self._ends.extend(ends)
         self.verdicts += len(ends)
@@ -173,7 +173,7 @@ class Ramp:
         return median(took)
 
     async def _keep(self) -> None:
-        """Write down how far it came; only once there is an operation to write it beside."""
+        """Write to the audit log how far it came, once anything was replayed."""
         course = self.course
         if self.outcome.op is not None and self.outcome.done:
             rate = course.rate if course.rate < inf else 0

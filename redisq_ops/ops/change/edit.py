@@ -173,7 +173,7 @@ def _blind(
     if not _is_json(payload):
         raise Unfit("not JSON")
     if not _is_json(shown):
-        raise Unfit("what is redacted can't be told apart")
+        raise Unfit("its redacted form is not JSON")
     seen, after = change(shown), change(payload)
     if _tree(redaction.payload(after)) != _tree(redaction.payload(seen)):
         raise Unfit("it would show what is redacted")
