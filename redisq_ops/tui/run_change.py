@@ -87,10 +87,7 @@ async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) ->
     prepared = await arun(client, preparing)
     trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
     if not prepared.scope.count:
-        changes.tell(
-            "0 matched: "
-            + (", ".join(prepared.preview.facts.get("remarks", ())) or "nothing to do")
-        )
+        changes.tell(f"0 matched: {prepared.preview}")
         return False
     asked = question(prepared, trash_ms, changes.redaction)
     if not await changes.ask(asked, prepared.scope.count):
@@ -157,7 +154,7 @@ async def take_over(
         check_requeueable(held)
     preview = consumer_preview(held, "" if claims else None)
     if not number:
-        changes.tell(f"0 matched: {'; '.join(preview.lines) or 'it holds nothing'}")
+        changes.tell(f"0 matched: {preview}")
         return False
     lines = ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
     lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []

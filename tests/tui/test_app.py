@@ -825,7 +825,7 @@ def test_the_filter_says_where_it_can_not_be_read(url: str, client: redis.Redis)
         await see(pilot, "in 0 of 2", "it is about delayed entries")
         await press(pilot, "A")
         await press(pilot, "P")
-        await told(pilot, "0 matched: the expression matches only delayed entries, not dead ones")
+        await told(pilot, "the expression matches only delayed entries, not dead ones")
         assert not isinstance(app.screen, Confirm)
 
     drive_in(url, body, "5")
