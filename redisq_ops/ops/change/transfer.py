@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from redisq_ops.core.engine import transfer, transfer_recovery
 from redisq_ops.core.engine.optional_features import HasTimeline
+from redisq_ops.core.engine.queue_transfer import Transfer
 from redisq_ops.core.engine.transfer import OK
 from redisq_ops.core.model.errors import NotFound, Superseded
 from redisq_ops.core.model.settings import BATCH, DEFAULTS
@@ -125,11 +126,9 @@ class MoveAction(EntryAction):
         if await transfer_recovery.finish(self.queue, op, steps=self.ended or 0):
             await transfer_recovery.finish(target, op, at_ms=last)
 
-    def _transfer(self, op: str) -> transfer.Transfer:
+    def _transfer(self, op: str) -> Transfer:
         route = self.route
-        return transfer.Transfer(
-            self.queue, route.target, route.into_ms, op, self.state, route.keep_ms
-        )
+        return Transfer(self.queue, route.target, route.into_ms, op, self.state, route.keep_ms)
 
 
 class MoveSteps(ListedSteps):
