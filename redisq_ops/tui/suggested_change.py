@@ -10,13 +10,13 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.control_preview import client_preview, request_preview
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.fields import quoted
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.hint import words_of
 from redisq_ops.tui import run_change
-from redisq_ops.tui.confirm_dialog import Question
-from redisq_ops.tui.run_change import Scope
+from redisq_ops.tui.views.base import ChangeTarget
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import State
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from redisq_ops.tui.changes import Changes
 
 SuggestedChange = Callable[["Changes"], Awaitable[bool]]
-_HOW = {"limit": "of its entries may be pending at a time", "priority": "0 is delivered first"}
 
 
 def suggested_change(command: str) -> SuggestedChange | None:
@@ -51,8 +50,8 @@ def suggested_change(command: str) -> SuggestedChange | None:
             return lambda changes: _move(changes, cast("Verb", verb), address, state)
         case ["requeue"] if {"queue", "state", "where"} <= options.keys():
             state = cast("State", options["state"])
-            scope = Scope(options["queue"], state, where=parse(options["where"]))
-            return lambda changes: run_change.move(changes, "requeue", scope)
+            target = ChangeTarget(state, where=parse(options["where"]))
+            return lambda changes: run_change.move(changes, "requeue", options["queue"], target)
     return None
 
 
@@ -68,14 +67,14 @@ async def _move(changes: Changes, verb: Verb, address: str, state: str | None) -
     usual = "dead" if verb == "replay" else "pending"
     if isinstance(queue, HasRequests) and "/" not in id:
         where = parse(f"request={quoted(id)}")
-        scope = Scope(queue.name, cast("State", state or usual), where=where)
+        target = ChangeTarget(cast("State", state or usual), where=where)
     else:
         entry = await arun(changes.deployment.client, queue.get.op(id))
         if entry is None:
             changes.tell(f"{id} is not there any more.", False)
             return False
-        scope = Scope(queue.name, entry.state, (id,))
-    return await run_change.move(changes, verb, scope)
+        target = ChangeTarget(entry.state, (id,))
+    return await run_change.move(changes, verb, queue.name, target)
 
 
 async def _resume_request(changes: Changes, address: str) -> bool:
@@ -87,9 +86,7 @@ async def _set_request(changes: Changes, address: str, verb: Control, value: str
     queue, id = await _at(changes, address)
     client = changes.deployment.client
     request = await arun(client, control.changeable(queue, id, verb, value))
-    title = f"Set the {verb} of request {id} of {queue.name} to {value}?"
-    lines = (f"It is {getattr(request, verb)} now: {_HOW[verb]}.",)
-    if not await changes.ask(Question(title, lines)):
+    if not await changes.ask(run_change.asked(request_preview(queue, [request], verb, value))):
         return False
     change = control.change_request(queue, id, verb, Author.here(changes.why), value)
     return _tell(changes, await arun(client, change), f"{verb} of request {id}: {value}")
@@ -103,9 +100,7 @@ async def _set_client(
     rule, value = control.client_rule(verb, given)
     before = await arun(redis, control.client_changeable(queue, client, rule, value))
     to = "" if given is None else f" to {given}"
-    title = f"{verb.capitalize()} client {client} of {name}{to}?"
-    lines = (f"{before.waiting:,} waiting and {before.pending:,} pending entries of it.",)
-    if not await changes.ask(Question(title, lines)):
+    if not await changes.ask(run_change.asked(client_preview(queue, before, verb, value))):
         return False
     author = Author.here(changes.why)
     change = control.change_client(queue, client, verb, author, value)

@@ -108,7 +108,7 @@ def test_a_blocked_client_is_unblocked(url: str, client: redis.Redis) -> None:
         await press(pilot, "t")
         await see(pilot, "1 of 1 clients with waiting entries are blocked", "acme", "its rules")
         dialog = await asked(pilot, "enter")
-        assert dialog.question.title == "Unblock client acme of jobs?"
+        assert dialog.question.title == "Unblock client acme of queue jobs?"
         await press(pilot, "y")
         await told(pilot, "unblock of client acme")
 

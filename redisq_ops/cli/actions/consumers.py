@@ -10,17 +10,17 @@ from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.consumers import (
-    ConsumerChange,
+from redisq_ops.ops.change.consumer_preview import consumer_preview, left_out
+from redisq_ops.ops.change.consumer_steps import ConsumerSteps
+from redisq_ops.ops.change.held_entries import (
     HeldEntries,
-    change_preview,
     checked_receiver,
     held_entries,
     held_filter,
-    left_out,
 )
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import (
@@ -174,8 +174,9 @@ def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
 def _changed(
     s: Session, held: HeldEntries, given: dict[str, Any], to: str | None, *, remove: bool
 ) -> int:
-    change = ConsumerChange(held, to, Author.here(given["reason"]), remove=remove)
-    preview = change_preview(held, to, remove=remove)
+    steps = ConsumerSteps(held, to, remove=remove)
+    change = ChangeRun(steps, Author.here(given["reason"]))
+    preview = consumer_preview(held, to, remove=remove)
     queue, outcome = held.queue.name, change.outcome
     if not (held.ids or remove):
         return nothing_matched(s, [preview], given["dry_run"])
@@ -183,13 +184,13 @@ def _changed(
         return 0
     finished = drive(s, change, preview.what, s.again)
     if s.json:
-        emit(asdict(outcome) | {"removed": change.removed})
+        emit(asdict(outcome) | {"removed": steps.removed})
     else:
         skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())
-        past = f"{'removed' if remove and change.removed else 'took from'} {held.what} of {queue}"
+        past = f"{'removed' if remove and steps.removed else 'took from'} {held.what} of {queue}"
         line = f"{past}: {count(outcome.done)} of {count(outcome.matched)} entries"
         line += f" to {to}" if to else " wait again"
         print(printable(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})"))
-        if outcome.done and outcome.op and change.undoable:
+        if outcome.done and outcome.op and steps.undoable:
             say(printable(f"undo with: {hint('undo', outcome.op)}"))
     return outcome.exit_code if finished else 130

@@ -45,11 +45,12 @@ from redisq_ops.core.worker.retry import Reject, Retry
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change
 from ...command_line import Redisq
 from ...foreign_keys import Sidekiq, put, sidekiq
 from ...queue_steps import end, take
@@ -904,7 +905,7 @@ def test_bulk_changes_journal_and_undo(client: redis.Redis) -> None:
     async def all_of_it() -> Any:
         queue = await deployment.queue("sidekiq:default")
         chosen = await select(queue, "dead", Filter(max=1100))
-        bulk = Bulk(chosen, "replay", AUTHOR)
+        bulk = entry_change(chosen, "replay", AUTHOR)
         while await bulk.step():
             pass
         return bulk.outcome
@@ -917,7 +918,7 @@ def test_bulk_changes_journal_and_undo(client: redis.Redis) -> None:
 
     async def back() -> Any:
         queue, operation = await audit_log.find(deployment, outcome.op)
-        undo = Undo(queue, operation, AUTHOR)
+        undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
         while await undo.step():
             pass
         return undo.outcome

@@ -26,8 +26,8 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.destroy import Destroy
-from redisq_ops.ops.change.runner import take_all
+from redisq_ops.ops.change.destroy import DestroySteps
+from redisq_ops.ops.change.runner import ChangeRun, take_all
 from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import Redisq
@@ -704,7 +704,7 @@ def test_destroyed_nothing_of_it_is_left(client: redis.Redis, queue: Queue) -> N
     settle(queue, "reject", held[0])
     settle(queue, "ack", held[1])
     put(queue, held[2].id, requeue=True)
-    run(client, take_all(Destroy(queue, Author("ada", "desk"), hard=True)))
+    run(client, take_all(ChangeRun(DestroySteps(queue, hard=True), Author("ada", "desk"))))
     left = [key for key in client.scan_iter() if not key.startswith(b"rq:{carmine:q}:rate")]
     assert left == []
 

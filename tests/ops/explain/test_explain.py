@@ -27,13 +27,14 @@ from redisq_ops.core.queues.request.submission import Digest
 from redisq_ops.core.redis.operation import Round, arun, run
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author, read
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.explain.explanation import explain, explain_text
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.inspect.history import PAGE
 
+from ...changes import entry_change
 from ...command_line import Redisq, everywhere
 from ...foreign_keys import far_apart
 from ...model.wire import picture
@@ -75,7 +76,7 @@ def settled(queue: Queue[redis.Redis], delivery: Delivery, outcome: Any, delay_m
 def moved(queue: Queue[redis.Redis], state: Any, verb: Any, **how: Any) -> str:
     """A bulk change of a whole state; its name."""
     chosen = run(queue.client, select(queue, state, Filter()))
-    change = Bulk(chosen, verb, ADA, **how)
+    change = entry_change(chosen, verb, ADA, **how)
     while run(queue.client, change.step()):
         pass
     assert change.outcome.op is not None
@@ -417,7 +418,7 @@ def dying(client: redis.Redis, clock: FakeClock, *ids: str) -> DelaySet[redis.Re
 
 def named(queue: Queue[redis.Redis], state: Any, verb: Any, *ids: str) -> str:
     """A change of named entries; its name."""
-    change = Bulk(run(queue.client, select(queue, state, Filter(ids=ids))), verb, ADA)
+    change = entry_change(run(queue.client, select(queue, state, Filter(ids=ids))), verb, ADA)
     while run(queue.client, change.step()):
         pass
     return str(change.outcome.op)
@@ -457,7 +458,7 @@ def test_possible_removals_are_listed(client: redis.Redis, clock: FakeClock) -> 
     later = dying(client, clock, *(f"s{n}" for n in range(9)))
     for _ in range(7):
         chosen = run(client, select(later, "dead", Filter(max=1)))
-        change = Bulk(chosen, "hard", ADA)
+        change = entry_change(chosen, "hard", ADA)
         while run(client, change.step()):
             pass
         clock.advance(1000)
@@ -580,7 +581,7 @@ def test_undo_does_not_change_when_a_request_was_done(
     clock.advance(10 * MINUTE)
     op = moved(mail, "dead", "replay")
     clock.advance(10 * MINUTE)
-    change = Undo(mail, run(mail.client, read(mail, op)), ADA)  # type: ignore[arg-type]
+    change = ChangeRun(UndoSteps(mail, run(mail.client, read(mail, op))), ADA)  # type: ignore[arg-type]
     while run(mail.client, change.step()):
         pass
     answer = Answer(mail, "r1")

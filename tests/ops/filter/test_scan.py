@@ -23,11 +23,11 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
 from redisq_ops.core.redis.operation import Call, Round, run
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
 
+from ...changes import entry_change
 from ...command_line import Redisq, dead_letters, everywhere
 from ...model.wire import picture
 
@@ -273,7 +273,7 @@ def test_entries_that_arrive_during_the_scan_are_not_selected(client: redis.Redi
     bury()
     picked = run(client, select(queue, "dead", Filter(where=parse("^r age<1h")), arrive))
     assert "r2/1" in picked.ids()
-    bulk = Bulk(picked, "replay", Author("ada", "desk", ""))
+    bulk = entry_change(picked, "replay", Author("ada", "desk", ""))
     while run(client, bulk.step()):
         pass
     assert (bulk.outcome.done, bulk.outcome.skipped) == (PAGE + 5, {"late": 1})
@@ -527,7 +527,7 @@ def test_entries_that_begin_to_wait_during_the_scan_are_not_selected(
 
     chosen, weight = run(client, select_entries(queue, "waiting", Filter(), later))
     assert looks > 1 and chosen.count == weight.count == PAGE + 50
-    bulk = Bulk(chosen, "purge", Author("me", "here"))
+    bulk = entry_change(chosen, "purge", Author("me", "here"))
     while run(client, bulk.step()):
         pass
     assert bulk.outcome.done == PAGE + 50
