@@ -29,7 +29,7 @@ class AlertWatch:
 
     def __init__(self, settings: AlertSettings) -> None:
         self.settings = settings
-        self._known: set[tuple[str | None, str, str]] | None = None
+        self._known: set[tuple[str | None, str, str | None]] | None = None
 
     def judge(self, snapshot: Snapshot) -> list[Standing]:
         """The broken rules of an overview that are new, the worst first."""
