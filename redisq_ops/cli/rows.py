@@ -15,6 +15,8 @@ from .output import printable, say, tell, when
 from .session import Session, redaction
 
 if TYPE_CHECKING:  # `redisq ls` needn't wait for them
+    from redisq_ops.core.model.entry import Client, Request
+    from redisq_ops.ops.change.audit_log import Operation
     from redisq_ops.ops.filter.scan import Scan
     from redisq_ops.ops.inspect.overview import QueueRow
 
@@ -50,8 +52,34 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
         "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
         "attempts": entry.attempts, "consumer": entry.consumer, "reason": entry.reason,
         "error": asdict(entry.error) if entry.error else None, "op": entry.op,
-        "client": entry.client, "called": entry.called, "problem": entry.problem,
+        "client": entry.client, "owner_state": entry.called, "problem": entry.problem,
         "payload": None if done else entry.payload, "result": entry.payload if done else None,
+    }  # fmt: skip
+
+
+def client_row(queue: str, client: Client) -> dict[str, Any]:
+    """A client of a fair queue with stable JSON names."""
+    return {
+        "queue": queue, "name": client.client, "waiting": client.waiting,
+        "pending": client.pending, "weight": client.weight, "blocked": client.blocked,
+        "cap": client.cap,
+    }  # fmt: skip
+
+
+def request_row(queue: str, request: Request) -> dict[str, Any]:
+    """A request with stable JSON names."""
+    row = {"queue": queue, **asdict(request)}
+    del row["digest"]  # bookkeeping of `submit`
+    return row
+
+
+def operation_row(operation: Operation) -> dict[str, Any]:
+    """An operation of the audit log with stable JSON names."""
+    same = ("id", "queue", "verb", "started_ms", "what", "source", "target", "matched", "done",
+            "undone", "undoable", "ended", "into", "origin", "rest")  # fmt: skip
+    return {
+        **{name: getattr(operation, name) for name in same},
+        "user": operation.who, "host": operation.whence, "reason": operation.why,
     }  # fmt: skip
 
 

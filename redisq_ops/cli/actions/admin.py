@@ -110,7 +110,7 @@ def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
     if verb == "cancel":
         lines = (f"{left:,} of its {now.total:,} entries are not finished",)
     facts: dict[str, Any] = {
-        "verb": verb, "queue": at.queue.name, "request": id, "value": value or None,
+        "verb": verb, "queue": at.queue.name, "request": id, "value": given.get("value"),
     }  # fmt: skip
     if verb == "cancel":
         facts["entries"] = left
@@ -129,7 +129,7 @@ def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
     left = contents(s.run(queue.counts.op())) or "nothing in it"
     lines = tuple(filter(None, (left, control.heeded_by(queue))))
     preview = Preview(
-        f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name}
+        f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name, "matched": 1}
     )
     if not agreed(s, [preview], given):
         return 0
@@ -145,7 +145,9 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
     left = contents(counts)
     lines = (left or "nothing in it", "its history, results and audit log go too; there is no undo")
     held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
-    facts = {"verb": "destroy", "queue": queue.name, "hard": hard, "entries": held}
+    facts = {
+        "verb": "destroy", "queue": queue.name, "matched": 1, "hard": hard, "entries": held,
+    }  # fmt: skip
     title = f"destroy queue {queue.name}"
     if not agreed(s, [Preview(title, lines, queue.name if left else None, facts)], given):
         return 0
@@ -184,7 +186,9 @@ def retention(s: Session, given: dict[str, Any]) -> int:
     lines = [f"{name}: {before[name]} to {value or 'default'}" for name, value in changes.items()]
     if new:
         lines.append(f"queue {queue.name} does not exist yet: it becomes a {queue.kind} queue")
-    facts = {"verb": "retention", "queue": queue.name, "changes": changes}
+    facts = {
+        "verb": "retention", "queue": queue.name, "matched": len(changes), "settings": changes,
+    }  # fmt: skip
     if not agreed(s, [Preview(title, tuple(lines), facts=facts)], given):
         return 0
     author = Author.here(given["reason"])

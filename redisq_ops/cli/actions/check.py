@@ -9,14 +9,14 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from redisq_ops.core.model.entry import STATES
-from redisq_ops.core.model.errors import RedisqError, translate
+from redisq_ops.core.model.errors import NotFound, RedisqError, translate
 from redisq_ops.ops.check.findings import Finding, findings, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.examination import examine
 from redisq_ops.ops.inspect.overview import Overview, overview
 from redisq_ops.ops.trouble import Severity
 
-from ..output import emit, printable, table, tell
+from ..output import emit, error_fields, printable, table, tell
 from ..session import Session
 
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
@@ -39,9 +39,9 @@ def check(s: Session, given: dict[str, Any]) -> int:
         seen = Overview(seen.now_ms, rows)
         server = s.run(examine(s.deployment)) if given["server"] else ()
     except (RedisqError, RedisError) as error:
-        return _unknown(s, str(translate(error)))
+        return _unknown(s, translate(error))
     if not rows and given["pattern"]:
-        return _unknown(s, f"no queue matches {given['pattern']!r}")
+        return _unknown(s, NotFound(f"no queue matches {given['pattern']!r}"))
     found = standings(seen, rules)
     broken = findings(found, server)
     code = max((int(one.severity) for one in broken), default=0)
@@ -64,11 +64,18 @@ def check(s: Session, given: dict[str, Any]) -> int:
     return code
 
 
-def _unknown(s: Session, why: str) -> int:
+def _unknown(s: Session, error: Exception) -> int:
     if s.json:
-        emit({"status": "unknown", "queues": None, "findings": [], "error": why})
+        emit(
+            {
+                "status": "unknown",
+                "queues": None,
+                "findings": [],
+                "error": error_fields(error, str(error)),
+            }
+        )
     else:
-        tell(printable(f"UNKNOWN: {why}"))
+        tell(printable(f"UNKNOWN: {error}"))
     return 3
 
 

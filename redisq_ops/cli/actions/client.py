@@ -11,6 +11,7 @@ from redisq_ops.ops.change.preview import Preview
 
 from ..confirm_and_run import agreed, ended, nothing_matched
 from ..output import emit, say, table
+from ..rows import client_row
 from ..session import Session
 
 
@@ -19,8 +20,8 @@ def listed(s: Session, given: dict[str, Any]) -> int:
     found = s.run(control.with_clients(queue).clients.op(given["start"], given["max"]))
     rows = [asdict(client) for client in found.clients]
     if s.json:
-        for row in rows:
-            emit({"queue": queue.name} | row)
+        for client in found.clients:
+            emit(client_row(queue.name, client))
         return 0
     if rows:
         table(list(rows[0]), [list(row.values()) for row in rows])

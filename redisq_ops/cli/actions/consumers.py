@@ -72,12 +72,19 @@ def _row(report: ConsumerReport) -> dict[str, Any]:
     return {
         "queue": report.queue, "group": report.group,
         "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
-        "pending": report.pending, "groups": [asdict(load) for load in report.loads],
-        "consumers": [asdict(one) | {"silent": one.silent_ms is not None}
-                      for one in report.consumers],
+        "pending": report.pending, "groups": [
+            {"name": load.group, "pending": load.pending, "lag": load.lag, "again": load.again}
+            for load in report.loads
+        ],
+        "consumers": [
+            {"name": one.name, "pending": one.pending, "idle_ms": one.idle_ms,
+             "oldest_age_ms": one.oldest_ms, "late": one.late,
+             "silent": one.silent_ms is not None, "silent_ms": one.silent_ms}
+            for one in report.consumers
+        ],
         "heat": {"deliveries": DELIVERIES, "ages_ms": AGES_MS, "counts": report.heat},
         "poison": [asdict(row) for row in report.poison],
-        "looked": report.looked,
+        "scanned": report.looked,
     }  # fmt: skip
 
 

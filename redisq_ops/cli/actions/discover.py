@@ -106,8 +106,8 @@ def _print(s: Session, rows: list[Discovered]) -> None:
         if s.json:
             emit(
                 values
-                | {"at": row.at, "called": row.called, "registered": row.registered,
-                   "faults": row.checkup.flaws, "unseen": row.checkup.unseen}
+                | {"at": row.at, "full_name": row.called, "registered": row.registered,
+                   "faults": row.checkup.flaws, "not_checked": row.checkup.unseen}
             )  # fmt: skip
             continue
         oldest = age_or_none(values["oldest_age_ms"])

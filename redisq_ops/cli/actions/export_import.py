@@ -181,9 +181,9 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             there = s.run(queue.exists.op())
             title = f"import {some(n)} into {queue.name}" + ("" if there else " (new)")
             facts = {
-                "verb": "import", "queue": queue.name, "kind": queue.kind, "from": content.queue,
-                "matched": n, "states": content.states, "bytes": content.bytes,
-                "undoable": undoable(content),
+                "verb": "import", "queue": queue.name, "kind": queue.kind,
+                "from_queue": content.queue, "matched": n, "states": content.states,
+                "bytes": content.bytes, "undoable": undoable(content),
             }  # fmt: skip
             lines = said(content, queue, as_waiting, survey.whole)
             typed = str(n) if n > TYPED_ABOVE else None

@@ -15,7 +15,7 @@ from redisq_ops.ops.config import NamedContext, contexts
 from redisq_ops.ops.inspect.overview import overview
 
 from ..output import age_or_none, emit, printable, say, table, tell, when
-from ..rows import queue_row, tell_events
+from ..rows import operation_row, queue_row, tell_events
 from ..session import Session
 
 LOOKS = 5
@@ -58,7 +58,7 @@ def log(s: Session, given: dict[str, Any]) -> int:
     operations = found.operations
     if s.json:
         for operation in operations:
-            emit({**asdict(operation), "undoable": operation.undoable})
+            emit(operation_row(operation))
     elif operations:
         table(
             ["when", "op", "queue", "by", "done", "of", "what", "undo"],
@@ -142,7 +142,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
         names = [entry.name for entry in entries]
         corrupt = {entry.name: entry.problem for entry in entries if entry.problem is not None}
     for name in names:
-        row: dict[str, Any] = {"queue": name, "kind": None, "looks": 0, "momentary": 0}
+        row: dict[str, Any] = {"queue": name, "kind": None, "reads": 0, "momentary": 0}
         verdict, broken, unseen = "adds up", list[str](), None
         try:
             if name in corrupt:
@@ -151,7 +151,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
             check = QueueCheck(checked)
             while (again := s.run(apart(check.check()))) is True and check.checks < LOOKS:
                 time.sleep(MOMENT_S)
-            row |= {"kind": checked.kind, "looks": check.checks, "momentary": check.transient}
+            row |= {"kind": checked.kind, "reads": check.checks, "momentary": check.transient}
             # One node of a cluster, or keys of another team: check the other queues.
             if isinstance(again, (Unreachable, Forbidden)) and not queue:
                 verdict, unseen = "can't be read", str(again)
@@ -169,7 +169,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
         codes.add(3 if verdict == "can't be read" else int(bool(broken)))
         if s.json:
             ok = None if verdict == "can't be read" else not broken
-            emit(row | {"ok": ok, "broken": broken, "unseen": unseen})
+            emit(row | {"ok": ok, "faults": broken, "not_checked": unseen})
         else:
             moment = f" ({row['momentary']:,} findings were a moment's)" if row["momentary"] else ""
             tell(f"{name}: {verdict}{moment}")

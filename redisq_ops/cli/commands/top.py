@@ -26,6 +26,7 @@ add(
     Without a terminal, or with --once, prints one frame of COLUMNS × LINES (else 120 × 40). With
     --json prints once what redisq ls prints, and with --queue what redisq inspect queue prints.
     """,
+    prints="Queue QueueDetails",
     examples=(
         "redisq top", "redisq top --queue mail --interval 0.5", "redisq top --once --json"
     ),

@@ -43,6 +43,7 @@ add(
     --once exits when all queues are empty, or have only entries that are delayed, paused or held by
     other workers; it prints how many.
     """,
+    prints="",
     examples=(
         "redisq work jobs:handle --queue mail --concurrency 8",
         "redisq work --exec './convert --to pdf' --timeout 60s --processes 2",
