@@ -9,7 +9,7 @@ from dataclasses import asdict
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.entry import STATES, Entry, Event
+from redisq_ops.core.model.entry import Entry, Event
 
 from .output import printable, say, tell, when
 from .session import Session, redaction
@@ -18,27 +18,9 @@ if TYPE_CHECKING:  # `redisq ls` needn't wait for them
     from redisq_ops.core.model.entry import Client, Request
     from redisq_ops.ops.change.audit_log import Operation
     from redisq_ops.ops.filter.scan import Scan
-    from redisq_ops.ops.inspect.overview import QueueRow
 
 NAMED = 8
 """entries of an event that a line names"""
-
-
-def queue_row(row: QueueRow, now_ms: int) -> dict[str, Any]:
-    """A queue of the overview with stable JSON names."""
-    counts = row.counts
-    arrived, settled, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)
-    oldest = counts.oldest_ms if counts else None
-    return {
-        "name": row.name, "kind": row.kind,
-        **{state: counts and counts.of(state) for state in STATES},
-        "in_per_min": arrived, "out_per_min": settled, "failed_per_min": failed,
-        "oldest_ms": oldest, "oldest_age_ms": oldest and max(0, now_ms - oldest),
-        "paused": counts and counts.paused, "draining": counts and counts.closed,
-        "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
-        "periodic": row.periodic and row.periodic[0],
-        "periodic_overdue": row.periodic and row.periodic[1],
-    }  # fmt: skip
 
 
 def entry_row(queue: str, entry: Entry) -> dict[str, Any]:

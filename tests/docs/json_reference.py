@@ -42,6 +42,7 @@ MARK = "<!-- generated below this line: make reference -->"
 SECTIONS = {
     "queues": "Queues", "entries": "Entries", "requests": "Requests",
     "consumers": "Consumers and worker processes", "changes": "Changes",
+    "recording": "Recordings",
     "configuration": "Configuration", "errors": "Errors", "files": "Files", "spark": "Spark",
 }  # fmt: skip
 """module of output types -> heading"""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import redis
 
 from redisq_ops import CircularQueue, DelaySet, Failure, FairQueue, Periodic, Settlement
+from redisq_ops.ops.recording.file import RecordingFile, span_ms
 
 from ..command_line import Redisq, everywhere
 from . import json_reference
@@ -131,7 +133,7 @@ def run(redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path
     """Every command, in an order in which each has something to print."""
     deployment(client)
     collect = Collector(redisq)
-    for step in (_looks, _plans, _changes, _files, _others, _every_change):
+    for step in (_looks, _recordings, _plans, _changes, _files, _others, _every_change):
         for _ in step(collect, client, tmp_path):
             pass
     configuration.write_text('[contexts.prod]\nurl = "redis://h"\nread_only = true\n')
@@ -190,6 +192,25 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("WorkerProcess", "workers", "ls", "sidekiq")
     collect.error("ls", "--nonsense", code=2)
     collect.error("dlq", "ls", "mail", "--where", "eror~x", code=2)
+    yield
+
+
+def _recordings(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
+    file = str(tmp / "queues.rec")
+    collect("RecordingSummary", "record", file, "--for", "10ms", "--interval", "100ms")
+    begin_ms, _ = span_ms(Path(file)) or (0, 0)
+    # One second later, so that it is another moment of the recording.
+    later = datetime.fromtimestamp(begin_ms // 1000 + 2, UTC).isoformat()
+    writer = RecordingFile(file, 1 << 30)
+    writer.begin({"at_ms": begin_ms + 1000, "queues": {}})
+    writer.end()
+    writer.close()
+    began = ("--at", datetime.fromtimestamp((begin_ms + 999) / 1000, UTC).isoformat())
+    collect("RecordedQueue", "playback", file, *began)
+    collect("ConsumerReport", "playback", file, "consumers", *began)
+    collect.some("Operation", "playback", file, "log", *began)
+    diff = ("--at", later, "--diff", began[1])
+    collect("QueueDifference", "playback", file, *diff)
     yield
 
 

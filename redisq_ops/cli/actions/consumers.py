@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
@@ -56,15 +57,23 @@ def listed(s: Session, given: dict[str, Any]) -> int:
             code = 3  # the other queues are shown
             say(printable(f"{queue.name}: {refusal}"))
             continue
-        for report in found:
-            if s.json:
-                emit(_row(report))
-            elif named or report.pending or report.consumers:
-                if not first:
-                    print()
-                first = False
-                _print(report, given["poison"])
+        first = print_reports(s, found, given["poison"], first=first, all=bool(named))
     return code
+
+
+def print_reports(
+    s: Session, reports: Sequence[ConsumerReport], poison: int, *, first: bool, all: bool
+) -> bool:
+    """Print reports, those without consumers only with ``all``; whether nothing was printed yet."""
+    for report in reports:
+        if s.json:
+            emit(_row(report))
+        elif all or report.pending or report.consumers:
+            if not first:
+                print()
+            first = False
+            _print(report, poison)
+    return first
 
 
 def _row(report: ConsumerReport) -> dict[str, Any]:

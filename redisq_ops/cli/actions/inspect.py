@@ -10,7 +10,7 @@ from redisq_ops.ops.change.preview import entries
 from redisq_ops.ops.change.unfinished import unfinished
 from redisq_ops.ops.inspect.details import entry_details, queue_details, request_details
 from redisq_ops.ops.inspect.history import EntryHistory
-from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 from redisq_ops.ops.terminal import size
 
 from ..address import place
@@ -19,7 +19,6 @@ from ..rows import (
     client_row,
     entry_row,
     operation_row,
-    queue_row,
     request_row,
     tell_events,
 )
@@ -43,7 +42,7 @@ def inspect_queue(s: Session, name: str) -> None:
     periodic = [periodic_row(queue.name, one) for one in view.periodic or ()]
     overdue = sum(bool(one["missed_runs"]) for one in periodic)
     counted = None if view.periodic is None else (len(periodic), overdue)
-    row = queue_row(
+    row = queue_fields(
         QueueRow(queue.name, queue.kind, view.counts, rates, unfinished=left, periodic=counted),
         view.now_ms,
     )
