@@ -22,7 +22,6 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.control import pause
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.recording import file as recording_file
 from redisq_ops.ops.recording.file import (
     RecordedState,
     RecordingFile,
@@ -130,7 +129,7 @@ def test_a_full_disk_stops_the_recording_and_leaves_it_readable(
             return real(descriptor, data[:5])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(recording_file.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(RedisqError, match=r"No space left.*readable up to here"):
         file.begin(next(states(1)).whole())
     monkeypatch.undo()
