@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import jsonschema
 import pytest
@@ -131,7 +133,7 @@ def test_commands_print_what_they_declare(collected: Collector) -> None:
 
 
 def others(client: redis.Redis) -> None:
-    """Queues of RQ, arq and Carmine 4."""
+    """Queues of RQ, arq, Celery, Dramatiq and Carmine 4."""
     jobs = rq.Queue("mail", connection=client)
     jobs.enqueue(rq_tasks.fails, "luck")
     test_rq.work(client)
@@ -139,6 +141,17 @@ def others(client: redis.Redis) -> None:
     job = {"t": 1, "f": "send", "a": (1,), "k": {}, "et": 1_700_000_000_000}
     client.set("arq:job:w1", pickle.dumps(job))
     client.zadd("arq:queue", {"w1": 1_700_000_000_000})
+    client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    body = {"task": "shop.old", "id": "a", "args": [1], "kwargs": {}}
+    task = {
+        "body": base64.b64encode(json.dumps(body).encode()).decode(), "headers": {},
+        "content-type": "application/json", "properties": {"body_encoding": "base64"},
+    }  # fmt: skip
+    client.lpush("celery", json.dumps(task))
+    client.zadd("dramatiq:__heartbeats__", {str(UUID(int=1)): 1_700_000_000_000})
+    message = {"queue_name": "low", "actor_name": "fine", "args": [], "kwargs": {}, "options": {}}
+    client.hset("dramatiq:low.msgs", "m1", json.dumps(message))
+    client.rpush("dramatiq:low", "m1")
     test_carmine_4.stock(client, 1_700_000_000_000)
 
 
