@@ -19,6 +19,8 @@ add(
         "once": flag("--once", "Print one frame as text."),
         "read_only": flag("--read-only", "Allow no changes."),
         "demo": flag("--demo", "Use a demo server with a workload."),
+        "replay": option("--replay", "FILE", "Show a recording instead of a server."),
+        "at": option("--at", "TIME", "Moment of the recording; default: its end."),
     },
     "top.top",
     help="""Open the dashboard: all queues, and keys to change them.

@@ -16,7 +16,7 @@ import re
 import struct
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,9 +125,13 @@ def lines(path: Path, member: Member) -> tuple[list[dict[str, Any]], int | None]
     return found, end if ended else None
 
 
-def state_at(path: Path, at_ms: int) -> RecordedState | None:
-    """The latest state at or before a moment; None: the recording begins later."""
-    before = [member for member in members(path) if member.at_ms <= at_ms]
+def state_at(path: Path, at_ms: int, known: Sequence[Member] | None = None) -> RecordedState | None:
+    """The latest state at or before a moment; None: the recording begins later.
+
+    ``known``: the members, if the caller has read them.
+    """
+    found = members(path) if known is None else known
+    before = [member for member in found if member.at_ms <= at_ms]
     while before:  # a member that was cut in its first line has no state
         state = RecordedState()
         for line in lines(path, before.pop())[0]:
