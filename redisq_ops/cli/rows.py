@@ -9,7 +9,7 @@ from dataclasses import asdict
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.entry import Entry, Event
+from redisq_ops.core.model.entry import GONE, Entry, Event
 
 from .output import printable, say, tell, when
 from .session import Session, redaction
@@ -63,6 +63,17 @@ def operation_row(operation: Operation) -> dict[str, Any]:
         **{name: getattr(operation, name) for name in same},
         "user": operation.who, "host": operation.whence, "reason": operation.why,
     }  # fmt: skip
+
+
+ENTRY_HEADS = ("failures", "lost", "consumer", "reason", "error")
+
+
+def entry_cells(entry: Entry) -> list[Any]:
+    """The columns `ENTRY_HEADS` of an entry, redacted."""
+    entry = redaction().entry(entry)
+    error = f"{entry.error.type}: {entry.error.message}" if entry.error else entry.problem
+    reason = GONE if entry.called == GONE else entry.reason
+    return [entry.failures, entry.lost, entry.consumer, reason, error]
 
 
 def tell_unread(scans: Iterable[Scan]) -> bool:
