@@ -129,6 +129,13 @@ class ReplayTop(Top):
         """Refused: a command would act on a server of the present."""
         self._refuse(_PAST)
 
+    def action_command_palette(self) -> None:
+        """Refused, as it offers commands."""
+        self._refuse(_PAST)
+
+    def action_page(self) -> None:
+        self._refuse("a recording has no payloads.")
+
     def action_explain(self) -> None:
         self._refuse("a recording can't be explained.")
 
