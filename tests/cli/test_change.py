@@ -489,7 +489,11 @@ def test_a_destroy_that_was_interrupted_is_logged_and_continued(
     monkeypatch.undo()
     if step == 1:  # later the audit log is gone
         (logged,) = redisq.rows("log")
-        assert (logged["verb"], logged["why"], logged["ended"]) == ("destroy", "moved away", False)
+        assert (logged["verb"], logged["reason"], logged["ended"]) == (
+            "destroy",
+            "moved away",
+            False,
+        )
         assert not logged["undoable"] and queue.counts().closed == "moved away"
     redisq(*destroy)
     assert all(client.ttl(key) > 0 and b":rate:" in key for key in client.scan_iter())
@@ -625,7 +629,7 @@ def test_a_reason_is_text_and_shown_escaped(redisq: Redisq, client: redis.Redis)
         said = redisq.refusal(*words.split(), "--reason", "caf\udce9", "--yes", code=2)
         assert "'--reason': not UTF-8" in said
     redisq("replay", "mail", "--reason", "caf\u00e9 \x1b[31m", "--yes")
-    assert redisq.rows("log")[0]["why"] == "caf\u00e9 \x1b[31m"
+    assert redisq.rows("log")[0]["reason"] == "caf\u00e9 \x1b[31m"
     assert "\x1b" not in redisq("log")
 
 
@@ -636,9 +640,9 @@ def test_a_journal_has_any_bytes_escaped_and_stays_readable(
     monkeypatch.setenv("REDISQ_USER", "M\udcfcller")
     redisq("replay", "mail", "--where", '-error~"Ger\udce4t"', "--yes")
     (row,) = redisq.rows("log")
-    assert row["who"] == "M\\udcfcller" and "Ger\\udce4t" in row["what"]
+    assert row["user"] == "M\\udcfcller" and "Ger\\udce4t" in row["what"]
     client.hset(queue.keys["op_"] + row["id"], "whence", b"caf\xe9")  # by another hand
-    assert redisq.rows("log")[0]["whence"] == "caf\\xe9"
+    assert redisq.rows("log")[0]["host"] == "caf\\xe9"
     assert "undid" in redisq("undo", row["id"], "--yes")
 
 

@@ -386,7 +386,7 @@ def explanation(address: str) -> Explanation:
     facts = {
         "reason": "failed", "since_ms": NOW - 4 * MINUTE, "failures": 20, "lost": 0,
         "error": {"type": ERRORS[0].type, "message": ERRORS[0].message}, "group": "1f6c0a52",
-        "alike": 161, "looked": 200, "dead": 1_240,
+        "alike": 161, "scanned": 200, "dead": 1_240,
     }  # fmt: skip
     first = Reason(
         "dead",

@@ -79,11 +79,11 @@ def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str)
         _tell_rest(s, change)
         raise
     seen, course = ramp.seen, ramp.course
-    names = ("judged", "died", "failing", "unsettled", "untold")
+    names = ("judged", "died", "failing", "unsettled", "unknown")
     observed = {name: 0 if seen is None else getattr(seen, name) for name in names}
     phase = course.phase if finished else "interrupted"
     left = max(0, outcome.matched - outcome.handled)
-    ended(s, outcome, what, more={"left": left, "phase": phase, "why": course.why, **observed})
+    ended(s, outcome, what, more={"left": left, "phase": phase, "reason": course.why, **observed})
     if not s.json:
         if course.phase == "stopped":
             say(printable(f"stopped by itself: {course.why}"))

@@ -10,6 +10,7 @@ from redisq_ops.ops.change.control_preview import client_preview
 
 from ..confirm_and_run import confirm_and_run
 from ..output import emit, say, table
+from ..rows import client_row
 from ..session import Session
 
 
@@ -18,8 +19,8 @@ def listed(s: Session, given: dict[str, Any]) -> int:
     found = s.run(control.with_clients(queue).clients.op(given["start"], given["max"]))
     rows = [asdict(client) for client in found.clients]
     if s.json:
-        for row in rows:
-            emit({"queue": queue.name} | row)
+        for client in found.clients:
+            emit(client_row(queue.name, client))
         return 0
     if rows:
         table(list(rows[0]), [list(row.values()) for row in rows])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
@@ -56,15 +57,23 @@ def listed(s: Session, given: dict[str, Any]) -> int:
             code = 3  # the other queues are shown
             say(printable(f"{queue.name}: {refusal}"))
             continue
-        for report in found:
-            if s.json:
-                emit(_row(report))
-            elif named or report.pending or report.consumers:
-                if not first:
-                    print()
-                first = False
-                _print(report, given["poison"])
+        first = print_reports(s, found, given["poison"], first=first, all=bool(named))
     return code
+
+
+def print_reports(
+    s: Session, reports: Sequence[ConsumerReport], poison: int, *, first: bool, all: bool
+) -> bool:
+    """Print reports, those without consumers only with ``all``; whether nothing was printed yet."""
+    for report in reports:
+        if s.json:
+            emit(_row(report))
+        elif all or report.pending or report.consumers:
+            if not first:
+                print()
+            first = False
+            _print(report, poison)
+    return first
 
 
 def _row(report: ConsumerReport) -> dict[str, Any]:
@@ -72,12 +81,19 @@ def _row(report: ConsumerReport) -> dict[str, Any]:
     return {
         "queue": report.queue, "group": report.group,
         "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
-        "pending": report.pending, "groups": [asdict(load) for load in report.loads],
-        "consumers": [asdict(one) | {"silent": one.silent_ms is not None}
-                      for one in report.consumers],
+        "pending": report.pending, "groups": [
+            {"name": load.group, "pending": load.pending, "lag": load.lag, "again": load.again}
+            for load in report.loads
+        ],
+        "consumers": [
+            {"name": one.name, "pending": one.pending, "idle_ms": one.idle_ms,
+             "oldest_age_ms": one.oldest_ms, "late": one.late,
+             "silent": one.silent_ms is not None, "silent_ms": one.silent_ms}
+            for one in report.consumers
+        ],
         "heat": {"deliveries": DELIVERIES, "ages_ms": AGES_MS, "counts": report.heat},
         "poison": [asdict(row) for row in report.poison],
-        "looked": report.looked,
+        "scanned": report.looked,
     }  # fmt: skip
 
 

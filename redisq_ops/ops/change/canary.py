@@ -263,7 +263,7 @@ class Ramp:
         if seen.seen or seen.unsettled:
             again = f"{count(seen.died)} of {count(seen.judged)} died again"
             again += f", {count(seen.failing)} failing" if seen.failing else ""
-            again += f", {count(seen.untold)} unknown" if seen.untold else ""
+            again += f", {count(seen.unknown)} unknown" if seen.unknown else ""
             words.append(again)
         growth = seen.waiting - self.waiting_before
         words.append(f"{count(seen.waiting)} waiting" + (f" ({growth:+,})" if growth else ""))

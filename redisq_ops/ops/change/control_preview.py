@@ -33,7 +33,7 @@ def request_preview(
         lines = handed_out(verb, waiting, pending)
     facts = {
         "verb": verb, "queue": queue.name, "request": ", ".join(ids),
-        "value": value or None, "matched": len(ids),
+        "value": int(value) if value else None, "matched": len(ids),
     }  # fmt: skip
     if verb == "cancel":
         left = first.waiting + first.pending + first.delayed
@@ -55,8 +55,9 @@ def queue_preview(queues: Sequence[Queue[Any]], counts: Sequence[Counts], verb: 
         waiting, pending = (sum(getattr(c, name) or 0 for c in counts) for name in _HANDED_OUT)
         lines += handed_out(verb, waiting, pending)
     lines += dict.fromkeys(filter(None, map(heeded_by, queues)))
+    facts = {"verb": verb, "queue": ", ".join(names), "matched": len(names)}
     title = f"{verb} queue {names[0]}" if one else f"{verb} {count(len(names))} queues"
-    return Preview(title, tuple(lines), facts={"verb": verb, "queue": ", ".join(names)})
+    return Preview(title, tuple(lines), facts=facts)
 
 
 _HANDED_OUT = ("waiting", "pending")
@@ -97,5 +98,7 @@ def settings_preview(
     lines = [f"{name}: {before[name]} to {value or 'default'}" for name, value in changes.items()]
     if new:
         lines.append(f"queue {queue.name} does not exist yet: it becomes a {queue.kind} queue")
-    facts = {"verb": "retention", "queue": queue.name, "changes": changes}
+    facts = {
+        "verb": "retention", "queue": queue.name, "matched": len(changes), "settings": changes,
+    }  # fmt: skip
     return Preview(f"change settings of queue {queue.name}", tuple(lines), facts=facts)

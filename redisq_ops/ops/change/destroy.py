@@ -39,7 +39,7 @@ def destroy_preview(queue: Queue[Any], counts: Counts, hard: bool) -> Preview:
     left = contents(counts)
     lines = (left or "nothing in it", "its history, results and audit log go too; there is no undo")
     held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
-    facts = {"verb": "destroy", "queue": queue.name, "hard": hard, "entries": held}
+    facts = {"verb": "destroy", "queue": queue.name, "matched": 1, "hard": hard, "entries": held}
     return Preview(f"destroy queue {queue.name}", lines, queue.name if left else None, facts)
 
 

@@ -144,8 +144,8 @@ def consequences(facts: Mapping[str, Any]) -> list[str]:
         return []
     types = facts["error_types"]
     errors = {f"{group} {types.get(group, '')}".strip(): n for group, n in facts["errors"].items()}
-    part = facts["looked"] < facts["count"]
-    lines = [f"of the first {count(facts['looked'])} of {count(facts['count'])}:"] if part else []
+    part = facts["scanned"] < facts["count"]
+    lines = [f"of the first {count(facts['scanned'])} of {count(facts['count'])}:"] if part else []
     for what, shown in (
         ("clients", facts["clients"]),
         ("priorities", facts["priorities"]),

@@ -70,7 +70,7 @@ class Observed:
     """for how long the oldest waiting work waits"""
     late_ms: float = 0.0
     """by how much the server answers later than before"""
-    untold: int = 0
+    unknown: int = 0
     """unsettled entries whose end nobody will know"""
     owed: int = 0
     """watched entries to be read once more before the end"""
@@ -78,7 +78,7 @@ class Observed:
     @property
     def coming(self) -> int:
         """Watched entries whose end is yet to come."""
-        return self.unsettled - self.untold
+        return self.unsettled - self.unknown
 
     @property
     def bad(self) -> int:
@@ -242,8 +242,8 @@ def _unknown_ends(seen: Observed, limits: Limits) -> str:
     reasons = []
     if left:
         reasons.append(f"{count(left)} {watched} weren't settled within {age(limits.watch_ms)}")
-    if seen.untold:
-        reasons.append(f"the end of {count(seen.untold)} {watched} is unknown")
+    if seen.unknown:
+        reasons.append(f"the end of {count(seen.unknown)} {watched} is unknown")
     return " and ".join(reasons)
 
 

@@ -56,7 +56,7 @@ def import_preview(
     ``whole``: the file ends as an export does. `Refused` for entries this kind can't take in."""
     undo, n = undoable(content), content.entries
     facts = {
-        "verb": "import", "queue": queue.name, "kind": queue.kind, "from": content.queue,
+        "verb": "import", "queue": queue.name, "kind": queue.kind, "from_queue": content.queue,
         "matched": n, "states": content.states, "bytes": content.bytes,
         "undoable": undo,
     }  # fmt: skip

@@ -160,7 +160,7 @@ def test_queues_are_found_in_any_namespace(redisq: Redisq, client: Client) -> No
     redisq("discover", "--register", "--yes")
     (other,) = found - {"dramatiq:low", "dramatiq:other"}
     assert {row["name"]: row["waiting"] for row in redisq.rows("ls")}[other] == 1
-    assert redisq.rows("dlq", "groups", NAME)[0]["type"] == "ValueError"
+    assert redisq.rows("dlq", "groups", NAME)[0]["error"]["type"] == "ValueError"
 
 
 def test_the_filter_language_reads_actors_and_arguments(redisq: Redisq, client: Client) -> None:

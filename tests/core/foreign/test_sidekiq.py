@@ -1241,10 +1241,10 @@ def test_the_command_line_knows_it(
     redisq = Redisq(url, capsys)
     named = "8c3e1b0c5c1f4a2f9d8e"
     (row,) = redisq.rows("dlq", "ls", "sidekiq:default")
-    assert (row["id"], row["called"], row["reason"]) == (f"{named}0005", "dead", "failed")
+    assert (row["id"], row["owner_state"], row["reason"]) == (f"{named}0005", "dead", "failed")
     assert "KeyError" in redisq("inspect", "entry", f"sidekiq:default/{named}0005")
     redisq("inspect", "queue", "sidekiq:default")
-    assert [r["called"] for r in redisq.rows("pending", "ls", "sidekiq")] == ["busy"]
+    assert [r["owner_state"] for r in redisq.rows("pending", "ls", "sidekiq")] == ["busy"]
     assert len(redisq.rows("delay", "ls", "sidekiq")) == 2
     done = redisq.rows("replay", "--queue", "sidekiq:default", "--yes")[-1]
     assert (done["matched"], done["done"]) == (1, 1)

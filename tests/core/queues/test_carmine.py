@@ -727,7 +727,7 @@ def test_the_command_line_knows_it(
     assert [row[s] for s in ("waiting", "pending", "delayed", "dead")] == [2, 1, 1, 1]
     assert "carmine" in redisq("inspect", "queue", NAME)
     (row,) = redisq.rows("pending", "ls", NAME)
-    assert (row["id"], row["called"]) == (second.id, "locked-with-requeue")
+    assert (row["id"], row["owner_state"]) == (second.id, "locked-with-requeue")
     redisq("pending", "requeue", f"{NAME}/{second.id}", "--yes")
     redisq("dlq", "replay", NAME, "--yes")
     redisq("delay", "requeue", NAME, "--yes")

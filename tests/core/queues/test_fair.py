@@ -686,8 +686,24 @@ def test_operators_find_it_without_knowing_it(
     ]  # fmt: skip
     (shown,) = redisq.rows("inspect", "queue", "jobs")
     assert shown["clients"] == [
-        {"client": "ann", "waiting": 3, "pending": 1, "weight": 1, "blocked": False, "cap": None},
-        {"client": "bob", "waiting": 4, "pending": 0, "weight": 1, "blocked": False, "cap": None},
+        {
+            "queue": "jobs",
+            "name": "ann",
+            "waiting": 3,
+            "pending": 1,
+            "weight": 1,
+            "blocked": False,
+            "cap": None,
+        },
+        {
+            "queue": "jobs",
+            "name": "bob",
+            "waiting": 4,
+            "pending": 0,
+            "weight": 1,
+            "blocked": False,
+            "cap": None,
+        },
     ]
     assert "bob" in redisq("inspect", "queue", "jobs")
     (pending,) = redisq.rows("pending", "ls", "--queue", "jobs")

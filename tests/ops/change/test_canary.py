@@ -214,16 +214,16 @@ def test_workers_that_stopped_are_noticed() -> None:
 
 def test_what_nobody_will_know_is_no_evidence_and_not_waited_for() -> None:
     course = through(begin(LIMITS, START), at(100, 10, unsettled=10))
-    lost = at(200, 10, unsettled=10, untold=10)
+    lost = at(200, 10, unsettled=10, unknown=10)
     assert advance(course, lost, LIMITS).phase == "stopped"
     assert "more failures came than can be looked at" in advance(course, lost, LIMITS).why
-    some = at(200, 10, judged=6, verdicts=6, unsettled=4, untold=4)
+    some = at(200, 10, judged=6, verdicts=6, unsettled=4, unknown=4)
     assert advance(course, some, LIMITS).phase == "ramp"
-    blind = at(2000, 30, judged=10, verdicts=10, unsettled=20, untold=20)
+    blind = at(2000, 30, judged=10, verdicts=10, unsettled=20, unknown=20)
     assert advance(ramping(), blind, LIMITS).rate == 10
-    last = at(300, 1000, judged=9, verdicts=9, unsettled=4, untold=4)
+    last = at(300, 1000, judged=9, verdicts=9, unsettled=4, unknown=4)
     assert through(ramping(), last, replace(last, at_ms=400)).phase == "over"
-    bad = {"judged": 100, "died": 50, "verdicts": 100, "unsettled": 3, "untold": 3}
+    bad = {"judged": 100, "died": 50, "verdicts": 100, "unsettled": 3, "unknown": 3}
     assert through(ramping(), at(300, 100, **bad), at(5300, 100, **bad)).phase == "canary"
 
 
@@ -245,11 +245,11 @@ def test_the_last_ones_are_watched_to_their_end() -> None:
         ),
         ({"judged": 90, "verdicts": 90, "unsettled": 10, "failing": 10}, ""),  # as if they had died
         (
-            {"judged": 9, "verdicts": 9, "unsettled": 4, "untold": 4},
+            {"judged": 9, "verdicts": 9, "unsettled": 4, "unknown": 4},
             "the end of 4 of 13 watched entries is unknown",
         ),
         (
-            {"judged": 5, "verdicts": 5, "unsettled": 5, "untold": 3},
+            {"judged": 5, "verdicts": 5, "unsettled": 5, "unknown": 3},
             "2 of 10 watched entries weren't settled within 5s"
             " and the end of 3 of 10 watched entries is unknown",
         ),

@@ -527,7 +527,7 @@ def test_a_canary_nobody_takes_is_taken_back(redisq: Redisq, client: redis.Redis
     before = client.lrange(FAILED, 0, -1)
     words = ("replay", "resque:low", "--state", "dead", "--canary", "10", "--watch", "1s", "--yes")
     (row,) = redisq.rows(*words, *PATIENT, code=3)
-    assert "nothing of the canary was settled" in row["why"] and row["done"] == 10
+    assert "nothing of the canary was settled" in row["reason"] and row["done"] == 10
     redisq("undo", row["op"], "--yes")
     assert sorted(client.lrange(FAILED, 0, -1)) == sorted(before) and not client.exists(LIST)
 

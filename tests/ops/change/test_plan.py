@@ -571,7 +571,7 @@ def test_a_plan_is_applied_once(redisq: Redisq, client: redis.Redis) -> None:
     (again,) = redisq.rows("apply", "p", "--yes")
     assert (again["done"], again["left"], again["already"]) == (5, 0, True)
     assert picture(client) == before
-    assert redisq.rows("log")[0]["why"] == "planned so"
+    assert redisq.rows("log")[0]["reason"] == "planned so"
     assert redisq.rows("undo", "--yes", code=3)[0]["done"] == 3
     assert "applied and undone" in redisq.refusal("apply", "p", "--yes", code=1)
     assert "undone already" in redisq.refusal("undo", lines()[0]["op"], "--yes", code=1)
@@ -586,8 +586,8 @@ def test_who_when_why_and_whence(
     monkeypatch.setenv("REDISQ_USER", "bob")
     redisq("apply", "p", "--yes", "--reason", "smtp is back")
     (row,) = redisq.rows("log")
-    assert (row["who"], row["why"]) == ("bob", "smtp is back")
-    assert row["what"].startswith("all (planned by ada@") and row["whence"]
+    assert (row["user"], row["reason"]) == ("bob", "smtp is back")
+    assert row["what"].startswith("all (planned by ada@") and row["host"]
     shown = redisq("log")
     assert "bob@" in shown and "smtp is back" in shown and "planned by ada@" in shown
 

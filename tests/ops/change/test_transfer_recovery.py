@@ -362,8 +362,8 @@ def test_fsck_explain_and_ls_name_it(redisq: Redisq, client: redis.Redis) -> Non
     killed(redisq, "out", 1, *MOVE, "--reason", "x")
     idle(source)
     (op,) = source.unfinished_transfers()
-    (row,) = [row for row in redisq.rows("fsck", code=1) if row["broken"]]
-    (line,) = row["broken"]
+    (row,) = [row for row in redisq.rows("fsck", code=1) if row["faults"]]
+    (line,) = row["faults"]
     assert row["queue"] == "a" and op in line and f"redisq undo {op}" in line
     assert "from a to b" in line and "nobody is at it" in line and "begun 20" in line
     said = {one["rule"]: one for one in redisq.rows("explain", "a")[0]["also"]}

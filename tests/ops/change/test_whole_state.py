@@ -65,7 +65,7 @@ def test_what_a_clock_that_was_ahead_wrote_is_moved_too(
 def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Redis) -> None:
     queue = dead_letters(client, N)
     (shown,) = redisq.rows("dlq", "replay", "mail", "--dry-run")
-    assert shown["matched"] == N and shown["consequences"]["looked"] == 20
+    assert shown["matched"] == N and shown["consequences"]["scanned"] == 20
     assert "of the first 20 of 1,500:" in redisq("dlq", "replay", "mail", "--dry-run")
     client.config_resetstat()
     (ended,) = redisq.rows("dlq", "replay", "mail", "--yes")
@@ -571,7 +571,7 @@ def test_a_change_undone_while_it_runs_stops(client: redis.Redis, shards: int) -
 def test_a_filter_goes_by_name(redisq: Redisq, client: redis.Redis, words: tuple[str, ...]) -> None:
     dead_letters(client, 60)
     (shown,) = redisq.rows("dlq", "replay", *words, "--dry-run")
-    assert shown["matched"] == shown["consequences"]["looked"] == 60
+    assert shown["matched"] == shown["consequences"]["scanned"] == 60
 
 
 def test_payloads_are_weighed_by_the_first_ones(redisq: Redisq, client: redis.Redis) -> None:

@@ -177,7 +177,10 @@ def test_pause_of_request_and_queue_names_user_and_reason(mail: RequestQueue[red
     assert answer.sentence.startswith(
         "request r1 is paused by ada@desk 0s ago because 'smtp is down' (op pause-"
     )
-    assert answer.facts["op"]["who"] == "ada" and answer.facts["op"]["why"] == "smtp is down"
+    assert (
+        answer.facts["operation"]["user"] == "ada"
+        and answer.facts["operation"]["reason"] == "smtp is down"
+    )
     assert answer.command == "redisq request resume mail/r1"
     run(mail.client, control.pause(mail, ADA))
     answer = Answer(mail, "r1/1")
@@ -194,7 +197,7 @@ def test_pause_that_is_not_in_the_audit_log(mail: RequestQueue[redis.Redis]) -> 
     assert answer.sentence == (
         "queue mail is paused: 'deploy', by an unknown user (not in the audit log)"
     )
-    assert answer.facts["op"] is None
+    assert answer.facts["operation"] is None
 
 
 def test_no_worker_is_taking(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
@@ -281,7 +284,7 @@ def test_claimed_by_an_operator(mail: RequestQueue[redis.Redis]) -> None:
     mail.take(1, consumer="w1")
     op = moved(mail, "pending", "claim", consumer="operator")
     answer = Answer(mail, "r1/1")
-    assert answer.rule == "pending" and answer.facts["op"]["id"] == op
+    assert answer.rule == "pending" and answer.facts["operation"]["id"] == op
     assert "consumer operator has had it for 0s, claimed for it by ada@desk" in answer.sentence
 
 
@@ -302,7 +305,7 @@ def test_dead_entry_and_how_many_have_the_same_error(
         "Timeout: smtp-1 did not answer in 10 s; 3 with this error (group "
     )
     assert answer.sentence.endswith("among 4 of 4 dead entries")
-    assert (answer.facts["alike"], answer.facts["looked"], answer.facts["dead"]) == (3, 4, 4)
+    assert (answer.facts["alike"], answer.facts["scanned"], answer.facts["dead"]) == (3, 4, 4)
     assert answer.command == "redisq replay mail/r1/2"
     clock.advance(-3 * 60 * MINUTE)  # a failover to a server whose clock is hours behind
     answer = Answer(mail, "r1/2")
@@ -398,7 +401,7 @@ def test_unknown_id_reports_searched_history(
     assert answer.row["what"] == "request" and not answer.found.known
     assert "the latest 2 of 2 history events do not mention it" in answer.sentence
     assert "history is 'ops'" in answer.sentence
-    assert (answer.facts["looked"], answer.facts["events"]) == (2, 2)
+    assert (answer.facts["scanned"], answer.facts["events"]) == (2, 2)
     moved(mail, "waiting", "hard")
     answer = Answer(mail, "r9/1")
     assert (
@@ -849,7 +852,7 @@ def test_trimmed_pending_entry(client: redis.Redis, redisq: Redisq) -> None:
     rows = redisq("pending", "ls", "stream:orders").splitlines()
     assert [" gone " in row for row in rows[1:3]] == [True, False]
     listed = redisq.rows("pending", "ls", "stream:orders")
-    assert [row["called"] for row in listed] == ["gone", None]
+    assert [row["owner_state"] for row in listed] == ["gone", None]
     # What the sentence offers does clear it.
     redisq("consumers", "remove", "stream:orders", "web-1", "--yes", code=3)
     assert Answer(queue, gone).row["state"] is None

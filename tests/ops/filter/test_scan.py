@@ -398,7 +398,7 @@ def test_select_scans_all_states(client: redis.Redis, redisq: Redisq) -> None:
         ("mail", "dead"), ("mail", "pending"), ("news", "dead"), ("news", "pending"),
     ]  # fmt: skip
     counted = redisq.rows("select", "--all-queues", "--where", "error~SMTP", "--count")
-    assert {(r["queue"], r["state"]): (r["matched"], r["looked"]) for r in counted} == {
+    assert {(r["queue"], r["state"]): (r["matched"], r["scanned"]) for r in counted} == {
         (queue, state): found
         for queue in ("mail", "news")
         for state, found in (
@@ -449,9 +449,10 @@ def test_syntax_error_as_line_and_as_json(client: redis.Redis, redisq: Redisq) -
         output = redisq.refusal(*words, "mail", "--where", text, code=2)
         assert output == f"{text} (column 14: there is no field 'eror': did you mean error?)"
         redisq(*words, "mail", "--where", text, "--json", code=2)
-        assert json.loads(redisq.err) == {"error": output, "exit": 2, "column": 14}
+        error = {"type": "BadInput", "message": output, "column": 14}
+        assert json.loads(redisq.err) == {"error": error, "exit": 2}
     redisq("select", "nope", "--json", code=1)
-    assert json.loads(redisq.err).keys() == {"error", "exit"}
+    assert json.loads(redisq.err)["error"]["type"] == "NotFound"
     redisq.refusal("dlq", "ls", "mail", "--scan-rate", "quick", code=2)
     assert picture(client) == before
 

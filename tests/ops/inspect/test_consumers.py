@@ -196,7 +196,7 @@ def test_ls_as_text_and_json(
     assert any(line.split() == ["10+", "1"] for line in lines)
     assert lines[-1].startswith("  poison: ") and "delivered 11 times, w1 has it" in lines[-1]
     (row,) = redisq.rows("consumers", "ls", "stream:orders")
-    assert (row["group"], row["lag"], row["pending"], row["looked"]) == ("bill", 10, 10, 10)
+    assert (row["group"], row["lag"], row["pending"], row["scanned"]) == ("bill", 10, 10, 10)
     assert row["heat"]["counts"][4] == [0, 1, 0, 0, 0]
     assert row["consumers"][0]["silent"] is False and row["poison"][0]["deliveries"] == 11
     assert redisq.rows("consumers", "ls") == []  # the registry knows no queue
@@ -755,7 +755,7 @@ def test_claim_and_remove_as_commands(
     assert said.startswith("removed consumer w1 of group bill of stream:orders: 7 of 7 entries to ")
     assert "undo with: redisq undo remove-" in redisq.err
     (row,) = redisq.rows("log")
-    assert (row["verb"], row["why"], row["undoable"]) == ("remove", "it is dead", True)
+    assert (row["verb"], row["reason"], row["undoable"]) == ("remove", "it is dead", True)
     redisq("undo", "--yes")
     assert sorted(pel(client).values()).count("w1") == 7
     rows = redisq.rows("consumers", "remove", "stream:orders", "w1", "--yes")
