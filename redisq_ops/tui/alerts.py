@@ -40,7 +40,7 @@ class AlertWatch:
         least = Severity[self.settings.severity.upper()]
         seen = Overview(snapshot.now_ms, snapshot.overview)
         found = {
-            (one.queue, one.rule, one.reason if one.rule == "condition" else ""): one
+            (one.queue, one.rule, (one.reason or "") if one.rule == "condition" else ""): one
             for one in broken_rules(standings(seen, self.settings.rules))
             if one.severity >= least
         }
