@@ -160,9 +160,8 @@ class Queue(OperatorChanges[C_co]):
             if isinstance(settled, Exception):
                 raise translate(settled)
             if isinstance(took, Exception):
-                self._registered = (
-                    False  # check the types of keys again, as `_call_idempotent` does
-                )
+                # Check the types of keys again, as `_call_idempotent` does.
+                self._registered = False
                 return words(settled), translate(took)
             return words(settled), self._read_take(took, consumer)
 

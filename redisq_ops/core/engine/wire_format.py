@@ -94,9 +94,8 @@ def ends(
         or bars != len(rows)
         or "  " in f" {pairs_word} "
     ):
-        return " " + " ".join(
-            map(_quoted, settlements, pairs)
-        ), rows  # some id or receipt is not one that a take returned
+        # Some id or receipt is not one that a take returned.
+        return " " + " ".join(map(_quoted, settlements, pairs)), rows
     return pairs_word, rows
 
 

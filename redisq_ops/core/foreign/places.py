@@ -113,15 +113,10 @@ class Place:
         """The entries of these elements of a list, looked for `DEPTH` deep from either end."""
 
         def nearest(rank: int) -> Description[list[int | None]]:
+            words = ("RANK", rank, "MAXLEN", DEPTH)
             return together(
-                [
-                    Call(
-                        ("LPOS", self.key, element, "RANK", rank, "MAXLEN", DEPTH),
-                        lambda reply: reply,
-                        key=self.key,
-                    )
-                    for element in elements
-                ]
+                Call(("LPOS", self.key, element, *words), lambda reply: reply, key=self.key)
+                for element in elements
             )
 
         size, (left, right) = await both(self.size(), both(nearest(1), nearest(-1)))

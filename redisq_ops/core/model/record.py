@@ -30,23 +30,14 @@ def entry(
     try:
         receipt, failures, lost, first, since, consumer, op, reason, _ = line.decode().split(" ")
         return Entry(
-            id,
-            state,
-            at_ms=at,
-            since_ms=at if state in ("dead", "trash") else int(since) or None,
-            payload=payload,
-            failures=int(failures),
-            lost=int(lost),
+            id, state, at_ms=at,
+            since_ms=at if state in ("dead", "trash") else int(since) or None, payload=payload,
+            failures=int(failures), lost=int(lost),
             first_ms=int(first) if int(first) not in (0, REPLAYED) else None,
-            handed=int(first) != 0,
-            consumer=_some(consumer),
-            receipt=_some(receipt),
-            reason=_some(reason),
-            error=Failure.decoded(error),
-            op=_some(op),
-            deliveries=deliveries,
-            put_ms=int(since) or None,
-        )
+            handed=int(first) != 0, consumer=_some(consumer), receipt=_some(receipt),
+            reason=_some(reason), error=Failure.decoded(error), op=_some(op),
+            deliveries=deliveries, put_ms=int(since) or None,
+        )  # fmt: skip
     except ValueError as spoilt:
         raise Unreadable(f"the record of {id} is corrupt") from spoilt
 

@@ -205,12 +205,13 @@ class BoundOperation(Generic[P, T_co]):
     # An operation of one object. `help`, `inspect` and `repr` show the method it stands for; so its
     # subclasses, each of which has a ``__doc__`` of its own, have no docstring here.
 
-    __slots__ = ("op",)
+    __slots__ = ("_client", "op")
     __doc__: Any = property(_documentation)
 
-    def __init__(self, op: Callable[P, Description[T_co]]) -> None:
+    def __init__(self, op: Callable[P, Description[T_co]], client: Any) -> None:
         self.op = op
         """makes the description, without running it"""
+        self._client = client
 
     @property
     def _method(self) -> functools.partial[Any]:
@@ -234,24 +235,16 @@ class BoundOperation(Generic[P, T_co]):
 
 
 class BlockingOperation(BoundOperation[P, T_co]):
-    __slots__ = ("_client",)
+    __slots__ = ()
     __doc__: Any = property(_documentation)
-
-    def __init__(self, client: BlockingClient, op: Callable[P, Description[T_co]]) -> None:
-        self._client = client
-        self.op = op
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co:
         return run(self._client, self.op(*args, **kwargs))
 
 
 class AsyncOperation(BoundOperation[P, T_co]):
-    __slots__ = ("_client",)
+    __slots__ = ()
     __doc__: Any = property(_documentation)
-
-    def __init__(self, client: AsyncClient, op: Callable[P, Description[T_co]]) -> None:
-        self._client = client
-        self.op = op
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co:
         return await arun(self._client, self.op(*args, **kwargs))
@@ -292,9 +285,9 @@ class operation(Generic[P, T_co]):
             return self._of_class()
         op = functools.partial(self._function, instance)
         if instance._mode == "no client":
-            return DescribedOperation(op)
+            return DescribedOperation(op, None)
         kind = AsyncOperation if instance._mode == "async" else BlockingOperation
-        return kind(instance.client, op)
+        return kind(op, instance.client)
 
     def _of_class(self) -> Callable[..., Any]:
         """The function as a user of the class sees it: `help` shows what a call returns."""

@@ -118,9 +118,7 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             if mark is None:
                 continue
             left = departure(id, k, mark)
-            if await self._arrival_times([left]) != [
-                None
-            ]:  # it has arrived: what the old shard has is void
+            if await self._arrival_times([left]) != [None]:  # it arrived: this copy is void
                 return await self._found(id, [place for place in places if place != k])
             state = self._state(left.state, left.at, now)
             return found or record.readable(id, state, left.at, line, error, payload)

@@ -64,9 +64,8 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         # Again, now that every change of settings is made in the new shards, too.
         await self._copy_settings(range(entry.old_shards, shards))
         await self._reject_stale_producers()
-        await (
-            self._refuse_unfinished_transfers()
-        )  # a transfer may have begun before it could notice the change
+        # A transfer may have begun before it could notice the change.
+        await self._refuse_unfinished_transfers()
         left = await self._rebalance_step()
         if not left:
             await self._clear_given_up([self._shard(k) for k in range(shards, entry.old_shards)])

@@ -73,9 +73,8 @@ class LeaseReclaimer:
 
     def look(self) -> dict[str, int]:
         """One round of pings. Returns consumer -> number of entries that were requeued."""
-        seen_ms = run(
-            self._queue.client, server_ms()
-        )  # before the pages: later takes are left alone
+        # Before the pages are read: later takes are left alone.
+        seen_ms = run(self._queue.client, server_ms())
         held = self._held()
         if not held:
             self._silent = {}
@@ -124,16 +123,11 @@ class LeaseReclaimer:
         moved = 0
         for at in range(0, len(entries), BATCH):
             self._step += 1
-            said = self._queue.move(
-                self._op,
-                self._step,
-                [entry.id for entry in entries[at : at + BATCH]],
-                source="pending",
-                target="pending",
-                high_water_ms=seen_ms,
-                consumer=consumer,
-                lease_ms=0,
-            )
-            moved += said.count("moved")
+            ids = [entry.id for entry in entries[at : at + BATCH]]
+            words = self._queue.move(
+                self._op, self._step, ids, source="pending", target="pending",
+                high_water_ms=seen_ms, consumer=consumer, lease_ms=0,
+            )  # fmt: skip
+            moved += words.count("moved")
             self._queue.sweep(BATCH)
         return moved

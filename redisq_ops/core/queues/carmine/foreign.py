@@ -151,15 +151,11 @@ def _entry(
     # Carmine counts deliveries; the one at work is none that ended.
     ended = facts.attempts - (state in ("pending", "done"))
     return Entry(
-        legal(id),
-        state,
-        at_ms=at,
+        legal(id), state, at_ms=at,
         since_ms=whole(since) or None if state == "waiting" else None,
         payload=content if payloads and state != "done" else None,
-        failures=max(0, ended),
-        deliveries=facts.attempts,
-        called=word,
-    )
+        failures=max(0, ended), deliveries=facts.attempts, called=word,
+    )  # fmt: skip
 
 
 def _place(cursor: str | None) -> tuple[int, int]:

@@ -155,15 +155,10 @@ def _living(
     elif followed:
         word += ", another follows"
     return Entry(
-        legal(id),
-        state,
-        at_ms=None if state == "waiting" else moment(score),
-        since_ms=since or None if state == "waiting" and not tries else None,
-        payload=content,
-        failures=max(0, tries - (state == "pending")),
-        deliveries=tries,
-        called=word,
-    )
+        legal(id), state, at_ms=None if state == "waiting" else moment(score),
+        since_ms=since or None if state == "waiting" and not tries else None, payload=content,
+        failures=max(0, tries - (state == "pending")), deliveries=tries, called=word,
+    )  # fmt: skip
 
 
 def _dead(id: bytes, score: float, facts: list[Any] | None, content: bytes | None) -> Entry:
@@ -172,17 +167,11 @@ def _dead(id: bytes, score: float, facts: list[Any] | None, content: bytes | Non
     reason = said if isinstance(said, bytes) else b""
     tries = _whole(facts, 3)
     return Entry(
-        legal(id),
-        "dead",
-        at_ms=moment(score),
-        since_ms=moment(score),
-        payload=content,
-        failures=tries,
-        deliveries=tries,
-        reason="lost" if reason == _EXHAUSTED else "failed",
+        legal(id), "dead", at_ms=moment(score), since_ms=moment(score), payload=content,
+        failures=tries, deliveries=tries, reason="lost" if reason == _EXHAUSTED else "failed",
         error=Failure("Carmine", reason.decode("utf-8", "backslashreplace")) if reason else None,
         called="corrupt" if facts is None else "dead",
-    )
+    )  # fmt: skip
 
 
 def _whole(facts: list[Any] | None, n: int) -> int:

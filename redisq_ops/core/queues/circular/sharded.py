@@ -132,9 +132,8 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
                 if place is None:
                     break
         left = await RebalancingQueue._rebalance_step(self)
-        for part in self._all_shards()[
-            self.shards :
-        ]:  # pushed by another program, and not taken yet
+        # Pushed by another program, and not taken yet.
+        for part in self._all_shards()[self.shards :]:
             left += (await part.counts.op()).waiting
         return left
 

@@ -83,9 +83,8 @@ async def window(
         if account == before == after:
             raise Refused(f"the list of client {client} is shorter than its account says")
         account = after
-    return ListWindow(
-        (), behind, True
-    )  # the list changes faster than we read: the caller tries again
+    # The list changes faster than it is read: the caller tries again.
+    return ListWindow((), behind, True)
 
 
 async def _seen(

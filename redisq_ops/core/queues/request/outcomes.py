@@ -74,20 +74,12 @@ async def outcomes(
         (f"{id}/{o.number}", None) for o in found if o.state == "dead"
     ]
     entries = iter(await queue._entries("dead", dead, payloads=False))
-    return [
-        SubRequestOutcome(
-            o.number,
-            o.state,
-            None,
-            (entry := next(entries)).reason,
-            entry.error,
-            o.at_ms,
-            entry.problem,
-        )
-        if o.state == "dead"
-        else o
-        for o in found
-    ]
+    return [o if o.state != "dead" else _with_reason(o, next(entries)) for o in found]
+
+
+def _with_reason(dead: SubRequestOutcome, entry: Entry) -> SubRequestOutcome:
+    reason, error, problem = entry.reason, entry.error, entry.problem
+    return replace(dead, result=None, reason=reason, error=error, problem=problem)
 
 
 async def entries(

@@ -70,16 +70,13 @@ async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) ->
         own = Ahead("entries of its request", there, n <= read or not request.trash)
     ahead = tuple(_ahead(request, listed, at, own))
     before = _before(request, own.number if own else 0, others)
+    before = max(before, sum(one.number for one in ahead))  # an entry for each token, at least
     return QueuePosition(
-        here=True,
-        open=sum(listed),
-        ahead=ahead,
-        before=max(before, sum(one.number for one in ahead)),  # an entry for each token, at least
-        request=request,
+        here=True, open=sum(listed), ahead=ahead, before=before, request=request,
         holders=tuple(sorted(holders, key=lambda holder: holder.since_ms or 0)),
         holders_all=len(holders) >= request.pending,
         next_ms=min((ms for at in due if (ms := moment(at)) is not None), default=None),
-    )
+    )  # fmt: skip
 
 
 def _ahead(
