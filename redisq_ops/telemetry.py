@@ -237,7 +237,8 @@ def _replaced(
 
     kind: Any = type(bound)
     op = partial(described, queue)
-    return kind(op) if kind is DescribedOperation else kind(queue.client, op)
+    made: BoundOperation[..., Any] = kind(op, None if kind is DescribedOperation else queue.client)
+    return made
 
 
 def _attributes(queue: str, name: str, kind: str, count: int | None = None) -> dict[str, str | int]:

@@ -297,13 +297,15 @@ LOOKS = {
     "periodic resume": ["periodic resume later/nightly --yes"],
     "periodic run": ["periodic run later/nightly --yes"],
     "periodic rm": ["periodic rm later/odd --dry-run"],
+    "playback": [f"playback {{recording}} {look}" for look in ("ls", "log", "consumers")],
     "workers ls": ["workers ls mail", "workers ls sidekiq:default"],
     "apply": ["apply {plan} --dry-run", "apply {plan} --yes --report {report}"],
 }  # fmt: skip
 """commands that print something of entries, as they do so"""
 NO_LOOKS = {
     "acl", "check", "client block", "client cap", "client unblock", "client weight", "demo",
-    "doctor", "forget", "metrics", "queue drain", "queue pause", "queue resume", "request limit",
+    "doctor", "forget", "metrics", "queue drain", "queue pause", "queue resume", "record",
+    "request limit",
     "request pause", "request priority", "request resume", "retention", "work", "workers prune",
 }  # fmt: skip
 """commands that have nothing of entries to print; Spark's are in tests/pipeline"""
@@ -383,7 +385,10 @@ def test_secret_is_in_no_output_of_any_command(
     files["input"].write_text(f"password={SECRET}\n")
     op = redisq.rows("requeue", "mail/r1/3", "--yes")[-1]["op"]
     redisq("dlq", "purge", "mail/r1/6", "--yes")
+    recording = str(tmp_path / "recording")
+    redisq("record", recording, "--interval", "100ms", "--for", "200ms")
     words = {
+        "recording": recording,
         **{name: str(path) for name, path in files.items()}, "op": op, "group": planted,
         "copy": json.dumps([{"op": "copy", "from": "", "path": "/x"}]),
         "payload": json.dumps({"password": SECRET, "n": 1}),
@@ -487,7 +492,7 @@ def test_redaction_does_not_change_matching_or_storage(
 
 WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("2", ("free tokens",)),
-    ("3", ("r1",)), ("enter", ("who has what",)), ("t", ("facts",)), ("escape", ()),
+    ("3", ("r1",)), ("enter", ("tokens",)), ("t", ("facts",)), ("escape", ()),
     ("escape", ()), ("4", ("r1/",)), ("enter", ("payload", "***")), ("escape", ()),
     ("6", ("r1/3", "***")), ("enter", ("payload", "***")), ("escape", ()),
     ("8", ("consumers", "w")),
