@@ -11,6 +11,8 @@ _SIGNS = {
     "slash": "/", "colon": ":", "comma": ",", "exclamation_mark": "!", "question_mark": "?",
     "plus": "+", "minus": "-", "equals_sign": "=",
     "left_square_bracket": "[", "right_square_bracket": "]",
+    "apostrophe": "'", "less_than_sign": "<", "greater_than_sign": ">",
+    "alt+left": "Alt+←", "alt+right": "Alt+→", "ctrl+p": "Ctrl+P",
     "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
     "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
     "ctrl+c": "Ctrl+C", "ctrl+z": "Ctrl+Z",
@@ -28,11 +30,27 @@ def sign(key: str, character: str | None = None) -> str:
 
 def _hidden(key: str, action: str, words: str, tooltip: str = "", first: bool = False) -> Binding:
     """A key that the help names and the footer does not; asked ``first``, before any widget."""
-    return Binding(key, action, words, show=False, tooltip=tooltip, priority=first)
+    name = _name(action)
+    return Binding(key, action, words, show=False, tooltip=tooltip, priority=first, id=name)
 
 
 def _shown(key: str, action: str, words: str, tooltip: str, first: bool = False) -> Binding:
-    return Binding(key, action, words, tooltip=tooltip, priority=first)
+    return Binding(key, action, words, tooltip=tooltip, priority=first, id=_name(action))
+
+
+def _name(action: str) -> str:
+    """The name of a binding in the configuration file: ``view-dead``, ``replay``, ``explain``."""
+    name, _, parameter = action.rstrip(")").partition("(")
+    parameter = parameter.strip("'").replace(" ", "-")
+    if name == "queue":
+        return "next-queue" if parameter == "1" else "previous-queue"
+    parts = {"move": [parameter], "begin": ["begin", parameter]}.get(name, [name, parameter])
+    return "-".join(filter(None, parts)).replace("_", "-")
+
+
+def key_name(sign: str) -> str:
+    """A key as Textual calls it, by its name or by what is written on it."""
+    return _NAMES.get(sign, sign)
 
 
 LOOK = (
@@ -54,6 +72,12 @@ LOOK = (
     _hidden("minus", "zoom(-1)", "Zoom out", "Charts, timeline: a longer time"),
     _hidden("a", "all_queues", "All queues", "Charts of all queues, or of one"),
     _hidden("w", "export", "Export", "Write what is shown to a file"),
+    _hidden("o", "page", "Pager", "Show all of it in $PAGER"),
+    _hidden("z", "freeze", "Freeze", "Freeze the screen, or go on"),
+    _hidden("apostrophe", "saved_filter", "Saved filters", "Filter by one of the saved filters"),
+    _hidden("less_than_sign,alt+left", "go_back", "Back", "Back to the place before"),
+    _hidden("greater_than_sign,alt+right", "go_forward", "Forward", "Forward again"),
+    _hidden("ctrl+p", "command_palette", "Palette", "Find a key, queue or command by its words"),
     _hidden("y", "yank", "Copy", "Copy the id to the clipboard"),
     _hidden("escape", "leave", "Back", "Stop a change, drop the filter, go back"),
 )
@@ -83,3 +107,6 @@ LEAVE = (
     _shown("q,ctrl+c", "quit", "Quit", "Leave the dashboard"),
     _hidden("ctrl+z", "suspend_process", "Suspend", "Suspend; `fg` in the shell comes back", True),
 )
+ALL = (*LOOK, *CHANGE, *LEAVE)
+TABLE = ("j", "k", "g", "G", "down", "up", "pagedown", "pageup", "home", "end", "space", "enter")
+"""keys of every table, which can't be given to anything else"""

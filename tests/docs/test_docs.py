@@ -17,7 +17,7 @@ from redisq_ops.cli.main import global_options, hoisted
 from redisq_ops.core.model import settings
 from redisq_ops.ops.config import SETTINGS
 
-from .reader import DOCS, PAGES, ROOT
+from .reader import DOCS, PAGES, ROOT, transcript
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -38,8 +38,12 @@ def typed(text: str) -> Iterator[str]:
 
 def commands() -> Iterator[tuple[str, str]]:
     for name, page in PAGES.items():
-        for language in ("sh", "console", "bash", "shell"):
+        for language in ("sh", "console", "text"):
             for block in blocks(page, language):
+                if language == "text":
+                    block = "\n".join(re.findall(r"^redisq .*", block, re.M))
+                if language == "console":
+                    block = "\n".join(command for command, _ in transcript(block))
                 for line in typed(block):
                     yield name, line
 
@@ -204,6 +208,7 @@ def test_every_configuration_in_the_docs_can_be_read(
 ) -> None:
     from redisq_ops.ops.check.rules import read_rules
     from redisq_ops.ops.config import contexts, load
+    from redisq_ops.tui.settings_file import read_settings
 
     read = 0
     for page in PAGES.values():
@@ -217,6 +222,8 @@ def test_every_configuration_in_the_docs_can_be_read(
             environment = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block), "redis://h")
             environment["XDG_CONFIG_HOME"] = str(configuration.parent.parent)
             for name in [None, *(one.name for one in contexts())]:
-                load({}, name, environment).display_values()
+                config = load({}, name, environment)
+                config.display_values()
+                read_settings(config.dashboard, "[dashboard]")
                 read += 1
     assert read > 3

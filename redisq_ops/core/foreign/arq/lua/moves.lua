@@ -1,0 +1,89 @@
+-- What arq's own client would write. `e.key` is the queue, `e.member` the job's id.
+-- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
+-- KEYS: t_job_ t_result_ t_retry_ t_progress_ t_abort
+-- USES: kept_keys type_check
+local DAY = 86400000 -- a job expires so many ms after it is due
+
+local function holds(key, digest)
+  local data = redis.call('GET', key)
+  return data and redis.sha1hex(data) == digest
+end
+
+local function in_progress(e) return redis.call('EXISTS', t_progress_ .. e.member) == 1 end
+
+-- A worker starts a job in two steps and WATCHes its mark between them: touched, the second fails.
+local function out_of_queue(e)
+  redis.call('SET', t_progress_ .. e.member, '1')
+  redis.call('DEL', t_progress_ .. e.member)
+  redis.call('ZREM', e.key, e.member)
+end
+
+local function moves_fit(e)
+  type_check_key(e.key, 'zset')
+  for _, prefix in ipairs({t_job_, t_result_, t_retry_}) do
+    type_check_key(prefix .. e.member, 'string')
+  end
+end
+
+local function moves_take_out(e, to)
+  local what, digest, n, rest = e.stamp:match('^(%l+) (%x+) (%d+) (.*)$')
+  if not what or in_progress(e) then return nil, what and 'busy' end
+  local is_job, job = what == 'job', rest:sub(n + 1)
+  local keys = {(is_job and t_job_ or t_result_) .. e.member, is_job and t_retry_ .. e.member or nil}
+  if not holds(keys[1], digest) then return nil end
+  local score = redis.call('ZSCORE', e.key, e.member)
+  if is_job and tonumber(score or nil) ~= tonumber(e.seen) then return nil end
+  local replay = not is_job and to == 'waiting'
+  if replay and job == '' then return nil, 'invalid' end
+  if replay and (score or redis.call('EXISTS', t_job_ .. e.member) == 1) then return nil end
+  e.score, e.shown, e.digest, e.job = is_job and score, rest:sub(1, n), digest, job
+  e.stamp = e.stamp:sub(1, #e.stamp - #job)
+  e.expires = redis.call('PEXPIRETIME', keys[1])
+  if is_job then out_of_queue(e) end
+  if not is_job or to == 'trash' or to == 'gone' then
+    e.kept = to ~= 'gone' and kept_keys_dump(keys)
+    e.abort = is_job and redis.call('ZSCORE', t_abort, e.member)
+    if e.abort then redis.call('ZREM', t_abort, e.member) end
+    redis.call('UNLINK', unpack(keys))
+  end
+  return true
+end
+
+local function moves_put_in(e, to, at)
+  local key, due = t_job_ .. e.member, to == 'delayed' and at or now
+  e.there = string.format('%.0f', due)
+  if e.kept then
+    redis.call('PSETEX', key, DAY, e.job)
+    e.digest = redis.sha1hex(e.job)
+  elseif e.expires >= 0 and e.expires < due + DAY then
+    redis.call('PEXPIREAT', key, string.format('%.0f', due + DAY))
+  end
+  redis.call('ZADD', e.key, e.there, e.member)
+end
+
+local function moves_take_back(e, to)
+  if to == 'restore' then return moves_take_out(e, 'trash') end
+  local score = redis.call('ZSCORE', e.key, e.member)
+  if not score or tonumber(score) ~= tonumber(e.there) or in_progress(e) then return nil end
+  if not holds(t_job_ .. e.member, e.digest) then return nil end
+  out_of_queue(e)
+  if e.kept then redis.call('UNLINK', t_job_ .. e.member) end
+  return true
+end
+
+local function moves_restorable(e)
+  local here = redis.call('EXISTS', t_job_ .. e.member, t_result_ .. e.member)
+  if not e.kept then return here == 1 end
+  local free = here == 0 and not redis.call('ZSCORE', e.key, e.member)
+  return (free or e.there) and kept_keys_restorable(e.kept)
+end
+
+local function moves_put_back(e)
+  if e.kept then
+    kept_keys_restore(e.kept)
+  elseif e.expires >= 0 then
+    redis.call('PEXPIREAT', t_job_ .. e.member, string.format('%.0f', e.expires))
+  end
+  if e.score then redis.call('ZADD', e.key, e.score, e.member) end
+  if e.abort then redis.call('ZADD', t_abort, e.abort, e.member) end
+end

@@ -1,0 +1,146 @@
+"""Recognising other programs' queues by their keys.
+
+A layout's folder has a module ``recogniser`` with `recognisers()`, which returns a `Recogniser` for
+each program. `redisq discover` passes every key that matches one of their lanes to all `by_name`,
+then to all `by_content`, until one returns True; `finds` are the queues.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, ClassVar
+
+from ..redis.key_scan import Lane
+from ..redis.operation import Call, both
+from ..redis.parsers import optional
+from . import LAYOUTS
+
+NAMES = 1000
+"""members read of a set of queues"""
+LARGE = 1024 * 1024
+"""an element of this many bytes is not read"""
+
+UNREADABLE = {
+    "Huey": rb"huey\..+",
+    "SAQ": rb"saq:.+",
+}
+"""programs whose keys are known by name and whose queues can't be read yet"""
+_UNREADABLE = re.compile(
+    b"|".join(b"(?P<%b>%b)" % (name.encode(), sign) for name, sign in UNREADABLE.items()), re.DOTALL
+)
+
+
+def unreadable(key: bytes) -> str | None:
+    """The program that names its keys like this, of those whose queues can't be read yet."""
+    found = _UNREADABLE.fullmatch(key)
+    return None if found is None else found.lastgroup
+
+
+@dataclass(slots=True)
+class Find:
+    """A queue that was recognised. ``what``: its owner's name for it, or its only key."""
+
+    kind: str
+    what: bytes
+    at: bytes
+    parts: set[bytes] = field(default_factory=set)
+    """the keys that were found of it, where its layout keeps no index"""
+    by_content: bool = False
+    """recognised by content only: not shown if the key belongs to another find"""
+
+
+class KeyLook:
+    """A key that a scan found. Each read is made once, however many recognisers use it, and is
+    small: a size, a few elements, one page of a set."""
+
+    def __init__(self, type: str, key: bytes, now_ms: int) -> None:
+        self.type = type
+        self.key = key
+        self.now_ms = now_ms
+        self._read: dict[str, Any] = {}
+
+    async def once(self, name: str, read: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        if name not in self._read:
+            self._read[name] = await read()
+        return self._read[name]
+
+    async def mean_size(self) -> int:
+        """Bytes of an element of a list or sorted set, about."""
+
+        async def read() -> int:
+            length = "LLEN" if self.type == "list" else "ZCARD"
+            memory, n = await both(
+                Call(
+                    ("MEMORY", "USAGE", self.key, "SAMPLES", 5), lambda r: int(r or 0), key=self.key
+                ),
+                Call((length, self.key), int, key=self.key),
+            )
+            return memory // n if n else 0
+
+        size: int = await self.once("mean_size", read)
+        return size
+
+    async def first(self) -> bytes:
+        """The first element of a list or sorted set; empty where elements are large."""
+
+        async def read() -> bytes:
+            if await self.mean_size() > LARGE:
+                return b""
+            if self.type == "list":
+                one = Call(("LINDEX", self.key, 0), optional, key=self.key)
+                return await one or b""
+            some = await Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key)
+            return some[0] if some else b""
+
+        element: bytes = await self.once("first", read)
+        return element
+
+    async def members(self) -> list[bytes]:
+        """Up to about a thousand members of a set."""
+
+        async def read() -> list[bytes]:
+            command = ("SSCAN", self.key, 0, "COUNT", NAMES)
+            return await Call(command, lambda reply: list(reply[1]), key=self.key)
+
+        names: list[bytes] = await self.once("members", read)
+        return names
+
+
+class Recogniser(ABC):
+    """Collects evidence of one program's queues from the keys of one scan of a server."""
+
+    lanes: ClassVar[tuple[Lane, ...]]
+    """the keys it wants: a type, and a pattern for SCAN if their names have one"""
+
+    async def by_name(self, look: KeyLook) -> bool:
+        """Whether a key is this program's, by its name; remembers what is needed for `finds`."""
+        return False
+
+    async def by_content(self, look: KeyLook) -> bool:
+        """Whether a key that no program claims by name is this program's, by its content."""
+        return False
+
+    async def finds(self) -> list[Find]:
+        """The queues that were recognised."""
+        return []
+
+    def owns(self, key: bytes) -> bool:
+        """Whether a key belongs to a queue or deployment in `finds`, which was called before."""
+        return False
+
+
+def recognisers() -> list[Recogniser]:
+    """A recogniser of each program, for one scan of a server. Packages may share a function."""
+    modules = [
+        import_module(f"redisq_ops.core.{package}.recogniser") for package, _ in LAYOUTS.values()
+    ]
+    return [one for made in dict.fromkeys(each.recognisers for each in modules) for one in made()]
+
+
+def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:
+    """The lanes of all of them, each once."""
+    return tuple(dict.fromkeys(lane for one in found for lane in one.lanes))

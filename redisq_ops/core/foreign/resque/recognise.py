@@ -1,5 +1,0 @@
-"""How deployments of Resque are recognised: with Sidekiq's, as both name their keys alike."""
-
-from ..ruby_jobs.recognise import recognisers
-
-__all__ = ["recognisers"]

@@ -1,0 +1,132 @@
+-- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
+-- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
+-- KEYS: t_queues t_job_ t_queue_ t_results_ t_scheduled_
+-- USES: remove_from_list kept_keys calendar type_check
+local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
+local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
+local SOON = 60 -- RQ's scheduler may be at a job already that is due in so many seconds
+
+local function job_of(e)
+  return t_job_ .. e.member
+end
+
+local function is_list(key)
+  return key:sub(1, #t_queue_) == t_queue_
+end
+
+-- The job's hash, and what else RQ removes with a job.
+local function keys_of(e)
+  local job = job_of(e)
+  return {job, job .. ':dependents', t_job_ .. ':' .. e.member .. ':dependencies'}
+end
+
+local function is_due(e)
+  return e.key:sub(1, #t_scheduled_) == t_scheduled_ and tonumber(e.score) < now / 1000 + SOON
+end
+
+local function list_of(e)
+  return t_queue_ .. (redis.call('HGET', job_of(e), 'origin') or '')
+end
+
+local function moves_fit(e)
+  type_check_key(e.key, is_list(e.key) and 'list' or 'zset')
+  type_check_key(job_of(e), 'hash')
+  type_check_key(list_of(e), 'list')
+end
+
+local function moves_take_out(e, to)
+  local job = job_of(e)
+  local fields = redis.call('HMGET', job, 'created_at', 'enqueued_at', 'ended_at', 'status',
+    'rate_limit_key', 'description')
+  if table.concat({fields[1] or '', fields[2] or '', fields[3] or '', fields[4] or ''}, ' ') ~= e.stamp
+  then return nil end
+  if fields[5] and fields[5] ~= '' then return nil, 'limited' end
+  if not fields[1] then return nil end -- it expired
+  if is_list(e.key) then
+    e.rank = tonumber(e.seen)
+    e.left = left_of(e.key, e.member, e.rank) -- in an undo it is back before its neighbour on the right
+  else
+    e.score = redis.call('ZSCORE', e.key, e.member)
+    if not e.score or tonumber(e.score) ~= tonumber(e.seen) then return nil end
+    if is_due(e) then return nil, 'due' end
+  end
+  e.shown = fields[6] or ''
+  local keys = keys_of(e)
+  if to == 'waiting' or to == 'delayed' then
+    e.before = kept_keys_fields(job, CHANGED, keys)
+  else
+    keys[4] = t_results_ .. e.member
+    e.kept = to == 'trash' and kept_keys_dump(keys) or nil
+  end
+  if is_list(e.key) then
+    local ok, why = out_of_list(e.key, e.member, tonumber(e.seen))
+    if not ok then return nil, why end
+  else
+    redis.call('ZREM', e.key, e.member)
+  end
+  if keys[4] then redis.call('UNLINK', unpack(keys)) end
+  return true
+end
+
+local function moves_put_in(e, to, at)
+  local job = job_of(e)
+  if to == 'delayed' then
+    e.there = string.format('%.0f', math.floor(at / 1000))
+    redis.call('ZADD', e.key, e.there, e.member)
+    return
+  end
+  local year, month, day, hour, minute, second = calendar_date(now)
+  e.there = string.format('%04d-%02d-%02dT%02d:%02d:%02d.%06dZ', year, month, day, hour, minute, second,
+    now % 1000 * 1000)
+  redis.call('HSET', job, 'status', 'queued', 'enqueued_at', e.there)
+  local front = false
+  if e.key:sub(1, #t_scheduled_) == t_scheduled_ then
+    front = redis.call('HGET', job, 'enqueue_at_front') == '1'
+  else
+    redis.call('HSET', job, 'started_at', '', 'ended_at', '', 'exc_info', NO_TEXT)
+  end
+  local ttl = tonumber(redis.call('HGET', job, 'ttl') or nil)
+  for _, key in ipairs(keys_of(e)) do
+    if ttl and ttl > 0 then redis.call('EXPIRE', key, ttl) else redis.call('PERSIST', key) end
+  end
+  local list = list_of(e)
+  redis.call('SADD', t_queues, list)
+  redis.call(front and 'LPUSH' or 'RPUSH', list, e.member)
+  return list, e.member
+end
+
+local function moves_take_back(e, to, list, seen)
+  if to == 'restore' then
+    e.seen = seen or e.seen
+    return moves_take_out(e, 'trash')
+  end
+  local state, enqueued = unpack(redis.call('HMGET', job_of(e), 'status', 'enqueued_at'))
+  if list then
+    if state ~= 'queued' or enqueued ~= e.there then return nil end
+    return out_of_list(list, e.member, seen)
+  end
+  local score = redis.call('ZSCORE', e.key, e.member)
+  if state ~= 'scheduled' or not score or tonumber(score) ~= tonumber(e.there) then return nil end
+  if is_due({key = e.key, score = score}) then return nil end
+  redis.call('ZREM', e.key, e.member)
+  return true
+end
+
+local function moves_restorable(e)
+  if e.kept then return kept_keys_restorable(e.kept) end
+  return e.before.times[1] < 0 or e.before.times[1] > now
+end
+
+local function moves_put_back(e)
+  if e.kept then
+    kept_keys_restore(e.kept)
+  else
+    kept_keys_put_fields(job_of(e), CHANGED, keys_of(e), e.before)
+  end
+  if e.score then
+    redis.call('ZADD', e.key, e.score, e.member)
+  else
+    into_list(e.key, e.member, e.left)
+    return e.key, e.member
+  end
+end

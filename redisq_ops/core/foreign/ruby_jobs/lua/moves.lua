@@ -1,0 +1,97 @@
+-- What is written when a job goes from one place of Resque's or Sidekiq's to another. Jobs are found by
+-- their exact bytes, `e.member`. One that a worker of ours holds is in `lease`, by its ticket. Lists get
+-- a job back at the end where new ones come.
+-- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
+-- IMPLEMENTS: moves_done
+-- KEYS: lease body meta t_queue_
+-- NEEDS: queue caller
+-- USES: type_check remove_from_list leased_jobs job_lists record wake_workers
+-- USES: jobs_append jobs_prepend jobs_in_list
+local function is_list(key)
+  return key ~= lease and jobs_in_list(key)
+end
+
+local function is_open(key)
+  return not type_check_mismatch(key, is_list(key) and 'list' or 'zset')
+end
+
+local function moves_fit(e, to)
+  if to and not e.label then type_check_key(e.key, is_list(e.key) and 'list' or 'zset') end
+end
+
+local function moves_take_out(e, to)
+  if to == 'waiting' and not can_wait(e.queue) then return nil, 'invalid' end
+  if is_list(e.key) then return out_of_list(e.key, e.member, tonumber(e.seen)) end
+  e.score = redis.call('ZSCORE', e.key, e.member)
+  if not e.score then return nil end
+  if e.key == lease then
+    local payload = redis.call('HGET', body, e.member)
+    if not payload then return nil end
+    e.line = redis.call('HGET', meta, e.member)
+    let_go({e.member})
+    e.ticket, e.member = e.member, payload
+  else
+    redis.call('ZREM', e.key, e.member)
+  end
+  return true
+end
+
+local front, woken = {}, 0
+local function moves_put_in(e, to, at, consumer)
+  if to == 'waiting' then
+    local payload = e.put or e.member
+    if e.ticket then front[#front + 1] = {e.queue, payload} else jobs_append(e.queue, payload) end
+    if e.queue == queue then woken = woken + 1 end
+    return t_queue_ .. e.queue, payload
+  elseif to == 'pending' then
+    local r = record_unpack(e.line)
+    e.there = (tickets(1) + 1) .. '-' .. caller
+    r.receipt, r.consumer, r.op, r.since = e.there, consumer, caller, now
+    hold(e.there, e.member, record_pack(r), string.format('%.0f', now + at))
+  else
+    e.at = seconds(at)
+    e.there = into_set(e.key, e.at, e.member)
+  end
+end
+
+local function moves_take_back(e, to, list, seen)
+  if list then
+    if not is_open(list) then return nil end
+    return out_of_list(list, e.put or e.member, seen)
+  elseif e.ticket then -- the ticket was made by that step
+    if not redis.call('HGET', body, e.there) then return nil end
+    let_go({e.there})
+    return true
+  end
+  if not is_open(e.key) then return nil end
+  local score = redis.call('ZSCORE', e.key, e.there)
+  if not score or tonumber(score) ~= tonumber(e.at) then return nil end -- another change moved it
+  redis.call('ZREM', e.key, e.there)
+  return true
+end
+
+local function moves_restorable(e, restored)
+  if e.ticket then return not restored or can_wait(queue) end
+  return is_open(e.key)
+end
+
+local function moves_put_back(e, restored)
+  if e.ticket and restored then -- its holder is long gone
+    jobs_append(queue, e.member)
+    return t_queue_ .. queue, e.member
+  elseif e.ticket then
+    hold(e.ticket, e.member, e.line or record_pack(record_unpack(nil)), e.score)
+  elseif is_list(e.key) then
+    local name = e.key:sub(1, #t_queue_) == t_queue_ and e.key:sub(#t_queue_ + 1)
+    if name then jobs_append(name, e.member) else redis.call('RPUSH', e.key, e.member) end
+    return e.key, e.member
+  else
+    e.at, e.there = e.score, into_set(e.key, e.score, e.member)
+  end
+end
+
+-- Released jobs go in front, the one that was due first as the next.
+local function moves_done()
+  for i = #front, 1, -1 do jobs_prepend(front[i][1], front[i][2]) end
+  if woken > 0 then wake_workers(woken) end
+end
