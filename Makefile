@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test quick lint docs bench pictures clean
+.PHONY: help demo test quick lint reference docs bench pictures clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ lint: .venv/dev  ## style, format, types, layers, names in Lua
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.lua_names
+
+reference: .venv/dev  ## write docs/reference/json.md and the JSON Schemas again
+	$(BIN)/python -m tests.docs.json_reference
 
 docs: .venv/dev  ## build the documentation's site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -27,8 +27,10 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.entry_steps import EntryAction
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.selection import select_whole_state
-from redisq_ops.ops.change.whole_state import WholeBulk
+from redisq_ops.ops.change.whole_state import WholeStateSteps
 from redisq_ops.ops.filter.scan import Filter
 
 from .bulk_entries import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
@@ -226,7 +228,9 @@ def library_rate(client: redis.Redis, jobs: int) -> tuple[float, int]:
         delayed(client, jobs)
         queue = DelaySet(client, "mail")
         chosen, _ = run(client, select_whole_state(queue, "dead", Filter()))
-        bulk = WholeBulk(chosen, "replay", Author("benchmark", "here"), ahead=True)
+        action = EntryAction(queue, "replay", "dead", chosen.high_water_ms)
+        steps_ahead = WholeStateSteps(action, chosen, ahead=True)
+        bulk = ChangeRun(steps_ahead, Author("benchmark", "here"))
         start = time.perf_counter()
         steps += run(client, run_steps(bulk))
         rates.append(jobs / (time.perf_counter() - start))
@@ -234,7 +238,7 @@ def library_rate(client: redis.Redis, jobs: int) -> tuple[float, int]:
     return statistics.median(rates), round(ROUNDS * jobs / steps)
 
 
-async def run_steps(bulk: WholeBulk) -> int:
+async def run_steps(bulk: ChangeRun[WholeStateSteps]) -> int:
     """Run all steps of a change, as the CLI does; the number of steps."""
     steps = 0
     while await bulk.step():

@@ -60,7 +60,7 @@ def test_a_corrupt_record_is_listed_with_why(redisq: Redisq, client: redis.Redis
     said = redisq.rows("dlq", "purge", "mail", "--match", ".", "--yes", code=3)
     assert (said[-1]["done"], said[-1]["skipped"]) == (2, {"corrupt": 1})
     (row,) = redisq.rows("fsck", "mail", code=1)
-    assert row["broken"] == ["the record of r1/2 is corrupt"]
+    assert row["faults"] == ["the record of r1/2 is corrupt"]
 
 
 def test_a_corrupt_registry_entry_is_one_queue_less(redisq: Redisq, client: redis.Redis) -> None:
@@ -71,7 +71,7 @@ def test_a_corrupt_registry_entry_is_one_queue_less(redisq: Redisq, client: redi
     assert rows["mail"]["dead"] == 1 and rows["mail"]["problem"] is None
     assert rows["bad"]["problem"] == "the registry entry of bad is corrupt"
     assert len(rows) == 4
-    broken = {row["queue"]: row["broken"] for row in redisq.rows("fsck", code=1)}
+    broken = {row["queue"]: row["faults"] for row in redisq.rows("fsck", code=1)}
     assert broken["mail"] == [] and all(broken[name] for name in ("bad", "worse", "\udcff"))
     assert len(redisq.rows("select", "--all-queues", code=3)) == 8 - 1
     assert redisq.err.count("not looked at: the registry entry of") == 3
@@ -87,7 +87,7 @@ def test_fsck_names_a_counter_that_stops_the_queue(redisq: Redisq, client: redis
     with pytest.raises(Unreadable, match="field fence"):
         queue.take(1, consumer="w")
     (row,) = redisq.rows("fsck", code=1)
-    assert [line for line in row["broken"] if "field fence" in line]
+    assert [line for line in row["faults"] if "field fence" in line]
     assert "secret" not in str(row)
 
 
@@ -153,7 +153,7 @@ def test_a_corrupt_operation_hides_no_other(redisq: Redisq, client: redis.Redis)
     assert f"operation {first} of queue mail is corrupt in the audit log" in redisq.err
     assert len(redisq.rows("log", code=3)) == 3
     (row,) = redisq.rows("fsck", "mail", code=1)
-    assert row["broken"] == [f"operation {first} of queue mail is corrupt in the audit log"]
+    assert row["faults"] == [f"operation {first} of queue mail is corrupt in the audit log"]
 
 
 def test_what_nobody_foresaw_is_one_line(

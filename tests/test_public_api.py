@@ -21,7 +21,7 @@ from redisq_ops.tui.views import ALL
 URL = "redis://127.0.0.1:1/0"
 SUBMIT = (
     "(payloads: Iterable[bytes], *, id: str, priority: int = 50, limit: int = 100, "
-    "max_payload: int = 1048576) -> SubmittedRequest"
+    "max_payload: int = 1048576, traceparent: str = '') -> SubmittedRequest"
 )
 CLASSES: list[type[Queue[Any]]] = [
     *filter(None, map(queue_class, dict.fromkeys([*KINDS, *LAYOUTS]))),

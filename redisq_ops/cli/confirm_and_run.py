@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Superseded, Unconfirmed
+from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import Run, take_all
@@ -114,9 +115,9 @@ def drive(
     line.
     """
     outcome = change.outcome
-    change.limit_rate(s.config.guard.max_rate)
     try:
         with line or progress(what, outcome.matched) as meter:
+            change.limit_rate(s.config.guard.max_rate)
             s.run(take_all(change, meter))  # all of them in one go: the steps share a connection
         return True
     except KeyboardInterrupt:
@@ -143,8 +144,13 @@ def ended(
     *,
     undo: bool = True,
     more: Mapping[str, Any] | None = None,
+    recovered: Sequence[Recovered] = (),
 ) -> None:
-    """The last line: what was done, for people or as the contract's object (and ``more`` in it)."""
+    """The last line: what was done, for people or as the contract's object (and ``more`` in it).
+
+    ``recovered``: moves of others that the change found unfinished.
+    """
+    tell_recovered(s, recovered)
     if s.json:
         return conclude(as_line(asdict(outcome) | dict(more or {})))
     if not outcome.matched:
@@ -156,6 +162,22 @@ def ended(
     if undo and outcome.done and outcome.op:
         say(printable(f"undo with: {hint('undo', outcome.op)}"))
     return None
+
+
+def confirm_and_run(
+    s: Session,
+    preview: Preview,
+    given: Mapping[str, Any],
+    change: Callable[[Author], Coroutine[Any, Any, ChangeOutcome]],
+) -> int:
+    """Show what a change of a few steps will do, ask, and carry it out; the exit code."""
+    if preview.facts.get("matched") == 0:
+        return nothing_matched(s, [preview], given["dry_run"])
+    if not agreed(s, [preview], given):
+        return 0
+    outcome = s.run(change(Author.here(given["reason"])))
+    ended(s, outcome, preview.what)
+    return outcome.exit_code
 
 
 def tell_recovered(s: Session, recovered: Sequence[Recovered]) -> None:

@@ -103,7 +103,7 @@ def _run(words: Sequence[str]) -> int:
             print(error.format_message(), file=sys.stderr)
             return 2
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _print_error(f"{error.format_message()}{where}", 2, as_json)
+        return _print_error(f"{error.format_message()}{where}", 2, as_json, error)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except (BrokenPipeError, SystemExit) as end:
@@ -122,7 +122,7 @@ def _run(words: Sequence[str]) -> int:
         if isinstance(error, OSError):
             where = f": {error.filename}" if error.filename else ""
             refusal = file_error(error, f"{error.strerror or error}{where}")
-            return _print_error(str(refusal), refusal.exit_code, as_json)
+            return _print_error(str(refusal), refusal.exit_code, as_json, refusal)
         return _unexpected(error, words, as_json)
 
 
@@ -137,7 +137,7 @@ def _unexpected(error: Exception, words: Sequence[str], as_json: bool) -> int:
     at = [frame for frame in frames if "redisq_ops" in frame.filename][-1]
     where = f"{at.filename.rpartition('redisq_ops/')[2]}:{at.lineno}"
     what = f"unexpected error: {type(error).__name__} at {where}"
-    return _print_error(f"{what}; please report it with what -vv shows", 1, as_json)
+    return _print_error(f"{what}; please report it with what -vv shows", 1, as_json, error)
 
 
 def _verbosity(word: str) -> int:
@@ -210,15 +210,18 @@ def _tls_hint(error: Exception) -> str:
     return ""
 
 
-def _print_error(message: str, code: int, as_json: bool, error: Any = None) -> int:
+def _print_error(message: str, code: int, as_json: bool, error: Any) -> int:
     """Print an error in one line; on a terminal a second line has a caret below its place."""
     from redisq_ops.ops.terminal import printable
 
     column = getattr(error, "column", None)
     line = " ".join(message.split()) if column is None else error.line
     if as_json:
-        at = {} if column is None else {"column": column}
-        print(json.dumps({"error": line, "exit": code, **at}), file=sys.stderr)
+        from .output import error_fields
+
+        print(
+            json.dumps({"error": error_fields(error, line, column), "exit": code}), file=sys.stderr
+        )
     elif column is not None and sys.stderr.isatty():
         text, caret = error.shown
         print(f"redisq: {text}\n{' ' * len('redisq: ')}{caret}", file=sys.stderr)

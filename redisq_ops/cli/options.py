@@ -55,12 +55,14 @@ def add(
     *first: Any,
     help: str,
     examples: tuple[str, ...],
+    prints: str,
 ) -> None:
     """Add a command to a group.
 
     ``runs`` names the function that it runs, such as ``entries.listed``. It gets the session,
     ``first``, and the values of the options by parameter, and returns the exit code (None: 0). With
-    `WATCHING` among the options it can be repeated.
+    `WATCHING` among the options it can be repeated. ``prints``: the types of what it prints with
+    ``--json``, see `output_types`; the class ``PlanOutput`` is written ``Plan``.
     """
 
     def run(context: typer.Context, **given: Any) -> int:
@@ -85,7 +87,7 @@ def add(
         for name, (kind, default) in options.items()
     ]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__dict__["__signature__"] = Signature(parameters)
+    run.__dict__ |= {"__signature__": Signature(parameters), "prints": prints}
     # The mark keeps the lines of the last paragraph from being joined.
     epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in examples)])
     group.command(name, help=help, epilog=epilog)(run)

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, file_error
-from redisq_ops.ops.change.apply import Apply, ReportResult
+from redisq_ops.ops.change.apply import ReportResult
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.private_files import open_private, resolved_path
 
 from .output import count, emit, printable, say
@@ -36,7 +36,7 @@ class OutcomeReport:
     def __init__(self, path: str | None, op: str, of: str = PLAN) -> None:
         self.path = path or ""
         self.last: str | None = None
-        self.change: Apply | Undo | None = None
+        self.change: ChangeRun[Any] | None = None
         """the reported change, once it begins"""
         self.each: ReportResult | None = None
         self.hand = ""

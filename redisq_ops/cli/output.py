@@ -15,6 +15,7 @@ from datetime import UTC
 from shutil import get_terminal_size
 from typing import Any, Protocol
 
+from redisq_ops.core.model import errors
 from redisq_ops.core.model.errors import Interrupted
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.terminal import age, count, date, printable
@@ -40,6 +41,17 @@ def emit(row: Any) -> None:
 def as_line(row: Any) -> str:
     """The JSON line that `emit` prints."""
     return json.dumps(plain(row))
+
+
+def error_fields(error: Exception, message: str, column: int | None = None) -> dict[str, Any]:
+    """The JSON of an error; its type is the class in `redisq_ops.core.model.errors`.
+
+    Mistakes on the command line are `BadInput`, bugs of this program `RedisqError`.
+    """
+    known = (kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+    usage = any(kind.__name__ == "UsageError" for kind in type(error).__mro__)
+    name = next(known, "BadInput" if usage else "RedisqError")
+    return {"type": name, "message": message, "column": column}
 
 
 def plain(value: Any) -> Any:

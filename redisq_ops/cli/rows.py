@@ -9,34 +9,18 @@ from dataclasses import asdict
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.entry import GONE, STATES, Entry, Event
+from redisq_ops.core.model.entry import GONE, Entry, Event
 
 from .output import printable, say, tell, when
 from .session import Session, redaction
 
 if TYPE_CHECKING:  # `redisq ls` needn't wait for them
+    from redisq_ops.core.model.entry import Client, Request
+    from redisq_ops.ops.change.audit_log import Operation
     from redisq_ops.ops.filter.scan import Scan
-    from redisq_ops.ops.inspect.overview import QueueRow
 
 NAMED = 8
 """entries of an event that a line names"""
-
-
-def queue_row(row: QueueRow, now_ms: int) -> dict[str, Any]:
-    """A queue of the overview with stable JSON names."""
-    counts = row.counts
-    arrived, settled, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)
-    oldest = counts.oldest_ms if counts else None
-    return {
-        "name": row.name, "kind": row.kind,
-        **{state: counts and counts.of(state) for state in STATES},
-        "in_per_min": arrived, "out_per_min": settled, "failed_per_min": failed,
-        "oldest_ms": oldest, "oldest_age_ms": oldest and max(0, now_ms - oldest),
-        "paused": counts and counts.paused, "draining": counts and counts.closed,
-        "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
-        "periodic": row.periodic and row.periodic[0],
-        "periodic_overdue": row.periodic and row.periodic[1],
-    }  # fmt: skip
 
 
 def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
@@ -50,8 +34,34 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
         "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
         "attempts": entry.attempts, "consumer": entry.consumer, "reason": entry.reason,
         "error": asdict(entry.error) if entry.error else None, "op": entry.op,
-        "client": entry.client, "called": entry.called, "problem": entry.problem,
+        "client": entry.client, "owner_state": entry.called, "problem": entry.problem,
         "payload": None if done else entry.payload, "result": entry.payload if done else None,
+    }  # fmt: skip
+
+
+def client_row(queue: str, client: Client) -> dict[str, Any]:
+    """A client of a fair queue with stable JSON names."""
+    return {
+        "queue": queue, "name": client.client, "waiting": client.waiting,
+        "pending": client.pending, "weight": client.weight, "blocked": client.blocked,
+        "cap": client.cap,
+    }  # fmt: skip
+
+
+def request_row(queue: str, request: Request) -> dict[str, Any]:
+    """A request with stable JSON names."""
+    row = {"queue": queue, **asdict(request)}
+    del row["digest"]  # bookkeeping of `submit`
+    return row
+
+
+def operation_row(operation: Operation) -> dict[str, Any]:
+    """An operation of the audit log with stable JSON names."""
+    same = ("id", "queue", "verb", "started_ms", "what", "source", "target", "matched", "done",
+            "undone", "undoable", "ended", "into", "origin", "rest")  # fmt: skip
+    return {
+        **{name: getattr(operation, name) for name in same},
+        "user": operation.who, "host": operation.whence, "reason": operation.why,
     }  # fmt: skip
 
 

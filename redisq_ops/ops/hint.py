@@ -40,3 +40,19 @@ def _connection_options() -> dict[str, str]:
     if "url" in options:
         options["url"] = masked_url(options["url"])
     return options
+
+
+def words_of(command: str) -> tuple[list[str], dict[str, str]]:
+    """The words and options of a `hint`, without those for the server."""
+    words, options = list[str](), dict[str, str]()
+    left = iter(shlex.split(command)[1:])
+    for word in left:
+        if word == "--":
+            words += left
+        elif word.startswith("--"):
+            options[word[2:]] = next(left, "")
+        else:
+            words.append(word)
+    for name in _connection_options():
+        options.pop(name, None)
+    return words, options

@@ -19,7 +19,7 @@ hidden, since commands need them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -28,6 +28,7 @@ from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.core.model.errors import BadInput
 
 from .filter.regex import BadRegex, Regex, any_of, regex
+from .json_numbers import JsonNumber, dumps
 from .redaction_keys import KeyValues
 
 MASK = "***"
@@ -37,12 +38,6 @@ LARGEST = 16 * 1024 * 1024
 _NAME_MEMBERS = ("name", "key", "field", "header", "k", "param", "parameter", "attribute",
                  "property", "variable", "label", "id")  # fmt: skip
 _VALUE_MEMBERS = ("v", "val", "content", "contents", "data", "text", "secret", "default")
-
-
-class _Number(str):
-    """A number of JSON as written: parsed and formatted, ``1e400`` would no longer be JSON."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +156,13 @@ class Redaction:
 
         try:
             value = json.loads(
-                data, object_pairs_hook=pairs, parse_int=_Number, parse_float=_Number,
+                data, object_pairs_hook=pairs, parse_int=JsonNumber, parse_float=JsonNumber,
                 parse_constant=str,
             )  # fmt: skip
             shown = self._value(value, ())
             # Of members with the same name only the last is known, so only that one is shown.
             if shown != value or has_duplicates:
-                data = _dumps(shown)
+                data = dumps(shown)
             if isinstance(data, str):
                 data = data.encode("utf-8", "surrogatepass")
             # Also search the text, for expressions that match across values.
@@ -187,7 +182,7 @@ class Redaction:
                 MASK if hidden else self._value(item, path)
                 for item, hidden in zip(value, is_value, strict=False)
             ]
-        if isinstance(value, _Number):
+        if isinstance(value, JsonNumber):
             # A pattern of digits matches the number in either notation.
             forms = (value, value if value.lstrip("-").isdigit() else str(float(value)))
             return value if all(self._matched(text) == text for text in forms) else MASK
@@ -214,7 +209,7 @@ class Redaction:
 
     def _is_hidden_name(self, item: Any, path: tuple[str, ...]) -> bool:
         """Whether it is the name of a hidden key, as in ``["--password", "abc"]``."""
-        if not self.keys or isinstance(item, _Number) or not isinstance(item, str):
+        if not self.keys or isinstance(item, JsonNumber) or not isinstance(item, str):
             return False
         return self._hidden((*path, *item.lstrip("-").rstrip(":").casefold().split(".")))
 
@@ -252,24 +247,6 @@ def _either(patterns: tuple[tuple[str, Regex], ...]) -> Regex | None:
 
 
 NO_REDACTION = Redaction()
-
-
-_quoted: Callable[[str], str] = json.encoder.encode_basestring
-_CONSTANTS = {None: "null", True: "true", False: "false"}
-
-
-def _dumps(value: Any) -> str:
-    """Like `json.dumps`, with numbers as they were written."""
-    if isinstance(value, _Number):
-        return value
-    if isinstance(value, str):
-        return _quoted(value)
-    if isinstance(value, dict):
-        rows = [f"{_quoted(key)}: {_dumps(item)}" for key, item in value.items()]
-        return f"{{{', '.join(rows)}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_dumps, value))}]"
-    return _CONSTANTS[value]
 
 
 def _list(value: Any, at: str) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,6 +185,6 @@ def notes(figures: Figures) -> list[str]:
     return lines
 
 
-def trait_sentences(traits: Sequence[Mapping[str, Any]], moment: Callable[[int], str]) -> list[str]:
+def trait_sentences(traits: Sequence[Row], moment: Callable[[int], str]) -> list[str]:
     """What the entries of a group have in common, as `redisq dlq group` words it."""
     return [trait_sentence(t["field"], t["value"], t["share"], t["rest"], moment) for t in traits]

@@ -30,11 +30,10 @@ ROWS = 250_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One read of one table. Holds no secrets."""
+    """One read of one table, see `OPTIONS`. Holds no secrets."""
 
     table: str
     queue: tuple[str, ...] = ()
-    """names; empty: every registered queue"""
     columns: tuple[str, ...] = ()
     """empty: all, with a null payload"""
     payloads: bool = False
@@ -42,7 +41,6 @@ class Options:
     until_ms: int | None = None
     """bounds of the table's time column, both inclusive"""
     request: str | None = None
-    """only this request's rows"""
     requests: Literal["open", "settled", "all"] = "all"
     url: str | None = None
     url_env: str | None = None
@@ -54,11 +52,9 @@ class Options:
     """limit for the server time of one call, µs"""
     on_trim: Literal["fail", "report"] = "fail"
     max_events: int | None = None
-    """history events per micro-batch"""
     start: Literal["earliest", "latest"] = "earliest"
-    """where a stream without a checkpoint begins"""
     pushdown: bool = False
-    """derive bounds from the query's filters; unsafe for a frame used twice (see `source`)"""
+    """unsafe for a frame used twice (see `source`)"""
     marks: str | None = None
     """`history_ranges.Mark` by ``queue/shard``, as JSON"""
 

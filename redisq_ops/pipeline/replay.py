@@ -2,32 +2,36 @@
 
 A part of the plan numbers its steps from 1 under the name ``OP.K``. So a repeated task, a second
 copy of a task, or the same command a day later finds which steps were carried out and continues
-after them. Each step is the core's bulk move, which checks every entry again: one that is in
-another state by now is ``changed``, one that entered the state after the selection is ``late``.
+after them. Each step is `EntryAction.move`, as for every change of entries: it checks each again,
+one that is in another state by now is ``changed``, one that entered the state after the selection
+``late``. What is here is only what many tasks need: numbers and a rate that they share.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import RedisqError, Refused, Superseded
 from redisq_ops.core.model.states import VERBS
-from redisq_ops.core.redis.operation import BlockingClient, run
+from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.audit_log import Author, Operation
+from redisq_ops.ops.change.apply import recorded
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.entry_steps import EntryAction
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.plan import PlanHeader, checked_age, home
+from redisq_ops.ops.change.plan import PlanHeader, home
 from redisq_ops.ops.hint import hint
 
 from .connection import Server, run_retrying
 from .rate_limiter import RateLimiter
-from .replay_plan import EntryRow, QueueReplay, ReplayPlan, steps
+from .replay_plan import QueueReplay, ReplayPlan, picks
 from .spark_jobs import (
     TASK_REPORT_SCHEMA,
     TaskReport,
@@ -47,18 +51,18 @@ class OperationPart:
     """One part of an operation, for one task; safe to repeat and to run in several copies."""
 
     server: Server
-    rows: Path
-    header: PlanHeader
-    parts: int
+    plan: ReplayPlan
     unit: int
     on_step: Callable[[int], object] | None = None
     """called with the number of each step that was carried out"""
-    rate_header: PlanHeader | None = None
-    """header of the shared rate, if not its own"""
+
+    @property
+    def header(self) -> PlanHeader:
+        return self.plan.of_unit(self.unit).header
 
     @property
     def name(self) -> str:
-        return audit_log.part(self.header.op, self.unit % self.parts)
+        return audit_log.part(self.header.op, self.unit % self.plan.of_unit(self.unit).parts)
 
     def run(self) -> Counter[str]:
         """Carry the part out; entries by outcome, those of other attempts included.
@@ -67,8 +71,11 @@ class OperationPart:
         """
         client, header = self.server.client, self.header
         queue = run_retrying(client, partial(home, self.server.deployment(), header))
-        recorded_operation(client, queue, header)
-        rate_header = self.rate_header or header
+        self._check_recorded(queue)
+        action = EntryAction(
+            queue, header.verb, header.state, header.high_water_ms, header.consumer, header.argument
+        )
+        rate_header = self.plan.rate_header or header
         rate_queue = queue
         if header.rate is not None and rate_header.queue != header.queue:
             find = partial(self.server.deployment().queue, rate_header.queue)
@@ -79,20 +86,25 @@ class OperationPart:
         fills_queue = VERBS[header.verb][1] == "waiting"
         reached, *_ = run_retrying(client, partial(audit_log.reached, queue, self.name))
         outcomes: Counter[str] = Counter()
-        skipped = 0
-        for number, rows in enumerate(steps(self.rows, self.unit, header.step), 1):
+        skipped, rows = 0, picks(self.plan.rows, self.unit)
+        for number in count(1):
+            step = list(islice(rows, header.step))
+            if not step:
+                break
             if number < reached:
-                skipped += len(rows)
+                skipped += len(step)
                 continue
             # Repeat the last step that was carried out: a kill may have left some shards without
             # it. The others return the same reply as before.
             if number > reached:
-                limiter.wait(client, len(rows), check_capacity=fills_queue)
-            words = self._run_step(client, queue, number, rows)
-            if words is None:
-                recorded_operation(client, queue, header)
+                limiter.wait(client, len(step), check_capacity=fills_queue)
+            words: list[str] = []
+            with suppress(Superseded):
+                words = run_retrying(client, partial(action.move, self.name, number, step))
+            if len(words) != len(step):  # another attempt is ahead, or the operation was undone
+                self._check_recorded(queue)
                 reached, _, _ = run_retrying(client, partial(audit_log.reached, queue, self.name))
-                skipped += len(rows)
+                skipped += len(step)
                 continue
             outcomes.update(words)
             if self.on_step is not None:
@@ -103,32 +115,11 @@ class OperationPart:
         earlier = max(0, total - done - sum(not_moved.values()))
         return +Counter({"moved": done, **not_moved, "earlier": earlier})
 
-    def _run_step(
-        self, client: BlockingClient, queue: Queue[Any], number: int, rows: list[EntryRow]
-    ) -> list[str] | None:
-        """Outcomes of a step; None if another attempt is ahead, or the operation was undone."""
-        header = self.header
-        move = partial(
-            queue.move.op, self.name, number, [id for id, _ in rows], source=header.state,
-            target=VERBS[header.verb][1], high_water_ms=header.high_water_ms,
-            consumer=header.consumer, lease_ms=header.argument,
-            times={id: at_ms for id, at_ms in rows if at_ms is not None},
-        )  # fmt: skip
-        try:
-            words: list[str] = run_retrying(client, move)
-        except Superseded:
-            return None
-        return words if len(words) == len(rows) else None
-
-
-def recorded_operation(client: BlockingClient, queue: Queue[Any], header: PlanHeader) -> Operation:
-    """The operation in the audit log; `Refused` if it is missing or was undone."""
-    operation = run_retrying(client, partial(audit_log.read, queue, header.op))
-    if operation is None:
-        raise Refused(f"{header.op} is not in the audit log ({hint('log')} shows it)")
-    if operation.taken_back:
-        raise Refused(f"this plan was carried out and undone ({header.op}): make a new plan")
-    return operation
+    def _check_recorded(self, queue: Queue[Any]) -> None:
+        """Refuse an operation that is not in the audit log, or was undone."""
+        op = self.header.op
+        if run_retrying(self.server.client, partial(recorded, queue, self.header)) is None:
+            raise Refused(f"{op} is not in the audit log ({hint('log')} shows it)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,41 +137,32 @@ class ReplayTasks:
                 yield report_batch(self._reports(units[n]))
 
     def _reports(self, unit: int) -> list[TaskReport]:
-        plan = self.plan
-        replay = plan.queues[unit // plan.queues[0].parts]
-        part = OperationPart(
-            self.server, plan.rows, replay.header, replay.parts, unit, self.on_step,
-            plan.rate_header,
-        )  # fmt: skip
         try:
-            return [TaskReport(unit, word, n) for word, n in part.run().items() if n]
+            found = OperationPart(self.server, self.plan, unit, self.on_step).run()
+            return [TaskReport(unit, word, n) for word, n in found.items() if n]
         except RedisqError as error:
             return [refusal_report(unit, error)]
 
 
-def check_plan(server: Server, plan: ReplayPlan) -> None:
-    """Refuse a plan that was undone, or whose queue was replaced since."""
-    client = server.client
+def check_plan(server: Server, plan: ReplayPlan) -> list[QueueReplay]:
+    """Refuse a plan that was undone or is too old, or whose queue was replaced since.
+
+    Returns the parts whose operation is not in the audit log yet.
+    """
+    client, new = server.client, []
     for replay in plan.queues:
         if replay.count:
             queue = run(client, home(server.deployment(), replay.header))
-            if run(client, audit_log.read(queue, replay.header.op)) is not None:
-                recorded_operation(client, queue, replay.header)
+            if run(client, recorded(queue, replay.header)) is None:
+                new.append(replay)
+    return new
 
 
 def record_operations(server: Server, plan: ReplayPlan) -> None:
     """Record every operation in the audit log before its first step; repeating has no effect."""
-    client = server.client
-    for replay in plan.queues:
-        header = replay.header
-        if not replay.count:
-            continue
-        queue = run(client, home(server.deployment(), header))
-        if run(client, audit_log.read(queue, header.op)) is not None:
-            recorded_operation(client, queue, header)
-            continue
-        checked_age(header, run(client, queue.now.op()))
-        run(client, _record_operation(queue, replay))
+    for replay in check_plan(server, plan):
+        queue = run(server.client, server.deployment().queue(replay.header.queue))
+        run(server.client, _record_operation(queue, replay))
 
 
 async def _record_operation(queue: Queue[Any], replay: QueueReplay) -> None:
@@ -205,7 +187,7 @@ def outcomes(
         operation = run(server.client, audit_log.read(queue, header.op))
         outcome = ChangeOutcome(header.op, replay.count, operation.done if operation else 0)
         for report in reports:
-            own = plan.queues[report.unit // replay.parts] is replay
+            own = plan.of_unit(report.unit) is replay
             if own and report.word != "moved" and report.error is None:
                 outcome.skip(report.word, report.n)
         found.append(outcome)

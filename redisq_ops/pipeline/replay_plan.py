@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, SchemaTooNew
 from redisq_ops.core.model.settings import LEASE_MS
@@ -21,9 +22,11 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.plan import PlanHeader, identity
-from redisq_ops.ops.change.preview import MEANS, Preview, entries, typed
-from redisq_ops.ops.terminal import age, count
+from redisq_ops.ops.change.entry_steps import Pick
+from redisq_ops.ops.change.plan import PlanHeader, home, identity
+from redisq_ops.ops.change.preview import Preview, effects, past, typed, what
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.terminal import count
 
 from .atomic_json import write_json
 from .connection import Server
@@ -116,32 +119,36 @@ class ReplayPlan:
     def rows(self) -> Path:
         return self.path / "entries"
 
+    def of_unit(self, unit: int) -> QueueReplay:
+        """The queue's part of the plan that a unit belongs to."""
+        return self.queues[unit // self.queues[0].parts]
+
     def units(self) -> list[int]:
         """Units of work that have rows."""
         return sorted(int(each.name.partition("=")[2]) for each in self.rows.glob("part=*"))
 
-    def descriptions(self) -> list[Preview]:
-        """What will be done, one plan per queue, in the form that all front ends show."""
-        return [_description(each) for each in self.queues if each.count]
+    async def previews(self, deployment: Deployment) -> list[Preview]:
+        """What will be done, for each queue; refuses a queue that was replaced since."""
+        found = [each for each in self.queues if each.count]
+        return [_preview(each, await home(deployment, each.header)) for each in found]
 
 
-def _description(replay: QueueReplay) -> Preview:
+def _preview(replay: QueueReplay, queue: Queue[Any]) -> Preview:
     header = replay.header
-    title = f"{header.verb} {entries(replay.count, header.state)} of {header.queue}"
-    lines = [", ".join(replay.sample[:3]) + (", …" if replay.count > 3 else ""), MEANS[header.verb]]
+    lines = effects(queue, header.verb, header.state, replay.count, header.rate)
     if replay.groups:
         largest = list(replay.groups.items())[:4]
         lines.append("error groups: " + ", ".join(f"{group} {count(n)}" for group, n in largest))
-    if header.rate:
-        lines.append(f"about {age(int(1000 * replay.count / header.rate))} at {header.rate:g}/s")
     facts = {
         "verb": header.verb, "queue": header.queue, "state": header.state,
         "filter": header.filter, "matched": replay.count, "groups": dict(replay.groups),
         "sample": list(replay.sample), "op": header.op,
     }  # fmt: skip
+    title = what(header.verb, replay.count, header.state, header.queue)
+    to_type = typed(header.verb, replay.count, header.queue)
     return Preview(
-        f"{title} (filter: {header.filter})", tuple(lines),
-        typed(header.verb, replay.count, header.queue), facts,
+        title, tuple(lines), to_type, facts, header.filter, ids=replay.sample[:3],
+        past=past(header.verb, header.state, header.queue),
     )  # fmt: skip
 
 
@@ -282,19 +289,7 @@ def part_rows(rows: Path, unit: int) -> Iterator[pa.RecordBatch]:
             yield from file.iter_batches(batch_size=5000)
 
 
-EntryRow = tuple[str, int | None]
-"""an entry's id, and its ready time if that identifies it"""
-
-
-def steps(rows: Path, unit: int, size: int) -> Iterator[list[EntryRow]]:
-    """The rows of a unit in steps of ``size``."""
-    step: list[EntryRow] = []
+def picks(rows: Path, unit: int) -> Iterator[Pick]:
+    """The entries of a unit, in a fixed order."""
     for batch in part_rows(rows, unit):
-        ids, times = batch.column("id").to_pylist(), batch.column("at_ms").to_pylist()
-        for row in zip(ids, times, strict=True):
-            step.append(row)
-            if len(step) == size:
-                yield step
-                step = []
-    if step:
-        yield step
+        yield from map(Pick, batch.column("id").to_pylist(), batch.column("at_ms").to_pylist())

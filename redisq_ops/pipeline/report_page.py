@@ -115,7 +115,7 @@ def _anomalies(figures: Figures) -> str:
     shown = sorted(rows[:MAX_ANOMALIES], key=lambda row: row["from_ms"])
     items = "".join(f"<li>{_anomaly(row, figures.anomaly_ms)}</li>" for row in shown)
     more = len(rows) - len(shown)
-    rest = f'<p class="soft">{more:,} smaller ones are not listed.</p>' if more > 0 else ""
+    rest = f'<p class="soft">{more:,} smaller ones are not listed.</p>' if more else ""
     return (
         f'<h2>What stands out</h2><ul class="out">{items}</ul>{rest}'
         f'<p class="soft">Steps of {duration(figures.anomaly_ms)} at least {THRESHOLD} robust '

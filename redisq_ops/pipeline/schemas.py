@@ -26,10 +26,8 @@ ARROW: dict[Type, pa.DataType] = {
 
 def columns(table: TableDefinition, names: Sequence[str] = ()) -> list[Column]:
     """The named columns; all columns if no names are given."""
-    if not names:
-        return list(table.columns)
     by_name = {column.name: column for column in table.columns}
-    return [by_name[name] for name in names]
+    return [by_name[name] for name in names or by_name]
 
 
 def arrow(table: TableDefinition, names: Sequence[str] = ()) -> pa.Schema:

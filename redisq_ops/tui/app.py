@@ -14,6 +14,7 @@ from textual import on
 from textual.actions import parse as parse_action
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Container
 from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
 from textual.screen import ModalScreen
@@ -25,7 +26,13 @@ from redisq_ops.tui import keys
 from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
 from redisq_ops.tui.banner import Banner, FixedText, State, Tabs, TabsState
 from redisq_ops.tui.changes import Changes
-from redisq_ops.tui.command_line import CommandInput, CompletionList, RowAddresses, parsed
+from redisq_ops.tui.command_line import (
+    NOT_HERE,
+    CommandInput,
+    CompletionList,
+    RowAddresses,
+    parsed,
+)
 from redisq_ops.tui.dashboard_commands import (
     OWN,
     OwnCommand,
@@ -36,15 +43,18 @@ from redisq_ops.tui.dashboard_commands import (
 )
 from redisq_ops.tui.dashboard_settings import DashboardSettings
 from redisq_ops.tui.detail_screen import DetailScreen
-from redisq_ops.tui.explain_screen import WhyScreen
+from redisq_ops.tui.entry_tree import EntryTree
+from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.help import HelpScreen
 from redisq_ops.tui.host import Completion, Host
 from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
+from redisq_ops.tui.preview_pane import PreviewPane, PreviewSubject
 from redisq_ops.tui.samples import Samples
 from redisq_ops.tui.saved_filters import SavedFiltersScreen
+from redisq_ops.tui.section_tree import SearchInput
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
@@ -89,6 +99,7 @@ class Top(App[Exception]):
     """The dashboard. Ends with None, or with the error that made it useless to go on."""
 
     CSS_PATH = "top.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (140, "-beside")]  # noqa: RUF012 (declared so by App)
     TITLE = "redisq-top"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [*keys.LOOK, *keys.CHANGE, *keys.LEAVE]
@@ -131,7 +142,6 @@ class Top(App[Exception]):
         self._in_terminal = False
         self._opened = queue is None
         self._detail: str | None = None
-        self._why: ExplainSubject | None = None
         self._back: View | None = None
         """the view whose row opened this one, where Esc leads back to"""
         self._seen_at: float | None = None
@@ -146,9 +156,11 @@ class Top(App[Exception]):
             view.name_: view for view in (self._overview, *others, self._charts)
         }
         self._switcher = ContentSwitcher(*self._views.values(), initial="overview", id="views")
+        self._preview = PreviewPane()
+        self._split = Container(self._switcher, self._preview, id="split")
 
     def compose(self) -> ComposeResult:
-        yield from (self._banner, self._tabs, self._notice, self._switcher)
+        yield from (self._banner, self._tabs, self._notice, self._split)
         yield from (self._field, self._completions, self._command, self._status)
         yield Footer(compact=True, show_command_palette=False)
 
@@ -258,10 +270,24 @@ class Top(App[Exception]):
         start, end = view.window
         buckets = max(10, min(200, self.size.width - 2))
         return Viewport(
-            view.name_, self.queue, start, end, view.descending, buckets, self._detail,
-            view.fetched, self._why, self.zone, view.in_sight,
+            view.name_, self.queue, start, end, view.descending, buckets, self._read_in_full,
+            view.fetched, self._explained, self.zone, view.in_sight,
             view.charts, view.bar_ms,
         )  # fmt: skip
+
+    @property
+    def _read_in_full(self) -> str | None:
+        """The entry or request that a screen or the preview shows."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, DetailScreen):
+                return screen.entry.wanted
+        return self._preview.wanted
+
+    @property
+    def _explained(self) -> ExplainSubject | None:
+        """What the latest explanation on the screen is about."""
+        explaining = (s.about for s in reversed(self.screen_stack) if isinstance(s, ExplainScreen))
+        return next(explaining, None)
 
     def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
         if not self.screen_stack or seen.source is not self.source:
@@ -274,9 +300,10 @@ class Top(App[Exception]):
         with self.batch_update():
             if self.answered:
                 self.current.show(seen.snapshot)
+                self._preview.show(seen.snapshot)
                 self.navigation.fetched()
             for screen in self.screen_stack:
-                if isinstance(screen, (DetailScreen, WhyScreen)):
+                if isinstance(screen, (DetailScreen, ExplainScreen)):
                     screen.show(seen.snapshot)
             self.tick()
             if self.focused is None and len(self.screen_stack) == 1:
@@ -346,6 +373,7 @@ class Top(App[Exception]):
         )
         self._tabs.state = TabsState(self.view, queue or self._under_cursor, counts)
         self._say_notice()
+        self._preview.follow(self._previewed)
         self.say_status()
 
     def _say_notice(self) -> None:
@@ -363,7 +391,7 @@ class Top(App[Exception]):
                 said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
         self._notice.show("\n".join(map(printable, said.split("\n"))))
         self._notice.display = bool(said)
-        self._switcher.display = not said
+        self._split.display = not said
 
     def _nothing_seen(self) -> str:
         """What stands in place of the first picture, as long as there is none."""
@@ -521,6 +549,8 @@ class Top(App[Exception]):
             self._narrowed("pending", f'consumer="{whole}"')
         elif self.view == "clients":
             self._narrowed("waiting", f'client="{opened.identity}"')
+        elif self._preview.display:
+            self._preview.enter()
         elif self.current.named_rows:
             self._refuse("Enter: the row shows all that is known of it.")
         else:
@@ -529,7 +559,7 @@ class Top(App[Exception]):
     def open_detail(self, id: str) -> None:
         """Show all that is known of an entry or request of the queue that is open."""
         self._detail = id
-        self._open(DetailScreen(id, self.zone), self._left_detail)
+        self._open(DetailScreen(id), self._left_detail)
         self.poller.wake()
 
     def open_place(self, view: View, queue: str | None, filter: Query | None = None) -> None:
@@ -577,6 +607,50 @@ class Top(App[Exception]):
 
     def on_paged_table_marked(self) -> None:
         self.current.everything = False
+        self.say_status()
+
+    # --- preview -------------------------------------------------------------------------------
+
+    @property
+    def _previewed(self) -> PreviewSubject | None:
+        """The row under the cursor, where rows are entries or requests."""
+        view = self.current
+        if not view.has_details or self._notice.display:
+            return None
+        return PreviewSubject(view.name_, self.queue, view.table.identity)
+
+    def action_preview(self) -> None:
+        self._preview.open = not self._preview.open
+        self._look()
+
+    def on_preview_pane_wanted(self) -> None:
+        self.poller.wake()
+
+    def on_preview_pane_left(self) -> None:
+        self.screen.set_focus(self.current.table)
+
+    def on_entry_tree_filter_wanted(self, wanted: EntryTree.FilterWanted) -> None:
+        """Show only entries that match one more condition; the cursor stays on its own."""
+        from redisq_ops.ops.filter.parser import FilterError, parse
+
+        view = self.current
+        if view.state is None:
+            self.notify("Only lists of entries can be filtered so.", severity="warning")
+            return
+        before, more = view.filter.text if view.filter else "", wanted.condition
+        if more in before:
+            self.notify("The list is filtered by this already.", severity="warning")
+            return
+        text = f"({before}) {more}" if " or " in before.lower() else f"{before} {more}"
+        try:
+            query = parse(text.strip(), utc=self.zone is UTC)
+        except FilterError as error:
+            self.notify(printable(error.why), severity="warning", markup=False)
+            return
+        if isinstance(self.screen, DetailScreen):
+            self.screen.dismiss(None)  # type: ignore[unused-awaitable]
+        view.narrow(query, keep=True)
+        self.poller.wake()
         self.say_status()
 
     def on_resize(self) -> None:
@@ -629,7 +703,7 @@ class Top(App[Exception]):
 
     def action_all_queues(self) -> None:
         if self.view != "charts":
-            self._refuse("a: only charts (m) can be of all queues together.")
+            self._refuse("a: only charts (v) can be of all queues together.")
         else:
             self._charts.toggle_all_queues()
             self._look()
@@ -663,12 +737,50 @@ class Top(App[Exception]):
         if about is None:
             self._refuse(NOTHING)
             return
-        self._why = about
-        self._open(WhyScreen(about, self.zone), self._left_why)
+        self._explain(about)
+
+    def _explain(self, about: ExplainSubject) -> None:
+        self._open(ExplainScreen(about, self.zone), lambda _: self.poller.wake())
         self.poller.wake()
 
-    def _left_why(self, _: None) -> None:
-        self._why = None
+    def on_explain_screen_suggested(self, suggested: ExplainScreen.Suggested) -> None:
+        """The dialog of a command that helps, or else its line."""
+        from redisq_ops.ops.hint import words_of
+        from redisq_ops.tui.suggested_change import suggested_change
+
+        words, _ = words_of(suggested.command)
+        if words[:1] == ["explain"]:
+            queue, _, id = words[1].partition("/")
+            self._explain(ExplainSubject(queue, id or None))
+        elif words[:1] and words[0] in NOT_HERE:
+            self.copy_to_clipboard(suggested.command)
+            self.notify(f"copied: {NOT_HERE[words[0]]}", markup=False)
+        elif self.read_only:
+            self._refuse("this dashboard is read-only.")
+        elif change := suggested_change(suggested.command):
+            self.changes.suggested(change)
+        else:
+            self._close_screens()
+            self._command.begin(suggested.command.removeprefix("redisq "))
+
+    def on_explain_screen_followed(self, followed: ExplainScreen.Followed) -> None:
+        """Where a name of an explanation leads."""
+        link = followed.link
+        if link.explain is not None:
+            self._explain(link.explain)
+            return
+        self._close_screens()
+        self._choose(followed.queue)
+        if link.filter:
+            self._narrowed(link.view, link.filter)
+        else:
+            self._show_view(link.view)
+            self.current.keep(link.row)
+
+    def _close_screens(self) -> None:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()  # type: ignore[unused-awaitable]
+        self._detail = None
 
     def action_scan(self) -> None:
         if isinstance(self.current, GroupsView):
@@ -692,14 +804,19 @@ class Top(App[Exception]):
         return self._read_only or (connected is not None and connected.read_only)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """False hides a key that means nothing here, None greys out what is not allowed."""
-        if self.focused in (self._field, self._command):
+        """False hides a key that means nothing here or ever, None greys out what isn't allowed
+        now. Pressed, either says why."""
+        if self.focused in (self._field, self._command) or isinstance(self.focused, SearchInput):
             return False
+        if action == "filter" and self._preview.has_focus_within:
+            return False  # / searches there
         if action in _BEFORE_DIALOGS:
             return len(self.screen_stack) == 1
         if self._unfit(action, parameters):
             return False
-        return None if self._forbidden(action) else True
+        if self._forbidden(action):
+            return False if self.read_only else None
+        return True
 
     def _unfit(self, action: str, parameters: tuple[object, ...]) -> str:
         """Why an action means nothing in this view or for this queue; empty if it means something.
@@ -723,6 +840,8 @@ class Top(App[Exception]):
                 return "it groups dead letters: 7."
             case "begin" if why := self._unfit_command(str(parameters[0])):
                 return why
+            case "preview" if not view.has_details:
+                return "only entries and requests have one."
             case "hold" if not self._holdable:
                 return f"{kind} can't be paused by redisq."
         return ""

@@ -56,8 +56,7 @@ class Changes:
         async def run() -> bool:
             from . import run_change
 
-            scope = run_change.Scope(queue, target.state, target.ids, target.where)
-            changed = await run_change.move(self, cast("Verb", verb), scope)
+            changed = await run_change.move(self, cast("Verb", verb), queue, target)
             if changed:
                 view.acted_on(chosen if self.complete else ())
             return changed
@@ -72,13 +71,12 @@ class Changes:
         if len(chosen) > 1:
             return self.tell("One consumer at a time: take the marks away.", False)
 
-        async def run() -> bool:
-            from . import run_change
+        from . import run_change
 
-            group, name = parted(chosen[0])
-            return await run_change.take_over(self, cast("Verb", verb), queue, group, name)
-
-        self._start(run, view)
+        group, name = parted(chosen[0])
+        does = cast("Verb", verb)
+        self._start(lambda: run_change.take_over(self, does, queue, group, name), view)
+        return None
 
     def edit(self, view: QueueView) -> None:
         """Another payload for the entry under the cursor, in the person's editor."""
@@ -89,12 +87,10 @@ class Changes:
             more = f"redisq {'dlq' if state == 'dead' else 'delay'} edit --patch"
             return self.tell(f"One entry at a time here; for many: {more}", False)
 
-        async def run() -> bool:
-            from . import run_change
+        from . import run_change
 
-            return await run_change.edit(self, queue, state, id)
-
-        self._start(run, view)
+        self._start(lambda: run_change.edit(self, queue, state, id), view)
+        return None
 
     def scan(self, view: GroupsView) -> None:
         """Group all dead letters, page by page; Esc stops it. Nothing is changed."""
@@ -119,24 +115,23 @@ class Changes:
         if not names:
             return self._nothing()
 
-        async def run() -> bool:
-            from . import run_change
+        from . import run_change
 
-            if view.holds == "requests" and queue:
-                return await run_change.hold_requests(self, queue, names)
-            return await run_change.hold_queues(self, names)
-
-        self._start(run, view)
+        if view.holds == "requests" and queue:
+            self._start(lambda: run_change.hold_requests(self, queue, names), view)
+        else:
+            self._start(lambda: run_change.hold_queues(self, names), view)
 
     def undo(self, queue: str | None) -> None:
         """Take back one of the latest changes of this queue, or of all."""
 
-        async def run() -> bool:
-            from . import run_change
+        from . import run_change
 
-            return await run_change.undo(self, queue)
+        self._start(lambda: run_change.undo(self, queue), None)
 
-        self._start(run, None)
+    def suggested(self, change: Callable[[Changes], Awaitable[bool]]) -> None:
+        """A change that an explanation suggests."""
+        self._start(lambda: change(self), None)
 
     def command(self, words: Sequence[str]) -> None:
         """Run a command of `redisq` while the terminal is its own."""

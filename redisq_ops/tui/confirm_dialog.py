@@ -7,6 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.events import DescendantFocus
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
@@ -189,6 +190,21 @@ class Confirm(ModalScreen[bool]):
         if not yes or self.agreed:
             # Not awaited: a screen that waits for its own end in one of its handlers never ends.
             self.dismiss(yes)  # type: ignore[unused-awaitable]
+        else:
+            self.notify(self._missing, severity="warning", markup=False, timeout=3)
+
+    @property
+    def _missing(self) -> str:
+        """Why Yes does nothing yet."""
+        if self._consumer is not None and not self._consumer.name_is_legal:
+            return "Yes needs the name of the consumer that receives the entries."
+        return f"Yes needs {printable(self.question.typed or '')} typed first."
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Where any letter is text, the answers name other keys."""
+        text = isinstance(event.widget, (_Reason, _Consumer))
+        self.query_one("#no", Button).label = "No (Esc)" if text else "No (n)"
+        self.query_one("#yes", Button).label = "Yes" if text else "Yes (y)"
 
     def action_yes(self) -> None:
         self.action_answer(True)

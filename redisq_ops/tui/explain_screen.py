@@ -1,82 +1,138 @@
-"""`t`: why something isn't running, isn't finishing, or where it went; drawn with each snapshot."""
+"""`t`: why something isn't running, isn't finishing, or where it went; drawn with each snapshot.
+
+Enter on what helps opens the dialog of that change; Enter on a name goes there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
-from redisq_ops.ops.inspect.snapshot import ExplainSubject, Snapshot
+from redisq_ops.ops.inspect.snapshot import ExplainSubject, Snapshot, View
 from redisq_ops.ops.terminal import age, count, printable
+from redisq_ops.tui.outline import Line, OutlineSection, Parts
+from redisq_ops.tui.section_tree import OutlineTree, SectionTree
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.views.delayed import moment
 
 if TYPE_CHECKING:
+    from redisq_ops.ops.explain.blocking_reasons import Reason
     from redisq_ops.ops.explain.explanation import Explanation
 
-_LABEL = 14
+_LABEL = 16
+_NAME = 28
 _STATES = {
     "waiting": OK, "open": OK, "sealed": OK, "done": OK, "pending": f"bold {HELD}",
     "delayed": f"bold {DELAYED}", "dead": DEAD, "cancelled": BAD,
 }  # fmt: skip
 _MOST = 120
 """cells of a fact"""
+_LINKS = 20
 
 
-class WhyScreen(ModalScreen[None]):
+@dataclass(frozen=True, slots=True)
+class Suggestion(Line):
+    """A command that helps."""
+
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainLink(Line):
+    """A name in the explanation, and where more is known of it: an explanation or a view."""
+
+    explain: ExplainSubject | None = None
+    view: View = "overview"
+    filter: str = ""
+    row: str = ""
+    """the row of the view that has the name"""
+
+
+class ExplainScreen(ModalScreen[None]):
     """The explanation of one queue, request or entry."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,t,enter", "dismiss", "Back"),
-        Binding("y", "yank", "Copy", tooltip="Copy the command that helps"),
-        Binding("j,down", "scroll(1)", "Down", show=False),
-        Binding("k,up", "scroll(-1)", "Up", show=False),
-        Binding("pagedown", "scroll(20)", "Page down", show=False),
-        Binding("pageup", "scroll(-20)", "Page up", show=False),
+        Binding("escape,q,t", "dismiss", "Back"),
+        Binding("d", "scroll_answer(5)", "Down", show=False),
+        Binding("u", "scroll_answer(-5)", "Up", show=False),
     ]
+
+    class Suggested(Message):
+        """Enter on a command that helps."""
+
+        def __init__(self, command: str) -> None:
+            super().__init__()
+            self.command = command
+
+    class Followed(Message):
+        """Enter on a name."""
+
+        def __init__(self, queue: str, link: ExplainLink) -> None:
+            super().__init__()
+            self.queue = queue
+            self.link = link
 
     def __init__(self, about: ExplainSubject, zone: tzinfo | None) -> None:
         super().__init__()
         self.about = about
         self._zone = zone
-        self._command: str | None = None
         # Held, not queried: a picture may come before this screen is composed.
-        self._body = Static(f"{printable(str(about))} …", markup=False)
+        self._answer = Static(f"{printable(str(about))} …", markup=False)
+        self._sections = SectionTree()
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="sheet"):
-            yield self._body
+        with Vertical(id="sheet"):
+            with VerticalScroll(id="answer", can_focus=False):
+                yield self._answer
+            yield self._sections
         yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._sections.outline.focus()
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.viewport.explain != self.about:
             return
         found = snapshot.explanation
         if found is None:
-            self._command = None
-            self._body.update(printable(snapshot.explain_error or "there is nothing to say"))
+            self._answer.update(printable(snapshot.explain_error or "there is nothing to say"))
+            self._sections.clear()
         else:
-            self._command = found.reason.command
-            self._body.update(explained(found, self._zone))
+            self._answer.update(answer(found, self._zone))
+            self._sections.show_sections(list(explanation_sections(found, self._zone)))
+        self.call_after_refresh(self._say_keys)
 
-    def action_scroll(self, lines: int) -> None:
-        self.query_one("#sheet").scroll_relative(y=lines, animate=False)
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._say_keys)
 
-    def action_yank(self) -> None:
-        text = self._command or str(self.about)
-        self.app.copy_to_clipboard(text)
-        self.notify(f"copied {printable(text)}", markup=False)
+    def _say_keys(self) -> None:
+        answer, sheet = self.query_one("#answer"), self.query_one("#sheet")
+        more = "d and u scroll the answer; " if answer.max_scroll_y else ""
+        sheet.border_subtitle = f"{more}Enter does what helps, or goes to a name"
+
+    def action_scroll_answer(self, lines: int) -> None:
+        self.query_one("#answer").scroll_relative(y=lines, animate=False)
+
+    def on_outline_tree_opened(self, opened: OutlineTree.Opened) -> None:
+        opened.stop()
+        if isinstance(opened.item, Suggestion):
+            self.post_message(self.Suggested(opened.item.command))
+        elif isinstance(opened.item, ExplainLink):
+            self.post_message(self.Followed(self.about.queue, opened.item))
 
 
-def explained(found: Explanation, zone: tzinfo | None) -> Text:
-    """The answer first, then what else is true, what helps, and what that rests on."""
+def answer(found: Explanation, zone: tzinfo | None) -> Text:
+    """The first reason, when it will be over, and what else is true."""
     text, first = Text(), found.reason
     text.append(f"{found.what} {printable(found.address)}", "bold")
     style = _STATES.get(found.state or "", WARN)
@@ -93,40 +149,112 @@ def explained(found: Explanation, zone: tzinfo | None) -> Text:
         text.append("\nalso\n", "bold")
         for one in found.also:
             text.append(f"  {printable(one.sentence)}\n")
-    helps = [one for one in (first, *found.also) if one.command is not None]
-    if helps:
-        text.append("\nwhat helps\n", "bold")
-    for one in helps:
-        text.append(f"  {one.verb or '':<{_LABEL}}", DIM)
-        text.append(f"{printable(one.command or '')}\n", OK)
-    for one in (first, *found.also):
-        rows = list(_facts(one.facts, found.now_ms, zone))
-        if rows:
-            text.append(f"\nfacts: {printable(one.rule)}\n", "bold")
-        for name, said in rows:
-            text.append(f"  {printable(name):<{_LABEL}}", DIM)
-            text.append(f"{printable(said, _MOST)}\n")
     return text
 
 
-def _facts(facts: Mapping[str, Any], now_ms: int, zone: tzinfo | None) -> list[tuple[str, str]]:
-    return [
-        (name.removesuffix("_ms").replace("_", " "), _said(name, value, now_ms, zone))
-        for name, value in facts.items()
-        if value not in (None, "", [], {})
-    ]
+def explanation_sections(found: Explanation, zone: tzinfo | None) -> Iterator[OutlineSection]:
+    """What helps, the names in it, and the facts it rests on."""
+    reasons = (found.reason, *found.also)
+    helps = [_suggestion(one) for one in reasons if one.command is not None]
+    if helps:
+        commands = [one.command for one in helps]
+        title = Line(Text("what helps", "bold"), commands[0], parts=Parts.of(helps))
+        yield OutlineSection("helps", title, commands, 0, of_choices=True)
+    names = list({link.label.plain: link for link in _links(found)}.values())[:_LINKS]
+    if names:
+        title = Line(Text("names", "bold"), parts=Parts.of(names))
+        content = [link.label.plain for link in names]
+        yield OutlineSection("names", title, content, 1, of_choices=not helps)
+    for at, one in enumerate(reasons):
+        if facts := list(_facts(one.facts, found.now_ms, zone)):
+            text = Text.assemble(("facts", "bold"), (f"  {printable(one.rule)}", DIM))
+            title = Line(text, found.address, parts=Parts.of(facts))
+            content = [fact.words for fact in facts]
+            yield OutlineSection(f"facts {at}: {one.rule}", title, content, 2 + at)
 
 
-_SPANS = {"silent_ms"}
+def _suggestion(reason: Reason) -> Suggestion:
+    command = reason.command or ""
+    text = Text.assemble((f"{reason.verb or '':<{_LABEL}}", DIM), (printable(command), OK))
+    return Suggestion(text, command, command=command)
 
 
-def _said(name: str, value: Any, now_ms: int, zone: tzinfo | None) -> str:
+# --- names -------------------------------------------------------------------------------------
+
+
+def _links(found: Explanation) -> Iterator[ExplainLink]:
+    """The consumers, requests, entries, clients, operations and queues that the facts name."""
+    for one in (found.reason, *found.also):
+        facts = one.facts
+        oldest = facts.get("oldest")
+        holders = [*facts.get("holders", ()), *([oldest] if isinstance(oldest, Mapping) else [])]
+        group = facts.get("group") if one.rule != "dead" else None
+        for holder in (*holders, {"consumer": facts.get("consumer")}):
+            if name := holder.get("consumer"):
+                yield _consumer(str(name), group)
+        entries = [holder.get("id") for holder in holders] + [facts.get("id")]
+        requests = [*facts.get("requests", ()), facts.get("request")]
+        for noun, ids in (("entry", entries), ("request", requests)):
+            for id in ids:
+                if id and id != found.id:
+                    yield _explained(noun, str(id), ExplainSubject(found.queue, str(id)))
+        for client in (*facts.get("clients", ()), facts.get("client")):
+            if client:
+                yield _link("client", str(client), "its rules", view="clients", row=str(client))
+        operations = [facts.get("op"), *facts.get("removals", ())]
+        for operation in operations:
+            op = operation.get("id") if isinstance(operation, Mapping) else operation
+            if op:
+                yield _link("operation", str(op), "in the audit log", view="log", row=str(op))
+        if one.rule == "dead" and facts.get("group"):
+            same = str(facts["group"])
+            yield _link("error", same, "all dead letters with it", view="dead",
+                        filter=f"group={same}")  # fmt: skip
+        if facts.get("into"):
+            yield _explained("queue", str(facts["into"]), ExplainSubject(str(facts["into"])))
+
+
+def _consumer(name: str, group: object) -> ExplainLink:
+    from redisq_ops.ops.filter.fields import quoted
+
+    whole = f"{group}:{name}" if group else name
+    return _link("consumer", whole, "what it holds", view="pending",
+                 filter=f"consumer={quoted(whole)}")  # fmt: skip
+
+
+def _explained(noun: str, name: str, subject: ExplainSubject) -> ExplainLink:
+    return _link(noun, name, "explain it", explain=subject)
+
+
+def _link(noun: str, name: str, what: str, **where: Any) -> ExplainLink:
+    text = Text.assemble(
+        (f"{noun:<{_LABEL}}", DIM), (f"{printable(name):<{_NAME}}", HELD), (f"  {what}", DIM)
+    )
+    return ExplainLink(text, name, **where)
+
+
+# --- facts -------------------------------------------------------------------------------------
+
+
+def _facts(facts: Mapping[str, Any], now_ms: int, zone: tzinfo | None) -> Iterator[Line]:
+    for name, value in facts.items():
+        if value not in (None, "", [], {}):
+            label = printable(name.removesuffix("_ms").replace("_", " "))
+            words = _written(name, value, now_ms, zone)
+            text = Text.assemble((f"{label:<{_LABEL}}", DIM), printable(words, _MOST))
+            yield Line(text, words)
+
+
+_SPANS = {"silent_ms", "oldest_age_ms"}
+
+
+def _written(name: str, value: Any, now_ms: int, zone: tzinfo | None) -> str:
     if isinstance(value, Mapping) and set(value) == {"type", "message"}:
         return f"{value['type']}: {value['message']}"
     if isinstance(value, Mapping):
-        return "; ".join(f"{k} {_said(str(k), v, now_ms, zone)}" for k, v in value.items() if v)
+        return "; ".join(f"{k} {_written(str(k), v, now_ms, zone)}" for k, v in value.items() if v)
     if isinstance(value, (list, tuple)):
-        return ", ".join(_said("", item, now_ms, zone) for item in value)
+        return ", ".join(_written("", item, now_ms, zone) for item in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

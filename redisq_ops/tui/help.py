@@ -12,7 +12,9 @@ from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from redisq_ops.tui.entry_tree import EntryTree
 from redisq_ops.tui.keys import CHANGE, sign
+from redisq_ops.tui.section_tree import OutlineTree, SectionTree
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import DIM, HELD
 
@@ -55,6 +57,8 @@ class HelpScreen(ModalScreen[None]):
                 Text("\n").join([change, _group("In a table", keys(PagedTable.BINDINGS)), _LOST]),
                 markup=False,
             )
+            entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
+            yield Static(_group("In an entry", keys(entry)), markup=False)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#sheet").scroll_relative(y=lines, animate=False)

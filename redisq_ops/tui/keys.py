@@ -8,8 +8,8 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views import numbered
 
 _SIGNS = {
-    "slash": "/", "colon": ":", "comma": ",", "exclamation_mark": "!", "question_mark": "?",
-    "plus": "+", "minus": "-", "equals_sign": "=",
+    "slash": "/", "colon": ":", "comma": ",", "full_stop": ".", "exclamation_mark": "!",
+    "question_mark": "?", "plus": "+", "minus": "-", "equals_sign": "=", "right": "→", "left": "←",
     "left_square_bracket": "[", "right_square_bracket": "]",
     "apostrophe": "'", "less_than_sign": "<", "greater_than_sign": ">",
     "alt+left": "Alt+←", "alt+right": "Alt+→", "ctrl+p": "Ctrl+P",
@@ -66,6 +66,7 @@ LOOK = (
     _hidden("exclamation_mark", "only_trouble", "Trouble", "Show only queues in trouble, or all"),
     _hidden("s", "sort", "Sort", "Sort by the next column"),
     _hidden("r", "turn", "Reverse", "Reverse the order"),
+    _hidden("p", "preview", "Preview", "Preview beside the list; Enter goes in"),
     _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
     _shown("f", "scan", "Scan all", "Group all dead, not just the latest"),
     _hidden("plus,equals_sign", "zoom(1)", "Zoom in", "Charts, timeline: a shorter time"),

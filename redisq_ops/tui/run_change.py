@@ -1,6 +1,7 @@
 """What a change does: look again, say what will happen, then do it step by step.
 
-Nothing here draws but through `Changes`, and nothing else in the dashboard writes to a server.
+Nothing here draws but through `Changes`, and nothing else in the dashboard writes to a server but
+`suggested_change`.
 Each function returns whether anything was changed.
 """
 
@@ -9,18 +10,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
+from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.core.redis.operation import arun
-from redisq_ops.ops.change import audit_log, consumers, control
-from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.edit import Edit, Replaced, Sample, editable, preview_edit
+from redisq_ops.ops.change import audit_log, control
+from redisq_ops.ops.change.audit_log import Author, Operation
+from redisq_ops.ops.change.consumer_preview import consumer_preview
+from redisq_ops.ops.change.consumer_steps import ConsumerSteps
+from redisq_ops.ops.change.control_preview import queue_preview, request_preview
+from redisq_ops.ops.change.edit import EditSteps, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
+from redisq_ops.ops.change.held_entries import check_requeueable, held_entries
 from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST, Preview
@@ -28,7 +34,6 @@ from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.selection import PlannedScope
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import undo_preview
-from redisq_ops.ops.filter.ast import Query
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.hint import hint
@@ -36,6 +41,7 @@ from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.tui.confirm_dialog import Question
+from redisq_ops.tui.views.base import ChangeTarget
 from redisq_ops.tui.views.groups import Scanned
 
 if TYPE_CHECKING:
@@ -72,34 +78,21 @@ class Stopped(Exception):
         return "Stopped; nothing was changed."
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What a move is about: the ids, or everything that matches."""
-
-    queue: str
-    state: State
-    ids: tuple[str, ...] = ()
-    where: Query | None = None
-
-
 # --- moving entries ----------------------------------------------------------------------------
 
 
-async def move(changes: Changes, verb: Verb, scope: Scope) -> bool:
-    """Requeue, claim, replay or purge."""
+async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) -> bool:
+    """Requeue, claim, replay or purge the entries with the target's ids, or all that match it."""
     deployment, client = changes.deployment, changes.deployment.client
-    changes.guard.checked([{"matched": len(scope.ids)}])  # before anything is looked through
-    queue = await arun(client, deployment.queue(scope.queue))
-    filter = Filter(ids=scope.ids, where=scope.where, redaction=changes.redaction)
-    request = ChangeRequest(verb, queue, scope.state, filter, changes.guard.rate(None))
+    changes.guard.checked([{"matched": len(target.ids)}])  # before anything is looked through
+    queue = await arun(client, deployment.queue(name))
+    filter = Filter(ids=target.ids, where=target.where, redaction=changes.redaction)
+    request = ChangeRequest(verb, queue, target.state, filter, changes.guard.rate(None))
     preparing = prepare(request, progress=_looking(changes), shown=changes.redaction.text)
     prepared = await arun(client, preparing)
     trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
     if not prepared.scope.count:
-        changes.tell(
-            "0 matched: "
-            + (", ".join(prepared.preview.facts.get("remarks", ())) or "nothing to do")
-        )
+        changes.tell(f"0 matched: {prepared.preview}")
         return False
     asked = question(prepared, trash_ms, changes.redaction)
     if not await changes.ask(asked, prepared.scope.count):
@@ -138,10 +131,18 @@ def question(
     )
 
 
+def asked(preview: Preview, *more: str, consumer: bool = False) -> Question:
+    """The preview of a change, with ``more`` lines below it."""
+    about = [f"filter: {preview.filter}"] if preview.filter else []
+    return Question(
+        preview.question, (*about, *preview.lines, *more), typed=preview.typed, consumer=consumer
+    )  # fmt: skip
+
+
 def _sampled(entry: Entry) -> str:
     error = entry.error
-    said = f"{error.type}: {error.message}" if error else entry.reason or ""
-    return printable(f"  {entry.id}  {said}", 70)
+    why = f"{error.type}: {error.message}" if error else entry.reason or ""
+    return printable(f"  {entry.id}  {why}", 70)
 
 
 async def take_over(
@@ -150,30 +151,24 @@ async def take_over(
     """Claim what a consumer has held for long, or let it wait again; it stays a consumer."""
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
-
-    def progress(found: int, looked: int) -> None:
-        if changes.stopping:
-            raise Stopped
-        changes.say(f"looking: {count(found)} of its entries so far")
-
-    look = consumers.held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=progress)
+    looking = _looking(changes)
+    look = held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=looking)
     held = await arun(client, look)
     claims, number = verb == "claim", len(held.ids)
     if not claims:
-        consumers.check_requeueable(held)
-    preview = consumers.change_preview(held, "" if claims else None)
+        check_requeueable(held)
+    preview = consumer_preview(held, "" if claims else None)
     if not number:
-        changes.tell(f"0 matched: {'; '.join(preview.lines) or 'it holds nothing'}")
+        changes.tell(f"0 matched: {preview}")
         return False
-    lines = [*preview.lines, "it stays a consumer", ""]
-    lines += [printable(f"  {id}") for id in held.ids[:_SAMPLE]]
+    lines = ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
     lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
-    asked = Question(preview.question, tuple(lines), typed=preview.typed, consumer=claims)
-    if not await changes.ask(asked, number):
+    if not await changes.ask(asked(preview, *lines, consumer=claims), number):
         return False
     to = changes.consumer if claims else None
-    change = consumers.ConsumerChange(held, to, Author.here(changes.why))
-    await _drive(changes, change, verb, PAST[verb], change.undoable)
+    steps = ConsumerSteps(held, to)
+    run = ChangeRun(steps, Author.here(changes.why))
+    await _drive(changes, run, verb, PAST[verb], steps.undoable)
     return True
 
 
@@ -202,15 +197,15 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
     preview, looked = await arun(client, preview_edit(selection, change))
     if not await changes.ask(edit_question(preview, looked)):
         return False
-    await _drive(changes, Edit(selection, change, Author.here(changes.why)), "edit", "edited")
+    run = ChangeRun(EditSteps(selection, change), Author.here(changes.why))
+    await _drive(changes, run, "edit", "edited")
     return True
 
 
 def edit_question(preview: Preview, looked: Sequence[Sample]) -> Question:
     """The preview of an edit, with what it makes of the first entries."""
     diffs = [line for sample in looked for line in sample.lines]
-    lines = (f"filter: {preview.filter}", *preview.lines, "", *diffs)
-    return Question(preview.question, lines, typed=preview.typed)
+    return asked(preview, "", *diffs)
 
 
 async def group_all(changes: Changes, name: str) -> Scanned | None:
@@ -253,24 +248,34 @@ async def undo(changes: Changes, name: str | None) -> bool:
     if operation is None:
         return False
     queue = await arun(client, deployment.queue(operation.queue))
+    return await _undo(changes, queue, operation, now)
+
+
+async def undo_named(changes: Changes, op: str) -> bool:
+    """Take back the change of this name."""
+    deployment = changes.deployment
+    queue, operation = await arun(deployment.client, audit_log.find(deployment, op))
+    now = await arun(deployment.client, queue.now.op())
+    return await _undo(changes, queue, operation, now)
+
+
+async def _undo(changes: Changes, queue: Queue[Any], operation: Operation, now: int) -> bool:
+    deployment, client = changes.deployment, changes.deployment.client
     # Refuses what can't be undone, and says why.
-    change = await arun(client, undo_of(deployment, queue, operation, Author.here()))
-    preview = await arun(client, undo_preview(change, now))
-    lines = (*preview.lines, "", "Entries that changed since then stay as they are.")
-    n = change.outcome.matched
-    if not await changes.ask(Question(preview.question, lines, typed=preview.typed), n):
+    steps = await arun(client, undo_of(deployment, queue, operation))
+    preview = await arun(client, undo_preview(steps, now))
+    if not await changes.ask(asked(preview), steps.outcome.matched):
         return False
-    change.author = Author.here(changes.why)
-    await _drive(changes, change, "undo", "put back", False)
-    if change.sample:
-        more = change.outcome.left - len(change.sample)
+    await _drive(changes, ChangeRun(steps, Author.here(changes.why)), "undo", "put back", False)
+    if steps.sample:
+        more = steps.outcome.left - len(steps.sample)
         rest = f" and {count(more)} more" if more > 0 else ""
-        changes.tell(f"Left alone: {', '.join(change.sample)}{rest}", False)
+        changes.tell(f"Left alone: {', '.join(steps.sample)}{rest}", False)
     return True
 
 
 async def _drive(
-    changes: Changes, change: ChangeRun, what: str, past: str, undo: bool = True
+    changes: Changes, change: ChangeRun[Any], what: str, past: str, undo: bool = True
 ) -> None:
     """Take all steps, or those until Esc or an error, and say what came of them."""
     outcome, stopped = change.outcome, ""
@@ -290,10 +295,10 @@ async def _drive(
         with suppress(Exception):
             outcome.done = await arun(changes.deployment.client, change.reached())
     changes.complete = not stopped
-    _told(changes, outcome, past, stopped, undo)
+    _show_outcome(changes, outcome, past, stopped, undo)
 
 
-def _told(
+def _show_outcome(
     changes: Changes, outcome: ChangeOutcome, past: str, stopped: str = "", undo: bool = True
 ) -> None:
     parts = [f"{count(outcome.done)} {past}"]
@@ -303,26 +308,29 @@ def _told(
     changes.tell(", ".join(parts) + again, not stopped and outcome.done == outcome.matched)
 
 
-# --- holding -----------------------------------------------------------------------------------
+# --- pausing -----------------------------------------------------------------------------------
 
 
-async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
-    """Pause queues, or resume them when all of them are paused or draining."""
+async def hold_queues(changes: Changes, names: tuple[str, ...], resumes: bool = False) -> bool:
+    """Pause queues, or resume them when all of them are paused or draining.
+
+    ``resumes``: never pause.
+    """
     client, deployment = changes.deployment.client, changes.deployment
     queues = [await arun(client, deployment.queue(name)) for name in names]
     if not any(queue.has_settings for queue in queues):
         control.settable(queues[0])
     counts = [await arun(client, queue.counts.op()) for queue in queues]
     held = all(one.paused is not None or one.closed is not None for one in counts)
-    what = f"queue {names[0]}" if len(names) == 1 else f"{count(len(names))} queues"
-    waiting, pending = (sum(getattr(c, state) for c in counts) for state in ("waiting", "pending"))
-    reasons = [f"Held: {one.paused or one.closed}." for one in counts] if held else []
-    lines = [*reasons[:_SAMPLE], *_handed_out(held, waiting, pending, "entries")]
-    lines += dict.fromkeys(filter(None, map(control.heeded_by, queues)))
-    if not await changes.ask(Question(_ask_held(held, what), tuple(lines))):
+    verb, change = ("resume", control.resume) if held else ("pause", control.pause)
+    preview = queue_preview(queues, counts, verb)
+    what = preview.what.removeprefix(f"{verb} ")
+    if resumes and not held:
+        changes.tell(f"{what} is not paused any more.", False)
         return False
-    change, author = control.resume if held else control.pause, Author.here(changes.why)
-    done, refused = 0, list[str]()
+    if not await changes.ask(asked(preview)):
+        return False
+    done, refused, author = 0, list[str](), Author.here(changes.why)
     for queue in queues:
         try:
             outcome = await arun(client, change(queue, author))
@@ -334,50 +342,39 @@ async def hold_queues(changes: Changes, names: tuple[str, ...]) -> bool:
         else:
             done, changes.last_op = done + 1, outcome.op or changes.last_op
     if not refused:
-        _told_held(changes, held, what, done)
+        _show_paused(changes, f"{what} {PAST[verb]}", done)
         return True
-    said = f"{count(done)} of {what} {'resumed' if held else 'held'}" if len(names) > 1 else ""
-    changes.tell("\n".join([*([said] if said else []), *refused]), False)
+    some = [f"{count(done)} of {what} {PAST[verb]}"] if len(names) > 1 else []
+    changes.tell("\n".join([*some, *refused]), False)
     return bool(done)
 
 
-async def hold_requests(changes: Changes, name: str, ids: tuple[str, ...]) -> bool:
-    """Pause requests, or resume them when all of them are paused."""
+async def hold_requests(
+    changes: Changes, name: str, ids: tuple[str, ...], resumes: bool = False
+) -> bool:
+    """Pause requests, or resume them when all of them are paused; ``resumes``: never pause."""
     client = changes.deployment.client
     queue = control.requests_of(await arun(client, changes.deployment.queue(name)))
     found = [await arun(client, queue.request.op(id)) for id in ids]
     live = [request for request in found if request is not None and not request.settled]
     if not live:
-        changes.tell("Only open requests can be held.", False)
+        changes.tell("Only open requests can be paused.", False)
         return False
-    held = all(request.paused for request in live)
-    what = f"request {live[0].id}" if len(live) == 1 else f"{count(len(live))} requests"
-    waiting, pending = (sum(getattr(r, state) for r in live) for state in ("waiting", "pending"))
-    lines = _handed_out(held, waiting, pending, "sub-requests")
-    if not await changes.ask(Question(_ask_held(held, f"{what} of {name}"), lines)):
+    verb: Control = "resume" if all(request.paused for request in live) else "pause"
+    preview = request_preview(queue, live, verb)
+    what = preview.what.removeprefix(f"{verb} ")
+    if resumes and verb == "pause":
+        changes.tell(f"{what} is not paused any more.", False)
+        return False
+    if not await changes.ask(asked(preview), len(live)):
         return False
     for request in live:
-        change = control.change_request(
-            queue, request.id, "resume" if held else "pause", Author.here(changes.why)
-        )
+        change = control.change_request(queue, request.id, verb, Author.here(changes.why))
         changes.last_op = (await arun(client, change)).op
-    _told_held(changes, held, what, len(live))
+    _show_paused(changes, f"{what} {PAST[verb]}", len(live))
     return True
 
 
-def _ask_held(held: bool, what: str) -> str:
-    return f"{'Resume' if held else 'Hold'} {what}?"
-
-
-def _handed_out(held: bool, waiting: int, pending: int, noun: str) -> tuple[str, str]:
-    how = "handed out again" if held else "handed out no more"
-    return (
-        f"{count(waiting)} waiting {noun}: {how}.",
-        f"{count(pending)} running deliveries go on and can settle.",
-    )
-
-
-def _told_held(changes: Changes, held: bool, what: str, number: int) -> None:
+def _show_paused(changes: Changes, what: str, number: int) -> None:
     last = "it" if number == 1 else "the last one"
-    said = f"{what} {'resumed' if held else 'held'}"
-    changes.tell(f"{said}\n{changes.last_op} · U undoes {last}")
+    changes.tell(f"{what}\n{changes.last_op} · U undoes {last}")

@@ -89,7 +89,7 @@ def test_canary_that_dies_again(redisq: Redisq, client: redis.Redis, url: str) -
     with worker(url, fails):
         (row,) = redisq.rows(*words, code=3)
     assert (row["matched"], row["done"], row["left"], row["phase"]) == (40, 4, 36, "stopped")
-    assert row["died"] >= 1 and "again" in row["why"]
+    assert row["died"] >= 1 and "again" in row["reason"]
 
 
 def test_without_workers_all_is_replayed_and_none_is_well(
@@ -105,7 +105,7 @@ def test_without_workers_all_is_replayed_and_none_is_well(
     assert queue.counts().waiting == 7
     redisq("undo", out.split("(op ")[1].split(")")[0], "--yes")
     (row,) = redisq.rows(*words, code=3)
-    assert (row["done"], row["left"], row["phase"], row["why"]) == (7, 0, "over", why)
+    assert (row["done"], row["left"], row["phase"], row["reason"]) == (7, 0, "over", why)
     assert (row["judged"], row["unsettled"]) == (0, 7)
 
 

@@ -24,9 +24,8 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.destroy import Destroy
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.destroy import DestroySteps
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.deployment import Deployment
 
 from ..command_line import ERROR, Redisq, dead_letters, everywhere
@@ -302,10 +301,10 @@ def test_ctrl_c_says_exactly_what_was_done(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, heard: bool
 ) -> None:
     queue = dead_letters(client, 700)
-    step = Bulk.step
+    step = ChangeRun.step
     steps = 0
 
-    async def interrupted(self: Bulk) -> bool:
+    async def interrupted(self: ChangeRun[Any]) -> bool:
         nonlocal steps
         steps += 1
         before = self.outcome.done
@@ -316,7 +315,7 @@ def test_ctrl_c_says_exactly_what_was_done(
             raise KeyboardInterrupt
         return more
 
-    monkeypatch.setattr(Bulk, "step", interrupted)
+    monkeypatch.setattr(ChangeRun, "step", interrupted)
     (outcome,) = redisq.rows("replay", "mail", "--yes", code=130)
     monkeypatch.undo()
     moved = 700 - queue.counts().dead
@@ -351,10 +350,10 @@ def test_an_interrupted_undo_goes_on(
 ) -> None:
     queue = dead_letters(client, 700)
     redisq("replay", "mail", "--yes")
-    step = Undo.step
+    step = ChangeRun.step
     steps = 0
 
-    async def interrupted(self: Undo) -> bool:
+    async def interrupted(self: ChangeRun[Any]) -> bool:
         nonlocal steps
         steps += 1
         more = await step(self)
@@ -362,7 +361,7 @@ def test_an_interrupted_undo_goes_on(
             raise KeyboardInterrupt
         return more
 
-    monkeypatch.setattr(Undo, "step", interrupted)
+    monkeypatch.setattr(ChangeRun, "step", interrupted)
     (first,) = redisq.rows("undo", "--yes", code=130)
     monkeypatch.undo()
     assert first["done"] == queue.counts().dead
@@ -378,17 +377,17 @@ def test_a_server_lost_half_way_is_told_with_how_far_it_came(
     redisq.url = own.url
     with redis.Redis.from_url(own.url) as client:
         dead_letters(client, 700)
-    step = Bulk.step
+    step = ChangeRun.step
     steps = 0
 
-    async def cut(self: Bulk) -> bool:
+    async def cut(self: ChangeRun[Any]) -> bool:
         nonlocal steps
         steps += 1
         if steps == 3:
             own.kill()
         return await step(self)
 
-    monkeypatch.setattr(Bulk, "step", cut)
+    monkeypatch.setattr(ChangeRun, "step", cut)
     redisq("replay", "mail", "--yes", code=4)
     assert "stopped after" in redisq.err and "of 700 (op replay-" in redisq.err
     assert "continue with: redisq replay mail --yes" in redisq.err
@@ -474,23 +473,27 @@ def test_destroy(redisq: Redisq, client: redis.Redis, person: Callable[[str], No
 def test_a_destroy_that_was_interrupted_is_logged_and_continued(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    queue, advance, steps = everywhere(client), Destroy._advance, 0
+    queue, advance, steps = everywhere(client), DestroySteps.step, 0
 
-    async def interrupted(self: Destroy) -> bool:
+    async def interrupted(self: DestroySteps, size: int) -> int | None:
         nonlocal steps
         steps += 1
         if steps == step:
             raise KeyboardInterrupt
-        return await advance(self)
+        return await advance(self, size)
 
-    monkeypatch.setattr(Destroy, "_advance", interrupted)
+    monkeypatch.setattr(DestroySteps, "step", interrupted)
     destroy = ("queue", "destroy", "mail", "--hard", "--yes", "--reason", "moved away")
     redisq(*destroy, code=130)
     assert "continue with: redisq queue destroy mail --hard" in redisq.err
     monkeypatch.undo()
     if step == 1:  # later the audit log is gone
         (logged,) = redisq.rows("log")
-        assert (logged["verb"], logged["why"], logged["ended"]) == ("destroy", "moved away", False)
+        assert (logged["verb"], logged["reason"], logged["ended"]) == (
+            "destroy",
+            "moved away",
+            False,
+        )
         assert not logged["undoable"] and queue.counts().closed == "moved away"
     redisq(*destroy)
     assert all(client.ttl(key) > 0 and b":rate:" in key for key in client.scan_iter())
@@ -626,7 +629,7 @@ def test_a_reason_is_text_and_shown_escaped(redisq: Redisq, client: redis.Redis)
         said = redisq.refusal(*words.split(), "--reason", "caf\udce9", "--yes", code=2)
         assert "'--reason': not UTF-8" in said
     redisq("replay", "mail", "--reason", "caf\u00e9 \x1b[31m", "--yes")
-    assert redisq.rows("log")[0]["why"] == "caf\u00e9 \x1b[31m"
+    assert redisq.rows("log")[0]["reason"] == "caf\u00e9 \x1b[31m"
     assert "\x1b" not in redisq("log")
 
 
@@ -637,9 +640,9 @@ def test_a_journal_has_any_bytes_escaped_and_stays_readable(
     monkeypatch.setenv("REDISQ_USER", "M\udcfcller")
     redisq("replay", "mail", "--where", '-error~"Ger\udce4t"', "--yes")
     (row,) = redisq.rows("log")
-    assert row["who"] == "M\\udcfcller" and "Ger\\udce4t" in row["what"]
+    assert row["user"] == "M\\udcfcller" and "Ger\\udce4t" in row["what"]
     client.hset(queue.keys["op_"] + row["id"], "whence", b"caf\xe9")  # by another hand
-    assert redisq.rows("log")[0]["whence"] == "caf\\xe9"
+    assert redisq.rows("log")[0]["host"] == "caf\\xe9"
     assert "undid" in redisq("undo", row["id"], "--yes")
 
 

@@ -38,12 +38,12 @@ def takers(queue: FairQueue[redis.Redis], n: int = 15) -> set[str | None]:
 def test_clients_are_listed_by_name(jobs: FairQueue[redis.Redis], redisq: Redisq) -> None:
     jobs.weigh("bolt", 3)
     rows = redisq.rows("client", "ls", "jobs")
-    assert [row["client"] for row in rows] == ["acme", "bolt", "coil"]
+    assert [row["name"] for row in rows] == ["acme", "bolt", "coil"]
     assert rows[1] == {
-        "queue": "jobs", "client": "bolt", "waiting": 5, "pending": 0, "weight": 3,
+        "queue": "jobs", "name": "bolt", "waiting": 5, "pending": 0, "weight": 3,
         "blocked": False, "cap": None,
     }  # fmt: skip
-    assert [r["client"] for r in redisq.rows("client", "ls", "jobs", "--start", "1", "--max", "1")
+    assert [r["name"] for r in redisq.rows("client", "ls", "jobs", "--start", "1", "--max", "1")
             ] == ["bolt"]  # fmt: skip
     assert "acme" in redisq("client", "ls", "jobs", "--max", "1")
     assert "1 of 3 shown" in redisq.err
@@ -56,7 +56,7 @@ def test_a_blocked_client_is_passed_over_until_an_undo(
     assert "1 of 1" in said and "undo with" in redisq.err
     assert takers(jobs, 15) == {"bolt", "coil"}
     (noted,) = redisq.rows("log")
-    assert (noted["verb"], noted["why"], noted["what"]) == ("block", "too loud", "client acme")
+    assert (noted["verb"], noted["reason"], noted["what"]) == ("block", "too loud", "client acme")
     assert "0 matched" in redisq("client", "block", "jobs", "acme", "--yes")
     redisq("undo", "--yes")
     assert takers(jobs, 15) == {"acme"}

@@ -147,7 +147,7 @@ def test_inspect_request_says_when_the_streams_list_is_not_ours(
     client.xack(queue.keys["s_"] + "r1", "g", "5-0")
     (row,) = redisq.rows("inspect", "request", "r1")
     (surprise,) = row["pel_differs"]
-    assert surprise["entries"] == 0 and "fsck" in surprise["why"]
+    assert surprise["entries"] == 0 and "fsck" in surprise["reason"]
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_inspect_states_the_window_of_history(
     for n in range(30):
         redisq("queue", "pause", "mail", "--reason", f"n{n}", "--yes")
     (row,) = redisq.rows("inspect", "request", "r1")
-    assert (row["history"]["looked"], row["history"]["total"]) == (31, 31)
+    assert (row["history"]["scanned"], row["history"]["total"]) == (31, 31)
     (event,) = row["history"]["events"]
     assert event["what"]["dead"] == ["r1/2|rejected"]
     assert "1 about it in the latest 31 of 31 events" in redisq("inspect", "request", "r1")
@@ -196,7 +196,7 @@ def test_inspect_entry_names_the_change_that_touched_it_last(
     (row,) = redisq.rows(*dead)
     done = row["operation"]
     assert (row["op"], done["id"], done["verb"]) == (purged["op"], purged["op"], "purge")
-    assert (done["who"], done["why"], done["source"]) == ("ada", "known [b]bug\x1b", "dead")
+    assert (done["user"], done["reason"], done["source"]) == ("ada", "known [b]bug\x1b", "dead")
     assert done["started_ms"] <= row["since_ms"] and done["undoable"] is True
     (logged,) = redisq.rows("log")
     assert done == logged
@@ -324,7 +324,7 @@ def test_bad_input_is_one_line(
     assert picture(client) == before
     redisq(*words.split(), "--json", code=code)
     said = json.loads(redisq.err)
-    assert fragment in said["error"] and said["exit"] == code
+    assert fragment in said["error"]["message"] and said["exit"] == code
 
 
 # --- lists --------------------------------------------------------------------
@@ -457,7 +457,7 @@ def test_log_says_who_what_why_and_whether_it_can_be_undone(
     redisq("dlq", "purge", "mail", "--reason", "known bug", "--yes")
     redisq("undo", "--yes")
     undo, purge = redisq.rows("log")
-    assert (purge["who"], purge["why"], purge["done"]) == ("ada", "known bug", 1)
+    assert (purge["user"], purge["reason"], purge["done"]) == ("ada", "known bug", 1)
     assert (purge["undone"], purge["undoable"], purge["ended"]) == (1, False, True)
     assert (undo["verb"], undo["what"]) == ("undo", purge["id"])
     assert len(redisq.rows("log", "--max", "1")) == 1
@@ -508,8 +508,8 @@ def test_fsck(redisq: Redisq, client: redis.Redis) -> None:
     assert redisq("fsck").splitlines() == ["later: adds up", "mail: adds up"]
     client.hincrby(queue.keys["r_"] + "r1", "pending", 3)
     later, mail = redisq.rows("fsck", code=1)
-    assert later["ok"] and not mail["ok"] and mail["looks"] > 1
-    assert any("pending is 4, counted 1" in line for line in mail["broken"])
+    assert later["ok"] and not mail["ok"] and mail["reads"] > 1
+    assert any("pending is 4, counted 1" in line for line in mail["faults"])
     assert "pending is 4, counted 1" in redisq("fsck", "mail", code=1)
     client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99}')
     assert "newer release" in redisq("fsck", code=1)

@@ -53,7 +53,8 @@ def test_ctrl_c_before_the_first_batch_says_that_nothing_was_sent(
         out, err = process.stdout.read(), process.stderr.read().decode()
     assert (process.returncode, out) == (130, b""), err
     if "--json" in more:
-        assert json.loads(err) == {"error": "interrupted, nothing was sent", "exit": 130}
+        error = {"type": "Interrupted", "message": "interrupted, nothing was sent", "column": None}
+        assert json.loads(err) == {"error": error, "exit": 130}
     else:
         assert err == "redisq: interrupted, nothing was sent\n"
     assert client.dbsize() == 0

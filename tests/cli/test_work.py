@@ -288,8 +288,8 @@ def test_a_payload_over_the_limit_far_in_a_pipe(queue: RequestQueue[redis.Redis]
 
     told = json.loads(redisq(*words, "--json", input=fed).stderr)
     assert told["exit"] == 1
-    assert "line 2,001" in told["error"]
-    assert "continue: … | redisq submit -" in told["error"]
+    assert "line 2,001" in told["error"]["message"]
+    assert "continue: … | redisq submit -" in told["error"]["message"]
 
     said = commands(err)
     mended = b"\n".join([*good, b"x" * 100, b"end"])
@@ -336,7 +336,8 @@ def test_other_content_under_the_same_id(
     assert out == "r\n"
     plain, as_json = err.splitlines()
     assert plain == "redisq: request r exists with other content (or limit, or priority)"
-    assert json.loads(as_json) == {"error": plain.removeprefix("redisq: "), "exit": 1}
+    error = {"type": "Exists", "message": plain.removeprefix("redisq: "), "column": None}
+    assert json.loads(as_json) == {"error": error, "exit": 1}
     assert content(queue, "r") == payloads
 
 

@@ -1,4 +1,4 @@
-"""Runs every command that prints JSON, and collects its rows under the heading that documents them.
+"""Runs every command that prints JSON, and collects its rows by their output type.
 
 The deployment has a queue of each kind with entries in every state, another program's stream and
 Sidekiq beside them, changes of every sort and their plans.
@@ -8,52 +8,89 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import redis
 
 from redisq_ops import CircularQueue, DelaySet, Failure, FairQueue, Periodic, Settlement
+from redisq_ops.ops.recording.file import RecordingFile, span_ms
 
 from ..command_line import Redisq, everywhere
+from . import json_reference
 
 Rows = dict[str, list[dict[str, Any]]]
 ERROR = Failure("Timeout", "no answer from smtp-3").encoded()
 
 
 class Collector:
-    """Rows by the heading of the reference that has their fields."""
+    """Rows by their output type, and which command printed which type."""
 
     def __init__(self, redisq: Redisq) -> None:
         self._redisq = redisq
         self.rows: Rows = defaultdict(list)
+        self.commands = set[tuple[str, str]]()
 
-    def __call__(self, heading: str, *words: str, code: int | None = 0) -> list[dict[str, Any]]:
+    def __call__(self, name: str, *words: str, code: int | None = 0) -> list[dict[str, Any]]:
         """What a command prints on stdout."""
-        out = self._redisq(*words, "--json", code=code)
-        found = [json.loads(line) for line in out.splitlines()]
+        found = self.some(name, *words, code=code)
         assert found, f"{words} printed nothing"
-        for row in found:
-            self.rows[_apart(heading, row)].append(row)
         return found
 
-    def file(self, heading: str, path: Path) -> None:
-        self.rows[heading] += [json.loads(line) for line in path.read_text().splitlines()]
+    def some(self, name: str, *words: str, code: int | None = None) -> list[dict[str, Any]]:
+        """What a command prints on stdout, if anything."""
+        out = self._redisq(*words, "--json", code=code)
+        found = [json.loads(line) for line in out.splitlines()]
+        for row in found:
+            kind = _kind(name, row)
+            self.rows[kind].append(row)
+            self.commands.add((_command(words), kind))
+        last = "".join(self._redisq.err.splitlines()[-1:])
+        if last.startswith('{"error"'):
+            self.rows["Error"].append(json.loads(last))
+        return found
 
-    def error(self, heading: str, *words: str, code: int) -> None:
+    def file(self, name: str, path: Path) -> None:
+        """The lines of a file."""
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for number, row in enumerate(rows):
+            self.rows[f"{name}{_line(name, row, number)}"].append(row)
+
+    def error(self, *words: str, code: int) -> None:
         """What a command prints on stderr."""
         assert self._redisq(*words, "--json", code=code) == ""
-        self.rows[heading].append(json.loads(self._redisq.err.splitlines()[-1]))
+        self.rows["Error"].append(json.loads(self._redisq.err.splitlines()[-1]))
 
 
-def _apart(heading: str, row: dict[str, Any]) -> str:
+def _command(words: Sequence[str]) -> str:
+    """The command's name: one word, or two."""
+    commands = json_reference.printed()
+    return next(name for n in (2, 1) if (name := " ".join(words[:n])) in commands)
+
+
+def _kind(name: str, row: dict[str, Any]) -> str:
     """Commands that print what they found, or could not do, before what came of it."""
     if "registered" in row:
-        return "Discovered queue"
-    if heading == "Rule standing" and "status" in row:
-        return "Monitor check"
-    return "Import problem" if "problem" in row and "line" in row else heading
+        return "DiscoveredQueue"
+    if name == "RuleStanding" and "status" in row:
+        return "MonitorCheck"
+    if "plan" in row and name == "Outcome":
+        return "Plan"
+    if "plan" not in row and "skipped" in row and name == "Plan":
+        return "Outcome"
+    return "ImportProblem" if "problem" in row and "line" in row else name
+
+
+def _line(name: str, row: dict[str, Any], number: int) -> str:
+    """Which line of a file a row is."""
+    if name == "PlanFile" and "matched" in row:
+        return "Summary"
+    if "sha256" in row or row.get("redisq") == "end" or (name == "ReportFile" and "done" in row):
+        return "Trailer"
+    head = row.get("redisq") or row.get("redisq_plan")
+    return "Header" if head else "Entry"
 
 
 def deployment(client: redis.Redis) -> None:
@@ -92,17 +129,17 @@ def deployment(client: redis.Redis) -> None:
     )
 
 
-def run(redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path) -> Rows:
+def run(redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path) -> Collector:
     """Every command, in an order in which each has something to print."""
     deployment(client)
     collect = Collector(redisq)
-    for step in (_looks, _plans, _changes, _files, _others):
+    for step in (_looks, _recordings, _plans, _changes, _files, _others, _every_change):
         for _ in step(collect, client, tmp_path):
             pass
     configuration.write_text('[contexts.prod]\nurl = "redis://h"\nread_only = true\n')
-    collect("Value", "config")
+    collect("ConfigurationValue", "config")
     collect("Context", "config", "--contexts")
-    return collect.rows
+    return collect
 
 
 def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
@@ -110,24 +147,29 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     lines = str(tmp / "lines")
     collect("Submission", "submit", lines, "--queue", "mail", "--id", "r2")
     collect("Submission", "submit", lines, "--queue", "mail", "--id", "r3", "--dry-run")
+    skipped = tmp / "skipped"
+    words = ("submit", lines, "--queue", "short", "--max-payload", "3", "--split", "1")
+    (tmp / "lines").write_text("one\nlonger\n")
+    collect("Submission", *words, "--skip-invalid", str(skipped), code=3)
+    collect.rows["InvalidLine"] += [json.loads(line) for line in skipped.read_text().splitlines()]
     collect("Schedule", "delay", "schedule", "later/e9", "x", "--in", "1h")
     collect("Queue", "ls")
     for name in ("mail", "later", "jobs", "docs", "stream:orders"):
-        collect("Queue details", "inspect", "queue", name)
-    collect("Request details", "inspect", "request", "mail/r1")
+        collect("QueueDetails", "inspect", "queue", name)
+    collect("RequestDetails", "inspect", "request", "mail/r1")
     for noun in ("waiting", "pending", "dlq", "delay"):
         collect("Entry", noun, "ls", "mail")
     collect("Entry", "select", "jobs")
-    collect("Entry count", "select", "--all-queues", "--count")
-    collect("Entry details", "inspect", "entry", "mail/r1/2")
+    collect("EntryCount", "select", "--all-queues", "--count")
+    collect("EntryDetails", "inspect", "entry", "mail/r1/2")
     collect("Result", "results", "mail/r1")
     collect("Event", "history", "mail")
-    collect("Check", "fsck")
+    collect("Consistency", "fsck")
     collect("Diagnosis", "doctor", code=None)
-    collect("Monitor check", "check", "--warning", "dead>0", code=None)
-    collect("Monitor check", "check", "nothing-of-that-name", code=3)
-    collect("Rule standing", "check", "--explain", code=None)
-    collect("ACL rule", "acl", "viewer")
+    collect("MonitorCheck", "check", "--warning", "dead>0", code=None)
+    collect("MonitorCheck", "check", "nothing-of-that-name", code=3)
+    collect("RuleStanding", "check", "--explain", code=None)
+    collect("AclRule", "acl", "viewer")
     for address in (
         "mail",
         "mail/r1",
@@ -138,18 +180,37 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
         "later/hourly",
     ):
         collect("Explanation", "explain", address)
-    (group, *_) = collect("Error group", "dlq", "groups", "jobs")
-    collect("Error group details", "dlq", "group", "jobs", group["group"])
-    collect("Consumer report", "consumers", "ls")
-    collect("Consumer report", "consumers", "ls", "stream:orders")
+    (group, *_) = collect("ErrorGroup", "dlq", "groups", "jobs")
+    collect("ErrorGroupDetails", "dlq", "group", "jobs", group["group"])
+    collect("ConsumerReport", "consumers", "ls")
+    collect("ConsumerReport", "consumers", "ls", "stream:orders")
     collect("Client", "client", "ls", "jobs")
-    collect("Periodic entry", "periodic", "ls")
+    collect("PeriodicEntry", "periodic", "ls")
     collect("Setting", "retention", "mail")
     collect("Condition", "wait", "when", "waiting>=0", "--queue", "mail")
-    collect("Discovered queue", "discover")
-    collect("Worker process", "workers", "ls", "sidekiq")
-    collect.error("Error", "ls", "--nonsense", code=2)
-    collect.error("Error", "dlq", "ls", "mail", "--where", "eror~x", code=2)
+    collect("DiscoveredQueue", "discover")
+    collect("WorkerProcess", "workers", "ls", "sidekiq")
+    collect.error("ls", "--nonsense", code=2)
+    collect.error("dlq", "ls", "mail", "--where", "eror~x", code=2)
+    yield
+
+
+def _recordings(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
+    file = str(tmp / "queues.rec")
+    collect("RecordingSummary", "record", file, "--for", "10ms", "--interval", "100ms")
+    begin_ms, _ = span_ms(Path(file)) or (0, 0)
+    # One second later, so that it is another moment of the recording.
+    later = datetime.fromtimestamp(begin_ms // 1000 + 2, UTC).isoformat()
+    writer = RecordingFile(file, 1 << 30)
+    writer.begin({"at_ms": begin_ms + 1000, "queues": {}})
+    writer.end()
+    writer.close()
+    began = ("--at", datetime.fromtimestamp((begin_ms + 999) / 1000, UTC).isoformat())
+    collect("RecordedQueue", "playback", file, *began)
+    collect("ConsumerReport", "playback", file, "consumers", *began)
+    collect.some("Operation", "playback", file, "log", *began)
+    diff = ("--at", later, "--diff", began[1])
+    collect("QueueDifference", "playback", file, *diff)
     yield
 
 
@@ -173,7 +234,10 @@ def _plans(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     file = str(tmp / "p.ndjson")
     collect(plan, "dlq", "replay", "later", "--plan", file)
     collect(plan, "apply", file, "--dry-run")
-    collect.file("Plan file", tmp / "p.ndjson")
+    collect.file("PlanFile", tmp / "p.ndjson")
+    moved = str(tmp / "moved.ndjson")
+    collect(plan, "dlq", "move", "later", "--to", "slow", "--window", "1", "--plan", moved)
+    collect.file("PlanFile", tmp / "moved.ndjson")
     yield
 
 
@@ -183,7 +247,7 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     collect(change, "apply", str(tmp / "p.ndjson"), "--max", "1", "--report", str(report), "--yes")
     collect(change, "apply", str(tmp / "p.ndjson"), "--report", str(report), "--yes")
     collect(change, "apply", str(tmp / "p.ndjson"), "--yes")
-    collect.file("Report file", report)
+    collect.file("ReportFile", report)
     collect(
         change,
         "dlq",
@@ -203,7 +267,7 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     collect(change, "dlq", "purge", "later", "--yes", code=None)
     collect(change, "dlq", "purge", "jobs", "--yes")
     collect("Entry", "trash", "ls", "jobs")
-    collect("Entry details", "inspect", "entry", "mail/r1/1")
+    collect("EntryDetails", "inspect", "entry", "mail/r1/1")
     collect(change, "request", "cancel", "mail/r2", "--yes")
     collect("Request", "wait", "request", "mail/r2", code=1)
     collect(change, "queue", "pause", "mail", "--yes")
@@ -217,13 +281,13 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
 
 def _files(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
     file = tmp / "mail.ndjson"
-    collect("Export summary", "export", "mail", "-o", str(file))
-    collect.file("Export file", file)
+    collect("ExportSummary", "export", "mail", "-o", str(file))
+    collect.file("ExportFile", file)
     out = ("--queue", "copy", "--as-waiting")
     collect("Plan", "import", str(file), *out, "--dry-run")
     collect("Outcome", "import", str(file), *out, "--yes", code=None)
     later = tmp / "later.ndjson"
-    collect("Export summary", "export", "later", "-o", str(later))
+    collect("ExportSummary", "export", "later", "-o", str(later))
     # The same ids with other payloads: none of these is imported.
     later.write_text(later.read_text().replace('"payload": "', '"payload": "other '))
     collect("Outcome", "import", str(later), "--as-waiting", "--yes", code=None)
@@ -234,3 +298,69 @@ def _others(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None
     collect("Outcome", "discover", "--register", "--yes", code=None)
     collect("Plan", "forget", "stream:orders", "--dry-run")
     yield
+
+
+def _every_change(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
+    """Every other change shows its plan."""
+    own: dict[str, tuple[str, ...]] = {
+        "claim": ("--consumer", "me"), "move": ("--to", "slow"), "reschedule": ("--in", "5m"),
+        "purge": ("--state", "waiting"), "requeue": ("--state", "delayed"),
+    }  # fmt: skip
+    for noun, verbs in {
+        "waiting": "move purge", "pending": "claim purge requeue", "trash": "empty restore",
+        "delay": "move purge requeue reschedule", "dlq": "purge",
+    }.items():  # fmt: skip
+        for verb in verbs.split():
+            more: tuple[str, ...] = own.get(verb, ()) if verb not in ("purge", "requeue") else ()
+            collect("Plan", noun, verb, "--queue", "later", *more, "--dry-run")
+    for verb in ("claim", "move", "purge", "requeue", "replay"):
+        more = (*own.get(verb, ()), *(("--state", "dead") if verb == "move" else ()))
+        collect("Plan", verb, "--queue", "later", *more, "--dry-run")
+    collect("Plan", "delay", "edit", "later/e4", "--payload", "new", "--dry-run")
+    for verb in ("block", "weight", "unblock"):
+        more = ("4",) if verb == "weight" else ()
+        collect("Plan", "client", verb, "jobs", "acme", *more, "--dry-run")
+    for verb in ("add", "edit", "pause", "resume", "rm"):
+        name = "daily" if verb == "add" else "hourly"
+        more = ("--cron", "0 3 * * *") if verb in ("add", "edit") else ()
+        collect("Plan", "periodic", verb, f"later/{name}", *more, "--dry-run")
+    for verb in ("drain", "resume"):
+        collect("Plan", "queue", verb, "later", "--dry-run")
+    (tmp / "more").write_text("one\n")
+    collect("Submission", "submit", str(tmp / "more"), "--queue", "later2", "--id", "r9")
+    for verb, more in (("pause", ()), ("resume", ()), ("priority", ("3",))):
+        collect.some("Plan", "request", verb, "later2/r9", *more, "--dry-run")
+    yield
+
+
+def every_look(collect: Collector, names: Sequence[str]) -> None:
+    """Every command that only reads, on every queue; some refuse some kinds."""
+    collect("Queue", "ls")
+    collect("Operation", "log")
+    collect("Consistency", "fsck", code=None)
+    collect("DiscoveredQueue", "discover", code=None)
+    collect("WorkerProcess", "workers", "ls", code=None)
+    collect("PeriodicEntry", "periodic", "ls")
+    collect("Diagnosis", "doctor", code=None)
+    collect("EntryCount", "select", "--all-queues", "--count", code=None)
+    collect("RuleStanding", "check", "--explain", code=None)
+    collect("ConsumerReport", "consumers", "ls", code=None)
+    for name in names:
+        collect("QueueDetails", "inspect", "queue", name)
+        collect("Explanation", "explain", name)
+        collect.some("Condition", "wait", "when", "waiting>=0", "--queue", name)
+        for noun in ("waiting", "pending", "delay", "dlq", "trash"):
+            for row in collect.some("Entry", noun, "ls", "--queue", name)[:1]:
+                collect("EntryDetails", "inspect", "entry", row["address"])
+                collect("Explanation", "explain", row["address"])
+        for kind, *words in (
+            ("Event", "history"), ("ErrorGroup", "dlq", "groups"), ("Client", "client", "ls"),
+            ("ConsumerReport", "consumers", "ls"), ("Setting", "retention"),
+            ("WorkerProcess", "workers", "ls"), ("PeriodicEntry", "periodic", "ls"),
+        ):  # fmt: skip
+            collect.some(kind, *words, name)
+        for noun, verb in (("dlq", "replay"), ("pending", "requeue"), ("waiting", "purge")):
+            collect.some("Plan", noun, verb, "--queue", name, "--dry-run")
+        collect.some("Plan", "dlq", "replay", "--queue", name, "--max", "1")
+        collect.some("Outcome", "dlq", "replay", "--queue", name, "--max", "1", "--yes")
+        collect.some("Outcome", "undo", "--yes")

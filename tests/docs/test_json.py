@@ -1,114 +1,227 @@
-"""docs/reference/json.md has every field that a command prints with --json, and no others."""
+"""Every command prints the JSON that it declares; page and schemas are generated from that."""
 
-import re
+from __future__ import annotations
+
+import base64
+import json
+import pickle
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import jsonschema
 import pytest
 import redis
+import rq
 
+from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
+from redisq_ops.schemas import schema, schema_names
+
+from .. import corrupt_values
 from ..command_line import Redisq
-from .json_scenario import Rows, run
-from .reader import PAGES
-
-PAGE = PAGES["reference/json.md"].read_text()
-Fields = dict[str, str]
+from ..core.foreign import test_carmine_4, test_rq
+from ..foreign_keys import rq_tasks
+from . import json_reference
+from .json_scenario import Collector, Rows, every_look, run
 
 NOT_PRINTED = {
     "Outcome": {"halted"},  # the target of a move is filled while a plan is applied
-    "Plan file": {"into", "into_ms", "at_ms"},  # of a move, of delayed entries
-    "Report file": {"unnamed"},  # of an undo
-    "Error group details": {"scanned", "complete"},  # as the page says above its table
-    "Spark error group": {"table"},
-    "Spark critical path": {"table"},
-    "Value": {"others[].value", "others[].origin"},  # two sources that protect
-    "Request details": {"pel_differs[].who"},  # a queue that somebody damaged
-}
+    "PlanFileEntry": {"at_ms"},  # of delayed entries
+    "ReportFileTrailer": {"unnamed"},  # of an undo
+    "ConfigurationValue": {"others[].value", "others[].origin"},  # two sources that protect
+    "RequestDetails": {  # a queue that somebody damaged
+        "pel_differs[].consumer", "pel_differs[].entries", "pel_differs[].reason",
+    },
+    "ExportFileEntry": {"redacted"},
+}  # fmt: skip
 """what the scenario has no cause to print"""
+ELSEWHERE = {"demo", "metrics", "work", "top"}
+"""commands without JSON of their own, or with that of another command"""
 
 
-def tables() -> dict[str, Fields]:
-    """Field → type, by the heading of the third level above its table."""
-    found = dict[str, Fields]()
-    for part in re.split(r"^### ", PAGE, flags=re.M)[1:]:
-        heading, _, text = part.partition("\n")
-        table = text.partition("\n## ")[0]
-        rows = re.findall(r"^\| (?:`(\S+)`|\*all of \[(.+?)\].*?\*) \| (.*?) \|", table, re.M)
-        fields = found[heading] = Fields()
-        for name, whole, kind in rows:
-            if whole:
-                fields |= found[whole]
-            else:
-                fields[name] = kind
-    return {heading: dict(_expanded(fields, found)) for heading, fields in found.items() if fields}
+@cache
+def strict(name: str) -> jsonschema.protocols.Validator:
+    """The validator of an output type; a field that is not declared is an error."""
+    whole = schema(json_reference.slug(name))
+    return jsonschema.Draft202012Validator(_closed(whole))
 
 
-def _expanded(fields: Fields, of: dict[str, Fields]) -> Iterator[tuple[str, str]]:
-    """A field whose type links to another table has that one's fields below it."""
-    for name, kind in fields.items():
-        yield name, kind
-        if link := re.search(r"\[(.+?)\]\(#", kind):
-            for below, type in of[link[1]].items():
-                yield f"{name}.{below}", type
+def _closed(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_closed(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    closed = {name: _closed(each) for name, each in part.items()}
+    return closed | ({"additionalProperties": False} if "properties" in part else {})
 
 
-def printed(row: Any, fields: Fields, at: str = "") -> Iterator[str]:
-    """Paths of a row; what is below a documented map is data."""
+def mistakes(rows: Rows) -> set[str]:
+    """How rows differ from their types."""
+    return {
+        f"{name} {error.json_path}: {error.message[:200]}"
+        for name, found in rows.items()
+        for row in found
+        for error in strict(name).iter_errors(row)
+    }
+
+
+def fields(part: dict[str, Any], at: str = "") -> Iterator[str]:
+    """The paths of all fields that a schema declares; bytes have one."""
+    for each in part.get("anyOf", ()):
+        yield from fields(each, at)
+    if "items" in part:
+        yield from fields(part["items"], f"{at}[]")
+    for name, below in part.get("properties", {}).items():
+        path = f"{at}.{name}" if at else name
+        if not name.endswith("_b64"):
+            yield path
+        yield from fields(below, path)
+
+
+def printed(row: Any, at: str = "") -> Iterator[str]:
+    """The paths of a row."""
     if isinstance(row, list):
         for each in row:
-            yield from printed(each, fields, f"{at}[]")
-    elif isinstance(row, dict) and not re.search("map|array of object", fields.get(at, "")):
+            yield from printed(each, f"{at}[]")
+    elif isinstance(row, dict):
         for name, value in row.items():
             path = f"{at}.{name}" if at else name
-            plain = path.removesuffix("_b64")
-            path = plain if fields.get(plain, "").startswith("bytes") else path
-            yield path
-            yield from printed(value, fields, path)
+            yield path.removesuffix("_b64")
+            yield from printed(value, path)
 
 
-def linked(name: str, fields: Fields) -> bool:
-    """Whether a field is part of another table's object, whose own heading checks it."""
-    above = name
-    while above := above.rpartition(".")[0]:
-        if "](#" in fields.get(above, ""):
-            return True
-    return False
+def unseen(rows: Rows) -> dict[str, set[str]]:
+    """Declared fields that no row has; those of parts that are types of their own count there."""
+    found = dict[str, set[str]]()
+    for name, some in rows.items():
+        paths = {path for row in some for path in printed(row)}
+        missing = set(fields(schema(json_reference.slug(name)))) - paths
+        missing -= NOT_PRINTED.get(name, set())
+        missing -= {path for path in missing if path.startswith(("samples[].", "operation."))}
+        missing -= {path for path in missing if path.startswith("pending_entries[].error")}
+        if missing:
+            found[name] = missing
+    return found
 
 
 @pytest.fixture
-def rows(redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path) -> Rows:
+def collected(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path
+) -> Collector:
     return run(redisq, client, tmp_path, configuration)
 
 
-def difference(rows: Rows) -> dict[str, dict[str, set[str]]]:
-    """By heading: fields that were printed and aren't documented, and the other way round."""
-    documented, wrong = tables(), {}
-    for heading, found in rows.items():
-        fields = documented.get(heading, {})
-        paths = {path for row in found for path in printed(row, fields)}
-        parents = {name.rpartition(".")[0].removesuffix("[]") for name in fields} | {
-            name.removesuffix("[]") for name in fields
-        }
-        unknown = paths - fields.keys() - parents - {f"{name}[]" for name in parents}
-        own = set(fields) - {name for name in fields if linked(name, fields)}
-        unseen = {name for name in own if name.removesuffix("[]") not in paths}
-        unseen -= NOT_PRINTED.get(heading, set())
-        if unknown or unseen:
-            wrong[heading] = {"not documented": unknown, "not printed": unseen}
-    return wrong
+@pytest.mark.alike
+def test_commands_print_what_they_declare(collected: Collector) -> None:
+    """Those of Spark: tests/pipeline/test_json_reference.py."""
+    assert mistakes(collected.rows) == set()
+    assert unseen(collected.rows) == {}
+    declared = {
+        (command, name)
+        for command, names in json_reference.printed().items()
+        for name in names
+        if not command.startswith("spark ") and command not in ELSEWHERE
+    }
+    assert collected.commands <= declared
+    # Of the changes each shows its plan or its outcome.
+    missing = {command for command, _ in declared} - {command for command, _ in collected.commands}
+    assert missing == set()
+    types = {name for name in json_reference.declared() if not name.startswith("Spark")}
+    assert types == collected.rows.keys()
+
+
+def others(client: redis.Redis) -> None:
+    """Queues of RQ, arq, BullMQ, Celery, Dramatiq and Carmine 4."""
+    jobs = rq.Queue("mail", connection=client)
+    jobs.enqueue(rq_tasks.fails, "luck")
+    test_rq.work(client)
+    jobs.enqueue(rq_tasks.fails, "luck")
+    job = {"t": 1, "f": "send", "a": (1,), "k": {}, "et": 1_700_000_000_000}
+    client.set("arq:job:w1", pickle.dumps(job))
+    client.zadd("arq:queue", {"w1": 1_700_000_000_000})
+    client.hset("bull:mail:meta", mapping={"version": "bullmq:5.63.0"})
+    client.hset(
+        "bull:mail:w1", mapping={"name": "send", "data": "{}", "timestamp": "1700000000000"}
+    )
+    client.lpush("bull:mail:wait", "w1")
+    client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    body = {"task": "shop.old", "id": "a", "args": [1], "kwargs": {}}
+    task = {
+        "body": base64.b64encode(json.dumps(body).encode()).decode(), "headers": {},
+        "content-type": "application/json", "properties": {"body_encoding": "base64"},
+    }  # fmt: skip
+    client.lpush("celery", json.dumps(task))
+    client.zadd("dramatiq:__heartbeats__", {str(UUID(int=1)): 1_700_000_000_000})
+    message = {"queue_name": "low", "actor_name": "fine", "args": [], "kwargs": {}, "options": {}}
+    client.hset("dramatiq:low.msgs", "m1", json.dumps(message))
+    client.rpush("dramatiq:low", "m1")
+    test_carmine_4.stock(client, 1_700_000_000_000)
 
 
 @pytest.mark.alike
-def test_the_reference_has_just_the_fields_that_are_printed_and_their_types(rows: Rows) -> None:
-    """Those of Spark's commands: tests/pipeline/test_json_reference.py."""
-    assert difference(rows) == {}
-    types = tables()
-    assert {heading for heading in types if not heading.startswith("Spark")} == rows.keys()
-    # Times and durations are integers, and their names say so.
-    for heading, found in rows.items():
-        for row in found:
-            for name, value in row.items():
-                kind = types[heading].get(name, "").removesuffix("?")
-                if kind in ("time", "ms"):
-                    assert name.endswith("_ms") and (value is None or isinstance(value, int)), name
+def test_queues_of_every_kind_print_what_is_declared(redisq: Redisq, client: redis.Redis) -> None:
+    corrupt_values.populate(client, redisq.url)
+    others(client)
+    redisq("discover", "--register", "--yes", code=None)
+    collect = Collector(redisq)
+    every_look(collect, corrupt_values.queues(client))
+    assert mistakes(collect.rows) == set()
+    assert {row["kind"] for row in collect.rows["Queue"]} == {*KINDS, *LAYOUTS}
+
+
+def test_page_and_schemas_are_generated_from_the_declarations() -> None:
+    """`make reference` writes them again."""
+    text = json_reference.PAGE.read_text()
+    assert text.partition(json_reference.MARK)[2].strip() == json_reference.page().strip()
+    files = {path.name: path.read_text() for path in json_reference.SCHEMAS.glob("*.json")}
+    assert files == json_reference.schema_files()
+
+
+def test_schemas_are_valid_and_found_by_name() -> None:
+    for name in schema_names():
+        jsonschema.Draft202012Validator.check_schema(schema(name))
+    assert schema("entry")["title"] == "Entry"
+    with pytest.raises(KeyError, match="nonsense"):
+        schema("nonsense")
+
+
+def test_times_and_durations_end_in_ms() -> None:
+    """And numbers of milliseconds have their unit declared."""
+    for name in schema_names():
+        for path, unit in _units(schema(name)):
+            field = path.rpartition(".")[2].removesuffix("[]")
+            assert field.endswith("_ms") == (unit in ("ms", "ms UTC")), f"{name}: {path}"
+
+
+def _units(part: dict[str, Any], at: str = "") -> Iterator[tuple[str, str | None]]:
+    for name, below in part.get("properties", {}).items():
+        path = f"{at}.{name}" if at else name
+        inner = below.get("items", below)
+        yield path, inner.get("x-unit")
+        yield from _units(inner, path)
+
+
+def test_one_name_means_one_type() -> None:
+    """A field is an object, a text or a number wherever it is; `error` is always an object."""
+    kinds = dict[str, set[str]]()
+    for name in schema_names():
+        whole = json.dumps(schema(name))
+        assert '"error": {"type": ["string"' not in whole
+        for path, kind in _kinds(schema(name)):
+            kinds.setdefault(path.rpartition(".")[2].removesuffix("[]"), set()).add(kind)
+    assert kinds["error"] == {"object"}
+    assert kinds["queue"] == kinds["name"] == kinds["reason"] == {"string"}
+    assert kinds["op"] == {"string"}
+
+
+def _kinds(part: dict[str, Any], at: str = "") -> Iterator[tuple[str, str]]:
+    for name, below in part.get("properties", {}).items():
+        path = f"{at}.{name}" if at else name
+        for each in below.get("anyOf", [below]):
+            kind = each.get("type", "any")
+            for one in kind if isinstance(kind, list) else [kind]:
+                if one != "null":
+                    yield path, one
+            yield from _kinds(each.get("items", each), path)

@@ -50,12 +50,13 @@ from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.selection import select_entries
-from redisq_ops.ops.change.transfer import Move, MoveApply
 from redisq_ops.ops.change.transfer_plan import Route
-from redisq_ops.ops.change.transfer_undo import MoveUndo
+from redisq_ops.ops.change.transfer_undo import MoveUndoSteps
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ..changes import entry_change, plan_change
 from .model import LEASE, SETS
 from .plans import ME, Ticks
 
@@ -470,7 +471,7 @@ class MoveModel:
             return
         k, queue, state, limit = self.choose()
         chosen = run(self.client, select(queue, state, limit))
-        change = Move(chosen, "move", ME, route=self.way(k), clock=Ticks())
+        change = entry_change(chosen, "move", ME, route=self.way(k), clock=Ticks())
         trip = self.new_trip(change.op, k, state, chosen.ids())
         self.begin(Tool(trip, change, self.carried_out(change)))
 
@@ -483,7 +484,7 @@ class MoveModel:
     def applying(self, trip: Trip) -> Tool:
         plan = PlanFile(trip.path)
         most = self.rng.choice([None, None, 4])
-        change = MoveApply(
+        change = plan_change(
             plan, self.queues[trip.way], ME, route=self.way(trip.way), most=most, clock=Ticks(),
             report=lambda id, said: self.hears(trip, id, said),
         )  # fmt: skip
@@ -503,7 +504,7 @@ class MoveModel:
         operation = run(self.client, audit_log.read(self.queues[trip.way], trip.op))
         if operation is None or not operation.undoable:
             return None
-        change = MoveUndo(self.way(trip.way), operation, ME)
+        change = ChangeRun(MoveUndoSteps(self.way(trip.way), operation), ME)
         tool = Tool(trip, change, self.carried_out(change), undoes=True)
         self.begin(tool)
         return tool
@@ -662,13 +663,14 @@ class MoveModel:
         operation = run(self.client, audit_log.read(self.queues[trip.way], trip.op))
         if operation is None:
             return
-        full = tool.undoes or operation.ended or isinstance(change, Move)
+        alone = not tool.undoes and not trip.path  # a move of its own, without a plan
+        full = tool.undoes or operation.ended or alone
         trip.over = trip.over or full
         if tool.undoes or (full and not trip.undoing):
             self.none_under_way(trip)
         if not trip.undoing:
             assert operation.done == len(trip.rows.keys() - trip.back)
-            if isinstance(change, Move):
+            if alone:
                 assert change.outcome.done == len(trip.landed)
 
     def none_under_way(self, trip: Trip) -> None:

@@ -20,14 +20,16 @@ from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.redis.operation import Description, run
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.apply import Apply
+from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.selection import select_entries
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.filter.scan import Filter
 
+from ..changes import plan_change
 from .delays import DelayModel
 from .model import LEASE, Model, Step, Unit
 from .requests import RequestModel
@@ -67,8 +69,8 @@ class Paper:
     rows: dict[int, Step] = field(default_factory=dict)
     words: Counter[str] = field(default_factory=Counter)
     undoing: bool = False
-    appliers: list[Apply] = field(default_factory=list)
-    undos: list[Undo] = field(default_factory=list)
+    appliers: list[ChangeRun[PlanSteps]] = field(default_factory=list)
+    undos: list[ChangeRun[UndoSteps]] = field(default_factory=list)
     heard: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -135,7 +137,7 @@ class Plans(Model):
         if not paper.appliers or self.rng.random() < 0.3:
             paper.heard = []
             most = self.rng.choice([None, None, 2, 5])
-            change = Apply(
+            change = plan_change(
                 PlanFile(paper.path), self.queue, ME, most=most, clock=Ticks(),
                 report=lambda id, said: self.hears(paper, id, said),
             )  # fmt: skip
@@ -206,14 +208,14 @@ class Plans(Model):
         self.moved(unit, step, header.state, VERBS[header.verb][1], header.argument)
         return "moved"
 
-    def is_told_the_truth(self, paper: Paper, change: Apply) -> None:
+    def is_told_the_truth(self, paper: Paper, change: ChangeRun[PlanSteps]) -> None:
         if paper.undoing:
             return
-        run(self.client, change.finish())
+        run(self.client, change.steps.finish())
         outcome = change.outcome
         assert outcome.done == paper.words["moved"]
         assert outcome.done + sum(outcome.skipped.values()) == paper.reached
-        assert change.left == len(paper.picks) - paper.reached
+        assert change.steps.left == len(paper.picks) - paper.reached
 
     def undo_plan(self) -> None:
         """Take some of a plan back; whoever still applies it is told."""
@@ -226,7 +228,7 @@ class Plans(Model):
             assert operation is not None
             if not operation.undoable:
                 return
-            paper.undos.append(Undo(self.queue, operation, ME))
+            paper.undos.append(ChangeRun(UndoSteps(self.queue, operation), ME))
         undo = self.rng.choice(paper.undos)
         for _ in range(self.rng.choice([1, 2, 20])):
             before = self.lists(paper)

@@ -9,10 +9,10 @@ import redis
 from _pytest.mark import ParameterSet
 
 from redisq_ops.core.model.errors import RedisqError
-from redisq_ops.ops.change.apply import PlannedSteps
+from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.entry_steps import EntryAction
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.undo import UndoSteps
 
 from .plans import PlannedDelays, PlannedRequests, Plans
 
@@ -37,12 +37,12 @@ def test_plans_touch_what_was_planned_and_once(
         assert model.told["steps"] > 5 and model.told["moved"] > 5
 
 
-async def left_open(undo: Undo) -> None:
+async def left_open(undo: UndoSteps) -> None:
     """An undo that lets others go on applying."""
     undo._left = [(undo.operation.id, undo.operation.steps)]
 
 
-def one_too_far(steps: PlannedSteps, number: int, at: int) -> None:
+def one_too_far(steps: PlanSteps, number: int, at: int) -> None:
     """Somebody who comes later leaves out an entry."""
     go_to(steps, number, at + 1)
 
@@ -52,10 +52,10 @@ def without_times(order: EntryAction, op: str, seq: int, picks: list[Any], span:
     return move(order, op, seq, [pick._replace(at_ms=None) for pick in picks], span)
 
 
-go_to, move = PlannedSteps.go_to, EntryAction.move
+go_to, move = PlanSteps._go_to, EntryAction.move
 MUTANTS: list[tuple[type, str, Any]] = [
-    (Undo, "_close", left_open),
-    (PlannedSteps, "go_to", one_too_far),
+    (UndoSteps, "_close", left_open),
+    (PlanSteps, "_go_to", one_too_far),
     (EntryAction, "move", without_times),
     (Operation, "taken_back", False),
 ]

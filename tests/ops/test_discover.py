@@ -248,7 +248,7 @@ def test_two_of_one_name_are_told_apart(redisq: Redisq, client: Client) -> None:
     sidekiq(client, "staging:")
     one, two = redisq.rows("discover")
     assert one["name"] == "sidekiq:default" and two["name"].startswith("sidekiq:default~")
-    assert (one["at"], two["at"], two["called"]) == ("", "staging:", "default")
+    assert (one["at"], two["at"], two["full_name"]) == ("", "staging:", "default")
     client.rpush("staging:queue:default", json.dumps(SIDEKIQ | {"jid": "f" * 24}))
     redisq("discover", "--register", "--yes")
     assert [row["waiting"] for row in redisq.rows("ls")] == [1, 2]
@@ -604,8 +604,8 @@ def test_fsck_flags_what_stays_wrong_and_says_what_it_left_out(
     client.lpush("bqueues:processing:w", *(f"junk {n}" for n in range(1500)))
     redisq("discover", "--register", "--yes")
     (row,) = redisq.rows("fsck", "raw-fair:w", code=1)
-    assert row["looks"] == 5 and "1,000 of 1,000 in processing are no messages" in row["broken"][1]
-    assert row["unseen"] == "only 1,000 of 1,500 messages in processing"
+    assert row["reads"] == 5 and "1,000 of 1,000 in processing are no messages" in row["faults"][1]
+    assert row["not_checked"] == "only 1,000 of 1,500 messages in processing"
     assert "not looked at: only 1,000 of 1,500" in redisq("fsck", "raw-fair:w", code=1)
 
 
@@ -616,7 +616,7 @@ def test_a_finding_whose_number_moves_is_the_same_finding(
     redisq("discover", "--register", "--yes")
     naps.append(lambda s: client.lpush("bqueues:processing:w", "{}"))
     (row,) = redisq.rows("fsck", "raw-fair:w", code=1)
-    assert any("5 in processing" in line for line in row["broken"]) and row["momentary"] == 0
+    assert any("5 in processing" in line for line in row["faults"]) and row["momentary"] == 0
 
 
 def test_registering_is_planned_and_confirmed(redisq: Redisq, client: Client) -> None:
@@ -741,7 +741,7 @@ def test_every_master_of_a_cluster_is_looked_at(
     assert names(redisq.rows("ls")) == names(rows)
     # A look of the room's own goes to every master as well.
     (row,) = redisq.rows("inspect", "queue", "raw-request:req")
-    assert row["faults"] == rows[0]["faults"] and row["unseen"] is None
+    assert row["faults"] == rows[0]["faults"] and row["not_checked"] is None
     assert len(redisq.rows("waiting", "ls", "raw-request:req")) == 13
     redisq("forget", "stream:orders1", "--yes")
 

@@ -17,7 +17,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.url import masked
-from redisq_ops.ops.hint import hint
+from redisq_ops.ops.hint import hint, set_connection_options, words_of
 
 from ..command_line import Redisq, dead_letters
 
@@ -31,6 +31,18 @@ def test_name_that_begins_with_a_dash() -> None:
         "redisq consumers claim s --to -x -- -w"
     )
     assert hint("request", "priority", "-q/r1", "0") == "redisq request priority -- -q/r1 0"
+
+
+@pytest.mark.parametrize("name", ["mail", "-q", "it's", "a b"])
+def test_the_words_of_a_hint_are_those_it_was_made_of(name: str) -> None:
+    set_connection_options({"url": "redis://h:1/0", "context": None})
+    try:
+        command = hint("consumers", "claim", name, "w1", group="-g", to=name)
+    finally:
+        known = words_of(command)
+        set_connection_options({})
+    assert " --url redis://h:1/0" in command
+    assert known == (["consumers", "claim", name, "w1"], {"group": "-g", "to": name})
 
 
 def rejected(queue: RequestQueue[redis.Redis] | DelaySet[redis.Redis]) -> None:

@@ -23,12 +23,13 @@ from redisq_ops.core.redis.operation import Round, arun, run
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.entry_steps import Stride
+from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import PAST, preview
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.selection import select_entries
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.step_size import Stride
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
 from redisq_ops.ops.filter.target import targets
@@ -36,13 +37,16 @@ from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
 from redisq_ops.ops.fsck import QueueCheck
 from redisq_ops.ops.inspect.history import history_of
 
+from ..changes import entry_change
 from ..command_line import dead_letters, everywhere
 from ..model.wire import picture
 
 ME = Author("ada", "desk", "because")
 
 
-def finish(client: redis.Redis, change: Bulk | Undo) -> ChangeOutcome:
+def finish(
+    client: redis.Redis, change: ChangeRun[EntrySteps] | ChangeRun[UndoSteps]
+) -> ChangeOutcome:
     while run(client, change.step()):
         pass
     return change.outcome
@@ -250,7 +254,7 @@ def test_rate_limit_of_a_bulk_change(client: redis.Redis) -> None:
     queue = dead_letters(client, 95)
     now = [100.0]
     chosen = run(client, select(queue, "dead", Filter()))
-    bulk = Bulk(chosen, "replay", ME, rate=20.0, clock=lambda: now[0])
+    bulk = entry_change(chosen, "replay", ME, rate=20.0, clock=lambda: now[0])
     handled = 0
     while run(client, bulk.step()):
         assert bulk.outcome.done - handled <= 20
@@ -271,7 +275,7 @@ def test_entries_written_by_a_clock_that_was_ahead_can_be_changed(
     queue = RequestQueue(client, "mail", clock=clock)
     chosen = run(client, select(queue, state, Filter()))
     verb: Verb = "replay" if state == "dead" else "requeue"
-    outcome = finish(client, Bulk(chosen, verb, ME))
+    outcome = finish(client, entry_change(chosen, verb, ME))
     assert (outcome.done, outcome.skipped) == (1, {})
     assert getattr(queue.counts(), state) == 0 and queue.invariants() == []
 
@@ -284,7 +288,7 @@ def test_later_entries_are_not_changed(client: redis.Redis) -> None:
     queue.move("a", 1, ["r1/2"], source="dead", target="waiting", high_water_ms=clock.now_ms)
     (again,) = [d for d in queue.take(9, consumer="w").deliveries if d.id == "r1/2"]
     queue.settle([Settlement(again, "reject", b"{}")])  # dead once more, by another failure
-    outcome = finish(client, Bulk(chosen, "replay", ME))
+    outcome = finish(client, entry_change(chosen, "replay", ME))
     assert (outcome.done, outcome.skipped, outcome.exit_code) == (0, {"late": 1}, 1)
     assert queue.counts().dead == 1
 
@@ -307,7 +311,7 @@ def test_verb_is_refused_for_a_wrong_state(client: redis.Redis) -> None:
     chosen = run(client, select(queue, "pending", Filter()))
     before = picture(client)
     with pytest.raises(BadInput, match="reserved"):
-        Bulk(chosen, "claim", ME, consumer="~waiting")
+        entry_change(chosen, "claim", ME, consumer="~waiting")
     assert picture(client) == before
 
 
@@ -334,7 +338,7 @@ def test_bulk_moves_run_on_an_asyncio_client(
         async with aclient() as connection:
             queue = await arun(connection, Deployment(connection).queue("mail"))
             chosen = await arun(connection, select(queue, "dead", Filter()))
-            bulk = Bulk(chosen, "replay", ME)
+            bulk = entry_change(chosen, "replay", ME)
             while await arun(connection, bulk.step()):
                 pass
             return bulk.outcome
@@ -356,7 +360,7 @@ def test_scan_continues_where_it_stopped(client: redis.Redis) -> None:
 
 def test_audit_log_is_written_before_the_first_step(client: redis.Redis) -> None:
     queue = dead_letters(client, 120)
-    bulk = Bulk(run(client, select(queue, "dead", Filter(older_than_ms=0))), "purge", ME)
+    bulk = entry_change(run(client, select(queue, "dead", Filter(older_than_ms=0))), "purge", ME)
     assert run(client, bulk.step())
     (operation,) = run(client, audit_log.log(Deployment(client))).operations
     assert (operation.verb, operation.who, operation.why) == ("purge", "ada", "because")
@@ -365,7 +369,7 @@ def test_audit_log_is_written_before_the_first_step(client: redis.Redis) -> None
     assert not operation.ended and operation.undoable
     key = queue.keys["op_"] + operation.id
     assert 29 * 86400 < client.ttl(key) <= 30 * 86400
-    assert finish(client, Undo(queue, operation, ME)).done == operation.done
+    assert finish(client, ChangeRun(UndoSteps(queue, operation), ME)).done == operation.done
     assert queue.counts().dead == 120
 
 
@@ -377,43 +381,43 @@ def test_audit_log_of_a_killed_undo_is_exact(client: redis.Redis, shards: int) -
     queue.schedule([(f"e{n}", b"") for n in range(200)])
     dead = [Settlement(one, "reject") for one in queue.take(200, consumer="w").deliveries]
     queue.settle(dead)
-    change = Bulk(run(client, select(queue, "dead", Filter())), "replay", ME)
+    change = entry_change(run(client, select(queue, "dead", Filter())), "replay", ME)
     finish(client, change)
     (before,) = run(client, audit_log.last(queue, 1))
-    undo = Undo(queue, before, ME)
+    undo = ChangeRun(UndoSteps(queue, before), ME)
     for _ in range(2):
         assert run(client, undo.step())
     # Nobody says more of it: it was killed.
     (own, it) = run(client, audit_log.last(queue, 2))
     assert (own.verb, own.ended) == ("undo", False)
     assert 0 < own.done == it.undone == queue.counts().dead < 200
-    finish(client, Undo(queue, it, ME))
+    finish(client, ChangeRun(UndoSteps(queue, it), ME))
     newest, own, it = run(client, audit_log.last(queue, 3))
     assert own.done + newest.done == it.undone == 200
 
 
 def test_undo_after_retention_is_refused(client: redis.Redis) -> None:
     queue = dead_letters(client, 3)
-    bulk = Bulk(run(client, select(queue, "dead", Filter())), "purge", ME)
+    bulk = entry_change(run(client, select(queue, "dead", Filter())), "purge", ME)
     finish(client, bulk)
     client.delete(f"{queue.keys['undo_']}{bulk.outcome.op}:1")  # as its TTL would
     (operation,) = run(client, audit_log.log(Deployment(client))).operations
-    outcome = finish(client, Undo(queue, operation, ME))
+    outcome = finish(client, ChangeRun(UndoSteps(queue, operation), ME))
     assert (outcome.done, outcome.skipped, outcome.exit_code) == (0, {"expired": 3}, 1)
 
 
 def test_change_without_undo_gives_a_reason(client: redis.Redis) -> None:
     queue = dead_letters(client, 2)
     deployment = Deployment(client)
-    finish(client, Bulk(run(client, select(queue, "dead", Filter(max=1))), "hard", ME))
-    finish(client, Bulk(run(client, select(queue, "dead", Filter())), "purge", ME))
+    finish(client, entry_change(run(client, select(queue, "dead", Filter(max=1))), "hard", ME))
+    finish(client, entry_change(run(client, select(queue, "dead", Filter())), "purge", ME))
     purge, hard = run(client, audit_log.log(deployment)).operations
     with pytest.raises(Refused, match="removed for good"):
-        Undo(queue, hard, ME)
-    finish(client, Undo(queue, purge, ME))
+        ChangeRun(UndoSteps(queue, hard), ME)
+    finish(client, ChangeRun(UndoSteps(queue, purge), ME))
     _, done = run(client, audit_log.find(deployment, purge.id))
     with pytest.raises(Refused, match="undone already"):
-        Undo(queue, done, ME)
+        ChangeRun(UndoSteps(queue, done), ME)
     with pytest.raises(NotFound):
         run(client, audit_log.find(deployment, "purge-nope"))
 
@@ -521,7 +525,7 @@ def test_interrupted_change_can_be_undone(client: redis.Redis, verb: str, done: 
         run(client, story(change()))
     assert (look() != before) == done
     (operation,) = run(client, audit_log.last(queue, 5))
-    undo = Undo(queue, operation, ME)
+    undo = ChangeRun(UndoSteps(queue, operation), ME)
     while run(client, undo.step()):
         pass
     assert look() == before
@@ -590,7 +594,7 @@ def test_several_settings_are_one_operation(client: redis.Redis) -> None:
     again = run(client, control.set_flags(queue, "retention", ME, changes))
     assert (again.op, again.matched) == (None, 0)
     _, operation = run(client, audit_log.find(Deployment(client), outcome.op or ""))
-    assert finish(client, Undo(queue, operation, ME)).done == 3
+    assert finish(client, ChangeRun(UndoSteps(queue, operation), ME)).done == 3
     assert queue.settings() == {"max_lost": "5"}
 
 
@@ -628,12 +632,12 @@ def test_a_sharded_queue_is_one_queue(client: redis.Redis) -> None:
     made.schedule([(f"e{n}", b"x") for n in range(300)], after_ms=60_000)
     deployment = Deployment(client)
     queue = run(client, deployment.queue("later"))
-    bulk = Bulk(run(client, select(queue, "delayed", Filter())), "purge", ME)
+    bulk = entry_change(run(client, select(queue, "delayed", Filter())), "purge", ME)
     assert finish(client, bulk).done == 300
     assert made.counts().trash == 300
     (operation,) = run(client, audit_log.log(deployment)).operations
     assert (operation.matched, operation.done) == (300, 300)
-    assert finish(client, Undo(queue, operation, ME)).done == 300
+    assert finish(client, ChangeRun(UndoSteps(queue, operation), ME)).done == 300
     assert (made.counts().trash, made.counts().delayed) == (0, 300)
     undo, operation = run(client, audit_log.log(deployment)).operations
     assert (operation.undone, operation.undoable, undo.done) == (300, False, 300)
@@ -716,7 +720,7 @@ def test_later_entry_of_the_same_id_is_not_changed(client: redis.Redis, kind: st
             pass
         queue.submit([b"new"], id="r1")
     chosen.high_water_ms = queue.now()  # nothing but what tells them apart is to be seen here
-    outcome = finish(client, Bulk(chosen, "purge", ME))
+    outcome = finish(client, entry_change(chosen, "purge", ME))
     assert (outcome.done, outcome.skipped) == (1, {"changed": 1})
     (left,) = queue.page("waiting", payloads=True).entries
     assert left.payload == b"new"

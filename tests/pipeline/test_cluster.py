@@ -84,9 +84,9 @@ def test_two_workers_read_and_write_and_doctor_names_one_that_cant_reach_the_ser
     doctor = ran("redisq_ops", "--url", url, *words)
     assert doctor.returncode == 1, doctor.stderr
     rows = [json.loads(line) for line in doctor.stdout.splitlines()]
-    executors = [row for row in rows if row["name"] == "executor"]
-    assert len({row["says"] for row in executors}) == 3, doctor.stdout
-    (wrong,) = [row["says"] for row in rows if not row["ok"]]
+    executors = [row for row in rows if row["check"] == "executor"]
+    assert len({row["sentence"] for row in executors}) == 3, doctor.stdout
+    (wrong,) = [row["sentence"] for row in rows if not row["ok"]]
     assert "executor" in wrong and "can't reach the server" in wrong, wrong
 
 
@@ -104,7 +104,7 @@ def test_a_spark_connect_session_reads_the_commands_server(
         words = ("--json", "spark", "doctor", "--tasks", "2", "--remote", remote)
         doctor = ran("redisq_ops", "--url", url, *words)
         assert doctor.returncode == 0, doctor.stdout + doctor.stderr
-        names = [json.loads(line)["name"] for line in doctor.stdout.splitlines()]
+        names = [json.loads(line)["check"] for line in doctor.stdout.splitlines()]
         assert "java" not in names and names.count("executor") == 1
     gone = ran("redisq_ops", "--url", url, "spark", "sql", "select 1", "--remote", remote)
     assert gone.returncode == 4 and len(gone.stderr.splitlines()) == 2, gone.stderr

@@ -234,15 +234,19 @@ def parts_of(reader: HistoryStreamReader, start: Any, end: Any) -> list[Any]:
     return [partition.value for partition in reader.partitions(start, end)]
 
 
-@pytest.mark.parametrize("size", [1, 3, 7, 1000])
-def test_a_large_micro_batch_is_read_in_several_partitions(
-    size: int, client: redis.Redis, url: str
-) -> None:
+def forty_events(client: redis.Redis) -> None:
     recording_queue(client)
     client.delete(HIST)
     for n in range(40):
         event: Any = {"t": 1_000_000 + n, "by": "w", "submitted": f"e{n}"}
         client.xadd(HIST, event, id=f"{1_000_000 + n * 10}-0")
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+def test_a_large_micro_batch_is_read_in_several_partitions(
+    size: int, client: redis.Redis, url: str
+) -> None:
+    forty_events(client)
     reader = stream(url, rowsPerPartition=str(size))
     start = reader.latestOffset({}, ReadMaxRows(5))
     end = reader.latestOffset(start, ALL)
@@ -255,11 +259,7 @@ def test_a_large_micro_batch_is_read_in_several_partitions(
 def test_trimmed_events_of_a_large_micro_batch_are_a_gap(
     left: int, client: redis.Redis, url: str
 ) -> None:
-    recording_queue(client)
-    client.delete(HIST)
-    for n in range(40):
-        event: Any = {"t": 1_000_000 + n, "by": "w", "submitted": f"e{n}"}
-        client.xadd(HIST, event, id=f"{1_000_000 + n * 10}-0")
+    forty_events(client)
     strict, lenient = (
         stream(url, rowsPerPartition="4", onTrim=word) for word in ("fail", "report")
     )

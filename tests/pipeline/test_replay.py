@@ -24,7 +24,8 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.pipeline import replay, replay_plan
 from redisq_ops.pipeline.connection import Server
@@ -71,11 +72,7 @@ def planned(
 
 
 def parts(server: Server, plan: ReplayPlan, on_step: Any = None) -> list[OperationPart]:
-    order = plan.queues[0]
-    return [
-        OperationPart(server, plan.rows, order.header, order.parts, unit, on_step)
-        for unit in plan.units()
-    ]
+    return [OperationPart(server, plan, unit, on_step) for unit in plan.units()]
 
 
 def ids(queue: Queue[redis.Redis], state: Any) -> list[str]:
@@ -89,7 +86,7 @@ def operation(queue: Queue[redis.Redis], plan: ReplayPlan) -> audit_log.Operatio
 
 
 def undone(queue: Queue[redis.Redis], op: audit_log.Operation) -> ChangeOutcome:
-    undo = Undo(queue, op, AUTHOR)
+    undo = ChangeRun(UndoSteps(queue, op), AUTHOR)
     while run(queue.client, undo.step()):
         pass
     return undo.outcome
@@ -432,7 +429,9 @@ def test_a_plan_continues_at_the_new_rate(
     assert kept is not None
     kept.check_request(replay_request(queues=("mail",), parts=1, rate=20.0))
     slower = kept.with_rate(20.0)
-    assert "at 20/s" in str(slower.descriptions()) and "at 500/s" in str(kept.descriptions())
+    at = server_at.deployment()
+    shown = [str(run(client, plan.previews(at))) for plan in (slower, kept)]
+    assert "at 20/s" in shown[0] and "at 500/s" in shown[1]
     # The size of steps stays: some may have been carried out.
     assert slower.queues[0].header.step == kept.queues[0].header.step
 

@@ -228,7 +228,11 @@ def test_replay_is_planned_confirmed_carried_out_logged_and_undone(
     (once_more,) = redisq.rows(*group, "--yes", "--plan", str(tmp_path / "plan"))
     assert once_more["op"] == done["op"] and queue.counts().waiting == 130
     (logged,) = redisq.rows("log")
-    assert (logged["id"], logged["done"], logged["why"]) == (done["op"], 130, "the relay is back")
+    assert (logged["id"], logged["done"], logged["reason"]) == (
+        done["op"],
+        130,
+        "the relay is back",
+    )
     redisq("undo", done["op"], "--yes")
     assert queue.counts().dead == 130
     assert "undone" in redisq.refusal(*group, "--yes", "--plan", str(tmp_path / "plan"), code=1)

@@ -25,7 +25,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.scan import Filter, select
@@ -39,6 +39,7 @@ from redisq_ops.tui.frame import text
 from redisq_ops.tui.poller import Connected, Live, Missed, SnapshotFetched
 from redisq_ops.tui.undo_screen import PastScreen
 
+from ..changes import entry_change
 from ..foreign_keys import far_apart
 
 pytestmark = pytest.mark.alike
@@ -113,7 +114,7 @@ def test_clients_their_rules_and_the_audit_log(url: str, client: redis.Redis) ->
         await see(pilot, 'client="acme"', "in 3 of 4")
         await press(pilot, "escape")
         await see(pilot, "globex", "weight")
-        await press(pilot, "p")
+        await press(pilot, "m")
         await see(pilot, "jobs is a fair queue: it has no processes.")
 
     drive_in(url, body, "9")
@@ -134,7 +135,7 @@ def test_worker_processes_of_another_program(url: str, client: redis.Redis) -> N
     run(client, register(Deployment(client), [Registered("sidekiq:low", "sidekiq", 1, 0, at="")]))
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await press(pilot, "p")
+        await press(pilot, "m")
         await see(pilot, "app-1:42:abc", "alive", "low")
         await press(pilot, "enter")
         await see_line(pilot, "the row shows all that is known of it")
@@ -470,7 +471,7 @@ def test_looking_changes_nothing(url: str, client: redis.Redis) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("view", "1234567890cpl,")
+@pytest.mark.parametrize("view", "1234567890cml,")
 def test_a_terminal_of_20_by_5_is_small_and_no_more(
     url: str, client: redis.Redis, view: str
 ) -> None:
@@ -623,7 +624,7 @@ def test_a_change_stops_at_esc_and_can_be_undone(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = bury(client, "r", 900)
-    monkeypatch.setattr(Bulk, "pause", 0.5)  # between steps, so that there is time for a key
+    monkeypatch.setattr(ChangeRun, "pause", 0.5)  # between steps, so that there is time for a key
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "A")
@@ -829,7 +830,7 @@ def test_the_filter_says_where_it_can_not_be_read(url: str, client: redis.Redis)
         await see(pilot, "in 0 of 2", "it is about delayed entries")
         await press(pilot, "A")
         await press(pilot, "P")
-        await told(pilot, "0 matched: the expression matches only delayed entries, not dead ones")
+        await told(pilot, "the expression matches only delayed entries, not dead ones")
         assert not isinstance(app.screen, Confirm)
 
     drive_in(url, body, "5")
@@ -884,7 +885,7 @@ def test_hold_stops_and_starts_a_queue(url: str, client: redis.Redis) -> None:
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await asked(pilot, "H")
         await press(pilot, "y")
-        await told(pilot, "mail held")
+        await told(pilot, "mail paused")
         await see(pilot, "paused by")
         assert not queue.take(consumer="w1").deliveries
         await asked(pilot, "H")
@@ -905,9 +906,9 @@ def test_hold_stops_the_marked_queues_only(url: str, client: redis.Redis) -> Non
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "space", "j", "j", "space")
         await asked(pilot, "H")
-        assert "Hold 2 queues?" in text(app)
+        assert "Pause 2 queues?" in text(app)
         await press(pilot, "y")
-        await told(pilot, "2 queues held")
+        await told(pilot, "2 queues paused")
         taken = {name: len(queue.take(consumer="w1").deliveries) for name, queue in queues.items()}
         assert taken == {"a": 0, "b": 1, "c": 0}
 
@@ -930,7 +931,7 @@ def test_hold_of_several_keeps_the_reason_and_says_what_was_refused(
         await press(pilot, "space", "j", "space", "j", "space")
         await asked(pilot, "H")
         await press(pilot, "w", *"smtp", "enter", "y")
-        await told(pilot, "2 of 3 queues held")
+        await told(pilot, "2 of 3 queues paused")
         await told(pilot, "queue stream:orders is kept by another program")
         assert [queue.counts().paused for queue in queues] == ["smtp", "smtp"]
 
@@ -954,7 +955,7 @@ def test_hold_is_offered_where_a_queue_can_be_held(url: str, client: redis.Redis
         await press(pilot, "H", "j")
         await until(pilot, lambda: app.current.table.identity == "sidekiq:low")
         dialog = await asked(pilot, "H")
-        assert dialog.question.title == "Hold queue sidekiq:low?"
+        assert dialog.question.title == "Pause queue sidekiq:low?"
         only = "only redisq's workers and producers heed it; Sidekiq's own go on."
         assert dialog.question.lines[-1].endswith(only)
         await press(pilot, "n", "k", "enter", "4")
@@ -973,9 +974,9 @@ def test_hold_stops_the_marked_requests_only(url: str, client: redis.Redis) -> N
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "space", "j", "j", "space")
         await asked(pilot, "H")
-        assert "Hold 2 requests of mail?" in text(app)
+        assert "Pause 2 requests of mail?" in text(app)
         await press(pilot, "y")
-        await told(pilot, "2 requests held")
+        await told(pilot, "2 requests of mail paused")
         assert {d.id for d in queue.take(5, consumer="w1").deliveries} == {"r2/1"}
         await undo(pilot)
         await press(pilot, "y")
@@ -1004,7 +1005,7 @@ def test_read_only_changes_nothing(url: str, client: redis.Redis) -> None:
 def test_read_only_holds_before_the_first_picture(url: str, client: redis.Redis) -> None:
     """A server that takes its time has answered nothing yet, and the keys are there already."""
     queue = bury(client, "r1", 2)
-    replay = Bulk(run(client, select(queue, "dead", Filter())), "replay", Author.here())
+    replay = entry_change(run(client, select(queue, "dead", Filter())), "replay", Author.here())
     while run(client, replay.step()):
         pass
     client.config_resetstat()
@@ -1108,7 +1109,7 @@ def test_help_names_every_key(url: str) -> None:
         await press(pilot, "question_mark")
         await see(pilot, "Requeue", "Undo one of the latest", "Mark or unmark", "Esc", "Tab ]")
         shown = text(app)
-        assert all(f" {key} " in shown for key in "1234567890cpl,/:!stfwry?ARCPXEHMTBKLOUq")
+        assert all(f" {key} " in shown for key in "1234567890cml,/:!sptfwry?ARCPXEHMTBKLOUq")
         await press(pilot, "q")
         assert len(app.screen_stack) == 1
 

@@ -34,7 +34,7 @@ def test_a_replay_is_marked_and_its_effect_seen(url: str, client: redis.Redis) -
         await asked(pilot, "P")
         await press(pilot, "y")
         await told(pilot, "7 replayed")
-        await press(pilot, "m")
+        await press(pilot, "v")
         await see(pilot, "mail  last 60 seconds", "● 7 waiting", "A  replay-", "┊")
         await asyncio.to_thread(work, client, "r1")
         await see(pilot, "● 17 waiting")
@@ -56,7 +56,7 @@ def test_all_queues_together_and_one_again(url: str, client: redis.Redis) -> Non
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "a")
-        await see_line(pilot, "a: only charts (m) can be of all queues together.")
+        await see_line(pilot, "a: only charts (v) can be of all queues together.")
         await press(pilot, "colon", *"charts", "enter")
         await see(pilot, "mail  last 60 seconds", "● 10 waiting")
         await press(pilot, "a")
@@ -84,7 +84,7 @@ def test_the_timeline_of_delayed_entries_can_be_zoomed(url: str, client: redis.R
             await press(pilot, "plus")
         await see_line(pilot, "Zoom: a bar is 1s wide already.")
         await press(pilot, "1", "minus")
-        await see_line(pilot, "Zoom: only charts (m) and delayed entries (6)")
+        await see_line(pilot, "Zoom: only charts (v) and delayed entries (6)")
 
     drive_in(url, body, "6")
 
@@ -94,7 +94,7 @@ def test_a_queue_without_counters_says_so(url: str, client: redis.Redis) -> None
     client.rpush("queue:mail", *[b'{"class":"Work","jid":"%d","args":[]}' % n for n in range(3)])
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await press(pilot, "m")
+        await press(pilot, "v")
         await see(pilot, "this kind of queue keeps no counters", "● 3 waiting")
 
     from redisq_ops.core.engine.queue_classes import foreign_class

@@ -112,3 +112,43 @@ def test_it_says_what_will_happen_and_shows_both_answers(size: tuple[int, int]) 
             assert app.screen.region.contains_region(app.screen.query_one(Input).region)
 
     asyncio.run(body())
+
+
+def said(question: Question, keys: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What the dialog's toasts and its two answers say after these keys."""
+    toasts: list[str] = []
+    labels: list[str] = []
+
+    async def body() -> None:
+        app = App[None]()
+        async with app.run_test() as pilot:
+            await app.push_screen(Confirm(question))
+            await pilot.pause()
+            await pilot.press(*keys)
+            await pilot.pause()
+            toasts.extend(note.message for note in app._notifications)
+            labels.extend(str(button.label) for button in app.screen.query(Button))
+
+    asyncio.run(body())
+    return toasts, labels
+
+
+def test_a_yes_without_what_has_to_be_typed_says_what_is_missing() -> None:
+    answers = ["No (n)", "Yes (y)"]
+    assert said(LARGE, ["y"]) == (["Yes needs 1240 typed first."], answers)
+    assert said(LARGE, [*"124", "enter"]) == (["Yes needs 1240 typed first."], answers)
+    assert said(LARGE, [*"1240"]) == ([], answers)
+    claim = Question("Claim 2?", consumer=True)
+    needs = "Yes needs the name of the consumer that receives the entries."
+    assert said(claim, ["enter", "y"]) == ([needs], answers)
+
+
+@pytest.mark.slow
+def test_where_every_letter_is_text_the_answers_name_other_keys() -> None:
+    claim = Question("Claim 2?", consumer=True, why=True)
+    assert said(claim, [*"yn"]) == ([], ["No (Esc)", "Yes"])
+    assert said(claim, [*"yn", "enter"]) == ([], ["No (Esc)", "Yes"])  # the reason is next
+    assert said(claim, [*"yn", "enter", "enter"]) == ([], ["No (n)", "Yes (y)"])
+    assert answer(claim, [*"nina", "escape"]) is False
+    assert answer(claim, [*"nina", "enter", "enter", "n"]) is False
+    assert answer(claim, [*"nina", "enter", "enter", "y"]) is True

@@ -13,6 +13,12 @@ from pathlib import Path
 import pytest
 import redis
 
+from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change import control
+from redisq_ops.ops.change.audit_log import Author
+
 from .test_app import bury
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
@@ -103,6 +109,39 @@ def test_keys_that_arrive_together_act_in_order(
     assert "of-mail/2" not in terminal.screen
 
 
+def test_a_stuck_queue_flows_after_t_enter_y(
+    terminal: Terminal, url: str, client: redis.Redis
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"] * 3, id="r1")
+    run(client, control.pause(queue, Author("ada", "desk", "smtp is down")))
+    assert queue.take(3, consumer="w1").deliveries == ()
+    terminal.start(url)
+    terminal.send("t")
+    terminal.see("smtp is down", "redisq queue resume mail")
+    terminal.send("Enter")
+    terminal.see("Resume queue mail?")
+    terminal.send("y")
+    terminal.see("queue mail  open")
+    assert len(queue.take(3, consumer="w1").deliveries) == 3
+
+
+def test_a_payload_is_searched_and_filtered_by_beside_the_list(
+    terminal: Terminal, url: str, client: redis.Redis
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b'{"at": {"region": "%b"}}' % name for name in (b"eu",) * 3], id="r1")
+    for delivery in queue.take(3, consumer="w1").deliveries:
+        queue.settle([Settlement(delivery, "reject", Failure("T", "m").encoded())])
+    terminal.start(url)
+    terminal.send("Enter", "5")
+    terminal.see("r1/1", "r1/2")
+    terminal.send("p")
+    terminal.see("preview:", "payload", "region")
+    terminal.send("Enter", "/", "r", "e", "g", "i", "o", "n", "Enter", "F")
+    terminal.see('payload.at.region="eu"', "in 3 of 3")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_restores_the_terminal(
     terminal: Terminal, url: str, client: redis.Redis, number: signal.Signals
@@ -125,11 +164,11 @@ def test_a_crash_restores_the_terminal_and_prints_no_payload(
     script.write_text(
         f"""
 import sys
-from redisq_ops.tui import detail_screen
+from redisq_ops.tui import entry_tree
 def broken(snapshot, zone):
     payload = snapshot.entry.entry.payload
     raise ZeroDivisionError("planted")
-detail_screen.described = broken
+entry_tree.outline_sections = broken
 from redisq_ops.cli.actions.top import main
 sys.argv[1:] = ["--url", {url!r}]
 main()

@@ -4,6 +4,7 @@ They are compared with those in `snapshots/`; `make pictures` draws them again.
 """
 
 import asyncio
+import json
 import math
 import os
 import random
@@ -385,7 +386,7 @@ def explanation(address: str) -> Explanation:
     facts = {
         "reason": "failed", "since_ms": NOW - 4 * MINUTE, "failures": 20, "lost": 0,
         "error": {"type": ERRORS[0].type, "message": ERRORS[0].message}, "group": "1f6c0a52",
-        "alike": 161, "looked": 200, "dead": 1_240,
+        "alike": 161, "scanned": 200, "dead": 1_240,
     }  # fmt: skip
     first = Reason(
         "dead",
@@ -476,6 +477,8 @@ class Seeded:
             "redis://queue-1.example.net:6379/0", Deployment()
         )
         self.broken: Exception | None = None
+        self.payload: bytes | None = None
+        """of every entry that is read in full, instead of its own"""
 
     async def look(self, viewport: Viewport) -> Snapshot:
         if self.broken is not None:
@@ -493,7 +496,7 @@ class Seeded:
             about = (
                 replace(bare, request=request(viewport.detail))
                 if viewport.view == "requests"
-                else replace(bare, entry=entry(viewport.detail))
+                else replace(bare, entry=self.entry(viewport.detail))
             )
             bare = about
         match viewport.view:
@@ -527,6 +530,12 @@ class Seeded:
                 return replace(bare, start=viewport.start, total=42_118, entries=found,
                                upcoming=upcoming(viewport.buckets))  # fmt: skip
         return bare
+
+    def entry(self, id: str) -> EntryDetails:
+        details = entry(id)
+        if self.payload is None:
+            return details
+        return replace(details, entry=replace(details.entry, payload=self.payload))
 
     async def close(self) -> None:
         pass
@@ -651,6 +660,25 @@ async def edits(app: Top, source: Seeded) -> None:
     app.push_screen(Confirm(replace(asked, why=True)))  # type: ignore[unused-awaitable]
 
 
+async def json_payload(app: Top, source: Seeded) -> None:
+    """Payloads with something to fold, and with what must not reach the terminal."""
+    document = {
+        "to": "ada@example.org", "subject": f"[red]Hi[/red] {OSC_52}", "region": "eu",
+        "order": {
+            "id": 9_007_199_254_740_993, "total": 129.9, "currency": "EUR", "paid": True,
+            "lines": [{"sku": f"A-{n}", "quantity": n % 3 + 1, "price": 4.5} for n in range(240)],
+        },
+        "customer": {"name": "Ada Lovelace", "locale": "שלום", "vip": False, "phone": None},
+        "attempt_ids": list(range(12)),
+        "body": "Dear Ada,\nyour order is on its way.\n\nKind regards\nthe shop",
+    }  # fmt: skip
+    source.payload = json.dumps(document, ensure_ascii=False).encode()
+
+
+async def binary_payload(app: Top, source: Seeded) -> None:
+    source.payload = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
+
+
 async def freezes(app: Top, source: Seeded) -> None:
     app.action_freeze()
 
@@ -680,12 +708,21 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "delayed": ([*REMINDERS, "6"], (120, 34)),
     "log": ([*MAIL, "l", "j"], (120, 34)),
     "waiting": ([*MAIL, "9"], (120, 40)),
-    "charts-160x45": ([*MAIL, watched, "m"], (160, 45)),
-    "charts-hour": ([*MAIL, watched, "m", "minus"], (120, 34)),
-    "charts-80x24": ([*MAIL, watched, "m", "minus", "minus"], (80, 24)),
-    "charts-empty": ([*REMINDERS, "m"], (80, 24)),
+    "charts-160x45": ([*MAIL, watched, "v"], (160, 45)),
+    "charts-hour": ([*MAIL, watched, "v", "minus"], (120, 34)),
+    "charts-80x24": ([*MAIL, watched, "v", "minus", "minus"], (80, 24)),
+    "charts-empty": ([*REMINDERS, "v"], (80, 24)),
     "trash-80x24": ([*MAIL, "0"], (80, 24)),
     "entry": ([*MAIL, "5", "enter"], (120, 34)),
+    "preview": ([*MAIL, "5", json_payload, "p", "j"], (120, 34)),
+    "preview-160x45": ([*MAIL, "5", json_payload, "p", "j", "enter", "j", "j", "j"], (160, 45)),
+    "preview-80x24": ([*MAIL, "5", json_payload, "p", "j"], (80, 24)),
+    "preview-search": (
+        [*MAIL, "5", json_payload, "p", "enter", "slash", *"a-1", "enter", "n", "n"],
+        (160, 45),
+    ),
+    "preview-binary": ([*MAIL, "5", binary_payload, "p", "j"], (120, 34)),
+    "preview-request": ([*MAIL, "3", "p"], (160, 45)),
     "request": ([*MAIL, "3", "j", "j", "enter"], (120, 34)),
     "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),
     "sorted": ([*MAIL, "3", "s", "s", "s", "s"], (120, 34)),
@@ -696,6 +733,7 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "undo": ([*MAIL, "5", past], (120, 34)),
     "undo-80x24": ([*MAIL, "5", past], (80, 24)),
     "explain": ([*MAIL, "5", "t"], (120, 34)),
+    "explain-160x45": ([*MAIL, "5", "t"], (160, 45)),
     "explain-80x24": ([*MAIL, "5", "t"], (80, 24)),
     "groups": ([*MAIL, "7", "j", "space"], (120, 34)),
     "groups-80x24": ([*MAIL, "7"], (80, 24)),
@@ -722,6 +760,7 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
 }
 
 
+DRAWN_FOR_THE_MANUAL = ("overview", "dead", "preview-160x45", "explain")
 THEMED = {
     f"{name}-{theme}": (name, theme)
     for theme in ("light", "ansi", "high-contrast")
@@ -738,9 +777,9 @@ def test_a_picture_is_as_it_was(name: str) -> None:
     steps, size = LOOKS[name]
     svg = draw(steps, size)
     compare(name, svg)
-    if REDRAW and name in ("overview", "dead"):
+    if REDRAW and name in DRAWN_FOR_THE_MANUAL:
         png = resvg_py.svg_to_bytes(svg_string=svg, zoom=1.5, monospace_family="DejaVu Sans Mono")
-        target = ROOT / "docs" / "pictures" / f"{name}.png"
+        target = ROOT / "docs" / "pictures" / f"{name.partition('-')[0]}.png"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(bytes(png))
 

@@ -27,7 +27,7 @@ from redisq_ops.ops.redaction import Redaction
 from redisq_ops.tui import run_change
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
-from redisq_ops.tui.explain_screen import WhyScreen
+from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.poller import Connected, Live
 from redisq_ops.tui.views import GroupsView
@@ -68,10 +68,10 @@ def test_t_explains_what_is_under_the_cursor_and_follows_it(url: str, client: re
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "t")
-        assert isinstance(app.screen, WhyScreen)
+        assert isinstance(app.screen, ExplainScreen)
         id = app.screen.about.id
         await see(pilot, f"entry mail/{id}  dead", "its handler rejected it", "what helps",
-                  f"redisq replay mail/{id}", "facts: dead")  # fmt: skip
+                  f"redisq replay mail/{id}", "facts  dead")  # fmt: skip
         await press(pilot, "y")
         assert app.clipboard == f"redisq replay mail/{id}"
         moved = await asyncio.to_thread(
@@ -265,7 +265,8 @@ def test_what_a_worker_just_took_is_spared(url: str, client: redis.Redis) -> Non
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await see(pilot, "w1", "lag 1", "pending 2")
         await press(pilot, "R")
-        await told(pilot, "0 matched: 2 were held for less than 5m 00s: left out")
+        await told(pilot, "0 matched: requeue 0 pending entries of consumer w1 in queue mail")
+        await told(pilot, "2 were held for less than 5m 00s: left out")
         await press(pilot, "enter")
         await see(pilot, '/consumer="w1"/ in 2 of 2', "r1/1")
         await press(pilot, "escape")
@@ -329,13 +330,13 @@ def test_a_large_state_is_moved_as_a_whole_and_back(
     monkeypatch.setattr(selection, "LARGE", 500)
     queue = bury(client, "r", 1_200)
     used = set[type]()
-    step = whole_state.WholeBulk.step
+    step = whole_state.WholeStateSteps.step
 
-    async def seen(self: whole_state.WholeBulk) -> bool:
+    async def seen(self: whole_state.WholeStateSteps, size: int) -> int | None:
         used.add(type(self))
-        return await step(self)
+        return await step(self, size)
 
-    monkeypatch.setattr(whole_state.WholeBulk, "step", seen)
+    monkeypatch.setattr(whole_state.WholeStateSteps, "step", seen)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "A")
@@ -351,7 +352,7 @@ def test_a_large_state_is_moved_as_a_whole_and_back(
         assert queue.counts().dead == 1_202
 
     drive_in(url, body, "5")
-    assert used == {whole_state.WholeBulk}
+    assert used == {whole_state.WholeStateSteps}
 
 
 # --- undo --------------------------------------------------------------------------------------

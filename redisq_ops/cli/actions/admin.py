@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
@@ -12,16 +13,21 @@ from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.destroy import Destroy, contents, destroyable
-from redisq_ops.ops.change.preview import Preview, typed_number
+from redisq_ops.ops.change.control_preview import (
+    queue_preview,
+    request_preview,
+    settings_preview,
+)
+from redisq_ops.ops.change.destroy import DestroySteps, destroy_preview, destroyable
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_undo import undo_of
-from redisq_ops.ops.change.undo import Undo, why_not
+from redisq_ops.ops.change.undo import UndoSteps, why_not
 from redisq_ops.ops.change.undo_preview import undo_preview
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.hint import hint
 
 from ..address import place
-from ..confirm_and_run import agreed, drive, ended, tell_recovered
+from ..confirm_and_run import agreed, confirm_and_run, drive, ended
 from ..outcome_report import UNDO, its_own, reporting
 from ..output import count, emit, printable, say, table
 from ..session import Session
@@ -31,29 +37,29 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     author = audit_log.Author.here(given["reason"])
     op = given["op"] or _latest(s, author, given)
     queue, operation = s.run(audit_log.find(s.deployment, op))
-    change = s.run(undo_of(s.deployment, queue, operation, author))
+    steps = s.run(undo_of(s.deployment, queue, operation))
     if not given["dry_run"]:
         its_own(given["report"], op, UNDO)
     now = s.run(queue.now.op())
-    preview = s.run(undo_preview(change, now, count_unchanged=given["dry_run"]))
+    preview = s.run(undo_preview(steps, now, count_unchanged=given["dry_run"]))
     if not agreed(s, [preview], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:
-        report.change, change.report = change, report.each
+        report.change = change = ChangeRun(steps, author)
+        steps.report = report.each
         finished = drive(s, change, f"undo {op}", s.again)
-        unchanged = {"sample": change.sample, "unnamed": change.unnamed}
-        report.end(change.outcome, {"unnamed": change.unnamed})
-    ended(s, change.outcome, f"undid {op}", undo=False, more=unchanged)
-    tell_recovered(s, change.recovered)
+        unchanged = {"sample": steps.sample, "unnamed": steps.unnamed}
+        report.end(change.outcome, {"unnamed": steps.unnamed})
+    ended(s, change.outcome, f"undid {op}", undo=False, more=unchanged, recovered=steps.recovered)
     if not s.json:
-        _tell_left(change, operation.into or queue.name)
-        if finished and change.rest:
-            one = change.rest == 1
-            them = f"{count(change.rest)} of them {'was' if one else 'were'} changed by operators"
+        _tell_left(steps, operation.into or queue.name)
+        if finished and steps.rest:
+            one = steps.rest == 1
+            them = f"{count(steps.rest)} of them {'was' if one else 'were'} changed by operators"
             back = "it comes" if one else "these come"
             how = hint("undo", op)
             say(printable(f"{them} there; once that is undone, {back} back with: {how}"))
-        left = change.outcome.matched - change.outcome.done - sum(change.outcome.skipped.values())
+        left = change.outcome.matched - change.outcome.handled
         if not finished and left > 0:
             say(printable(f"interrupted, {count(left)} left; continue with: {s.again}"))
     return change.outcome.exit_code if finished else 130
@@ -88,7 +94,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
     return latest.id
 
 
-def _tell_left(change: Undo, queue: str) -> None:
+def _tell_left(change: UndoSteps, queue: str) -> None:
     """Report entries that were left alone, as far as they are known."""
     if change.sample:
         more = change.outcome.left - len(change.sample)
@@ -100,58 +106,30 @@ def _tell_left(change: Undo, queue: str) -> None:
 
 def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
     at = place(s, given["address"], "request")
-    id, value = at.id or "", str(given.get("value", ""))
-    now = s.run(control.changeable(at.queue, id, verb, value))
-    title = f"{verb} request {at}"
-    if value:
-        title = f"change {verb} of request {at} from {getattr(now, verb)} to {value}"
-    lines: tuple[str, ...] = ()
-    left = now.waiting + now.pending + now.delayed if verb == "cancel" else 0
-    if verb == "cancel":
-        lines = (f"{left:,} of its {now.total:,} entries are not finished",)
-    facts: dict[str, Any] = {
-        "verb": verb, "queue": at.queue.name, "request": id, "value": value or None,
-    }  # fmt: skip
-    if verb == "cancel":
-        facts["entries"] = left
-    preview = Preview(title, lines, typed_number(left), facts | {"matched": 1})
-    if not agreed(s, [preview], given):
-        return 0
-    author = Author.here(given["reason"])
-    outcome = s.run(control.change_request(at.queue, id, verb, author, value))
-    ended(s, outcome, title)
-    return outcome.exit_code
+    queue, id, value = at.queue, at.id or "", str(given.get("value", ""))
+    now = s.run(control.changeable(queue, id, verb, value))
+    return confirm_and_run(
+        s, request_preview(queue, [now], verb, value), given,
+        lambda author: control.change_request(queue, id, verb, author, value),
+    )  # fmt: skip
 
 
 def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
     queue = s.run(s.deployment.queue(given["name"]))
     control.settable(queue)
-    left = contents(s.run(queue.counts.op())) or "nothing in it"
-    lines = tuple(filter(None, (left, control.heeded_by(queue))))
-    preview = Preview(
-        f"{verb} queue {queue.name}", lines, facts={"verb": verb, "queue": queue.name}
-    )
-    if not agreed(s, [preview], given):
-        return 0
+    preview = queue_preview([queue], [s.run(queue.counts.op())], verb)
     act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
-    outcome = s.run(act(queue, Author.here(given["reason"])))
-    ended(s, outcome, preview.title)
-    return outcome.exit_code
+    return confirm_and_run(s, preview, given, partial(act, queue))
 
 
 def destroy(s: Session, given: dict[str, Any]) -> int:
     queue, hard = s.run(s.deployment.queue(given["name"])), given["hard"]
-    counts = s.run(destroyable(queue, hard))
-    left = contents(counts)
-    lines = (left or "nothing in it", "its history, results and audit log go too; there is no undo")
-    held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
-    facts = {"verb": "destroy", "queue": queue.name, "hard": hard, "entries": held}
-    title = f"destroy queue {queue.name}"
-    if not agreed(s, [Preview(title, lines, queue.name if left else None, facts)], given):
+    preview = destroy_preview(queue, s.run(destroyable(queue, hard)), hard)
+    if not agreed(s, [preview], given):
         return 0
-    change = Destroy(queue, Author.here(given["reason"]), hard=hard)
-    finished = drive(s, change, title, s.again)
-    ended(s, change.outcome, f"{title}, keys", undo=False)
+    change = ChangeRun(DestroySteps(queue, hard=hard), Author.here(given["reason"]))
+    finished = drive(s, change, preview.what, s.again)
+    ended(s, change.outcome, f"{preview.what}, keys", undo=False)
     if not finished and not s.json:
         say(printable(f"interrupted: {queue.name} takes nothing more; continue with: {s.again}"))
     return change.outcome.exit_code if finished else 130
@@ -177,17 +155,9 @@ def retention(s: Session, given: dict[str, Any]) -> int:
             table(["setting", "value", "default"], [[x.name, x.value, x.default] for x in settings])
         return 0
     control.settable(queue)
-    before = {setting.name: setting.value for setting in settings}
-    title = f"change settings of queue {queue.name}"
     if new:
         refuse_reserved_name(queue.name, queue.kind)
-    lines = [f"{name}: {before[name]} to {value or 'default'}" for name, value in changes.items()]
-    if new:
-        lines.append(f"queue {queue.name} does not exist yet: it becomes a {queue.kind} queue")
-    facts = {"verb": "retention", "queue": queue.name, "changes": changes}
-    if not agreed(s, [Preview(title, tuple(lines), facts=facts)], given):
-        return 0
-    author = Author.here(given["reason"])
-    outcome = s.run(control.set_flags(queue, "retention", author, changes))
-    ended(s, outcome, title)
-    return outcome.exit_code
+    return confirm_and_run(
+        s, settings_preview(queue, settings, changes, new), given,
+        lambda author: control.set_flags(queue, "retention", author, changes),
+    )  # fmt: skip

@@ -10,16 +10,15 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import Verb
-from redisq_ops.ops.change.apply import Apply
+from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.audit_log import Operation, new_id
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile
 from redisq_ops.ops.change.prepare import PreparedChange, prepare_plan
-from redisq_ops.ops.change.preview import PAST
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
-from ..confirm_and_run import agreed, drive, ended, indented, tell_recovered
+from ..confirm_and_run import agreed, drive, ended, indented
 from ..outcome_report import its_own, reporting
 from ..output import count, emit, printable, reading, say, untouched, when
 from ..session import Session
@@ -73,8 +72,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         prepared = s.run(preparing)
     before, request = prepared.before, prepared.request
     ramp = limits(given, request.rate, header.verb)
-    into = f" to {header.into}" if header.into else ""
-    done = f"{PAST[header.verb]} {header.state} entries of {header.queue}{into}"
+    done = prepared.preview.past
     if before is not None and before.ended:
         return _already(s, before, done)
     if not agreed(s, [prepared.preview], given):
@@ -84,25 +82,28 @@ def apply(s: Session, given: dict[str, Any]) -> int:
             given["reason"], most=given["max"], report=report.each, last=report.last,
             hand=report.hand,
         )  # fmt: skip
-        assert isinstance(change, Apply)
+        steps = change.steps
+        assert isinstance(steps, PlanSteps)
         report.change = change
         if ramp is not None:
             code = ramped(s, change, ramp, done)
-            report.end(change.outcome, {"left": change.left})
+            report.end(change.outcome, {"left": steps.left})
             return code
         finished = drive(s, change, f"{header.verb} in {header.queue}", s.again)
-        s.run(change.finish())
-        outcome, left = change.outcome, change.left
+        s.run(steps.finish())
+        outcome, left = change.outcome, steps.left
         report.end(outcome, {"left": left})
-    halted = {"halted": change.halted} if change.halted else {}
-    ended(s, outcome, done, undo=header.verb != "hard", more={"left": left, **halted})
-    tell_recovered(s, change.recovered)
+    halted = {"halted": steps.halted} if steps.halted else {}
+    ended(
+        s, outcome, done, undo=header.verb != "hard", more={"left": left, **halted},
+        recovered=steps.recovered,
+    )  # fmt: skip
     if left and not s.json:
-        why = f" ({header.into} is {change.halted})" if change.halted else ""
+        why = f" ({header.into} is {steps.halted})" if steps.halted else ""
         say(printable(f"{count(left)} left{why}; continue with: {s.again}"))
     if not finished:
         return 130
-    if left and not change.halted and outcome.done == outcome.matched - left:
+    if left and not steps.halted and outcome.done == outcome.matched - left:
         return 0  # as many as were asked for
     return outcome.exit_code
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.states import Verb
-from redisq_ops.ops.change.apply import Apply
-from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.canary import Ramp
+from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.ramp_controller import Limits
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.time import duration_ms
 
 from ..confirm_and_run import drive, ended
@@ -68,21 +69,21 @@ def _fine_ms(text: str) -> float:
     return float(found[1]) * (1000 if found[2] == "s" else 1)
 
 
-def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
+def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str) -> int:
     """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code."""
-    ramp = Ramp(steps, limits)
+    ramp = Ramp(change, limits)
     outcome = ramp.outcome
     try:
         finished = drive(s, ramp, what, s.again, _RampLine(ramp))
     except RedisqError:
-        _tell_rest(s, steps)
+        _tell_rest(s, change)
         raise
     seen, course = ramp.seen, ramp.course
-    names = ("judged", "died", "failing", "unsettled", "untold")
+    names = ("judged", "died", "failing", "unsettled", "unknown")
     observed = {name: 0 if seen is None else getattr(seen, name) for name in names}
     phase = course.phase if finished else "interrupted"
-    left = max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
-    ended(s, outcome, what, more={"left": left, "phase": phase, "why": course.why, **observed})
+    left = max(0, outcome.matched - outcome.handled)
+    ended(s, outcome, what, more={"left": left, "phase": phase, "reason": course.why, **observed})
     if not s.json:
         if course.phase == "stopped":
             say(printable(f"stopped by itself: {course.why}"))
@@ -91,13 +92,13 @@ def ramped(s: Session, steps: Bulk, limits: Limits, what: str) -> int:
         if left:
             # The same words again, so that the rest is as careful: without --ramp it would not be.
             say(printable(f"{left:,} left; continue with: {s.again}"))
-            _tell_rest(s, steps)
+            _tell_rest(s, change)
     return ramp.exit_code if finished else 130
 
 
-def _tell_rest(s: Session, steps: Bulk) -> None:
+def _tell_rest(s: Session, change: ChangeRun[EntrySteps]) -> None:
     """Say what the same command covers when it is run again."""
-    if not s.json and not isinstance(steps, Apply):
+    if not s.json and not isinstance(change.steps, PlanSteps):
         say("it covers all entries that are dead by then, also those that died again")
 
 

@@ -13,7 +13,6 @@ from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
-from redisq_ops.ops.change.preview import PAST
 from redisq_ops.ops.change.ramp_controller import Limits
 from redisq_ops.ops.change.transfer_plan import Route, route_to
 from redisq_ops.ops.filter.time import per_second
@@ -132,8 +131,7 @@ def _carried_out(
     total = ChangeOutcome(None, 0)
     for nth, each in enumerate(prepared, 1):
         queue, verb, route = each.request.queue, each.request.verb, each.request.route
-        into = f" to {route.target.name}" if route else ""
-        done = f"{PAST[verb]} {each.request.state} entries of {queue.name}{into}"
+        done = each.preview.past
         change = each.run(given["reason"], ahead=s.config.guard.max_rate is None)
         if ramp is not None:
             if code := ramped(s, change, ramp, done):
@@ -142,9 +140,8 @@ def _carried_out(
                 return code
             continue
         finished = drive(s, change, f"{verb} in {queue.name}", s.again)
-        ended(s, change.outcome, done, undo=verb != "hard")
+        ended(s, change.outcome, done, undo=verb != "hard", recovered=change.steps.recovered)
         if route is not None:
-            tell_recovered(s, change.recovered)
             tell_unfinished(s, queue)
         if "away" in change.outcome.skipped and not s.json:
             say("away: moved to another queue; only the undo of that move brings these back")

@@ -10,14 +10,14 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from redisq_ops.core.model.entry import STATES
-from redisq_ops.core.model.errors import RedisqError, translate
+from redisq_ops.core.model.errors import NotFound, RedisqError, translate
 from redisq_ops.ops.check.findings import Standing, broken_rules, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.examination import examine
 from redisq_ops.ops.inspect.overview import Overview, overview
 from redisq_ops.ops.trouble import Severity
 
-from ..output import emit, table, tell
+from ..output import emit, error_fields, table, tell
 from ..session import Session
 
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
@@ -40,9 +40,9 @@ def check(s: Session, given: dict[str, Any]) -> int:
         seen = Overview(seen.now_ms, rows)
         server = s.run(examine(s.deployment)) if given["server"] else ()
     except (RedisqError, RedisError) as error:
-        return _unknown(s, str(translate(error)))
+        return _unknown(s, translate(error))
     if not rows and given["pattern"]:
-        return _unknown(s, f"no queue matches {given['pattern']!r}")
+        return _unknown(s, NotFound(f"no queue matches {given['pattern']!r}"))
     found = standings(seen, rules)
     broken = broken_rules(found, server)
     code = max((int(one.severity) for one in broken), default=0)
@@ -63,11 +63,18 @@ def check(s: Session, given: dict[str, Any]) -> int:
     return code
 
 
-def _unknown(s: Session, why: str) -> int:
+def _unknown(s: Session, error: Exception) -> int:
     if s.json:
-        emit({"status": "unknown", "queues": None, "findings": [], "error": why})
+        emit(
+            {
+                "status": "unknown",
+                "queues": None,
+                "findings": [],
+                "error": error_fields(error, str(error)),
+            }
+        )
     else:
-        tell(f"UNKNOWN: {why}")
+        tell(f"UNKNOWN: {error}")
     return 3
 
 

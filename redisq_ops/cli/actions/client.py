@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from redisq_ops.ops.change import control
-from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.preview import Preview
+from redisq_ops.ops.change.control_preview import client_preview
 
-from ..confirm_and_run import agreed, ended, nothing_matched
+from ..confirm_and_run import confirm_and_run
 from ..output import emit, say, table
+from ..rows import client_row
 from ..session import Session
 
 
@@ -19,8 +19,8 @@ def listed(s: Session, given: dict[str, Any]) -> int:
     found = s.run(control.with_clients(queue).clients.op(given["start"], given["max"]))
     rows = [asdict(client) for client in found.clients]
     if s.json:
-        for row in rows:
-            emit({"queue": queue.name} | row)
+        for client in found.clients:
+            emit(client_row(queue.name, client))
         return 0
     if rows:
         table(list(rows[0]), [list(row.values()) for row in rows])
@@ -33,19 +33,8 @@ def change(s: Session, verb: str, given: dict[str, Any]) -> int:
     queue, name = s.run(s.deployment.queue(given["name"])), given["client"]
     rule, value = control.client_rule(verb, given.get("value"))
     now = s.run(control.client_changeable(queue, name, rule, value))
-    before = getattr(now, rule) or 0
-    title = f"{verb} client {name} of queue {queue.name}"
-    if verb in ("weight", "cap"):
-        words = [str(n) if n or verb == "weight" else "none" for n in (before, value)]
-        title = f"change {verb} of client {name} of queue {queue.name} from {' to '.join(words)}"
-    lines = (f"{now.waiting:,} waiting, {now.pending:,} pending",)
-    facts = {"verb": verb, "queue": queue.name, "client": name, "value": given.get("value")}
-    if int(before) == value:
-        unchanged = Preview(title, ("nothing would change",), facts=facts | {"matched": 0})
-        return nothing_matched(s, [unchanged], given["dry_run"])
-    if not agreed(s, [Preview(title, lines, facts=facts | {"matched": 1})], given):
-        return 0
-    author = Author.here(given["reason"])
-    outcome = s.run(control.change_client(queue, name, verb, author, value))
-    ended(s, outcome, title)
-    return outcome.exit_code
+    preview = client_preview(queue, now, verb, value)
+    return confirm_and_run(
+        s, preview, given,
+        lambda author: control.change_client(queue, name, verb, author, value),
+    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
@@ -10,17 +11,17 @@ from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.consumers import (
-    ConsumerChange,
+from redisq_ops.ops.change.consumer_preview import consumer_preview, left_out
+from redisq_ops.ops.change.consumer_steps import ConsumerSteps
+from redisq_ops.ops.change.held_entries import (
     HeldEntries,
-    change_preview,
     checked_receiver,
     held_entries,
     held_filter,
-    left_out,
 )
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import (
@@ -56,15 +57,23 @@ def listed(s: Session, given: dict[str, Any]) -> int:
             code = 3  # the other queues are shown
             say(printable(f"{queue.name}: {refusal}"))
             continue
-        for report in found:
-            if s.json:
-                emit(_row(report))
-            elif named or report.pending or report.consumers:
-                if not first:
-                    print()
-                first = False
-                _print(report, given["poison"])
+        first = print_reports(s, found, given["poison"], first=first, all=bool(named))
     return code
+
+
+def print_reports(
+    s: Session, reports: Sequence[ConsumerReport], poison: int, *, first: bool, all: bool
+) -> bool:
+    """Print reports, those without consumers only with ``all``; whether nothing was printed yet."""
+    for report in reports:
+        if s.json:
+            emit(_row(report))
+        elif all or report.pending or report.consumers:
+            if not first:
+                print()
+            first = False
+            _print(report, poison)
+    return first
 
 
 def _row(report: ConsumerReport) -> dict[str, Any]:
@@ -72,12 +81,19 @@ def _row(report: ConsumerReport) -> dict[str, Any]:
     return {
         "queue": report.queue, "group": report.group,
         "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
-        "pending": report.pending, "groups": [asdict(load) for load in report.loads],
-        "consumers": [asdict(one) | {"silent": one.silent_ms is not None}
-                      for one in report.consumers],
+        "pending": report.pending, "groups": [
+            {"name": load.group, "pending": load.pending, "lag": load.lag, "again": load.again}
+            for load in report.loads
+        ],
+        "consumers": [
+            {"name": one.name, "pending": one.pending, "idle_ms": one.idle_ms,
+             "oldest_age_ms": one.oldest_ms, "late": one.late,
+             "silent": one.silent_ms is not None, "silent_ms": one.silent_ms}
+            for one in report.consumers
+        ],
         "heat": {"deliveries": DELIVERIES, "ages_ms": AGES_MS, "counts": report.heat},
         "poison": [asdict(row) for row in report.poison],
-        "looked": report.looked,
+        "scanned": report.looked,
     }  # fmt: skip
 
 
@@ -174,8 +190,9 @@ def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
 def _changed(
     s: Session, held: HeldEntries, given: dict[str, Any], to: str | None, *, remove: bool
 ) -> int:
-    change = ConsumerChange(held, to, Author.here(given["reason"]), remove=remove)
-    preview = change_preview(held, to, remove=remove)
+    steps = ConsumerSteps(held, to, remove=remove)
+    change = ChangeRun(steps, Author.here(given["reason"]))
+    preview = consumer_preview(held, to, remove=remove)
     queue, outcome = held.queue.name, change.outcome
     if not (held.ids or remove):
         return nothing_matched(s, [preview], given["dry_run"])
@@ -183,13 +200,13 @@ def _changed(
         return 0
     finished = drive(s, change, preview.what, s.again)
     if s.json:
-        emit(asdict(outcome) | {"removed": change.removed})
+        emit(asdict(outcome) | {"removed": steps.removed})
     else:
         skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())
-        past = f"{'removed' if remove and change.removed else 'took from'} {held.what} of {queue}"
+        past = f"{'removed' if remove and steps.removed else 'took from'} {held.what} of {queue}"
         line = f"{past}: {count(outcome.done)} of {count(outcome.matched)} entries"
         line += f" to {to}" if to else " wait again"
         print(printable(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})"))
-        if outcome.done and outcome.op and change.undoable:
+        if outcome.done and outcome.op and steps.undoable:
             say(printable(f"undo with: {hint('undo', outcome.op)}"))
     return outcome.exit_code if finished else 130

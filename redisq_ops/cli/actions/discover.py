@@ -21,11 +21,10 @@ from redisq_ops.ops.discover import (
     register,
 )
 from redisq_ops.ops.filter.time import per_second
-from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 
 from ..confirm_and_run import agreed
 from ..output import age_or_none, count, emit, printable, progress, say, table, tell
-from ..rows import queue_row
 from ..session import Session
 
 SHOWN = 5
@@ -102,12 +101,12 @@ def _print(s: Session, rows: list[Discovered]) -> None:
     states = ("waiting", "pending", "delayed", "dead")
     cells: list[list[Any]] = []
     for row in rows:
-        values = queue_row(QueueRow(row.name, row.kind, row.counts, None, row.problem), now)
+        values = queue_fields(QueueRow(row.name, row.kind, row.counts, None, row.problem), now)
         if s.json:
             emit(
                 values
-                | {"at": row.at, "called": row.called, "registered": row.registered,
-                   "faults": row.checkup.flaws, "unseen": row.checkup.unseen}
+                | {"at": row.at, "full_name": row.called, "registered": row.registered,
+                   "faults": row.checkup.flaws, "not_checked": row.checkup.unseen}
             )  # fmt: skip
             continue
         oldest = age_or_none(values["oldest_age_ms"])

@@ -14,7 +14,7 @@ from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.edit import (
     Change,
-    Edit,
+    EditSteps,
     Patch,
     Replaced,
     edit_preview,
@@ -24,6 +24,7 @@ from redisq_ops.ops.change.edit import (
 from redisq_ops.ops.change.editor import chosen, edited, readable
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.scan import Selection, select
 
 from ..confirm_and_run import agreed, drive, ended, interactive, nothing_matched
@@ -67,7 +68,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
                 tell(printable(line))
     if not agreed(s, [preview], given):
         return 0
-    work = Edit(selection, change, Author.here(given["reason"]))
+    work = ChangeRun(EditSteps(selection, change), Author.here(given["reason"]))
     finished = drive(s, work, f"edit in {selection.queue.name}")
     ended(s, work.outcome, f"edited {state} entries of {selection.queue.name}")
     return work.outcome.exit_code if finished else 130

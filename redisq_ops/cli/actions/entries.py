@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
@@ -136,7 +136,7 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
     if done.word == "exists":
         raise Exists(f"{address} is there already, with another payload or time")
     if s.json:
-        emit(done)
+        emit({"queue": queue.name, **asdict(done)})
     else:
         print(f"{address} ready {when(done.ready_ms, s.utc)}")
     return 0

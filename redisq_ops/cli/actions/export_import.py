@@ -14,10 +14,11 @@ from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError, Refused, file_error
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.preview import TYPED_ABOVE, Preview
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.files.export import STATES, Export
-from redisq_ops.ops.files.import_ import Import, accepted, receiver, said, undoable
 from redisq_ops.ops.files.import_check import Survey
+from redisq_ops.ops.files.import_preview import accepted, import_preview, receiver, undoable
+from redisq_ops.ops.files.import_steps import ImportSteps
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
@@ -168,34 +169,27 @@ def import_(s: Session, given: dict[str, Any]) -> int:
     total = ChangeOutcome(None, 0)
     with _read(name) as file:
         with untouched("nothing was imported"):
-            survey = _survey(file, name)
+            with progress(f"reading {name}") as meter:
+                survey = Survey.of(file, name, meter)
             if to is not None and len(survey.contents) > 1:
                 raise BadInput(f"{name} is of {len(survey.contents)} queues: --queue is for one")
             into = [
                 (content, s.run(receiver(s.deployment, content, to)))
                 for content in survey.contents.values()
             ]
-        previews = []
-        for content, queue in into:
-            n = content.entries
-            there = s.run(queue.exists.op())
-            title = f"import {some(n)} into {queue.name}" + ("" if there else " (new)")
-            facts = {
-                "verb": "import", "queue": queue.name, "kind": queue.kind, "from": content.queue,
-                "matched": n, "states": content.states, "bytes": content.bytes,
-                "undoable": undoable(content),
-            }  # fmt: skip
-            lines = said(content, queue, as_waiting, survey.whole)
-            typed = str(n) if n > TYPED_ABOVE else None
-            previews.append(Preview(title, tuple(lines), typed, facts))
+        previews = [
+            import_preview(
+                content, queue, new=not s.run(queue.exists.op()), as_waiting=as_waiting,
+                whole=survey.whole,
+            )
+            for content, queue in into
+        ]  # fmt: skip
         if not agreed(s, previews, given):
             return 0
         for content, queue in into:
             report = _RejectedLines(s, queue.name)
-            change = Import(
-                file, content, queue, Author.here(given["reason"]),
-                as_waiting=as_waiting, rate=rate, problem=report,
-            )  # fmt: skip
+            steps = ImportSteps(file, content, queue, as_waiting=as_waiting, problem=report)
+            change = ChangeRun(steps, Author.here(given["reason"]), rate=rate)
             finished = drive(s, change, f"import into {queue.name}")
             report.end()
             outcome = change.outcome
@@ -241,11 +235,6 @@ class _RejectedLines:
     def end(self) -> None:
         if self._count > _SHOWN and self._stdout_open and not self._s.json:
             say(f"and {count(self._count - _SHOWN)} more lines (all of them with --json)")
-
-
-def _survey(file: BinaryIO, name: str) -> Survey:
-    with progress(f"reading {name}") as meter:
-        return Survey.of(file, name, meter)
 
 
 @contextmanager

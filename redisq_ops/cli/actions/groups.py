@@ -48,7 +48,7 @@ def grouped(s: Session, given: Mapping[str, Any]) -> int:
 
 def _rows(grouping: Grouping) -> list[dict[str, Any]]:
     groups = grouping.groups
-    looked = {"of": groups.total, "scanned": grouping.scanned, "complete": grouping.complete}
+    looked = {"total": groups.total, "scanned": grouping.scanned, "complete": grouping.complete}
     rows = [
         {"queue": grouping.queue.name, "state": grouping.state, **_row(group), **looked}
         for group in groups.ranked()
@@ -56,7 +56,10 @@ def _rows(grouping: Grouping) -> list[dict[str, Any]]:
     if groups.others.count:
         rows.append(
             {"queue": grouping.queue.name, "state": grouping.state, "group": None,
-             "entries": groups.others.count, "groups": groups.others.groups, **looked}
+             "groups": groups.others.groups, "entries": groups.others.count, "form": None,
+             "error": None, "lost": None, "reasons": {}, "first_ms": None, "last_ms": None,
+             "sample": None, "clients": None, "requests": None, "top_clients": {},
+             "top_requests": {}, "at_least": ["groups"], **looked}
         )  # fmt: skip
     return rows
 
@@ -66,10 +69,10 @@ def _row(group: ErrorGroup) -> dict[str, Any]:
     counted = {"entries": group.exact, "clients": not group.clients.more,
                "requests": not group.requests.more}  # fmt: skip
     return {
-        "group": group.fingerprint, "entries": group.count, "type": group.type,
-        "error": group.form, "lost": group.lost, "reasons": group.reasons,
+        "group": group.fingerprint, "groups": 1, "entries": group.count, "form": group.form,
+        "error": {"type": group.type, "message": group.message},
+        "lost": group.lost, "reasons": group.reasons,
         "first_ms": group.first_ms, "last_ms": group.last_ms, "sample": group.sample,
-        "message": group.message,
         "clients": len(group.clients), "requests": len(group.requests),
         "top_clients": dict(group.clients.top(5)), "top_requests": dict(group.requests.top(5)),
         "at_least": [name for name, exact in counted.items() if not exact],
@@ -139,7 +142,7 @@ def _emit(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
     emit(
         {
             "queue": queue, "state": contrast.state, **_row(group),
-            "of": here.total + rest.total,
+            "total": here.total + rest.total,
             "contrast": [
                 {"field": t.field, "value": t.value, "share": round(t.here, 4),
                  "rest": round(t.rest, 4)}

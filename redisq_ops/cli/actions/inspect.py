@@ -10,13 +10,19 @@ from redisq_ops.ops.change.preview import entries
 from redisq_ops.ops.change.unfinished import unfinished
 from redisq_ops.ops.inspect.details import entry_details, queue_details, request_details
 from redisq_ops.ops.inspect.history import EntryHistory
-from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 from redisq_ops.ops.terminal import entries as some
 from redisq_ops.ops.terminal import size
 
 from ..address import place
 from ..output import age, emit, printable, table, tell, when
-from ..rows import entry_row, queue_row, tell_events
+from ..rows import (
+    client_row,
+    entry_row,
+    operation_row,
+    request_row,
+    tell_events,
+)
 from ..session import Session
 from .periodic import periodic_row, periodic_table
 
@@ -37,7 +43,7 @@ def inspect_queue(s: Session, name: str) -> None:
     periodic = [periodic_row(queue.name, one) for one in view.periodic or ()]
     overdue = sum(bool(one["missed_runs"]) for one in periodic)
     counted = None if view.periodic is None else (len(periodic), overdue)
-    row = queue_row(
+    row = queue_fields(
         QueueRow(queue.name, queue.kind, view.counts, rates, unfinished=left, periodic=counted),
         view.now_ms,
     )
@@ -47,12 +53,12 @@ def inspect_queue(s: Session, name: str) -> None:
         levels = [asdict(level) for level in view.levels]
         more = {"open_requests": open, "settled_requests": settled, "levels": levels}
         more["shards"] = len(queue.shard_queues)
-        now = {"faults": view.checkup.flaws, "unseen": view.checkup.unseen}
+        now = {"faults": view.checkup.flaws, "not_checked": view.checkup.unseen}
         consumers = [asdict(consumer) for consumer in view.consumers]
         return emit(
             {**row, **more, "settings": settings, "history": view.history, "consumers": consumers}
             | {"known_faults": queue.layout_faults, **now}
-            | {"clients": [asdict(client) for client in view.clients.clients]}
+            | {"clients": [client_row(queue.name, client) for client in view.clients.clients]}
             | {"options": view.options, "periodic_entries": periodic}
         )
     own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
@@ -103,12 +109,14 @@ def _request(s: Session, address: str) -> None:
          "lease_left_ms": (row.entry.at_ms or now) - now}
         for row in view.pending
     ]  # fmt: skip
-    differ = [dict(zip(("who", "entries", "why"), row, strict=True)) for row in view.differences]
+    differ = [
+        dict(zip(("consumer", "entries", "reason"), row, strict=True)) for row in view.differences
+    ]
     if s.json:
         tokens = {"tokens_free": request.tokens, "tokens_held": request.pending}
         stream = {"key": view.stream, "length": view.length, "group": "g"}
         return emit(
-            {"queue": view.queue.name, **asdict(request), **tokens, "stream": stream}
+            {**request_row(view.queue.name, request), **tokens, "stream": stream}
             | {"consumers": [asdict(consumer) for consumer in view.consumers]}
             | {"pending_entries": pending, "pel_differs": differ}
             | {"history": _history_row(view.history)}
@@ -129,7 +137,7 @@ def _request(s: Session, address: str) -> None:
     _facts(s, facts)
     for difference in differ:
         tell(f"  the group's own pending list: {difference['entries']:,} under "
-              f"{difference['who']} ({difference['why']})")  # fmt: skip
+              f"{difference['consumer']} ({difference['reason']})")  # fmt: skip
     if view.consumers:
         print()
         table(
@@ -161,7 +169,7 @@ def _entry(s: Session, address: str) -> None:
     row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.deliveries}
     done = view.operation
     if s.json:
-        operation = done and {**asdict(done), "undoable": done.undoable}
+        operation = done and operation_row(done)
         return emit(row | {"operation": operation, "history": _history_row(view.history)})
     error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
     title = {"": f"entry {row.pop('address')}"}
@@ -195,7 +203,7 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
 def _history_row(history: EntryHistory) -> dict[str, Any]:
     """The same events as for people, oldest first, as in `redisq history`."""
     events = [asdict(event) for event in reversed(history.events)]
-    return {"events": events, "looked": history.searched, "total": history.total}
+    return {"events": events, "scanned": history.searched, "total": history.total}
 
 
 def _tell_history(s: Session, history: EntryHistory) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from pathlib import Path
+from stat import S_ISREG
 from threading import Event
 from typing import Any
 
@@ -15,6 +15,7 @@ from redisq_ops.core.model.errors import BadInput, Unreachable
 from redisq_ops.core.worker.health import parse_address
 from redisq_ops.ops.inspect.overview import Overview, overview
 from redisq_ops.ops.metrics import QueueCollector
+from redisq_ops.ops.private_files import atomic_write
 
 from ..output import say, tell
 from ..session import Session
@@ -63,14 +64,10 @@ def metrics(s: Session, given: dict[str, Any]) -> int:
 def _replace(path: Path, text: str) -> None:
     """Write the file in one step, so that a collector never reads half of it."""
     try:
-        handle, new = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w") as out:
-                out.write(text)
-            os.chmod(new, 0o644)  # node_exporter runs as another user; there are no payloads in it
-            os.replace(new, path)
-        except BaseException:
-            os.unlink(new)
-            raise
+        with atomic_write(path) as out:
+            if S_ISREG(os.fstat(out.fileno()).st_mode):
+                # node_exporter runs as another user; there are no payloads in it
+                os.fchmod(out.fileno(), 0o644)
+            out.write(text.encode())
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from error

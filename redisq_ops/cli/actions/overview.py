@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -12,10 +13,10 @@ from redisq_ops.core.redis.operation import apart, both
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.config import NamedContext, contexts
-from redisq_ops.ops.inspect.overview import overview
+from redisq_ops.ops.inspect.overview import overview, queue_fields
 
 from ..output import age_or_none, emit, printable, say, table, tell, when
-from ..rows import queue_row, tell_events
+from ..rows import operation_row, tell_events
 from ..session import Session
 
 LOOKS = 5
@@ -24,7 +25,15 @@ MOMENT_S = 0.2
 
 def ls(s: Session, given: dict[str, Any]) -> int:
     found = s.run(overview(s.deployment, minutes=2))
-    rows = [queue_row(row, found.now_ms) for row in found.rows]
+    rows = [queue_fields(row, found.now_ms) for row in found.rows]
+    print_queues(s, rows)
+    if not rows and not s.json:
+        say(f"no queues here (prefix {s.deployment.prefix})")
+    return 3 if any(row["problem"] for row in rows) else 0
+
+
+def print_queues(s: Session, rows: list[dict[str, Any]]) -> None:
+    """Print rows of `queue_fields`."""
     if s.json:
         for row in rows:
             emit(row)
@@ -39,9 +48,6 @@ def ls(s: Session, given: dict[str, Any]) -> int:
             for row in rows
         ]
         table(heads, [line[: len(heads)] for line in cells])
-    else:
-        say(f"no queues here (prefix {s.deployment.prefix})")
-    return 3 if any(row["problem"] for row in rows) else 0
 
 
 def _flags(row: dict[str, Any]) -> str:
@@ -55,10 +61,19 @@ def _flags(row: dict[str, Any]) -> str:
 
 def log(s: Session, given: dict[str, Any]) -> int:
     found = s.run(audit_log.log(s.deployment, given["max"], given["queue"]))
-    operations = found.operations
+    print_operations(s, found.operations)
+    if not found.operations and not found.unread and not s.json:
+        say("no operations yet")
+    for name, why in found.unread.items():
+        say(printable(f"{name}: not looked at: {why}"))
+    return 3 if found.unread else 0
+
+
+def print_operations(s: Session, operations: Sequence[Operation]) -> None:
+    """Print changes of operators."""
     if s.json:
         for operation in operations:
-            emit({**asdict(operation), "undoable": operation.undoable})
+            emit(operation_row(operation))
     elif operations:
         table(
             ["when", "op", "queue", "by", "done", "of", "what", "undo"],
@@ -69,11 +84,6 @@ def log(s: Session, given: dict[str, Any]) -> int:
                 for o in operations
             ],
         )  # fmt: skip
-    elif not found.unread:
-        say("no operations yet")
-    for name, why in found.unread.items():
-        say(printable(f"{name}: not looked at: {why}"))
-    return 3 if found.unread else 0
 
 
 def _undo(operation: Operation) -> str:
@@ -142,7 +152,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
         names = [entry.name for entry in entries]
         corrupt = {entry.name: entry.problem for entry in entries if entry.problem is not None}
     for name in names:
-        row: dict[str, Any] = {"queue": name, "kind": None, "looks": 0, "momentary": 0}
+        row: dict[str, Any] = {"queue": name, "kind": None, "reads": 0, "momentary": 0}
         verdict, broken, unseen = "adds up", list[str](), None
         try:
             if name in corrupt:
@@ -151,7 +161,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
             check = QueueCheck(checked)
             while (again := s.run(apart(check.check()))) is True and check.checks < LOOKS:
                 time.sleep(MOMENT_S)
-            row |= {"kind": checked.kind, "looks": check.checks, "momentary": check.transient}
+            row |= {"kind": checked.kind, "reads": check.checks, "momentary": check.transient}
             # One node of a cluster, or keys of another team: check the other queues.
             if isinstance(again, (Unreachable, Forbidden)) and not queue:
                 verdict, unseen = "can't be read", str(again)
@@ -169,7 +179,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
         codes.add(3 if verdict == "can't be read" else int(bool(broken)))
         if s.json:
             ok = None if verdict == "can't be read" else not broken
-            emit(row | {"ok": ok, "broken": broken, "unseen": unseen})
+            emit(row | {"ok": ok, "faults": broken, "not_checked": unseen})
         else:
             moment = f" ({row['momentary']:,} findings were a moment's)" if row["momentary"] else ""
             tell(f"{name}: {verdict}{moment}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasPeriodicEntries
@@ -15,23 +16,14 @@ from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import RUNS, every
 from redisq_ops.core.redis.operation import apart, together
-from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.periodic import PeriodicChange, carry_out, prepare_change
-from redisq_ops.ops.change.preview import Preview
+from redisq_ops.ops.change.periodic import carry_out, periodic_preview, prepare_change
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.inspect.periodic import PeriodicStatus, periodic_status
 from redisq_ops.ops.terminal import count
 
-from ..confirm_and_run import agreed, ended, nothing_matched
+from ..confirm_and_run import confirm_and_run
 from ..output import emit, printable, say, table, when
 from ..session import Session, redaction
-
-WORDS = {"rm": "remove"}
-LINES = {
-    "pause": "no run is scheduled until it is resumed; those that are scheduled already stay",
-    "rm": "no run is scheduled any more; those that are scheduled already stay",
-    "run": "the run is an entry like those of its schedule, which stays as it is",
-}
 
 
 def listed(s: Session, given: dict[str, Any]) -> int:
@@ -106,22 +98,9 @@ def _flags(row: Mapping[str, Any]) -> str:
 def change(s: Session, verb: str, given: dict[str, Any]) -> int:
     queue, name = _place(s, given["address"], verb)
     prepared = s.run(prepare_change(queue, name, verb, _options(given, verb)))
-    title = f"{WORDS.get(verb, verb)} periodic entry {given['address']}"
-    facts = {
-        "verb": f"periodic-{verb}", "queue": queue.name, "periodic": name,
-        "matched": int(not prepared.same), "next_ms": prepared.next_ms,
-    }  # fmt: skip
-    if prepared.same:
-        unchanged = Preview(title, ("nothing would change",), facts=facts)
-        return nothing_matched(s, [unchanged], given["dry_run"])
-    lines = _lines(s, prepared)
-    if verb == "add" and not s.run(queue.exists.op()):
-        lines.append(f"queue {queue.name} does not exist yet: it becomes a delay queue")
-    if not agreed(s, [Preview(title, tuple(lines), facts=facts)], given):
-        return 0
-    outcome = s.run(carry_out(prepared, Author.here(given["reason"])))
-    ended(s, outcome, title)
-    return outcome.exit_code
+    new = verb == "add" and not prepared.same and not s.run(queue.exists.op())
+    preview = periodic_preview(prepared, new=new, utc=s.utc)
+    return confirm_and_run(s, preview, given, partial(carry_out, prepared))
 
 
 def _place(s: Session, address: str, verb: str) -> tuple[Queue[Any], str]:
@@ -149,19 +128,3 @@ def _options(given: Mapping[str, Any], verb: str) -> dict[str, Any]:
     if payload is not None:
         found["payload"] = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _lines(s: Session, change: PeriodicChange) -> list[str]:
-    lines = [LINES[change.verb]] if change.verb in LINES else []
-    for name, old, new in change.differences:
-        if name == "payload":
-            lines.append(f"payload: {len(old):,} bytes to {len(new):,} bytes")
-        else:
-            lines.append(f"{name}: {old} to {new}")
-    if change.verb == "add" and change.after is not None:
-        lines.append(f"schedule: {change.after.cron} ({change.after.zone})")
-    if change.next_ms is not None and change.verb != "run":
-        lines.append(f"next run: {when(change.next_ms, s.utc)}")
-    if change.verb != "add" and change.before is not None and change.before.paused:
-        lines += ["it is paused"] if change.verb != "resume" else []
-    return lines

@@ -155,7 +155,7 @@ def _print_rows(rows: list[list[Any]], scans: list[Scan], most: int | None) -> N
 def _print_counts(s: Session, scans: list[Scan]) -> None:
     rows = [
         {"queue": scan.queue.name, "state": scan.state, "matched": scan.found,
-         "looked": scan.scanned, "total": scan.total if scan.exact else None,
+         "scanned": scan.scanned, "total": scan.total if scan.exact else None,
          "complete": scan.complete}
         for scan in scans
     ]  # fmt: skip
@@ -163,7 +163,7 @@ def _print_counts(s: Session, scans: list[Scan]) -> None:
         for row in rows:
             emit(row)
     elif rows:
-        shown = ("queue", "state", "matched", "looked")
+        shown = ("queue", "state", "matched", "scanned")
         lines = [
             [*(row[name] for name in shown), scan.total_text]
             for row, scan in zip(rows, scans, strict=True)

@@ -33,7 +33,7 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
     def report(findings: list[DoctorCheck]) -> None:
         for finding in findings:
             if s.json:
-                emit(finding)
+                emit({"check": finding.name, "ok": finding.ok, "sentence": finding.says})
             else:
                 _say_finding(finding)
         found.extend(findings)
@@ -59,14 +59,14 @@ def described(s: Session, given: dict[str, Any]) -> int:
         rows = [(t.name, t.says, t.time) for t in TABLES.values()]
         if s.json:
             for row in rows:
-                emit(dict(zip(("table", "says", "time"), row, strict=True)))
+                emit(dict(zip(("table", "meaning", "time"), row, strict=True)))
         else:
             table(["table", "what", "time"], rows)
         return 0
     columns = table_named(name).columns
     if s.json:
         for column in columns:
-            emit(column)
+            emit({"name": column.name, "type": column.type, "meaning": column.says})
     else:
         table(["column", "type", "what"], [(c.name, c.type, c.says) for c in columns])
     return 0

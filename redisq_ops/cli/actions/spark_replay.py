@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.preview import PAST
 from redisq_ops.pipeline.replay import check_plan
 from redisq_ops.pipeline.replay_plan import create_plan, plan_headers
 from redisq_ops.pipeline.session import is_local
@@ -123,7 +123,8 @@ def _carried_out(
 ) -> int:
     from redisq_ops.pipeline.replay import apply, outcomes
 
-    plans = orders.descriptions()
+    server = server_of(s)
+    plans = run(server.client, orders.previews(server.deployment()))
     if not plans:
         if not s.json:
             print("0 matched")
@@ -134,16 +135,15 @@ def _carried_out(
         return 0
     if not agreed(s, plans, given):
         return 0
-    server = server_of(s)
-    headers = {order.header.op: order.header for order in orders.queues}
+    of_op = {plan.facts["op"]: plan for plan in plans}
     try:
         with progress(f"{plans[0].facts['verb']} by {len(orders.units())} tasks") as meter:
             found = apply(session, server, orders, meter)
     except (KeyboardInterrupt, RedisqError) as error:
         with suppress(RedisqError):  # the server may be unreachable
             for outcome in outcomes(server, orders):
-                header = headers[outcome.op or ""]
-                say(printable(f"{header.queue}: stopped after {outcome.done:,} of "
+                queue = of_op[outcome.op].facts["queue"]
+                say(printable(f"{queue}: stopped after {outcome.done:,} of "
                               f"{outcome.matched:,} (op {outcome.op})"))  # fmt: skip
         again = "the same command goes on" if given["plan"] else "the same command does the rest"
         if isinstance(error, KeyboardInterrupt):
@@ -152,7 +152,6 @@ def _carried_out(
         raise
     codes = set()
     for outcome in found:
-        header = headers[outcome.op or ""]
-        ended(s, outcome, f"{PAST[header.verb]} {header.state} entries of {header.queue}")
+        ended(s, outcome, of_op[outcome.op].past)
         codes.add(outcome.exit_code)
     return 3 if len(codes) > 1 else codes.pop()

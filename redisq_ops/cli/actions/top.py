@@ -11,9 +11,10 @@ import time
 from contextlib import ExitStack
 from datetime import UTC
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, NotFound
 
 from ..main import run
 from ..session import Session
@@ -35,6 +36,10 @@ def top(s: Session, given: dict[str, Any]) -> int:
     if interval is not None and not isfinite(interval):
         raise BadInput(f"--interval {interval}: say how many seconds")
     s.role = "top"
+    if given["replay"] is not None:
+        return _replay(s, given, once=once or not sys.stdout.isatty())
+    if given["at"] is not None:
+        raise BadInput("--at is a moment of a recording: name it with --replay FILE")
     with ExitStack() as stack:
         in_browser = "TEXTUAL_DRIVER" in os.environ  # its terminal is a pipe to the web server
         once = once or s.json or not (in_browser or sys.stdout.isatty())
@@ -55,7 +60,8 @@ def top(s: Session, given: dict[str, Any]) -> int:
 
 def demo(s: Session, given: dict[str, Any]) -> int:
     usual = {
-        "queue": None, "interval": None, "once": False, "read_only": False, "serve": False
+        "queue": None, "interval": None, "once": False, "read_only": False, "serve": False,
+        "replay": None, "at": None,
     }  # fmt: skip
     return top(s, usual | {"demo": True})
 
@@ -95,6 +101,35 @@ def _show(
 
         sys.stdout.write(frame(dashboard, _size()))
         return 3 if dashboard.snapshot and _unread(dashboard.snapshot) else 0
+    if error := dashboard.run():
+        raise error
+    return dashboard.return_code or 0
+
+
+def _replay(s: Session, given: dict[str, Any], *, once: bool) -> int:
+    """The dashboard on a recording; it connects to no server."""
+    from redisq_ops.ops.filter.time import moment_ms
+    from redisq_ops.tui.replay import Replay, ReplayTop
+
+    from ..output import when
+
+    if s.json:
+        raise BadInput("--replay is for a terminal: redisq playback FILE --json prints a recording")
+    replay = Replay(Path(given["replay"]), None)
+    if given["at"] is not None:
+        replay.at_ms = moment_ms(given["at"], replay.end_ms, utc=s.utc)
+        if replay.at_ms < replay.begin_ms:
+            raise NotFound(f"{replay.path} begins at {when(replay.begin_ms, s.utc)}")
+        replay.scrub(0)
+    dashboard = ReplayTop(
+        replay, interval=given["interval"] or 1.0, queue=given["queue"], read_only=True,
+        zone=UTC if s.utc else None,
+    )  # fmt: skip
+    if once:
+        from redisq_ops.tui.frame import frame
+
+        sys.stdout.write(frame(dashboard, _size()))
+        return 0
     if error := dashboard.run():
         raise error
     return dashboard.return_code or 0

@@ -15,6 +15,7 @@ from redisq_ops.ops.filter.time import duration_ms
 
 from ..address import queue_named, request_at
 from ..output import count, emit, printable, progress, say, tell
+from ..rows import request_row
 from ..session import Session
 
 POLL_S = 0.2
@@ -59,7 +60,7 @@ def wait_for_requests(
                         elif request.dead and code == 0:
                             code = 3
                         if s.json:
-                            emit(request)
+                            emit(request_row(name, request))
                         else:
                             more = f", {count(request.dead)} dead" if request.dead else ""
                             if request.trash and request.state == "done":
@@ -124,7 +125,7 @@ def wait_when(s: Session, given: dict[str, Any]) -> int:
             if outage.left() == 0.0:
                 raise TimedOut(f"timed out; still not {expression} in queue {name}")
             time.sleep(POLL_S)
-    states = {state: getattr(counts, state) for state in STATES}
+    states = {state: counts.of(state) for state in STATES}
     if s.json:
         emit({"name": name, **states})
     else:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from types import ModuleType
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -43,6 +44,7 @@ class _Job:
     consumer: str | None
     ping: int | None
     metrics: bool
+    telemetry: bool
     options: dict[str, Any]
 
     def nth(self, index: int) -> _Job:
@@ -72,7 +74,7 @@ def work(s: Session, given: dict[str, Any]) -> int:
     names = tuple(given["queue"] or [s.config["queue"] or "default"])
     job = _Job(
         s.flags, s.context, s.log, names, given["handler"], given["program"], given["consumer"],
-        given["ping"], given["metrics"], options,
+        given["ping"], given["metrics"], given["telemetry"], options,
     )  # fmt: skip
     with _ctrl_c_noticed() as interrupted:
         _worker(s, replace(job, ping=None))  # report invalid options once, not in every process
@@ -164,13 +166,17 @@ def _queues(s: Session, job: _Job) -> list[Queue[Any]]:
 def _run(s: Session, job: _Job) -> None:
     """Work until stopped; start again if an absent queue was created as another kind."""
     absent = _absent(s, job)
-    while True:
-        try:
-            return _worker(s, job).run()
-        except WrongKind:
-            before, absent = absent, _absent(s, job)
-            if absent == before:  # an existing queue has a kind that nobody can work on
-                raise
+    try:
+        while True:
+            try:
+                return _worker(s, job).run()
+            except WrongKind:
+                before, absent = absent, _absent(s, job)
+                if absent == before:  # an existing queue has a kind that nobody can work on
+                    raise
+    finally:
+        if job.telemetry:
+            _telemetry().flush()
 
 
 def _worker(s: Session, job: _Job) -> Worker:
@@ -192,10 +198,23 @@ def _worker(s: Session, job: _Job) -> Worker:
 
         metrics = HandlerMetrics()
         handler, pages = metrics.measured(handler), {"/metrics": metrics.page}
+    queues = _queues(s, job)
+    if job.telemetry:
+        telemetry = _telemetry().from_environment()
+        handler, queues = telemetry.handler(handler), [telemetry.queue(queue) for queue in queues]
     return Worker(
-        _queues(s, job), handler, consumer=job.consumer, ping=job.ping, pages=pages,
+        queues, handler, consumer=job.consumer, ping=job.ping, pages=pages,
         redacted=lambda failure: redaction.failure(failure) or failure, **job.options,
     )  # fmt: skip
+
+
+def _telemetry() -> ModuleType:
+    """The module of spans; it needs packages that the extra ``otel`` installs."""
+    try:
+        from redisq_ops import telemetry
+    except ImportError as error:
+        raise BadInput(f"--telemetry: {error}") from error
+    return telemetry
 
 
 def _work_in_process(index: int, job: _Job) -> None:

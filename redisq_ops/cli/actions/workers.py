@@ -7,10 +7,11 @@ from typing import Any
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.inspect.worker_processes import (
     ProcessRegister,
-    Prune,
+    PruneSteps,
     job_outcomes,
     process_registers,
     prune_preview,
@@ -89,11 +90,12 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
         return nothing_matched(s, [preview], given["dry_run"])
     if not agreed(s, [preview], given):
         return 0
-    change = Prune(chosen, Author.here(given["reason"]), rescue=given["rescue"])
+    steps = PruneSteps(chosen, rescue=given["rescue"])
+    change = ChangeRun(steps, Author.here(given["reason"]))
     what = f"prune processes of {queue.name}"
     finished = drive(s, change, what)
-    ended(s, change.outcome, what, undo=False, more={"jobs": dict(change.jobs)})
+    ended(s, change.outcome, what, undo=False, more={"jobs": dict(steps.jobs)})
     if not s.json:
-        for line in job_outcomes(change.jobs):
+        for line in job_outcomes(steps.jobs):
             say(line)
     return change.outcome.exit_code if finished else 130

@@ -48,6 +48,8 @@ COMMANDS = {
     "acl": ("doctor", "Print the ACL rule of a role: viewer, producer, worker, operator."),
     "check": ("check", "Check all queues against rules, for a monitor."),
     "metrics": ("metrics", "Serve the numbers of all queues to Prometheus."),
+    "record": ("recording", "Record all queues in a file."),
+    "playback": ("recording", "Show the queues at a moment of a recording."),
     "config": ("overview", "Show every setting and where its value comes from."),
     "top": ("top", "Open the dashboard."),
     "demo": ("demo", "Open the dashboard on a demo server with a workload."),

@@ -41,7 +41,7 @@ for _verb, (_help, _own, _words) in REQUEST.items():
     add(
         _request, _verb, {"address": argument("ADDRESS"), **_own, **GO},
         "admin.change_request", _verb,
-        help=_help, examples=(f"redisq request {_verb} mail/r1 {_words}",),
+        help=_help, prints="Plan Outcome", examples=(f"redisq request {_verb} mail/r1 {_words}",),
     )  # fmt: skip
 
 QUEUE = {
@@ -52,7 +52,7 @@ QUEUE = {
 for _word, _help in QUEUE.items():
     add(
         _queue, _word, {"name": argument("QUEUE"), **GO}, "admin.change_queue", _word,
-        help=_help, examples=(f"redisq queue {_word} mail --yes",),
+        help=_help, prints="Plan Outcome", examples=(f"redisq queue {_word} mail --yes",),
     )  # fmt: skip
 
 add(
@@ -64,6 +64,7 @@ add(
     },
     "admin.destroy",
     help="Remove an empty queue; with --hard, a queue and all entries in it. There is no undo.",
+    prints="Plan Outcome",
     examples=("redisq queue destroy mail", "redisq queue destroy mail --hard --dry-run"),
 )  # fmt: skip
 
@@ -80,6 +81,7 @@ add(
     },
     "admin.undo",
     help="Undo a change. Entries that were changed since then stay as they are.",
+    prints="Plan Outcome",
     examples=(
         "redisq undo",
         "redisq undo replay-5e8d3c91f0 --dry-run",
@@ -93,6 +95,7 @@ add(
     "admin.retention",
     help="Show or change the settings of a queue: what it keeps and how often it retries. An "
     "empty value restores the default; write time spans as 90s, 5m, 2h, 3d.",
+    prints="Setting Plan Outcome",
     examples=(
         "redisq retention mail",
         "redisq retention mail keep_ms=48h max_failures=5 history=",

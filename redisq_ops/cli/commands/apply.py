@@ -23,6 +23,7 @@ add(
     "apply.apply",
     help="Carry out a plan file on the entries that it lists. Each is checked again, and skipped "
     "if it changed or entered its state later. Run again to continue where it stopped.",
+    prints="Plan Outcome",
     examples=(
         "redisq apply p.ndjson --dry-run",
         "redisq apply p.ndjson --max 100 --report r.ndjson",

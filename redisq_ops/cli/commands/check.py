@@ -33,6 +33,7 @@ add(
     Exit 0: no rule is broken. 1: warning. 2: critical. 3: unknown, also when the rules can't
     be read or the server can't be reached. The dashboard's trouble column uses the same rules.
     """,
+    prints="MonitorCheck RuleStanding",
     examples=(
         "redisq check",
         "redisq check 'mail*' --set oldest=10m --critical 'dead>100'",

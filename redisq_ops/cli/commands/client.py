@@ -20,6 +20,7 @@ add(
     },
     "client.listed",
     help="List clients by name: their waiting and pending entries, and their rules.",
+    prints="Client",
     examples=("redisq client ls jobs", "redisq client ls jobs --start 100 --json"),
 )  # fmt: skip
 
@@ -42,5 +43,5 @@ for _verb, (_help, _own, _words) in RULES.items():
         clients, _verb,
         {"name": argument("QUEUE"), "client": argument("CLIENT"), **_own, **GO},
         "client.change", _verb,
-        help=_help, examples=(f"redisq client {_verb} jobs {_words}",),
+        help=_help, prints="Plan Outcome", examples=(f"redisq client {_verb} jobs {_words}",),
     )  # fmt: skip

@@ -32,6 +32,7 @@ add(
     "consumers.listed",
     help="List lag and pending entries of each group; the entries that each consumer holds, since "
     "when, and how often they were delivered; silent consumers, and poison entries.",
+    prints="ConsumerReport",
     examples=(
         "redisq consumers ls mail", "redisq consumers ls stream:orders --silent-for 15m --json"
     ),
@@ -54,6 +55,7 @@ add(
     "consumers.claimed",
     help="Give the entries that a consumer holds to another consumer. In a queue of redisq the old "
     "receipts become invalid.",
+    prints="Plan Outcome",
     examples=(
         "redisq consumers claim mail w1 --to w2 --min-idle 10m --dry-run",
         "redisq consumers claim stream:orders w1 --group billing --to w2 --yes",
@@ -74,6 +76,7 @@ add(
     help="Remove a consumer without losing its entries. They go to the consumer of --to first; "
     "without --to back to waiting, or in a plain stream to the consumer `operator`. The consumer "
     "is removed once it holds nothing.",
+    prints="Plan Outcome",
     examples=(
         "redisq consumers remove mail w1 --dry-run",
         "redisq consumers remove stream:orders w1 --group billing --to w2 --yes",

@@ -14,5 +14,6 @@ add(
 
     Without a terminal, prints one frame after a few seconds of work.
     """,
+    prints="",
     examples=("redisq demo", "redisq demo --json"),
 )  # fmt: skip

@@ -22,6 +22,7 @@ add(
     help="Find queues of other programs: RQ, Resque, Sidekiq, Carmine, streams with consumer "
     "groups, circular lists, delay sets. Scans all keys of every master and writes nothing. "
     "--register adds the queues to the registry, so that all commands show them.",
+    prints="DiscoveredQueue Plan Outcome",
     examples=(
         "redisq discover", "redisq discover --match 'jobs:*' --rate 50000/s --json",
         "redisq discover --register --yes",
@@ -31,5 +32,6 @@ add(
 add(
     commands, "forget", {"name": argument("QUEUE"), **_GO}, "discover.forget",
     help="Remove another program's queue from the registry. Its keys stay as they are.",
+    prints="Plan Outcome",
     examples=("redisq forget stream:orders --yes",),
 )  # fmt: skip

@@ -13,6 +13,7 @@ add(
     commands, "doctor", {}, "doctor.doctor",
     help="Check server, connection, rights and queues, and say what to do. Exit 1 if something is "
     "wrong. Needs a viewer's rights; what these don't allow is shown as unknown.",
+    prints="Diagnosis",
     examples=("redisq doctor", "redisq doctor --json"),
 )  # fmt: skip
 add(
@@ -32,6 +33,7 @@ add(
     "doctor.acl",
     help="Print the ACL rule of a role: viewer, producer, worker or operator. Each role may do what"
     " the one before may. Nothing is sent to a server.",
+    prints="AclRule",
     examples=(
         "redisq acl viewer",
         "redisq acl worker --queue mail --queue later --user mail-worker",

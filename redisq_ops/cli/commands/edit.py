@@ -23,6 +23,7 @@ def add_to(group: typer.Typer, noun: str, state: str) -> None:
         help="Change the payload of one entry, in $EDITOR or with --payload, or of many entries "
         "with --patch. An entry that changed since it was read is skipped. Undo restores the old "
         "payloads.",
+        prints="Plan Outcome",
         examples=(
             f"redisq {noun} edit {address}",
             f"redisq {noun} edit {address} --payload @fixed.json --yes",

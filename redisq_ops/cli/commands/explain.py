@@ -15,5 +15,6 @@ add(
     Shows the rule that holds it, what helps, and when it will end, as far as known. Exit 1 if
     it does not exist; what the history has about it is shown.
     """,
+    prints="Explanation",
     examples=("redisq explain mail/r1/17", "redisq explain mail/r1", "redisq explain mail --json"),
 )  # fmt: skip

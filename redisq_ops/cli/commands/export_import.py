@@ -23,6 +23,7 @@ add(
     "export_import.export",
     help="Write entries as JSON Lines: all waiting, pending, delayed and dead ones, or those "
     "selected. Nothing is changed.",
+    prints="ExportSummary",
     examples=(
         "redisq export mail -o mail.ndjson",
         "redisq export mail --state dead --match Timeout --raw-payloads -o timeouts.ndjson",
@@ -45,6 +46,7 @@ add(
     "export_import.import_",
     help="Add exported entries to a queue of the same kind. Entries that are there already stay as "
     "they are, so it can be run again.",
+    prints="ImportProblem Plan Outcome",
     examples=(
         "redisq import mail.ndjson --dry-run",
         "redisq import timeouts.ndjson --queue mail-test --as-waiting --yes",

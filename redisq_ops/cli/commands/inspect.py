@@ -27,5 +27,5 @@ for _what, _help, _examples in (
 ):  # fmt: skip
     add(
         inspect, _what, {"address": argument("ADDRESS"), **WATCHING}, "inspect.inspect", _what,
-        help=_help, examples=_examples,
+        help=_help, prints=f"{_what.title()}Details", examples=_examples,
     )  # fmt: skip

@@ -30,6 +30,7 @@ add(
     A scrape takes two round trips to the server, whatever the number of queues. Read permission is
     enough. Exit 4: the server can't be reached at the start; later, redisq_up is 0.
     """,
+    prints="",
     examples=(
         "redisq metrics",
         "redisq metrics --listen 0.0.0.0:9808",

@@ -21,6 +21,7 @@ add(
     Rates (in, out) are of the last 60 seconds; the age is of the oldest waiting entry. Exit 3 if a
     queue could not be read; the others are shown.
     """,
+    prints="Queue",
     examples=("redisq ls", "redisq ls --json", "redisq ls --watch 2s"),
 )  # fmt: skip
 
@@ -32,12 +33,14 @@ add(
     },
     "overview.log",
     help="List the changes that operators made, newest first.",
+    prints="Operation",
     examples=("redisq log", "redisq log --queue mail --max 5 --json"),
 )  # fmt: skip
 
 add(
     commands, "history", {"queue": argument("QUEUE"), "max": _latest(100)}, "overview.history",
     help="Show the latest events of a queue, oldest first.",
+    prints="Event",
     examples=("redisq history mail", "redisq history mail --max 1000 --json"),
 )  # fmt: skip
 
@@ -49,6 +52,7 @@ add(
 
     Secrets are never shown.
     """,
+    prints="ConfigurationValue Context",
     examples=("redisq config", "redisq config --context live --json", "redisq config --contexts"),
 )  # fmt: skip
 
@@ -59,5 +63,6 @@ add(
     Exit 1 if one is violated, else 3 if something could not be read. A busy queue changes while it
     is read, so a finding counts only when repeated checks confirm it.
     """,
+    prints="Consistency",
     examples=("redisq fsck", "redisq fsck mail --json"),
 )  # fmt: skip

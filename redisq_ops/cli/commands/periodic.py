@@ -34,6 +34,7 @@ add(
     periodic, "ls", {"name": argument("[QUEUE]"), **WATCHING}, "periodic.listed",
     help="List the periodic entries of a queue, or of all: next run, latest run, missed runs. "
     "Exit 3 if an entry is corrupt or a queue could not be read; the others are shown.",
+    prints="PeriodicEntry",
     examples=("redisq periodic ls", "redisq periodic ls later --json"),
 )  # fmt: skip
 add(
@@ -45,6 +46,7 @@ add(
     },
     "periodic.change", "add",
     help="Add a periodic entry; creates the queue if it does not exist.",
+    prints="Plan Outcome",
     examples=(
         "redisq periodic add later/report --cron '0 6 * * mon-fri' --zone Europe/Berlin daily",
         "redisq periodic add later/poll --every 15m --missed none --yes",
@@ -59,6 +61,7 @@ add(
     },
     "periodic.change", "edit",
     help="Change schedule, payload or options of a periodic entry.",
+    prints="Plan Outcome",
     examples=("redisq periodic edit later/report --cron '30 6 * * *' --dry-run",),
 )  # fmt: skip
 
@@ -71,5 +74,6 @@ VERBS = {
 for _verb, _help in VERBS.items():
     add(
         periodic, _verb, {"address": ENTRY, **GO}, "periodic.change", _verb,
-        help=_help, examples=(f"redisq periodic {_verb} later/report --yes",),
+        help=_help, prints="Plan Outcome",
+        examples=(f"redisq periodic {_verb} later/report --yes",),
     )  # fmt: skip

@@ -22,5 +22,6 @@ add(
     null where there is none. --raw omits sub-requests without a result; on a terminal it escapes
     control characters.
     """,
+    prints="Result",
     examples=("redisq results mail/r1", "redisq results r1 --raw"),
 )  # fmt: skip

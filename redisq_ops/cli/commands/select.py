@@ -19,6 +19,7 @@ add(
     "select.selected",
     help="List or count the entries that match an expression, in every state of a queue. Nothing "
     "is changed. The expressions are the same as in --where of other commands.",
+    prints="Entry EntryCount",
     examples=(
         "redisq select mail --where 'error~timeout age>2h'",
         "redisq select mail --where 'state:dead,delayed payload.region=eu' --json",

@@ -46,12 +46,14 @@ add(
     "spark.doctored",
     help="Check the installation: Java, Python, packages, and that each executor has the same "
     "versions and reaches the server.",
+    prints="SparkDoctor",
     examples=("redisq spark doctor", "redisq spark doctor --master spark://head:7077 --json"),
 )  # fmt: skip
 
 add(
     spark, "schema", {"table": argument("[TABLE]")}, "spark.described",
     help="List the columns of a table, or without one the tables. Does not start Spark.",
+    prints="SparkTables SparkColumns",
     examples=("redisq spark schema", "redisq spark schema dead --json"),
 )  # fmt: skip
 
@@ -67,6 +69,7 @@ add(
     "spark.queried",
     help="Run a SQL query over the tables dead, pending, delayed, waiting, requests, subrequests, "
     "results and history (redisq spark schema).",
+    prints="",
     examples=(
         'redisq spark sql "select queue, error_type, count(*) n from dead group by all"',
         'redisq spark sql "select * from history where at > now() - interval 1 hour" --json',

@@ -24,6 +24,7 @@ add(
     "spark_lake.exported",
     help="Export tables to a lake of Parquet files. history and dead continue where the last run "
     "ended; other tables have one snapshot a day.",
+    prints="SparkExport",
     examples=(
         "redisq spark export --table history --lake /lake",
         "redisq spark export --table dead --table requests --lake /lake --queue mail --json",
@@ -45,6 +46,7 @@ add(
     "spark_lake.collected",
     help="Write the results of requests to a folder, or with --single-file to one file, in order: "
     "by request (ID-1, ID-2 … ID-10), then by number. The format text has only the results.",
+    prints="SparkResults",
     examples=(
         "redisq spark results out.parquet r1 r2 --queue mail",
         "redisq spark results out.txt --single-file --queue mail --starting today- --overwrite",

@@ -22,6 +22,7 @@ add(
     spark, "replay", CHOOSING, "spark_replay.replayed", "replay",
     help="Move dead entries, chosen by SQL or by their error, back to waiting, with many tasks. "
     "Each queue has one operation, which redisq undo undoes.",
+    prints="SparkPlan Outcome",
     examples=(
         "redisq spark replay --group 3f2a91c0 --rate 500/s --dry-run",
         "redisq spark replay --queue mail --where \"error_type = 'TimeoutError'\" --yes",
@@ -34,6 +35,7 @@ add(
     {**CHOOSING, "state": option("--state", "STATE", "State to act on: pending or delayed.")},
     "spark_replay.replayed", "requeue",
     help="Move pending or delayed entries back to waiting, as replay does with dead entries.",
+    prints="SparkPlan Outcome",
     examples=(
         "redisq spark requeue --queue mail --where 'lost > 1' --dry-run",
         "redisq spark requeue --state delayed --where \"error like '%429%'\" --rate 100/s --yes",

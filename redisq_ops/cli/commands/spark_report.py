@@ -30,6 +30,11 @@ add(
     help="Report latency, throughput, retries, anomalies, dead-letter groups, fairness and the "
     "slowest requests, from the history and dead letters of the server or a lake: as tables, an "
     "HTML page or Parquet. The queue's setting `history` decides how much the history has.",
+    prints=(
+        "SparkReport SparkReportLatency SparkReportThroughput SparkReportRetries "
+        "SparkReportAnomalies SparkReportDeadGroups SparkReportContrasts "
+        "SparkReportFairness SparkReportRequests SparkReportCriticalPaths"
+    ),
     examples=(
         "redisq spark report mail --html report.html",
         "redisq spark report --since 6h --until 2h --parquet tables/",
@@ -43,6 +48,7 @@ add(
     "spark_report.grouped",
     help="Group all dead letters by error, and show what each group has in common that others have "
     "not. The group names are those of redisq dlq groups.",
+    prints="SparkErrorGroup",
     examples=(
         "redisq spark groups mail", "redisq spark groups --lake /data/queues --payloads --json"
     ),
@@ -59,6 +65,7 @@ add(
     "spark_report.held_back",
     help="Show which sub-requests held a request back: the path from its end back to its "
     "submission, and what each delivery on it waited for, and how long.",
+    prints="SparkCriticalPath",
     examples=(
         "redisq spark critical-path mail/today",
         "redisq spark critical-path today --queue mail --lake /data/queues --json",

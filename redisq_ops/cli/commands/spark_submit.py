@@ -40,6 +40,7 @@ add(
     "spark_submit.submitted",
     help="Submit a dataset: a request per value of a column, or per number of rows; rows become "
     "sub-requests. Run again, it adds only what is missing.",
+    prints="SparkSubmission",
     examples=(
         "redisq spark submit orders.parquet --queue mail --id order --split 20 --priority level",
         "redisq spark submit lines/ --format text --name today --rows 100000 --limit 8",

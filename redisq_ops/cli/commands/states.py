@@ -89,6 +89,7 @@ def _add(to: typer.Typer, verb: Verb, states: tuple[State, ...], typed: str) -> 
     add(
         to, name, options, "change_entries.changed", verb, states,
         help=HELP[verb],
+        prints="Plan Outcome",
         examples=(
             f"{typed} {name} {queue}/{id}{more} --dry-run",
             f"{typed} {name} --queue {queue}{which} --older-than 2h --rate 100/s{more} --yes",
@@ -104,6 +105,7 @@ def _noun(noun: str) -> typer.Typer:
     add(
         group, "ls", SELECTING, "entries.listed", state,
         help="List the entries.",
+        prints="Entry",
         examples=(f"redisq {noun} ls", f"redisq {noun} ls mail/r1 --json"),
     )  # fmt: skip
     for verb, (sources, _) in VERBS.items():
@@ -127,6 +129,7 @@ add(
     help="Add an entry that becomes ready at a time; creates the queue if it does not exist. - "
     "reads the payload from stdin. Run again with the same --at, it changes nothing; another "
     "payload or time for the same id is refused.",
+    prints="Schedule",
     examples=(
         "redisq delay schedule later/e1 --in 5m hello",
         "redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 -",

@@ -37,6 +37,7 @@ add(
 
     A line over --max-payload is refused before anything is sent (from stdin: when it is read).
     """,
+    prints="Submission Request",
     examples=(
         "redisq submit in.txt --queue mail",
         "redisq submit - --id today --split 100 --wait",

@@ -24,6 +24,8 @@ add(
             default="127.0.0.1:8765",
         ),
         "demo": flag("--demo", "Use a demo server with a workload."),
+        "replay": option("--replay", "FILE", "Show a recording instead of a server."),
+        "at": option("--at", "TIME", "Moment of the recording; default: its end."),
     },
     "top.top",
     help="""Open the dashboard: all queues, and keys to change them.
@@ -34,6 +36,7 @@ add(
     With --serve, whoever has the address that it prints can use the dashboard in a browser, with
     the rights of the user who runs the command, until SIGTERM or Ctrl+C.
     """,
+    prints="Queue QueueDetails",
     examples=(
         "redisq top", "redisq top --queue mail --interval 0.5", "redisq top --once --json",
         "redisq top --serve --read-only",

@@ -26,6 +26,7 @@ add(
 
     Exit 0: all are done. 3: some have dead entries. 1: one was cancelled. 124: timed out.
     """,
+    prints="Request",
     examples=("redisq wait request mail/r1 --timeout 5m", "redisq wait request r1 r2 r3 --json"),
 )  # fmt: skip
 
@@ -41,6 +42,7 @@ add(
     Checks five times a second. Counts are waiting, pending, delayed, dead, trash and done; compare
     with < <= == != >= >; combine with and, or and parentheses.
     """,
+    prints="Condition",
     examples=(
         "redisq wait when 'waiting==0 and pending==0' --queue mail",
         "redisq wait when 'dead>0' --timeout 1h",

@@ -32,6 +32,7 @@ add(
         "consumer": option("--consumer", None, "Consumer name; default: host and process."),
         "ping": option("--ping", None, "Port of the liveness check (/healthz).", int),
         "metrics": flag("--metrics", "Serve /metrics for Prometheus on that port, too."),
+        "telemetry": flag("--telemetry", "Report spans to OpenTelemetry (redisq-ops[otel])."),
     },
     "work.work",
     help="""Run a handler for every entry of a queue, until stopped (Ctrl+C or SIGTERM).
@@ -43,6 +44,7 @@ add(
     --once exits when all queues are empty, or have only entries that are delayed, paused or held by
     other workers; it prints how many.
     """,
+    prints="",
     examples=(
         "redisq work jobs:handle --queue mail --concurrency 8",
         "redisq work --exec './convert --to pdf' --timeout 60s --processes 2",

@@ -16,6 +16,7 @@ add(
     "workers.listed",
     help="List the worker processes that Sidekiq or Resque has registered: alive or silent, their "
     "last heartbeat, the jobs they hold. Queues of redisq have no such list.",
+    prints="WorkerProcess",
     examples=("redisq workers ls", "redisq workers ls sidekiq", "redisq workers ls --json"),
 )  # fmt: skip
 
@@ -38,6 +39,7 @@ add(
     "workers.pruned",
     help="Remove dead worker processes from the register of Sidekiq or Resque, and rescue their "
     "jobs. Each process is checked again in the step that removes it. There is no undo.",
+    prints="Plan Outcome",
     examples=(
         "redisq workers prune sidekiq --dry-run",
         "redisq workers prune sidekiq --older-than 30s --yes",

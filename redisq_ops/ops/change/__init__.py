@@ -4,11 +4,12 @@
 2. `prepare.prepare` selects the entries (`selection`, by `ops.filter.scan`) and counts what they
    are like (`impact`); nothing is written. A plan file (`plan`) keeps them for `apply`.
 3. `preview.Preview` says what will happen; the face shows it and asks, within `limits`.
-4. `runner.ChangeRun` carries the change out: `audit_log` first, then steps at a rate.
-   `PreparedChange.run` chooses the kind: `bulk` with the steps of `entry_steps`, `whole_state`,
-   `apply` or `transfer`; a `canary.Ramp` drives one by observing what comes of it.
+4. `runner.ChangeRun` carries the change out: `audit_log` first, then `steps` at a rate.
+   `PreparedChange.steps` chooses their kind: `entry_steps`, `whole_state`, `apply` or `transfer`;
+   a `canary.Ramp` drives a run by observing what comes of it.
 5. `outcome.ChangeOutcome` is what was done; `undo` reverses it.
 
-`edit`, `control` (settings, requests, clients), `destroy`, and imports, consumers and worker
-processes elsewhere have previews of their own and the same runner.
+`edit`, `undo`, `consumer_steps`, `control` (settings, requests, clients), `destroy`,
+`files.import_steps` and `inspect.worker_processes` have steps and a preview of their own, and the
+same runner.
 """

@@ -11,8 +11,8 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import Forbidden, NotFound, Unreachable, Unreadable, WrongKind
@@ -24,8 +24,6 @@ from redisq_ops.core.redis.scripts import script
 
 from ..deployment import Deployment
 from ..hint import hint
-
-T = TypeVar("T")
 
 UNLINKED = 1000
 """keys removed at once"""
@@ -49,6 +47,11 @@ class Author:
         except (KeyError, OSError):
             who = str(os.getuid())
         return cls(who, socket.gethostname(), why)
+
+    @property
+    def reason(self) -> str:
+        """Why; or, without a reason, who."""
+        return self.why or f"by {self.who}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +127,8 @@ class Operation:
         return bool(self.undoing or self.undone or self.tried)
 
 
-_FIELDS = (
-    "verb", "started_ms", "who", "whence", "why", "what", "source", "target", "matched", "done",
-    "steps", "undone", "inverse", "ended", "tried", "rest", "undoing", "span", "parts", "into",
-    "into_ms", "landed", "origin", "taking",
-)  # fmt: skip
-_NUMBERS = {
-    "started_ms", "matched", "done", "steps", "undone", "tried", "rest", "undoing", "parts",
-    "into_ms", "landed", "taking",
-}  # fmt: skip
+_FIELDS = tuple(field.name for field in fields(Operation) if field.name not in ("id", "queue"))
+_NUMBERS = {field.name for field in fields(Operation) if field.type == "int"}
 _HIGHEST = {"steps", "tried", "undoing", "parts", "landed", "taking"}
 """numbers of which shards that differ know the one that counts; of the others each has its share"""
 _OWN = {"ended", "span"}
@@ -324,13 +320,6 @@ async def _last(queue: Queue[Any], max: int) -> tuple[list[Operation], list[str]
     return operations, corrupt
 
 
-def _heard(found: T | Exception) -> T:
-    """What was asked for with `apart`, or its error after all."""
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Log:
     """The latest operations, newest first."""
@@ -354,7 +343,9 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
         if isinstance(found, (Unreachable, Forbidden, Unreadable, WrongKind)):
             missing[q.name] = found
             continue
-        operations, corrupt = _heard(found)
+        if isinstance(found, Exception):
+            raise found
+        operations, corrupt = found
         known += operations
         if corrupt:
             missing[q.name] = Unreadable("; ".join(corrupt))
@@ -384,5 +375,6 @@ async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
         if isinstance(operation, Operation) and not operation.origin:
             return queue, operation
     for operation in found:
-        _heard(operation)  # it may be in one that can't be read
+        if isinstance(operation, Exception):  # it may be in one that can't be read
+            raise operation
     raise NotFound(f"no operation {id!r} in the audit log ({hint('log')} shows them)")

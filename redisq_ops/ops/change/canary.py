@@ -1,7 +1,7 @@
 """Closed-loop replay: a few first, then faster and faster while what was replayed stays well.
 
-`Ramp` drives a `Bulk` at the rate that `course` decides, and observes: whether what it replayed
-dies again, how much waits, and how quickly the server answers another client.
+`Ramp` drives a change at the rate that `ramp_controller` decides, and observes: whether what it
+replayed dies again, how much waits, and how quickly the server answers another client.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from redisq_ops.core.redis.operation import Call, both, together
 
 from ..terminal import a_second, age, count
 from . import audit_log
-from .bulk import Bulk
+from .entry_steps import EntrySteps
 from .ramp_controller import Course, Limits, Observed, advance, begin, late
+from .runner import ChangeRun
 
 LATEST = 200
 """verdicts that are judged: of more, a thousand good ones would hide the first hundred bad ones"""
@@ -35,8 +36,8 @@ PINGS = 5
 class Watch:
     """What becomes of replayed entries: the latest 200 verdicts, and what is yet to come."""
 
-    def __init__(self, fates: ReplayTracker) -> None:
-        self.replay_tracker = fates
+    def __init__(self, tracker: ReplayTracker) -> None:
+        self.replay_tracker = tracker
         self.verdicts = 0
         self._ends: deque[bool] = deque(maxlen=LATEST)
 
@@ -46,7 +47,7 @@ class Watch:
         self.replay_tracker.forget()
 
     async def look(self) -> None:
-        """Hear of those that ended since."""
+        """Read which of them ended since the last look."""
         ends = await self.replay_tracker.look()
         self._ends.extend(ends)
         self.verdicts += len(ends)
@@ -69,22 +70,21 @@ class Ramp:
 
     def __init__(
         self,
-        steps: Bulk,
+        change: ChangeRun[EntrySteps],
         limits: Limits,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        queue = steps.order.queue
-        if steps.order.verb != "replay":
+        queue = change.steps.queue
+        if change.steps.verb != "replay":
             raise BadInput("a canary and a ramp are for a replay")
-        self.steps = steps
+        self.change = change
         self.limits = limits
-        self.outcome = steps.outcome
+        self.outcome = change.outcome
         self.queue = queue
         self.watch = Watch(queue.replay_tracker())
         self.course = Course("canary" if limits.canary else "ramp")
         self.seen: Observed | None = None
         self.waiting_before = 0
-        self.resumed = False
         self._clock = clock
         self._usual_ms = 0.0
         self._look_s = min(1.0, limits.window_ms / 2000)
@@ -96,7 +96,7 @@ class Ramp:
 
     @property
     def progress(self) -> tuple[int, int]:
-        return self.steps.progress
+        return self.change.progress
 
     def limit_rate(self, rate: float | None) -> None:
         """Ramp up to this rate at most."""
@@ -106,10 +106,7 @@ class Ramp:
     @property
     def left(self) -> int:
         """How many are to be replayed yet, as far as is known."""
-        outcome = self.outcome
-        if self._over:
-            return 0
-        return max(0, outcome.matched - outcome.done - sum(outcome.skipped.values()))
+        return 0 if self._over else max(0, self.outcome.matched - self.outcome.handled)
 
     async def step(self) -> bool:
         """Observe if it is time, and replay what may be replayed by now; False at the end."""
@@ -127,14 +124,13 @@ class Ramp:
 
     async def _begin(self) -> None:
         assert self.outcome.op is not None
-        await self.steps.open()
+        await self.change.open()
         await self.watch.replay_tracker.begin()
         state, counts = await both(_state(self.queue, self.outcome.op), self.queue.counts.op())
         self.waiting_before = counts.waiting
         self._usual_ms = await self._ping()
         self.seen = await self._observed(counts)
         proven, rate = bool(state.get("proven")), float(state.get("rate") or 0)
-        self.resumed = bool(state)
         self.course = begin(self.limits, self.seen, proven=proven, rate=rate)
         self._looked = self._counted = self._clock()
         self._tokens = 1.0
@@ -177,7 +173,7 @@ class Ramp:
         return median(took)
 
     async def _keep(self) -> None:
-        """Write down how far it came; only once there is an operation to write it beside."""
+        """Write to the audit log how far it came, once anything was replayed."""
         course = self.course
         if self.outcome.op is not None and self.outcome.done:
             rate = course.rate if course.rate < inf else 0
@@ -212,21 +208,22 @@ class Ramp:
         return self.course.rate if self.course.phase == "ramp" else 0.0
 
     async def _replay(self, n: int) -> None:
-        steps = self.steps
-        steps.at_most = n
+        change = self.change
+        change.at_most = n
         before_ms = await self.queue.now.op()
         handled = self.left
-        more = await steps.step()
+        more = await change.step()
         if self.course.phase in ("canary", "ramp"):
             self._tokens -= handled - self.left
-        if more and steps.moved:
-            await self.watch.replay_tracker.add(steps.moved, before_ms, steps.op, steps.number)
+        moved = [pick.id for pick, result in change.steps.results if result == "moved"]
+        if more and moved:
+            await self.watch.replay_tracker.add(moved, before_ms, change.op, change.steps.number)
         if not more:  # as many as were asked for
             self._over = True
         elif not self.left:
             # One step more than there are entries: it writes down that all was dealt with.
             while more:
-                more = await steps.step()
+                more = await change.step()
             self._over = True
 
     @property
@@ -245,7 +242,7 @@ class Ramp:
 
     async def reached(self) -> int:
         """Entries replayed by the audit log, with a step that got no reply."""
-        return await self.steps.reached()
+        return await self.change.reached()
 
     @property
     def exit_code(self) -> int:
@@ -266,7 +263,7 @@ class Ramp:
         if seen.seen or seen.unsettled:
             again = f"{count(seen.died)} of {count(seen.judged)} died again"
             again += f", {count(seen.failing)} failing" if seen.failing else ""
-            again += f", {count(seen.untold)} unknown" if seen.untold else ""
+            again += f", {count(seen.unknown)} unknown" if seen.unknown else ""
             words.append(again)
         growth = seen.waiting - self.waiting_before
         words.append(f"{count(seen.waiting)} waiting" + (f" ({growth:+,})" if growth else ""))

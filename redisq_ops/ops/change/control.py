@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Client, Request
+from redisq_ops.core.model.entry import Client, Request, State
 from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DEFAULTS, Settings
@@ -21,62 +21,56 @@ from redisq_ops.core.queues.request.submission import checked_limit, checked_pri
 from ..filter.time import duration_ms
 from . import audit_log
 from .audit_log import Author
+from .entry_steps import EntryAction, Pick
 from .outcome import ChangeOutcome
 from .runner import ChangeRun, take_all
+from .steps import ChangeSteps
 
 
-class SettingsChange(ChangeRun):
-    """A change of settings, of a request or of a client, in a few steps.
+class SettingsSteps(ChangeSteps):
+    """The few steps of a change of settings, of a request or of a client.
 
-    Its inverse is in the audit log before the first step, as of the values read then: after a kill
-    in between, an undo finds them so. A step that finds another value corrects the inverse.
+    Their inverse is in the audit log before the first step, as of the values read then: after a
+    kill in between, an undo finds them so. A step that finds another value corrects the inverse.
     """
 
     def __init__(
         self,
         queue: Queue[Any],
         verb: str,
-        author: Author,
         what: str,
-        steps: Sequence[Callable[[str, int], Awaitable[bool]]],
-        inverse: Callable[[], str],
+        changes: Sequence[Callable[[str, int], Awaitable[bool]]],
+        inverse: Callable[[str], str],
         last: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """``steps`` get the operation's id and their number, and return whether they changed
-        anything. ``last`` is what remains to do after them."""
-        super().__init__(queue, verb, author, len(steps))
-        self._what, self._steps, self._inverse, self._last = what, steps, inverse, last
+        """``changes`` get the operation's id and their number, and return whether they changed
+        anything; ``inverse`` gets the id. ``last`` is what remains to do after them."""
+        super().__init__(queue, verb, len(changes), what)
+        self._changes, self._inverse, self._last = changes, inverse, last
         self._taken = 0
-        self._recorded = ""
+        self._recorded = self.logged["inverse"] = inverse(self.op)
 
-    def log_entry(self) -> tuple[str, dict[str, Any]]:
-        self._recorded = self._inverse()
-        return self._what, {"inverse": self._recorded}
-
-    async def _advance(self) -> bool:
-        if self._taken == len(self._steps):
-            return False
+    async def step(self, size: int) -> int | None:
+        if self._taken == len(self._changes):
+            return None
         try:
-            changed = await self._steps[self._taken](self.op, self._taken + 1)
+            changed = await self._changes[self._taken](self.op, self._taken + 1)
         except (QueueClosed, NotFound):
             if not self.outcome.done:  # what somebody else did must not be undone by this undo
                 await audit_log.note(self.queue, self.op, inverse="", ended=1)
             raise
         self._taken += 1
-        if changed:
-            self.outcome.done += 1
-        else:
-            self.outcome.skip("same")
-        inverse = self._inverse() if self.outcome.done else ""
+        self.outcome.count({"moved" if changed else "same": 1})
+        inverse = self._inverse(self.op) if self.outcome.done else ""
         if inverse != self._recorded:
             self._recorded = inverse
             await audit_log.note(self.queue, self.op, inverse=inverse)
-        return True
+        return 1
 
-    async def _end(self) -> None:
+    async def end(self) -> dict[str, str | int] | None:
         if self._last is not None:
             await self._last(self.op)
-        await audit_log.note(self.queue, self.op, done=self.outcome.done, ended=1)
+        return {"done": self.outcome.done}
 
 
 _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
@@ -123,11 +117,11 @@ async def change_request(
     async def fence_off(op: str) -> None:
         await _fence_off(requests, id, op)
 
-    return await take_all(SettingsChange(
-        queue, verb, author, f"request {id}" + (f" to {value}" if value else ""), [control],
-        inverse=lambda: _inverse(id, verb, before, value),
-        last=fence_off if verb == "cancel" else None,
-    ))  # fmt: skip
+    steps = SettingsSteps(
+        queue, verb, f"request {id}" + (f" to {value}" if value else ""), [control],
+        lambda op: _inverse(id, verb, before, value), fence_off if verb == "cancel" else None,
+    )  # fmt: skip
+    return await take_all(ChangeRun(steps, author))
 
 
 def _inverse(id: str, verb: Control, before: str, value: str) -> str:
@@ -141,14 +135,9 @@ def _inverse(id: str, verb: Control, before: str, value: str) -> str:
 
 
 def _already(request: Request, verb: Control, value: str) -> bool:
-    match verb:
-        case "pause":
-            return request.paused
-        case "resume":
-            return not request.paused
-        case "limit" | "priority":
-            return str(getattr(request, verb)) == value
-    return False
+    if verb in ("pause", "resume"):
+        return request.paused == (verb == "pause")
+    return verb != "cancel" and str(getattr(request, verb)) == value
 
 
 async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
@@ -160,19 +149,19 @@ async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
     while True:
         rows = await queue.unsettled.op(id, 100)
         moved = 0
-        for state in ("pending", "delayed"):
-            ids = [entry_id for entry_id, where in rows if where == state]
+        for state in FENCED:
+            ids = [Pick(entry_id) for entry_id, where in rows if where == state]
             if ids:
                 seq += 1
-                results = await queue.move.op(
-                    audit_log.fence(op), seq, ids, source=state, target="waiting",
-                    high_water_ms=high_water,
-                )  # fmt: skip
+                action = EntryAction(queue, "requeue", state, high_water)
+                results = await action.move(audit_log.fence(op), seq, ids)
                 moved += results.count("moved")
         if not moved:
             return
 
 
+FENCED: tuple[State, ...] = ("pending", "delayed")
+"""states from which a cancel takes the receipts"""
 CLIENT_RULES: dict[str, tuple[str, int | None]] = {
     "block": ("blocked", 1), "unblock": ("blocked", 0), "weight": ("weight", None),
     "cap": ("cap", None),
@@ -227,11 +216,11 @@ async def change_client(
         word, before = await clients.set_client_rule.op(op, step, rule, client, value)
         return bool(word != "same")
 
-    return await take_all(SettingsChange(
-        queue, verb, author,
-        f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else ""),
-        [set_rule], inverse=lambda: f"{rule} {client} {before} {value}",
-    ))  # fmt: skip
+    steps = SettingsSteps(
+        queue, verb, f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else ""),
+        [set_rule], lambda op: f"{rule} {client} {before} {value}",
+    )  # fmt: skip
+    return await take_all(ChangeRun(steps, author))
 
 
 def settable(queue: Queue[Any]) -> None:
@@ -268,20 +257,20 @@ async def set_flags(
 
         return configure
 
-    def inverse() -> str:
+    def inverse(op: str) -> str:
         rows = ((name, before[name], value) for name, value in changes.items())
         return "\n".join(
             f"set {name} {quote(was, safe='')} {quote(value, safe='')}" for name, was, value in rows
         )
 
     what = ", ".join(f"{name} = {value or 'default'}" for name, value in changes.items())
-    steps = [setting(name, value) for name, value in changes.items()]
-    return await take_all(SettingsChange(queue, verb, author, what, steps, inverse))
+    settings = [setting(name, value) for name, value in changes.items()]
+    return await take_all(ChangeRun(SettingsSteps(queue, verb, what, settings, inverse), author))
 
 
 async def pause(queue: Queue[Any], author: Author) -> ChangeOutcome:
     """Hand out nothing more; running deliveries go on and can settle."""
-    return await set_flags(queue, "pause", author, {"paused": _reason(author)})
+    return await set_flags(queue, "pause", author, {"paused": author.reason})
 
 
 async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
@@ -291,11 +280,7 @@ async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
 
 async def drain(queue: Queue[Any], author: Author) -> ChangeOutcome:
     """Take no new requests or entries; work off what is there."""
-    return await set_flags(queue, "drain", author, {"closed": _reason(author)})
-
-
-def _reason(author: Author) -> str:
-    return author.why or f"by {author.who}"
+    return await set_flags(queue, "drain", author, {"closed": author.reason})
 
 
 @dataclass(frozen=True, slots=True)

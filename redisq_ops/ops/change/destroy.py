@@ -11,8 +11,8 @@ from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import NotFound, Refused, WrongKind
 
 from . import audit_log
-from .audit_log import Author
-from .runner import ChangeRun
+from .preview import Preview
+from .steps import ChangeSteps
 
 STEP = 100
 """keys removed by one step"""
@@ -34,6 +34,15 @@ async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
     return counts
 
 
+def destroy_preview(queue: Queue[Any], counts: Counts, hard: bool) -> Preview:
+    """What removing a queue will do; ``counts`` as of `destroyable`."""
+    left = contents(counts)
+    lines = (left or "nothing in it", "its history, results and audit log go too; there is no undo")
+    held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
+    facts = {"verb": "destroy", "queue": queue.name, "matched": 1, "hard": hard, "entries": held}
+    return Preview(f"destroy queue {queue.name}", lines, queue.name if left else None, facts)
+
+
 def contents(counts: Counts) -> str:
     """``3 waiting, 1,200 dead``; empty for a queue with nothing in it."""
     left = {
@@ -43,22 +52,22 @@ def contents(counts: Counts) -> str:
     return ", ".join(f"{n:,} {state}" for state, n in left.items() if n)
 
 
-class Destroy(ChangeRun):
-    """Removes a queue; ``done`` counts keys. There is no undo.
+class DestroySteps(ChangeSteps):
+    """Remove a queue; ``done`` counts keys. There is no undo.
 
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
     The audit log is the first to go, this operation's entry with it; what a kill leaves is removed
     by destroying the queue again.
     """
 
-    def __init__(self, queue: Queue[Any], author: Author, *, hard: bool = False) -> None:
-        super().__init__(queue, "destroy", author, 0, what=f"queue {queue.name}")
+    def __init__(self, queue: Queue[Any], *, hard: bool = False) -> None:
+        super().__init__(queue, "destroy", 0, f"queue {queue.name}")
         self._hard = hard
         self._registered: Registered | None = None
         self._origins = set[str]()
         self._log_removed = False
 
-    async def _begin(self) -> None:
+    async def prepare(self) -> None:
         queue = self.queue
         if queue.transferable:
             self._origins = await _ended_moves(queue)
@@ -66,11 +75,12 @@ class Destroy(ChangeRun):
         self._registered = await find(queue.name, queue.prefix)
         if self._registered is None:
             raise NotFound(f"no queue {queue.name!r} here")
-        await super()._begin()
-        why = self.author.why or f"by {self.author.who}"
-        await queue.configure.op(self.op, 1, {"closed": why, "paused": why})
 
-    async def _advance(self) -> bool:
+    async def begun(self) -> None:
+        why = self.author.reason
+        await self.queue.configure.op(self.op, 1, {"closed": why, "paused": why})
+
+    async def step(self, size: int) -> int | None:
         first = not self._log_removed
         if first:
             gone, self._log_removed = await audit_log.forget(self.queue), True
@@ -78,9 +88,9 @@ class Destroy(ChangeRun):
             gone = await self.queue.destroy_step.op(STEP)
         self.outcome.done += gone
         self.outcome.matched = self.outcome.done
-        return first or gone > 0
+        return gone if first or gone else None
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
         queue = self.queue
         assert self._registered is not None
         await forget(self._registered, queue.prefix)

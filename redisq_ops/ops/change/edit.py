@@ -26,9 +26,8 @@ from redisq_ops.core.redis.operation import together
 from ..filter.scan import Selection
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count
-from .audit_log import Author
 from .preview import Preview, entries, typed_number
-from .runner import ChangeRun
+from .steps import ChangeSteps
 
 BATCH = 50
 LONG = 2_000
@@ -174,7 +173,7 @@ def _blind(
     if not _is_json(payload):
         raise Unfit("not JSON")
     if not _is_json(shown):
-        raise Unfit("what is redacted can't be told apart")
+        raise Unfit("its redacted form is not JSON")
     seen, after = change(shown), change(payload)
     if _tree(redaction.payload(after)) != _tree(redaction.payload(seen)):
         raise Unfit("it would show what is redacted")
@@ -327,12 +326,21 @@ def edit_preview(selection: Selection, found: Counter[str], looked: Sequence[Sam
     return Preview(what, tuple(shown), typed_number(changes), facts, str(selection.filter))
 
 
-class EditSteps:
-    """The steps of a change of payloads: entries are read again, then those that would change are
-    written, at most `STEP_BYTES` of payloads at once."""
+class EditSteps(ChangeSteps):
+    """The steps of a change of payloads, at most `STEP_BYTES` of them at once.
+
+    Every entry is read again when its turn comes, and changed only if it is as it was read: in its
+    state since before the selection, with that payload. `undo` restores the old payloads.
+    """
 
     def __init__(self, selection: Selection, change: Change) -> None:
-        self.steps = 0
+        editable(selection.queue, selection.state)
+        super().__init__(
+            selection.queue, EDIT, selection.count, str(selection.filter), source=selection.state,
+            target=EDIT,
+        )  # fmt: skip
+        self.number = 0
+        """of the latest step"""
         self._selection = selection
         self._change = change
         self._ids = iter(selection.ids())
@@ -340,25 +348,25 @@ class EditSteps:
         self._sent: Sequence[tuple[str, bytes, bytes]] = ()
         self._left_out = Counter[str]()
 
-    async def step(self, op: str, size: int) -> Counter[str]:
+    async def step(self, size: int) -> int | None:
         if not self._sent:
             while not self._rows and (ids := list(islice(self._ids, min(BATCH, size)))):
                 self._rows = await self._changed(ids)
             self._sent = self._portion()
-            self.steps += bool(self._sent)
+            self.number += bool(self._sent)
         words: Sequence[str] = ()
         if self._sent:
             # Kept until its reply comes: a step that is tried again is the same step.
-            words = await self._selection.queue.edit.op(
-                op, self.steps, self._sent, source=self._selection.state,
+            words = await self.queue.edit.op(
+                self.op, self.number, self._sent, source=self._selection.state,
                 high_water_ms=self._selection.high_water_ms,
             )  # fmt: skip
             if len(words) != len(self._sent):  # an undo took the step's place
-                raise Superseded(f"{op} was undone meanwhile")
+                raise Superseded(f"{self.op} was undone meanwhile")
         self._rows = self._rows[len(self._sent) :]
         results, self._left_out, self._sent = self._left_out, Counter(), ()
         results.update(words)
-        return results
+        return self.outcome.count(results) or None
 
     def _portion(self) -> Sequence[tuple[str, bytes, bytes]]:
         size = end = 0
@@ -383,18 +391,3 @@ class EditSteps:
             else:
                 self._left_out[word] += 1
         return rows
-
-
-class Edit(ChangeRun):
-    """A change of payloads.
-
-    Every entry is read again when its turn comes, and changed only if it is as it was read: in its
-    state since before the selection, with that payload. `undo` restores the old payloads.
-    """
-
-    def __init__(self, selection: Selection, change: Change, author: Author) -> None:
-        editable(selection.queue, selection.state)
-        super().__init__(
-            selection.queue, EDIT, author, selection.count, EditSteps(selection, change),
-            what=str(selection.filter), logged={"source": selection.state, "target": EDIT},
-        )  # fmt: skip

@@ -1,54 +1,30 @@
-"""The steps of a change of entries: what is done to each entry, and how many go into a step."""
+"""The steps of a change of entries, chosen by their ids: by a verb of the core's table.
+
+`EntryAction` is what is done to each entry, wherever its id comes from: a selection
+(`ListedSteps`), a plan file (`apply.PlanSteps`), a whole state (`whole_state.WholeStateSteps`) or a
+partition of Spark (`pipeline.replay`). Moves to another queue are in `transfer`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Superseded
-from redisq_ops.core.model.settings import MAX_BATCH
+from redisq_ops.core.model.keys import checked_consumer
+from redisq_ops.core.model.settings import LEASE_MS, MAX_BATCH
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Description
 
-LEAST_S = 0.000_01
-"""of the server's time an entry takes at least, whatever was measured from here: 10 to 18 µs"""
-
-
-class Stride:
-    """How many entries the next step handles: adapted so that a call keeps the server busy for
-    about half a millisecond, and never planned above one."""
-
-    trips = 1
-    """calls by which the round trip is measured"""
-
-    def __init__(self, size: int = 50) -> None:
-        self.size = size
-        self.round_trip_s = 0.0
-        """seconds of a call that does nothing: a distant server is not a slow one"""
-
-    async def measure(self, queue: Queue[Any], clock: Callable[[], float]) -> None:
-        """Measure the round trip, before the first step."""
-        trips = []
-        for _ in range(self.trips):
-            asked = clock()
-            await queue.now.op()
-            trips.append(clock() - asked)
-        self.round_trip_s = min(trips)
-
-    def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
-        """A step handled ``done`` entries of ``asked``, or of `size`: a rate may want fewer."""
-        if done < (asked or self.size) // 2 or seconds <= self.round_trip_s:
-            return  # it doesn't show how long such a step takes
-        # The round trip took longer than usual when it was measured: a step seems to take nothing.
-        busy = max(seconds - self.round_trip_s, done * LEAST_S)
-        aim = int(0.0005 * done / busy)
-        # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
-        self.size = max(10, min(MAX_BATCH, (self.size + aim) // 2))
+from ..filter.scan import Selection
+from .selection import ChangeScope
+from .step_size import Stride
+from .steps import ChangeSteps
 
 
 class Pick(NamedTuple):
@@ -59,7 +35,7 @@ class Pick(NamedTuple):
     """what tells it from a later entry of that id that has no record, waiting or delayed"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class EntryAction:
     """What is done to each entry."""
 
@@ -67,62 +43,87 @@ class EntryAction:
     verb: Verb
     state: State
     high_water_ms: int
-    consumer: str
-    argument: int
+    consumer: str = "operator"
+    argument: int = LEASE_MS
     """lease (ms) of a claim, ready time (ms) of a reschedule"""
     hand: str = field(default="", kw_only=True)
     """who carries it out, where several may send the same step"""
+    most: int = field(default=MAX_BATCH, init=False)
+    """entries of the next step at most"""
+    calls: int = field(default=1, init=False)
+    """to the server, in each step"""
+    destination: dict[str, Any] = field(default_factory=dict, init=False)
+    """of a move: the queue they go to, as the audit log and plan files have it"""
+
+    def __post_init__(self) -> None:
+        checked_consumer(self.consumer)
 
     def move(
-        self, op: str, seq: int, picks: list[Pick], span: tuple[int, int]
+        self, op: str, seq: int, picks: Sequence[Pick], span: tuple[int, int] | None = None
     ) -> Description[list[str]]:
-        """One step of it, by identity."""
+        """One step of it, by identity: for each entry, moved or why it was not.
+
+        ``span``: the place of the entries in what was chosen; None: it isn't recorded.
+        """
+        place = f"{span[0]}-{span[1]}" + (f"-{self.hand}" if self.hand else "") if span else ""
         moved: Description[list[str]] = self.queue.move.op(
             op, seq, [pick.id for pick in picks], source=self.state, target=VERBS[self.verb][1],
             high_water_ms=self.high_water_ms, consumer=self.consumer, lease_ms=self.argument,
-            times={pick.id: pick.at_ms for pick in picks if pick.at_ms is not None},
-            span=f"{span[0]}-{span[1]}" + (f"-{self.hand}" if self.hand else ""),
+            times={pick.id: pick.at_ms for pick in picks if pick.at_ms is not None}, span=place,
         )  # fmt: skip
         return moved
 
 
-class StepSource(Protocol):
-    """The steps of a bulk change."""
+class EntrySteps(ChangeSteps):
+    """The steps of a change of entries. Each entry is checked again in the step that moves it."""
 
-    steps: int
-    """the number of the latest step"""
+    stride: Stride
 
-    async def step(self, op: str, size: int) -> Counter[str]:
-        """Carry out one step of at most ``size`` entries. Returns how many entries had which
-        result; empty when none are left. A step whose reply was lost is sent again unchanged."""
+    def __init__(self, action: EntryAction, scope: ChangeScope) -> None:
+        corrupt = len(scope.corrupt) if isinstance(scope, Selection) else 0
+        super().__init__(
+            action.queue, action.verb, scope.count + corrupt, str(scope.filter),
+            source=action.state, target=VERBS[action.verb][1], **action.destination,
+        )  # fmt: skip
+        if corrupt:
+            self.outcome.skip("corrupt", corrupt)
+        self.action = action
+        self.scope = scope
+        self.stride = Stride(largest=action.most, calls=action.calls)
+        self.number = 0
+        """of the latest step"""
+        self.results: list[tuple[Pick, str]] = []
+        """of the latest step, where it was about listed entries: moved | theirs (moved by another
+        hand), or why an entry was not"""
+        self.halted = ""
+        """why it stopped before its end, if it did"""
 
 
-class ListedSteps:
+class ListedSteps(EntrySteps):
     """Steps over entries that were chosen by id, in their order."""
 
-    def __init__(self, order: EntryAction, picks: Iterator[Pick]) -> None:
-        self.order = order
+    def __init__(self, action: EntryAction, scope: ChangeScope, picks: Iterator[Pick]) -> None:
+        super().__init__(action, scope)
         self.at = 0
         """entries dealt with so far"""
-        self.steps = 0
-        self.moved: list[str] = []
-        """the ids that the latest step moved"""
         self._picks = picks
         self._batch: list[Pick] = []
 
-    async def step(self, op: str, size: int) -> Counter[str]:
-        self.moved = []
-        # Kept until its reply comes: a step that is tried again has the same entries.
-        self._batch = self._batch or list(islice(self._picks, size))
-        if not self._batch:
-            return Counter()
-        return Counter(await self._sent(op))
+    @property
+    def ahead(self) -> int:
+        """Entries that this run is still to deal with."""
+        return self.scope.count - self.at
 
-    async def _sent(self, op: str) -> list[str]:
-        batch, end = self._batch, self.at + len(self._batch)
-        words = await self.order.move(op, self.steps + 1, batch, (self.at, end))
+    async def step(self, size: int) -> int | None:
+        self.results = []
+        # Kept until its reply comes: a step that is tried again has the same entries.
+        batch = self._batch = self._batch or list(islice(self._picks, size))
+        if not batch:
+            return None
+        end = self.at + len(batch)
+        words = await self.action.move(self.op, self.number + 1, batch, (self.at, end))
         if len(words) != len(batch):  # the reply of another step that had this number before
-            raise Superseded(f"{op} was undone, or another process continues it")
-        self._batch, self.at, self.steps = [], end, self.steps + 1
-        self.moved = [pick.id for pick, word in zip(batch, words, strict=True) if word == "moved"]
-        return words
+            raise Superseded(f"{self.op} was undone, or another process continues it")
+        self._batch, self.at, self.number = [], end, self.number + 1
+        self.results = list(zip(batch, words, strict=True))
+        return self.outcome.count(Counter("moved" if w == "theirs" else w for w in words))

@@ -165,7 +165,7 @@ class Consequences:
         """For programs, and the second line of a plan."""
         return {
             "count": self.count,
-            "looked": self.count if self.looked is None else self.looked,
+            "scanned": self.count if self.looked is None else self.looked,
             "clients": self.clients.top(),
             "priorities": self.priorities.top(),
             "errors": self.errors.top(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 OTHERS = "by another undo"
@@ -21,6 +22,20 @@ class ChangeOutcome:
         if n:
             self.skipped[reason] = self.skipped.get(reason, 0) + n
 
+    def count(self, results: Mapping[str, int]) -> int:
+        """Add how many entries were moved, and how many were not for which reason; all of them."""
+        for result, n in results.items():
+            if result == "moved":
+                self.done += n
+            else:
+                self.skip(result, n)
+        return sum(results.values())
+
+    @property
+    def handled(self) -> int:
+        """Entries that were dealt with, whatever became of them."""
+        return self.done + sum(self.skipped.values())
+
     @property
     def left(self) -> int:
         """Entries that were handled and are not in the intended state."""
@@ -29,7 +44,7 @@ class ChangeOutcome:
     @property
     def exit_code(self) -> int:
         """0 if all entries are as intended or none matched, 3 if some are, 1 if none is."""
-        right = self.done + sum(self.skipped.values()) - self.left
+        right = self.handled - self.left
         if right >= self.matched:
             return 0
         return 3 if right else 1

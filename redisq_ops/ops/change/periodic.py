@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC
 from typing import Any, cast
 
 from redisq_ops.core.engine.queue import Queue
@@ -15,12 +16,19 @@ from redisq_ops.core.redis.operation import both
 
 from ..hint import hint
 from ..inspect.periodic import status, with_periodic
+from ..terminal import date
 from .audit_log import Author
-from .control import SettingsChange
+from .control import SettingsSteps
 from .outcome import ChangeOutcome
-from .runner import take_all
+from .preview import Preview
+from .runner import ChangeRun, take_all
 
 PAUSED = {"pause": True, "resume": False}
+LINES = {
+    "pause": "no run is scheduled until it is resumed; those that are scheduled already stay",
+    "rm": "no run is scheduled any more; those that are scheduled already stay",
+    "run": "the run is an entry like those of its schedule, which stays as it is",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +156,35 @@ def _command(verb: str, queue: Queue[Any], name: str) -> str:
     return hint("periodic", verb, f"{queue.name}/{name}")
 
 
+def periodic_preview(change: PeriodicChange, *, new: bool = False, utc: bool = False) -> Preview:
+    """What a change of a periodic entry will do; ``matched`` is 0 where it is so already.
+
+    ``new``: it also creates the queue. ``utc``: show times in UTC.
+    """
+    queue, zone = change.queue.name, UTC if utc else None
+    lines = [LINES[change.verb]] if change.verb in LINES else []
+    for name, old, after in change.differences:
+        if name == "payload":
+            lines.append(f"payload: {len(old):,} bytes to {len(after):,} bytes")
+        else:
+            lines.append(f"{name}: {old} to {after}")
+    if change.verb == "add" and change.after is not None:
+        lines.append(f"schedule: {change.after.cron} ({change.after.zone})")
+    if change.next_ms is not None and change.verb != "run":
+        lines.append(f"next run: {date(change.next_ms, zone)}")
+    if change.verb not in ("add", "resume") and change.before is not None and change.before.paused:
+        lines.append("it is paused")
+    if new:
+        lines.append(f"queue {queue} does not exist yet: it becomes a delay queue")
+    facts = {
+        "verb": f"periodic-{change.verb}", "queue": queue, "periodic": change.name,
+        "matched": int(not change.same), "next_ms": change.next_ms,
+    }  # fmt: skip
+    does = "remove" if change.verb == "rm" else change.verb
+    shown = ["nothing would change"] if change.same else lines
+    return Preview(f"{does} periodic entry {queue}/{change.name}", tuple(shown), facts=facts)
+
+
 async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
     """Carry a change out, with its inverse in the audit log."""
     if change.same:
@@ -160,11 +197,8 @@ async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
     else:
         step, inverse = _set(change)
     what = f"periodic entry {change.name}"
-    running: SettingsChange = SettingsChange(
-        change.queue, f"periodic-{change.verb}", author, what, [step],
-        inverse=lambda: inverse(running.op),
-    )  # fmt: skip
-    return await take_all(running)
+    steps = SettingsSteps(change.queue, f"periodic-{change.verb}", what, [step], inverse)
+    return await take_all(ChangeRun(steps, author))
 
 
 Step = Callable[[str, int], Awaitable[bool]]

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
+from itertools import starmap
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import checked_consumer
-from redisq_ops.core.model.settings import MAX_BATCH
+from redisq_ops.core.model.settings import LEASE_MS, MAX_BATCH
 from redisq_ops.core.model.states import Verb
 
 from ..deployment import Deployment
@@ -24,12 +25,13 @@ from ..filter.scan import Filter, Selection
 from ..terminal import age, count, date
 from . import transfer_plan
 from .allowed import allowed
-from .apply import Apply, recorded
+from .apply import PlanSteps, recorded
 from .audit_log import Author, Operation
-from .bulk import Bulk
+from .entry_steps import EntryAction, EntrySteps, ListedSteps, Pick
 from .plan import Draft, PlanFile, PlanHeader, home, identity
 from .plan_progress import whereabouts
-from .preview import Preview, claimed_by, consequences, meaning, preview, typed, what
+from .preview import Preview, claimed_by, consequences, meaning, past, preview, typed, what
+from .runner import ChangeRun
 from .selection import (
     ChangeScope,
     PlannedScope,
@@ -39,9 +41,9 @@ from .selection import (
     select_entries,
     select_whole_state,
 )
-from .transfer import Move, MoveApply
+from .transfer import MoveAction, MovePlanSteps, MoveSteps
 from .transfer_plan import Route, planned_route
-from .whole_state import WholeBulk
+from .whole_state import WholeStateSteps
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,42 +104,51 @@ class PreparedChange:
 
     def run(
         self, why: str = "", *, consumer: str = "", ahead: bool = False, **applying: Any
-    ) -> Bulk:
-        """What carries it out: the one place where the kind of steps is chosen.
+    ) -> ChangeRun[EntrySteps]:
+        """What carries it out; ``why``: the reason, for the audit log. The rest as of `steps`."""
+        steps = self.steps(consumer, ahead=ahead, **applying)
+        return ChangeRun(steps, Author.here(why), rate=self.request.rate)
 
-        ``why``: the reason, for the audit log. ``ahead``: a whole state's next step may be sent
-        before the reply of the present one. ``applying``: how a plan is applied, as `Apply` takes
-        it.
+    def steps(
+        self, consumer: str = "", *, ahead: bool = False, hand: str = "", **applying: Any
+    ) -> EntrySteps:
+        """The steps that carry it out: the one place where their kind is chosen.
+
+        ``consumer``: of a claim, where the request names none. ``ahead``: a whole state's next step
+        may be sent before the reply of the present one. ``hand`` and ``applying``: how a plan is
+        applied, as `PlanSteps` and its action take it.
         """
-        author, request = Author.here(why), self.request
-        more: dict[str, Any] = {"rate": request.rate}
-        if request.route is not None:
-            more["route"] = request.route
+        action, scope, moves = self.action(consumer, hand), self.scope, self.request.route
         if self.plan is not None:
-            kind = Apply if request.route is None else MoveApply
-            return kind(self.plan, request.queue, author, **more, **applying)
-        if request.verb == "claim":
-            more["consumer"] = consumer or request.consumer
-        if request.ready_ms is not None:
-            more["at_ms"] = request.ready_ms
+            return (MovePlanSteps if moves else PlanSteps)(action, scope, self.plan, **applying)
+        if isinstance(scope, WholeState):
+            return WholeStateSteps(action, scope, ahead=ahead and self.request.rate is None)
+        assert isinstance(scope, Selection)
+        picks = starmap(Pick, scope.identities())
+        return (MoveSteps if moves else ListedSteps)(action, scope, picks)
+
+    def action(self, consumer: str = "", hand: str = "") -> EntryAction:
+        """What is done to each entry; ``consumer`` and ``hand`` as of `steps`."""
+        request, plan = self.request, self.plan
+        common = (request.queue, request.verb, request.state, self.scope.high_water_ms)
         if request.route is not None:
-            return Move(self.scope, request.verb, author, **more)
-        if isinstance(self.scope, WholeState):
-            return WholeBulk(self.scope, request.verb, author, ahead=ahead, **more)
-        return Bulk(self.scope, request.verb, author, **more)
+            return MoveAction(*common, route=request.route)
+        if plan is not None:
+            return EntryAction(*common, plan.header.consumer, plan.header.argument, hand=hand)
+        argument = LEASE_MS if request.ready_ms is None else request.ready_ms
+        return EntryAction(*common, consumer or request.consumer or "operator", argument)
 
     async def write_plan(self, file: Draft, why: str, deployment: Deployment) -> None:
         """Finish a plan file: what the change is about, and the entries that `prepare` kept."""
-        request, change = self.request, self.run(why)
-        order, author = change.order, change.author
+        request, action, author = self.request, self.action(), Author.here(why)
         created_ms, server = await identity(request.queue, deployment)
         header = PlanHeader(
             op=file.op, queue=request.queue.name, kind=request.queue.kind,
-            prefix=deployment.prefix, created_ms=created_ms, server=server, verb=order.verb,
-            state=order.state, consumer=order.consumer, argument=order.argument,
-            high_water_ms=order.high_water_ms, filter=str(self.scope.filter), who=author.who,
+            prefix=deployment.prefix, created_ms=created_ms, server=server, verb=action.verb,
+            state=action.state, consumer=action.consumer, argument=action.argument,
+            high_water_ms=action.high_water_ms, filter=str(self.scope.filter), who=author.who,
             whence=author.whence, why=author.why, planned_ms=await request.queue.now.op(),
-            step=MAX_BATCH, rate=request.rate, **change.destination,
+            step=MAX_BATCH, rate=request.rate, **action.destination,
         )  # fmt: skip
         file.finish(header, self.preview.facts)
 
@@ -199,8 +210,9 @@ async def prepare_plan(
         by_ids=True, utc=utc,
     )  # fmt: skip
     scope = PlannedScope(queue, header.state, header.filter, header.high_water_ms, plan.count)
+    carried_out = past(header.verb, header.state, header.queue, header.into)
     if ended:
-        return PreparedChange(request, scope, Preview(""), plan, before)
+        return PreparedChange(request, scope, Preview("", past=carried_out), plan, before)
     done = before.span[1] if before else 0
     left = min(plan.count - done, most or plan.count)
     ago = age(await queue.now.op() - header.planned_ms)
@@ -223,6 +235,10 @@ async def prepare_plan(
         facts["now"] = dict(now)
     about = what(header.verb, plan.count, header.state, header.queue, header.into)
     shows = Preview(
-        f"apply {plan.path}: {about}", tuple(lines), typed(header.verb, left, header.queue), facts
+        f"apply {plan.path}: {about}",
+        tuple(lines),
+        typed(header.verb, left, header.queue),
+        facts,
+        past=carried_out,
     )
     return PreparedChange(request, scope, shows, plan, before)

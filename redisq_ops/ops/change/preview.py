@@ -24,6 +24,8 @@ PAST = {
     "restore": "restored",
     "reschedule": "rescheduled",
     "move": "moved",
+    "pause": "paused",
+    "resume": "resumed",
 }
 HELD = "a worker that holds one can't settle it any more"
 MEANS = {
@@ -57,6 +59,8 @@ class Preview:
     """``2 failed, 1 lost``: why the entries are in their state"""
     ids: Sequence[str] = ()
     """of the first entries"""
+    past: str = ""
+    """what was done, once it is carried out: ``replayed dead entries of mail``"""
 
     @property
     def title(self) -> str:
@@ -95,19 +99,14 @@ def preview(
     `Consequences`, ``into`` the target of a move; ``shown`` redacts reasons.
     """
     n, queue, state = selection.count, selection.queue.name, selection.state
-    to_type, means = typed(verb, n, queue), means or meaning(verb, selection.queue)
+    to_type, carried_out = typed(verb, n, queue), past(verb, state, queue, into)
     title, filter = what(verb, n, state, queue, into), str(selection.filter)
     ids = [entry.id for entry in selection.sample]
     reasons = Counter[str]()  # some are the same once they are redacted
     for reason, k in selection.reasons.items():
         reasons[shown(reason)] += k
-    lines = []
-    if n:
-        taken_away = state == "pending" and verb in ("purge", "hard") and not selection.queue.owner
-        lines = [f"{means}; {HELD}" if taken_away else means]
-        if rate:
-            lines.append(f"about {age(int(1000 * n / rate))} at {a_second(rate)}")
-        lines += consequences(impact) if impact else []
+    lines = effects(selection.queue, verb, state, n, rate, means)
+    lines += consequences(impact) if impact else []
     lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
     lines += selection.remarks
     facts = {
@@ -123,8 +122,20 @@ def preview(
     return Preview(
         title, tuple(lines), to_type, facts, filter,
         reasons=", ".join(f"{count(k)} {reason}" for reason, k in reasons.items()) if n else "",
-        ids=ids[:3] if n else (),
+        ids=ids[:3] if n else (), past=carried_out,
     )  # fmt: skip
+
+
+def effects(
+    queue: Queue[Any], verb: Verb, state: State, n: int, rate: float | None, means: str = ""
+) -> list[str]:
+    """What a change of ``n`` entries means for each of them, and how long it takes at its rate."""
+    if not n:
+        return []
+    means = means or meaning(verb, queue)
+    if state == "pending" and verb in ("purge", "hard") and not queue.owner:
+        means = f"{means}; {HELD}"
+    return [means, f"about {age(int(1000 * n / rate))} at {a_second(rate)}"] if rate else [means]
 
 
 def consequences(facts: Mapping[str, Any]) -> list[str]:
@@ -133,8 +144,8 @@ def consequences(facts: Mapping[str, Any]) -> list[str]:
         return []
     types = facts["error_types"]
     errors = {f"{group} {types.get(group, '')}".strip(): n for group, n in facts["errors"].items()}
-    part = facts["looked"] < facts["count"]
-    lines = [f"of the first {count(facts['looked'])} of {count(facts['count'])}:"] if part else []
+    part = facts["scanned"] < facts["count"]
+    lines = [f"of the first {count(facts['scanned'])} of {count(facts['count'])}:"] if part else []
     for what, shown in (
         ("clients", facts["clients"]),
         ("priorities", facts["priorities"]),
@@ -165,6 +176,11 @@ def what(verb: str, n: int, state: State, queue: str, into: str = "") -> str:
     """``move 3 dead entries of mail to other``"""
     does = "remove for good" if verb == "hard" else verb
     return f"{does} {entries(n, state)} of {queue}" + (f" to {into}" if into else "")
+
+
+def past(verb: str, state: State, queue: str, into: str = "") -> str:
+    """``moved dead entries of mail to other``"""
+    return f"{PAST[verb]} {state} entries of {queue}" + (f" to {into}" if into else "")
 
 
 def meaning(verb: str, queue: Queue[Any]) -> str:

@@ -70,15 +70,15 @@ class Observed:
     """for how long the oldest waiting work waits"""
     late_ms: float = 0.0
     """by how much the server answers later than before"""
-    untold: int = 0
+    unknown: int = 0
     """unsettled entries whose end nobody will know"""
     owed: int = 0
-    """watched entries to be looked at once more before it is over"""
+    """watched entries to be read once more before the end"""
 
     @property
     def coming(self) -> int:
         """Watched entries whose end is yet to come."""
-        return self.unsettled - self.untold
+        return self.unsettled - self.unknown
 
     @property
     def bad(self) -> int:
@@ -96,7 +96,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is to be done until the next observation."""
+    """What the ramp does until the next observation."""
 
     phase: Phase
     rate: float = 0.0
@@ -112,7 +112,7 @@ class Course:
     """since when it has been paused or probing"""
     verdicts: int = 0
     """as of the begin of the window"""
-    told_ms: int = 0
+    verdict_ms: int = 0
     """when the latest verdict came"""
 
     @property
@@ -125,16 +125,16 @@ def begin(limits: Limits, seen: Observed, *, proven: bool = False, rate: float =
     at = seen.at_ms
     if limits.canary and not proven:
         goal = seen.replayed + limits.canary
-        return Course("canary", inf, at, goal=goal, told_ms=at)
+        return Course("canary", inf, at, goal=goal, verdict_ms=at)
     first = min(limits.full, max(limits.first, rate / 2))
-    return Course("ramp", first, at, proven=True, told_ms=at)
+    return Course("ramp", first, at, proven=True, verdict_ms=at)
 
 
 def advance(course: Course, seen: Observed, limits: Limits) -> Course:
     """The next course, of this one and what is seen. A pure function."""
     at = seen.at_ms
     if seen.verdicts > course.verdicts or not seen.unsettled:
-        course = replace(course, told_ms=at)
+        course = replace(course, verdict_ms=at)
     if course.phase in ("canary", "ramp", "paused", "watching") and not seen.left:
         return replace(course, phase="settling", rate=0.0, since_ms=at, why="")
     match course.phase:
@@ -147,7 +147,7 @@ def advance(course: Course, seen: Observed, limits: Limits) -> Course:
         case "paused":
             return _waited(course, seen, limits)
         case "settling" if not seen.coming or (late(course, at, limits) and not seen.owed):
-            why = _reentry(seen, limits) or _unheard(seen, limits)
+            why = _reentry(seen, limits) or _unknown_ends(seen, limits)
             return replace(course, phase="over", since_ms=at, why=why)
     return course
 
@@ -168,7 +168,7 @@ def _judged(course: Course, seen: Observed, limits: Limits) -> Course:
     else:
         return Course(
             "ramp", min(limits.full, limits.first), at, proven=True, verdicts=seen.verdicts,
-            told_ms=at,
+            verdict_ms=at,
         )  # fmt: skip
     if not course.proven:
         return replace(course, phase="stopped", since_ms=at, why=why)
@@ -197,7 +197,7 @@ def _waited(course: Course, seen: Observed, limits: Limits) -> Course:
         rate = min(limits.full, max(limits.first, course.rate))
         return replace(
             course, phase="ramp", rate=rate, since_ms=at, why="", verdicts=seen.verdicts,
-            told_ms=at,
+            verdict_ms=at,
         )  # fmt: skip
     if at - course.paused_ms >= limits.patience_ms:
         return replace(course, phase="stopped", since_ms=at, why=why)
@@ -235,15 +235,15 @@ def late(course: Course, at_ms: int, limits: Limits) -> bool:
     return course.phase == "settling" and at_ms - course.since_ms >= limits.watch_ms
 
 
-def _unheard(seen: Observed, limits: Limits) -> str:
+def _unknown_ends(seen: Observed, limits: Limits) -> str:
     """Of how many it isn't known, though all was replayed, that they are well."""
     watched = f"of {count(seen.verdicts + seen.unsettled)} watched entries"
     left = seen.coming - seen.failing  # what failed again ended: it counts as bad
     reasons = []
     if left:
         reasons.append(f"{count(left)} {watched} weren't settled within {age(limits.watch_ms)}")
-    if seen.untold:
-        reasons.append(f"the end of {count(seen.untold)} {watched} is unknown")
+    if seen.unknown:
+        reasons.append(f"the end of {count(seen.unknown)} {watched} is unknown")
     return " and ".join(reasons)
 
 
@@ -259,6 +259,6 @@ def _trouble(course: Course, seen: Observed, limits: Limits, ease: float = 1.0) 
     if limits.waiting is not None and seen.waiting > limits.waiting * ease:
         most = count(int(limits.waiting * ease))
         return f"{count(seen.waiting)} entries wait (more than {most})"
-    if seen.unsettled and seen.at_ms - course.told_ms >= limits.watch_ms:
-        return f"nothing that was replayed was settled for {age(seen.at_ms - course.told_ms)}"
+    if seen.unsettled and seen.at_ms - course.verdict_ms >= limits.watch_ms:
+        return f"nothing that was replayed was settled for {age(seen.at_ms - course.verdict_ms)}"
     return None

@@ -1,4 +1,4 @@
-"""The undo of a move between two queues: `MoveUndo`.
+"""The undo of a move between two queues: `MoveUndoSteps`.
 
 The entries are fetched back one by one: those that are unchanged leave the target and return to
 their old place in the source; the others stay in the target.
@@ -21,36 +21,36 @@ from redisq_ops.core.redis.operation import together
 
 from ..deployment import Deployment
 from ..terminal import count
-from .audit_log import Author, Operation
+from .audit_log import Operation
 from .transfer_plan import Route, trash_ms
-from .undo import Undo
+from .undo import UndoSteps
 
 
-class MoveUndo(Undo):
-    """Undoes a move, as far as its entries are unchanged in the queue they went to.
+class MoveUndoSteps(UndoSteps):
+    """Undo a move, as far as its entries are unchanged in the queue they went to.
 
     If that queue was destroyed since, what was done there is unknown: all entries come back.
     """
 
     across = True
 
-    def __init__(self, route: Route, operation: Operation, author: Author) -> None:
-        super().__init__(route.source, operation, author)
+    def __init__(self, route: Route, operation: Operation) -> None:
+        super().__init__(route.source, operation)
         self.route = route
         self._held_ms = 0
+        if route.into is not None:
+            self.recovers = (route.into, self.queue)
 
-    async def step(self) -> bool:
-        source, into, id = self.queue, self.route.into, self.operation.id
-        if self._began is None:
-            if into is not None:
-                self.recovered += await transfer_recovery.recover(into, but=[id])
-            self._held_ms = await transfer_recovery.list_unfinished(source, id)
-        goes_on = await super().step()
-        if not goes_on:
-            last = (await into.unfinished_transfers.op()).get(id) if into is not None else None
-            if await transfer_recovery.finish(source, id, at_ms=self._held_ms) and into is not None:
-                await transfer_recovery.finish(into, id, at_ms=last)
-        return goes_on
+    async def prepare(self) -> None:
+        await super().prepare()
+        self._held_ms = await transfer_recovery.list_unfinished(self.queue, self.operation.id)
+
+    async def end(self) -> dict[str, str | int] | None:
+        fields, into, id = await super().end(), self.route.into, self.operation.id
+        last = (await into.unfinished_transfers.op()).get(id) if into is not None else None
+        if await transfer_recovery.finish(self.queue, id, at_ms=self._held_ms) and into is not None:
+            await transfer_recovery.finish(into, id, at_ms=last)
+        return fields
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         route, source, by = self.route, self.queue, self.op
@@ -102,12 +102,10 @@ def _an_operators(entry: Entry, moved: TransferEntry) -> bool:
     return entry.op is not None and entry.state != "pending" and not had
 
 
-async def undo_of(
-    deployment: Deployment, queue: Queue[Any], operation: Operation, author: Author
-) -> Undo:
+async def undo_of(deployment: Deployment, queue: Queue[Any], operation: Operation) -> UndoSteps:
     """What takes an operation back, a move between two queues or any other."""
     if not operation.into:
-        return Undo(queue, operation, author)
+        return UndoSteps(queue, operation)
     into = await deployment.named(operation.into)
     entry = await find(operation.into, deployment.prefix)
     if into is not None and (
@@ -115,13 +113,16 @@ async def undo_of(
     ):
         into = None  # another one of that name
     keep = await trash_ms(queue) + DAY_MS
-    return MoveUndo(Route(queue, into, operation.into_ms, keep), operation, author)
+    return MoveUndoSteps(Route(queue, into, operation.into_ms, keep), operation)
 
 
-def undone(operation: Operation, change: Undo) -> str:
-    """What an undo of a move brings back, in words; shown before it begins."""
-    if not isinstance(change, MoveUndo):
-        return ""
+def stays(operation: Operation, change: UndoSteps) -> str:
+    """What an undo does not bring back, in words; of a move to a queue that was destroyed since,
+    what it brings back though nobody knows what was done with it."""
+    if not isinstance(change, MoveUndoSteps):
+        if operation.moved_back:
+            return "entries that changed since then stay as they are"
+        return "what was changed again since then stays as it is"
     if change.route.into is None:
         gone, n = f"queue {operation.into} was destroyed since", change.outcome.matched
         if operation.rest:

@@ -7,22 +7,21 @@ from contextlib import suppress
 from typing import Any, cast
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Refused, Superseded
 from redisq_ops.core.redis.operation import both
 
 from . import audit_log
-from .audit_log import Author, Operation
+from .audit_log import Operation
 from .outcome import OTHERS
-from .runner import ChangeRun
+from .steps import ChangeSteps
 
 NAMED = 5
-"""ids of entries left alone that are shown; `Undo.report` gets all"""
+"""ids of entries left alone that are shown; `UndoSteps.report` gets all"""
 
 
-class Undo(ChangeRun):
-    """Reverses an operation, step by step, newest first.
+class UndoSteps(ChangeSteps):
+    """Reverse an operation, step by step, newest first.
 
     Entries that changed since stay (``changed``); entries whose record expired can't be restored
     (``expired``); entries too far inside another program's list stay for now (``deep``), and the
@@ -40,12 +39,13 @@ class Undo(ChangeRun):
     rest = 0
     """as its `Operation` has it"""
 
-    def __init__(self, queue: Queue[Any], operation: Operation, author: Author) -> None:
+    def __init__(self, queue: Queue[Any], operation: Operation) -> None:
         if not operation.undoable or bool(operation.into) != self.across:
             raise Refused(f"{operation.id} can't be undone: {why_not(operation)}")
         inverses = operation.inverse.split("\n") if operation.inverse else []
         about = sum(queue.undo_change_size(*_read(each)) for each in inverses)
-        super().__init__(queue, "undo", author, about or operation.done - operation.undone)
+        super().__init__(queue, "undo", about or operation.done - operation.undone, operation.id)
+        self.recovers, self.subject = (queue,), operation.id
         self.operation = operation
         self._inverses = inverses
         """what is still to be undone of a change of anything but entries, newest last"""
@@ -62,44 +62,37 @@ class Undo(ChangeRun):
         known = ("changed", "deep", "expired")
         return max(0, sum(self.outcome.skipped.get(word, 0) for word in known) - self._named)
 
-    def log_entry(self) -> tuple[str, dict[str, Any]]:
-        return self.operation.id, {}
-
-    async def _begin(self) -> None:
-        self.recovered += await recover(self.queue, but=[self.operation.id])
-        await super()._begin()
+    async def begun(self) -> None:
         if not self.operation.inverse:
             await self._close()
 
-    async def _advance(self) -> bool:
-        outcome = self.outcome
+    async def step(self, size: int) -> int | None:
         if self._inverses:
             # First of the two: a step may count itself in the same place.
-            await both(audit_log.note(self.queue, self.op, **self._far), self._invert(self.op))
-            return True
+            _, handled = await both(
+                audit_log.note(self.queue, self.op, **self._far), self._invert()
+            )
+            return handled
         while self._left and not self._left[-1][1]:
             self._left.pop()
         if not self._left:
-            return False
+            return None
         id, step = self._left[-1]
         back, touched, *beyond = await self._take_back(id, step)
-        outcome.done += back
-        outcome.skip("changed", touched)
-        outcome.skip("deep", sum(beyond))
         self._name()
         self._left[-1] = id, step - 1
         self._taken += 1
-        return True
+        return self.outcome.count({"moved": back, "changed": touched, "deep": sum(beyond)})
 
-    async def _end(self) -> None:
+    async def end(self) -> dict[str, str | int] | None:
         if self.operation.inverse:
             await audit_log.note(self.queue, self.operation.id, undone=1)
         else:
             await self._account()
-        await audit_log.note(self.queue, self.op, ended=1, **self._far)
+        return self._far
 
     @property
-    def _far(self) -> dict[str, int]:
+    def _far(self) -> dict[str, str | int]:
         """How far it came, for its own entry in the audit log."""
         # A step that moves entries counts itself, in its own shard; what an import put in is moved
         # to the trash.
@@ -123,18 +116,17 @@ class Undo(ChangeRun):
         left = others or operation.rest
         outcome.skip("changed" if left else "expired", max(0, gone - others))
 
-    async def _invert(self, op: str) -> None:
-        """Undo one step of a change of anything but entries."""
+    async def _invert(self) -> int:
+        """Undo one step of a change of anything but entries; how much it was about."""
         verb, args = _read(self._inverses[-1])
         back = await self.queue.undo_change.op(
-            op, self._taken + 1, verb, args, left=self._touched.extend
+            self.op, self._taken + 1, verb, args, left=self._touched.extend
         )
         self._inverses.pop()
         self._taken += 1
         touched = self._name()
-        self.outcome.done += back
-        self.outcome.skip("changed", touched)
-        self.outcome.skip("same", self.queue.undo_change_size(verb, args) - back - touched)
+        same = self.queue.undo_change_size(verb, args) - back - touched
+        return self.outcome.count({"moved": back, "changed": touched, "same": same})
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""

@@ -17,21 +17,21 @@ from ..terminal import age, count
 from .audit_log import Operation
 from .preview import Preview, entries, typed_number
 from .transfer_plan import Route
-from .transfer_undo import MoveUndo, undone
-from .undo import Undo
+from .transfer_undo import MoveUndoSteps, stays
+from .undo import UndoSteps
 
 FEW = 10_000
 """entries of the state that are looked through for an answer"""
 
 
-async def undo_preview(change: Undo, now_ms: int, *, count_unchanged: bool = False) -> Preview:
+async def undo_preview(change: UndoSteps, now_ms: int, *, count_unchanged: bool = False) -> Preview:
     """What an undo will do; with ``count_unchanged`` also how many entries it can restore."""
     operation, n = change.operation, change.outcome.matched
     ago = age(now_ms - operation.started_ms)
     about = operation.what
     if operation.moved_back:
         about = f"{entries(n, cast('State', operation.source))} (filter: {about})"
-    lines = [about, undone(operation, change)]
+    lines = [about, stays(operation, change)]
     lines += [f"reason: {operation.why}"] if operation.why else []
     facts: dict[str, Any] = {
         "verb": "undo", "op": operation.id, "queue": change.queue.name, "matched": n,
@@ -48,11 +48,11 @@ async def undo_preview(change: Undo, now_ms: int, *, count_unchanged: bool = Fal
     )  # fmt: skip
 
 
-async def untouched(change: Undo) -> tuple[int | None, str]:
+async def untouched(change: UndoSteps) -> tuple[int | None, str]:
     """How many of an operation's entries nobody touched since, where the state they went to is
     small; None: not looked. And the command that lists them, empty where none can. Reads only."""
     queue, operation = change.queue, change.operation
-    if isinstance(change, MoveUndo):
+    if isinstance(change, MoveUndoSteps):
         return await _across(change.route, operation)
     state = operation.source if operation.target == EDIT else operation.target
     # An entry's line has its latest operation's name: of a part that is the part's own.

@@ -5,30 +5,18 @@ The server finds the next entries itself; each is as safe as if it had been name
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 from redisq_ops.core.model.entry import MovedRange as Moved
 from redisq_ops.core.model.errors import Superseded
-from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.redis.operation import Call, Description
 
-from .audit_log import Author
-from .bulk import Bulk
-from .entry_steps import EntryAction, StepSource, Stride
-from .selection import ChangeScope, WholeState
-
-STEP_S = {1: 0.0005, 2: 0.0002}
-"""how long a step is to keep the server busy, by how many are on their way at a time: others wait
-for all of them"""
-LARGEST = {1: 120, 2: 64}
-"""entries a step moves at most, by the same: to take one back, at 6 to 9 µs each, is about 1 ms at
-most then, or half of that; and of a quick server others need not wait as long as they may"""
-USUAL = 20
-"""steps among which one is as quick as the server allows; some 5 ms of them"""
+from .entry_steps import EntryAction, EntrySteps
+from .selection import WholeState
+from .step_size import EvenStride
 
 
 @dataclass(slots=True)
@@ -44,41 +32,46 @@ class _Step:
     """the very call that was sent ahead"""
 
 
-class WholeStateSteps:
-    """A bulk change's steps over a whole state.
+class WholeStateSteps(EntrySteps):
+    """Steps over a whole state.
 
     With ``ahead`` the next step is sent while the server is at one, as if that one left no entry
     where it is; if it did, which is rare, the next step meets the same entries again. A step whose
-    reply was lost is sent again, and carried out once.
+    reply was lost is sent again, and carried out once. It is for runs of all steps in one
+    description, on a blocking client, without a rate: when such a run stops, one step more than it
+    has replies of may be carried out (`reached` counts it).
     """
 
-    def __init__(self, order: EntryAction, most: int | None = None, ahead: bool = False) -> None:
-        self.order = order
-        self.steps = 0
-        self._room, self._ahead = most, ahead
+    stride: EvenStride
+
+    def __init__(self, action: EntryAction, scope: WholeState, *, ahead: bool = False) -> None:
+        super().__init__(action, scope)
+        self.stride = EvenStride()
+        self.in_flight = 1
+        """how many are on their way at a time: two where the client can do that"""
+        self._room, self._ahead = scope.filter.max, ahead
         self._left: tuple[int, ...] = (0,)
         self._done = 0
         self._asked = 0
         self._over = False
         self._under_way: deque[_Step] = deque()
         """the present step, and the one that was sent behind it"""
-        self.in_flight = 1
-        """how many are on their way at a time: two where the client can do that"""
 
-    async def step(self, op: str, size: int) -> Counter[str]:
-        self._asked = size
+    async def step(self, size: int) -> int | None:
+        self.stride.set_in_flight(self.in_flight)
+        self._asked = min(size, self.stride.size)
         present = self._under_way[0] if self._under_way else self._next_step()
         if present is None:
-            return Counter()
+            return None
         try:
-            front = await self._description(op, present)
+            front = await self._description(present)
         except Superseded:
             if len(self._under_way) < 2:
                 raise
             # It was carried out, as the one behind it was, and only its reply is lost. That one is
             # sent alone: then no other can come before its reply.
             self._answered()
-            front = await replace(self._called(op, self._under_way[0]), follows=None)
+            front = await replace(self._called(self._under_way[0]), follows=None)
         # After a lost reply the total counts; after a lost total (it was evicted) the replies.
         moved = max(front.moved, front.done - self._done)
         stuck = sum(front.left) - sum(self._left)
@@ -88,21 +81,32 @@ class WholeStateSteps:
         self._answered()
         self._over = front.over and not moved
         if not self._over:
-            return Counter(moved=moved, changed=stuck)
-        return await self.step(op, size) if self._under_way else Counter()
+            return self.outcome.count({"moved": moved, "changed": stuck})
+        return await self.step(size) if self._under_way else None
 
-    async def record(self, op: str) -> None:
+    async def end(self) -> dict[str, str | int] | None:
+        # What was in the state when it was counted, and left it before its turn.
+        self.outcome.skip("changed", max(0, self.outcome.matched - self.outcome.handled))
+        return await super().end()
+
+    async def reached(self) -> int:
+        done = await super().reached()
+        if done:  # else nothing was begun, or its queue was destroyed
+            await self.record()
+        return done
+
+    async def record(self) -> None:
         """Record all steps so far in the history, by an empty step: it carries the total, also of
         steps whose replies were lost."""
-        step = _Step(self.steps + len(self._under_way) + 1, 0, self._left, True)
+        step = _Step(self.number + len(self._under_way) + 1, 0, self._left, True)
         with suppress(Superseded):  # it was taken back meanwhile
-            await self._alone(op, step)
+            await self._alone(step)
         self._under_way.clear()
-        self.steps = step.number
+        self.number = step.number
 
     def _answered(self) -> None:
         self._under_way.popleft()
-        self.steps += 1
+        self.number += 1
 
     def _next_step(self) -> _Step | None:
         """The step behind those that are under way; nothing, if these may be all."""
@@ -112,110 +116,33 @@ class WholeStateSteps:
             size, last = min(size, room), size >= room
         if size < 1:
             return None
-        number = self.steps + len(self._under_way) + 1
+        number = self.number + len(self._under_way) + 1
         self._under_way.append(_Step(number, size, self._left, last))
         return self._under_way[-1]
 
-    def _description(self, op: str, step: _Step) -> Description[Moved]:
-        made: Description[Moved] = step.call or self._alone(op, step)
+    def _description(self, step: _Step) -> Description[Moved]:
+        made: Description[Moved] = step.call or self._alone(step)
         if self._ahead and step.call is None and isinstance(made, Call):  # of one shard
-            made = step.call = replace(made, follows=partial(self._following, op))
+            made = step.call = replace(made, follows=self._following)
         return made
 
-    def _alone(self, op: str, step: _Step) -> Description[Moved]:
+    def _alone(self, step: _Step) -> Description[Moved]:
         """Without one that follows it."""
-        order = self.order
-        made: Description[Moved] = order.queue.move_range.op(
-            op, step.number, step.size, source=order.state, target=VERBS[order.verb][1],
-            high_water_ms=order.high_water_ms, left=step.left, last=step.last,
+        action = self.action
+        made: Description[Moved] = action.queue.move_range.op(
+            self.op, step.number, step.size, source=action.state, target=VERBS[action.verb][1],
+            high_water_ms=action.high_water_ms, left=step.left, last=step.last,
         )  # fmt: skip
         return made
 
-    def _called(self, op: str, step: _Step) -> Call[Moved]:
-        call = self._description(op, step)
+    def _called(self, step: _Step) -> Call[Moved]:
+        call = self._description(step)
         assert isinstance(call, Call)
         return call
 
-    def _following(self, op: str) -> Call[Moved] | None:
+    def _following(self) -> Call[Moved] | None:
         self.in_flight = 2
         if self._over:
             return None
         step = self._under_way[1] if len(self._under_way) > 1 else self._next_step()
-        return None if step is None else self._called(op, step)
-
-
-class EvenStride(Stride):
-    """For steps that cost about the same again and again: what counts is the second quickest of
-    the latest, since what else the machine does can only make them longer. On a busy machine that
-    is most of them, and small steps would cost it most.
-
-    Of two that are under way at a time one's reply may be there as soon as it is asked for, so as
-    many are measured together; and for a server far away each waits half the way.
-    """
-
-    trips = 3  # one that is held up would make any step seem short
-
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self.in_flight = 1
-        """how many are under way at a time, as `WholeStateSteps` has it"""
-        self._latest: deque[tuple[int, float]] = deque(maxlen=2)
-        self._each: deque[float] = deque(maxlen=USUAL)
-
-    def set_in_flight(self, n: int) -> None:
-        self.in_flight, self.size = n, min(self.size, LARGEST[n])
-
-    def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
-        if done < (asked or self.size) // 2:  # it doesn't show how long such a step takes
-            return
-        self._latest.append((done, seconds))
-        latest = list(self._latest)[-self.in_flight :]
-        took = sum(seconds for _, seconds in latest) / len(latest)
-        busy = min(took, self.in_flight * took - self.round_trip_s)
-        if busy <= 0:
-            return
-        self._each.append(busy * len(latest) / sum(done for done, _ in latest))
-        usual = sorted(self._each)[:2][-1]
-        aim = max(10, min(LARGEST[self.in_flight], round(STEP_S[self.in_flight] / usual)))
-        if abs(aim - self.size) > self.size // 8:
-            self.size = aim
-
-
-class WholeBulk(Bulk):
-    """A bulk change of a `WholeState`.
-
-    ``ahead``: the next step is on its way to the server before the reply of the present one. For
-    runs of all steps in one description, on a blocking client: when it stops, one step more than
-    it has replies of may be carried out (`reached` counts it). Never with a rate.
-    """
-
-    def __init__(
-        self,
-        selection: ChangeScope,
-        verb: Verb,
-        author: Author,
-        *,
-        ahead: bool = False,
-        **more: Any,
-    ) -> None:
-        self._ahead = ahead and more.get("rate") is None
-        super().__init__(selection, verb, author, **more)
-        self._stride: EvenStride = EvenStride(self._stride.size)
-
-    def _entry_steps(self) -> StepSource:
-        assert isinstance(self.selection, WholeState)
-        self._state_steps = WholeStateSteps(self.order, self.selection.filter.max, self._ahead)
-        return self._state_steps
-
-    async def step(self) -> bool:
-        self._stride.set_in_flight(self._state_steps.in_flight)
-        more = await super().step()
-        if not more:  # what was in the state when it was counted, and left it before its turn
-            self.outcome.skip("changed", max(0, self.outcome.matched - self.handled))
-        return more
-
-    async def reached(self) -> int:
-        done = await super().reached()
-        if done:  # else nothing was begun, or its queue was destroyed
-            await self._state_steps.record(self.op)
-        return done
+        return None if step is None else self._called(step)

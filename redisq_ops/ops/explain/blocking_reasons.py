@@ -107,10 +107,14 @@ class BlockingReasons:
         return next(found, None)
 
     def _op_facts(self, operation: Operation | None) -> dict[str, Any]:
-        names = ("id", "verb", "who", "whence", "why", "started_ms")
         if operation is None:
-            return {"op": None}
-        return {"op": {name: getattr(operation, name) for name in names}}
+            return {"operation": None}
+        return {
+            "operation": {
+                "id": operation.id, "verb": operation.verb, "started_ms": operation.started_ms,
+                "user": operation.who, "host": operation.whence, "reason": operation.why,
+            }
+        }  # fmt: skip
 
     @property
     def _rate(self) -> float | None:

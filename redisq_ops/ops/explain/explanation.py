@@ -11,18 +11,21 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients, HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Request
+from redisq_ops.core.model.entry import Entry, Request
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.redis.operation import together
 
 from ..deployment import Address, Deployment
+from ..filter.fields import quoted
 from ..hint import hint
+from ..inspect.consumers import SILENT_MS, ConsumerStatus
 from ..inspect.history import history_of
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import age, count, entries
 from .blocking_reasons import FormatTime, Reason, utc
 from .entry_reasons import EntryReasons
 from .observation import RATE_MINUTES, observe
+from .outcome_reasons import NAMED
 from .periodic_reasons import PeriodicReasons
 
 
@@ -239,22 +242,10 @@ class _Explainer(EntryReasons, PeriodicReasons):
             yield from self._no_worker_at_all()
         held = bool(counts.waiting) and self.observed.position.open == 0 and counts.paused is None
         if held:
-            why = "; ".join(self.observed.blockers) or "run redisq fsck"
-            clients: dict[str, Any] = {}
-            if isinstance(self.queue, HasClients) and self.queue.client_rules:
-                clients = {"verb": "client", "command": hint("client", "ls", self.queue.name)}
-            yield Reason(
-                "held", f"{entries(counts.waiting)} waiting, and none can be delivered: {why}",
-                facts={"waiting": counts.waiting, "held": list(self.observed.blockers)}, **clients,
-            )  # fmt: skip
+            yield self._held(counts.waiting)
         if expired is not None and expired.at_ms is not None:
-            yield Reason(
-                "overdue", f"{expired.id} is overdue: consumer {expired.consumer} has been silent "
-                f"for {age(self.now - expired.at_ms)}",
-                **self._command("requeue", "pending", f"{self.queue.name}/{expired.id}"),
-                facts={"id": expired.id, "consumer": expired.consumer,
-                       "deadline_ms": expired.at_ms},
-            )  # fmt: skip
+            yield self._expired(expired, expired.at_ms)
+        yield from self._holders(expired.consumer if expired else None)
         yield from self._closed()
         yield from self._overdue(self.observed.periodic)
         waiting, pending = f"{count(counts.waiting)} waiting", f"{count(counts.pending)} pending"
@@ -296,6 +287,85 @@ class _Explainer(EntryReasons, PeriodicReasons):
                 "unknown", f"a {self.queue.kind} queue does not show how many entries wait in it"
             )
         yield from self._next_periodic(self.observed.periodic)
+
+    def _held(self, waiting: int) -> Reason:
+        """No token or client is free."""
+        blockers = self.observed.blockers
+        why = "; ".join(blocker.sentence for blocker in blockers) or "run redisq fsck"
+        helps: dict[str, Any] = {}
+        first = blockers[0] if blockers else None
+        if first is not None and first.rule == "request-paused":
+            address = f"{self.queue.name}/{first.names[0]}"
+            helps = {"verb": "resume", "command": hint("request", "resume", address)}
+        elif first is not None and first.rule == "blocked":
+            helps = self._client_command("unblock", first.names[0])
+        elif isinstance(self.queue, HasClients) and self.queue.client_rules:
+            helps = {"verb": "client", "command": hint("client", "ls", self.queue.name)}
+        named = {
+            noun: [name for b in blockers if b.rule in rules for name in b.names][:NAMED]
+            for noun, rules in (
+                ("requests", ("request-paused", "limit")), ("clients", ("blocked", "cap")),
+            )
+        }  # fmt: skip
+        return Reason(
+            "held", f"{entries(waiting)} waiting, and none can be delivered: {why}", **helps,
+            facts={"waiting": waiting, "held": [b.sentence for b in blockers], **named},
+        )  # fmt: skip
+
+    def _expired(self, entry: Entry, deadline_ms: int) -> Reason:
+        """A lease has expired. What a silent consumer holds besides goes the same way."""
+        silence, command = age(self.now - deadline_ms), {}
+        sentence = f"{entry.id} is overdue: consumer {entry.consumer} has been silent for {silence}"
+        held = next((n for _, one, n in self._holding() if one.name == entry.consumer), 0)
+        if held > 1:
+            sentence += f" and holds {entries(held)}"
+            command = self._requeue_all_of(entry.consumer or "-")
+        else:
+            command = self._command("requeue", "pending", f"{self.queue.name}/{entry.id}")
+        return Reason(
+            "overdue", sentence,
+            facts={"id": entry.id, "consumer": entry.consumer, "deadline_ms": deadline_ms},
+            **command,
+        )  # fmt: skip
+
+    def _holding(self) -> Iterator[tuple[str | None, ConsumerStatus, int]]:
+        """Silent consumers, with their group and the number of entries they hold; and where
+        nothing moves those that have held one for as long."""
+        stuck = self._rate is None and bool(self.observed.rates.settled)
+        for report in self.observed.reports:
+            for one in report.consumers:
+                long = stuck and one.oldest_ms is not None and one.oldest_ms >= SILENT_MS
+                if one.pending and (one.silent_ms is not None or long):
+                    yield report.group, one, one.pending
+
+    def _holders(self, besides: str | None) -> Iterator[Reason]:
+        """Who holds entries in silence, or for long while nothing is settled."""
+        found = [row for row in self._holding() if row[1].name != besides]
+        for group, one, held in sorted(found, key=lambda row: -(row[1].oldest_ms or 0))[:NAMED]:
+            of = f" of group {group}" if group else ""
+            holds = f"holds {entries(held)}, the oldest for {age(one.oldest_ms or 0)}"
+            silent = (
+                "" if one.silent_ms is None else f"has been silent for {age(one.silent_ms)} and "
+            )
+            command = self._requeue_all_of(one.name)
+            if group is not None:
+                options = {"group": group, "to": "NAME"}
+                claim = hint("consumers", "claim", self.queue.name, one.name, **options)
+                command = {"verb": "claim", "command": claim}
+            yield Reason(
+                "holder" if one.silent_ms is None else "silent",
+                f"consumer {one.name}{of} {silent}{holds}",
+                facts={"consumer": one.name, "group": group, "pending": held,
+                       "silent_ms": one.silent_ms, "oldest_age_ms": one.oldest_ms}, **command,
+            )  # fmt: skip
+
+    def _requeue_all_of(self, consumer: str) -> dict[str, Any]:
+        """The command that makes all that a consumer holds wait again, if the queue can."""
+        if not self._can("requeue", "pending"):
+            return {}
+        where = f"consumer={quoted(consumer)}"
+        command = hint("requeue", queue=self.queue.name, state="pending", where=where)
+        return {"verb": "requeue", "command": command}
 
     def _moving(self, rate: float, counts: str) -> Reason:
         """The queue moves: how fast, and when it will be empty."""

@@ -14,12 +14,13 @@ from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntr
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Clients, Counts, Entry, Rates, Request, State
 from redisq_ops.core.model.queue_position import QueuePosition
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import attempt, both, together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
 from ..change.unfinished import Unfinished, unfinished
 from ..groups.fingerprint import fingerprint
+from ..inspect.consumers import ConsumerReport, consumer_reports
 from ..inspect.history import EntryHistory, history_of
 from ..inspect.periodic import PeriodicStatus, periodic_status, status
 
@@ -50,6 +51,23 @@ class SameErrorEntries:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocker:
+    """A rule that keeps the waiting entries of requests or clients from delivery."""
+
+    rule: str
+    """request-paused | limit | blocked | cap"""
+    names: tuple[str, ...]
+    """the requests or clients it stops"""
+    total: int
+    """requests or clients with waiting entries"""
+    what: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{len(self.names)} of {self.total} {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """Everything an explanation is based on, read at one moment."""
 
@@ -71,10 +89,12 @@ class Observation:
     same_error: SameErrorEntries | None
     unfinished: tuple[Unfinished, ...]
     """unfinished moves from this queue to others"""
-    blockers: tuple[str, ...]
-    """of a queue: sentences that say what keeps its waiting entries from delivery"""
+    blockers: tuple[Blocker, ...]
+    """of a queue: what keeps its waiting entries from delivery"""
     periodic: tuple[PeriodicStatus, ...] = ()
     """of a queue: its periodic entries; of an id: the periodic entry of that name"""
+    reports: tuple[ConsumerReport, ...] = ()
+    """of a queue: who holds what"""
 
 
 async def observe(queue: Queue[Any], id: str | None) -> Observation:
@@ -86,8 +106,14 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     now = await queue.now.op()
     address = id or ""
     requests = [queue] if isinstance(queue, HasRequests) and id and "/" not in address else []
-    (counts, rates), ((settings, position), (first, (found, (history, logs)))) = await both(
-        both(queue.counts.op(now), queue.rates.op(now, RATE_MINUTES + 1)),
+    (
+        ((blockers, reports), (counts, rates)),
+        ((settings, position), (first, (found, (history, logs)))),
+    ) = await both(
+        both(
+            _blocked(queue, id),
+            both(queue.counts.op(now), queue.rates.op(now, RATE_MINUTES + 1)),
+        ),
         both(
             both(queue.settings.op(), queue.queue_position.op(address)),
             both(
@@ -120,7 +146,6 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     operations = [
         *operations, *(move.operation for move in moves if move.operation.id not in known)
     ]  # fmt: skip
-    blockers = () if id else await _blockers(queue)
     periodic = () if entry or request else await _periodic(queue, address, now)
     first_entries = {
         state: page.entries[0] if page.entries else None
@@ -128,7 +153,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     }
     return Observation(
         queue, id, now, counts, rates, settings, entry, request, position, first_entries, history,
-        tuple(operations), same_error, tuple(moves), blockers, periodic,
+        tuple(operations), same_error, tuple(moves), blockers, periodic, tuple(reports),
     )  # fmt: skip
 
 
@@ -149,7 +174,18 @@ async def _periodic(queue: Queue[Any], name: str, now: int) -> tuple[PeriodicSta
     return () if found is None else tuple(await status(queue, [found], now))
 
 
-async def _blockers(queue: Queue[Any]) -> tuple[str, ...]:
+async def _blocked(
+    queue: Queue[Any], id: str | None
+) -> tuple[tuple[Blocker, ...], list[ConsumerReport]]:
+    """Of a queue: what keeps its entries from delivery, and who holds them."""
+    if id:
+        return (), []
+    blockers, reports = await both(_blockers(queue), attempt(consumer_reports(queue)))
+    # A part that can't be read is a reason of its own, and hides no other reason.
+    return blockers, [] if isinstance(reports, Exception) else reports
+
+
+async def _blockers(queue: Queue[Any]) -> tuple[Blocker, ...]:
     """Why the first hundred requests or clients of a queue get nothing delivered."""
     requests = (
         await queue.requests.op(0, BLOCKERS_COMPARED) if isinstance(queue, HasRequests) else []
@@ -158,17 +194,20 @@ async def _blockers(queue: Queue[Any]) -> tuple[str, ...]:
         await queue.clients.op(0, BLOCKERS_COMPARED) if isinstance(queue, HasClients) else Clients()
     )
     waiting = [request for request in requests if request.waiting]
+    paused = tuple(request.id for request in waiting if request.paused)
+    full = tuple(r.id for r in waiting if not r.paused and r.pending >= r.limit)
     waiting_clients = [client for client in clients.clients if client.waiting]
-    paused = sum(request.paused for request in waiting)
-    full = sum(not r.paused and r.pending >= r.limit for r in waiting)
-    blocked = sum(client.blocked for client in waiting_clients)
-    capped = sum(
-        not c.blocked and c.cap is not None and c.pending >= c.cap for c in waiting_clients
+    blocked = tuple(client.client for client in waiting_clients if client.blocked)
+    capped = tuple(
+        c.client
+        for c in waiting_clients
+        if not c.blocked and c.cap is not None and c.pending >= c.cap
     )
-    reasons = [
-        (paused, len(waiting), "requests with waiting entries are paused"),
-        (full, len(waiting), "requests with waiting entries have reached their limit"),
-        (blocked, len(waiting_clients), "clients with waiting entries are blocked"),
-        (capped, len(waiting_clients), "clients with waiting entries have reached their cap"),
-    ]
-    return tuple(f"{n} of {total} {reason}" for n, total, reason in reasons if n)
+    r, c = len(waiting), len(waiting_clients)
+    rules = (
+        Blocker("request-paused", paused, r, "requests with waiting entries are paused"),
+        Blocker("limit", full, r, "requests with waiting entries have reached their limit"),
+        Blocker("blocked", blocked, c, "clients with waiting entries are blocked"),
+        Blocker("cap", capped, c, "clients with waiting entries have reached their cap"),
+    )
+    return tuple(rule for rule in rules if rule.names)

@@ -43,7 +43,7 @@ class OutcomeReasons(BlockingReasons):
         }  # fmt: skip
         alike = ""
         if (same := self.observed.same_error) is not None:
-            facts |= {"group": same.group, "alike": same.number, "looked": same.examined,
+            facts |= {"group": same.group, "alike": same.number, "scanned": same.examined,
                       "dead": same.total if same.exact else None}  # fmt: skip
             examined, of = count(same.examined), f" of {count(same.total)}" if same.exact else ""
             alike = (
@@ -176,7 +176,7 @@ class OutcomeReasons(BlockingReasons):
         """Nothing has this id; ``what`` is ``request`` or ``entry``."""
         observed, history = self.observed, self.observed.history
         facts: dict[str, Any] = {
-            "looked": history.searched, "events": history.total, "history": None
+            "scanned": history.searched, "events": history.total, "history": None
         }  # fmt: skip
         if not self.queue.keeps_history:
             return Reason(
@@ -206,7 +206,7 @@ class OutcomeReasons(BlockingReasons):
         if what == "entry" and (event is None or not {"done", "op"} & event.what.keys()):
             certain, possible = removals(observed, observed.id or "")
             named = (*certain, *possible[:NAMED])
-            facts["removals"] = [self._op_facts(change)["op"] for change in named]
+            facts["removals"] = [self._op_facts(change)["operation"] for change in named]
         if certain:
             sentence = "; ".join(f"{_removed(change)} {self._by(change)}" for change in certain)
             if certain[-1].target == "trash" or certain[-1].verb == "cancel":

@@ -220,7 +220,7 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
             raise BadInput(f"payload of {id} is not text: {error.reason}") from error
     else:
         raise BadInput(f"{id} has no payload")
-    client, told = row.get("client"), row.get("error")
+    client, failed_with = row.get("client"), row.get("error")
     if client is not None:
         checked_name(client if isinstance(client, str) else "", "client name")
     elif kind == "fair":
@@ -229,10 +229,10 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
     if reason is not None:
         checked_name(reason if isinstance(reason, str) else "", "reason")
     failure = None
-    if told is not None and not isinstance(told, dict):
+    if failed_with is not None and not isinstance(failed_with, dict):
         raise BadInput(f"error of {id} is an object with type, message and traceback")
-    if told:
-        parts = (str(told.get(name) or "") for name in ("type", "message", "traceback"))
+    if failed_with:
+        parts = (str(failed_with.get(name) or "") for name in ("type", "message", "traceback"))
         failure = Failure(*parts)
     since, ready = _number(row, "since_ms"), _number(row, "ready_ms")
     entry = Entry(

@@ -13,7 +13,7 @@ from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntr
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.activity import Activity
-from redisq_ops.core.model.entry import Client, Counts, Entry, Rates, Request
+from redisq_ops.core.model.entry import STATES, Client, Counts, Entry, Rates, Request
 from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.redis.operation import (
@@ -92,11 +92,36 @@ async def overview(deployment: Deployment, minutes: int = 60, signs: bool = Fals
     round trips at most.
     """
     entries, now = await both(all_queues(deployment.prefix), server_ms())
-    read = await together(apart(_row(deployment, entry, now, minutes, signs)) for entry in entries)
-    rows = [row_or_problem(entry, row) for entry, row in zip(entries, read, strict=True)]
+    rows = await queue_rows(deployment, entries, now, minutes, signs)
     if signs:
         rows = await _with_evidence(deployment, entries, rows, now)
     return Overview(now, tuple(rows))
+
+
+async def queue_rows(
+    deployment: Deployment, entries: Sequence[Registered], now: int, minutes: int,
+    signs: bool = False,
+) -> list[QueueRow]:  # fmt: skip
+    """The rows of some queues; one round trip."""
+    read = await together(apart(_row(deployment, entry, now, minutes, signs)) for entry in entries)
+    return [row_or_problem(entry, row) for entry, row in zip(entries, read, strict=True)]
+
+
+def queue_fields(row: QueueRow, now_ms: int) -> dict[str, Any]:
+    """A queue of the overview with stable JSON names."""
+    counts = row.counts
+    arrived, settled, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)
+    oldest = counts.oldest_ms if counts else None
+    return {
+        "name": row.name, "kind": row.kind,
+        **{state: counts and counts.of(state) for state in STATES},
+        "in_per_min": arrived, "out_per_min": settled, "failed_per_min": failed,
+        "oldest_ms": oldest, "oldest_age_ms": oldest and max(0, now_ms - oldest),
+        "paused": counts and counts.paused, "draining": counts and counts.closed,
+        "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
+        "periodic": row.periodic and row.periodic[0],
+        "periodic_overdue": row.periodic and row.periodic[1],
+    }  # fmt: skip
 
 
 async def _row(

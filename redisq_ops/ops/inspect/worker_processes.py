@@ -15,9 +15,8 @@ from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.core.redis.operation import attempt, together
 
-from ..change.audit_log import Author
 from ..change.preview import Preview, typed_number
-from ..change.runner import ChangeRun
+from ..change.steps import ChangeSteps
 from ..deployment import Deployment
 from ..terminal import age, count
 
@@ -147,41 +146,37 @@ def _last_heartbeat(process: Process) -> str:
     return "it never sent a heartbeat" if process.alive else "its record is gone"
 
 
-class Prune(ChangeRun):
-    """Removes silent processes from their program's register, one per `step`.
+class PruneSteps(ChangeSteps):
+    """Remove silent processes from their program's register, one per step.
 
-    Call `step` until it returns False. The server checks each process again in the step that
-    removes it. Skipped are those that sent a heartbeat (``alive``), changed during the check
-    (``changed``) or were removed by somebody else (``unknown``).
+    The server checks each process again in the step that removes it. Skipped are those that sent a
+    heartbeat (``alive``), changed during the check (``changed``) or were removed by somebody else
+    (``unknown``).
     """
 
-    def __init__(self, selection: ProcessSelection, author: Author, *, rescue: bool) -> None:
-        super().__init__(selection.queue, "prune", author, len(selection.processes))
-        self.selection = selection
-        self.rescue = rescue
+    def __init__(self, selection: ProcessSelection, *, rescue: bool) -> None:
+        rescued = ", their jobs rescued" if rescue else ""
+        what = f"processes {selection.what}{rescued}"
+        super().__init__(selection.queue, "prune", len(selection.processes), what)
         self.jobs: Counter[str] = Counter(dict.fromkeys(("waiting", "dead", "lost"), 0))
         """what became of the jobs they were running"""
+        self._selection = selection
+        self._rescue = rescue
         self._at = 0
 
-    def log_entry(self) -> tuple[str, dict[str, Any]]:
-        rescued = ", their jobs rescued" if self.rescue else ""
-        return f"processes {self.selection.what}{rescued}", {}
-
-    async def _advance(self) -> bool:
+    async def step(self, size: int) -> int | None:
         if self._at >= self.outcome.matched:
-            return False
-        process = self.selection.processes[self._at]
-        pruned = await self.selection.queue.prune_process.op(
-            process.name, silent_ms=self.selection.silent_ms, rescue=self.rescue, op=self.op,
+            return None
+        process = self._selection.processes[self._at]
+        pruned = await self._selection.queue.prune_process.op(
+            process.name, silent_ms=self._selection.silent_ms, rescue=self._rescue, op=self.op,
             step=self._at + 1,
         )  # fmt: skip
         self._at += 1
-        if pruned.word == "pruned":
-            self.outcome.done += 1
-            self.jobs.update(waiting=pruned.waiting, dead=pruned.dead, lost=pruned.lost)
-        else:
-            self.outcome.skip(pruned.word)
-        return True
+        if pruned.word != "pruned":
+            return self.outcome.count({pruned.word: 1})
+        self.jobs.update(waiting=pruned.waiting, dead=pruned.dead, lost=pruned.lost)
+        return self.outcome.count({"moved": 1})
 
 
 def job_outcomes(jobs: Counter[str]) -> Sequence[str]:

@@ -26,7 +26,7 @@ ALL: tuple[type[QueueView], ...] = (
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
     """The views with their keys: digits, and letters where these end."""
-    return list(zip("1234567890cpl,m", ALL, strict=True))
+    return list(zip("1234567890cml,v", ALL, strict=True))
 
 
 __all__ = [

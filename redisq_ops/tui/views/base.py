@@ -90,6 +90,8 @@ class QueueView(Vertical):
     columns: ClassVar[tuple[TableColumn, ...]]
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
+    has_details: ClassVar[bool] = False
+    """whether its rows are entries or requests, of which more is known than a row has"""
     named_rows: ClassVar[bool] = False
     """whether commands take the rows by their names alone, without the queue"""
     reversible: ClassVar[bool] = False
@@ -111,6 +113,8 @@ class QueueView(Vertical):
         self._chart_lines = -1
         self._items = Items(0, 0, ())
         self._shown = 0
+        self._kept: str | None = None
+        """the row that the cursor goes back to, once it is loaded"""
 
     # --- what a subclass says ------------------------------------------------------------------
 
@@ -217,7 +221,7 @@ class QueueView(Vertical):
 
     def zoom(self, step: int) -> str:
         """Show a shorter (1) or longer (-1) time; returns why it can't."""
-        return "only charts (m) and delayed entries (6) have a time that can be zoomed."
+        return "only charts (v) and delayed entries (6) have a time that can be zoomed."
 
     def acted_on(self, chosen: tuple[str, ...]) -> None:
         """A change is over: of these rows, or () if only of some of what they stand for."""
@@ -246,14 +250,17 @@ class QueueView(Vertical):
         self.order = at
         self.rearrange()
 
-    def narrow(self, query: Query | None) -> None:
-        """Show only rows that are meant, from what is loaded."""
+    def narrow(self, query: Query | None, keep: bool = False) -> None:
+        """Show only rows that match, of those loaded; to ``keep`` the cursor on its row, or when
+        the filter goes."""
         if query != self.filter:
-            under = self.table.identity
+            self._kept = self.table.identity if keep or query is None else None
             self.filter, self.everything = query, False
             self.rearrange()
-            if query is None and under is not None:
-                self.table.go_to(under)
+
+    def keep(self, identity: str) -> None:
+        """Put the cursor on this row as soon as it is loaded."""
+        self._kept = identity
 
     def rearrange(self) -> None:
         """Begin at the top again, because other rows come first now."""
@@ -300,6 +307,9 @@ class QueueView(Vertical):
         self._shown = len(rows)
         self.table.empty = self._nothing_here(snapshot)
         self.table.show(RowWindow(start, total, rows, self.local or listed.exact))
+        if self._kept is not None:
+            self.table.go_to(self._kept)
+            self._kept = None
         self._say_order()
 
     def _nothing_here(self, snapshot: Snapshot) -> str:
@@ -368,6 +378,7 @@ def _sorted(items: Sequence[Any], by: Callable[[Any], Any], falls: bool) -> list
 class EntryView(QueueView):
     """A view of the entries of one state."""
 
+    has_details = True
     reversible = True
 
     def items(self, snapshot: Snapshot) -> Items:

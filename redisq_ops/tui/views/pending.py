@@ -43,16 +43,20 @@ class PendingView(EntryView):
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         entry: Entry = item
-        left = (entry.at_ms or 0) - snapshot.now_ms
-        overdue = left < 0
-        lease = f"over {age(-left)}" if overdue else age(left)
+        left = None if entry.at_ms is None else entry.at_ms - snapshot.now_ms
+        overdue = left is not None and left < 0
+        lease = ("-", DIM)  # a stream's deliveries have no deadline
+        if left is not None and overdue:
+            lease = (f"over {age(-left)}", BAD)
+        elif left is not None:
+            lease = (age(left), OK if left > 5000 else WARN)
         return TableRow(
             entry.id,
             (
                 entry.id,
                 entry.consumer or "-",
                 ago(entry.since_ms, snapshot),
-                (lease, BAD if overdue else OK if left > 5000 else WARN),
+                lease,
                 # Deliveries: those that ended, and this one.
                 str(entry.attempts + 1),
                 (str(entry.lost), WARN if entry.lost else DIM),

@@ -23,6 +23,7 @@ _ASIDE = 30
 
 class Levels(QueueView):
     name_ = "levels"
+    has_details = True
     title = "priorities"
     short = "prio"
     about = "Priority lists, and who holds tokens"

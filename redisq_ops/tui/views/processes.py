@@ -1,4 +1,4 @@
-"""`p`: the worker processes that the owner of a queue has registered, such as Sidekiq's."""
+"""`m`: the worker processes that the owner of a queue has registered, such as Sidekiq's."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ class Requests(QueueView):
     short = "req"
     about = "Requests, open ones first"
     needs = "HasRequests"
+    has_details = True
     holds = "requests"
     columns = (
         TableColumn("id", "request", 26, flex=1),

@@ -561,7 +561,9 @@ def test_who_may_see_some_queues_works_with_these(
         assert one_of_us.rows("undo", "--yes")[0]["done"] == 3
         assert "ACL says no" in one_of_us.refusal("undo", "purge-0123456789", code=1)
         # Another team's queue is not broken, and hides none.
-        told = {row["queue"]: (row["ok"], row["unseen"]) for row in one_of_us.rows("fsck", code=3)}
+        told = {
+            row["queue"]: (row["ok"], row["not_checked"]) for row in one_of_us.rows("fsck", code=3)
+        }
         assert told["mail"] == (True, None) and told["resque:low"][0] is None
         assert "ACL says no" in str(told["resque:low"][1])
         problems = {row["name"]: row["problem"] for row in one_of_us.rows("ls", code=3)}

@@ -139,8 +139,8 @@ def test_what_the_others_have_is_shown(
     audits = {row["queue"]: row for row in redisq.rows("fsck", code=3)}
     for name, gone in loss.gone.items():
         assert audits[name]["ok"] is (None if gone else True)
-        assert audits[name]["unseen"] == (loss.why if gone else None)
-        assert audits[name]["broken"] == []
+        assert audits[name]["not_checked"] == (loss.why if gone else None)
+        assert audits[name]["faults"] == []
     said = redisq("fsck", code=3)
     assert said.count("can't be read") == 2 and said.count("adds up") == 2
     for name, gone in loss.gone.items():

@@ -84,7 +84,7 @@ def test_looking(redisq: Redisq, queue: Any) -> None:
     groups = redisq.rows("dlq", "groups", queue.name)
     assert sorted(row["entries"] for row in groups) == [dead // 2, dead - dead // 2]
     (one,) = redisq.rows("dlq", "group", queue.name, groups[0]["group"])
-    assert (one["entries"], one["of"]) == (groups[0]["entries"], dead)
+    assert (one["entries"], one["total"]) == (groups[0]["entries"], dead)
     assert redisq.rows("inspect", "queue", queue.name)[0]["dead"] == dead
     (entry,) = redisq.rows("inspect", "entry", late[0]["address"])
     assert entry["error"]["type"] == "Timeout" and entry["history"]["events"]

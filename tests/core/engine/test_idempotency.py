@@ -37,11 +37,13 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.entry_steps import EntrySteps
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change
 from ...command_line import dead_letters
 from ...model.wire import Picture, picture
 from ...proxy import FlakyProxy
@@ -266,7 +268,9 @@ def test_a_lost_reply_has_no_effect(
     assert seen(client) == should
 
 
-def replay_of(client: redis.Redis, before_a_move: Callable[[], None] = lambda: None) -> Bulk:
+def replay_of(
+    client: redis.Redis, before_a_move: Callable[[], None] = lambda: None
+) -> ChangeRun[EntrySteps]:
     """A replay of 130 dead letters in steps of 50, 50 and 30 on any machine."""
     queue = dead_letters(client, 130)
     ticks = count(1)
@@ -277,17 +281,17 @@ def replay_of(client: redis.Redis, before_a_move: Callable[[], None] = lambda: N
             before_a_move()
         return tick * 0.0005
 
-    return Bulk(run(client, select(queue, "dead", Filter())), "replay", ME, clock=clock)
+    return entry_change(run(client, select(queue, "dead", Filter())), "replay", ME, clock=clock)
 
 
-def is_whole(client: redis.Redis, bulk: Bulk) -> None:
+def is_whole(client: redis.Redis, bulk: ChangeRun[EntrySteps]) -> None:
     """Every entry was moved once and counted once, here and in the journal; all can come back."""
     assert (bulk.outcome.matched, bulk.outcome.done, bulk.outcome.skipped) == (130, 130, {})
     queue, operation = run(client, audit_log.find(Deployment(client), bulk.outcome.op or ""))
     assert (operation.done, operation.steps, operation.ended) == (130, 3, True)
     counts = queue.counts()
     assert (counts.dead, counts.waiting) == (0, 130)
-    undo = Undo(queue, operation, ME)
+    undo = ChangeRun(UndoSteps(queue, operation), ME)
     while run(client, undo.step()):
         pass
     assert (undo.outcome.done, undo.outcome.skipped) == (130, {})

@@ -17,7 +17,8 @@ from redisq_ops.core.queues.circular import ShardedCircularQueue
 from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author, begin, find
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 
 from ...dead_entries import KINDS, N, bury
@@ -124,7 +125,7 @@ def test_undo_puts_back_what_was_moved_whole(made: Callable[[str], Any], target:
     deployment = Deployment(queue.client, clock=queue.clock)
     _, operation = run(queue.client, find(deployment, "op"))
     assert operation.done == len(before["dead"])
-    undo = Undo(queue, operation, author)
+    undo = ChangeRun(UndoSteps(queue, operation), author)
     while run(queue.client, undo.step()):
         pass
     assert undo.outcome.done == len(before["dead"]) and not undo.outcome.skipped
@@ -153,7 +154,7 @@ def test_a_step_that_arrives_behind_the_undos_moves_nothing(made: Callable[[str]
     say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
     assert queue.move_range("op", 1, 5, **say).moved
     _, operation = run(queue.client, find(Deployment(queue.client, clock=queue.clock), "op"))
-    undo = Undo(queue, operation, author)
+    undo = ChangeRun(UndoSteps(queue, operation), author)
     while run(queue.client, undo.step()):
         for seq in (
             (2, 3, 4) if len(queue.shard_keys) == 1 else (2,)

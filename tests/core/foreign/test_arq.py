@@ -23,13 +23,15 @@ from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author, find
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.entry_steps import EntrySteps
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.tui.app import Top
 
+from ...changes import entry_change
 from ...command_line import Redisq
 from ...foreign_keys.arq_program import enqueue, specimen, started, work
 from ...tui.test_app import drive, see, until
@@ -57,18 +59,18 @@ def keys(client: Client) -> dict[bytes, tuple[object, int]]:
     }
 
 
-def bulk(client: Client, verb: Verb, state: State, *ids: str, **more: Any) -> Bulk:
+def bulk(client: Client, verb: Verb, state: State, *ids: str, **more: Any) -> ChangeRun[EntrySteps]:
     """An operator's change, run to its end."""
     selection = run(client, select(ours(client), state, Filter(ids=ids)))
-    change = Bulk(selection, verb, AUTHOR, **more)
+    change = entry_change(selection, verb, AUTHOR, **more)
     while run(client, change.step()):
         pass
     return change
 
 
-def undone(client: Client, change: Bulk) -> Undo:
+def undone(client: Client, change: ChangeRun[EntrySteps]) -> ChangeRun[UndoSteps]:
     queue, operation = run(client, find(Deployment(client), change.op))
-    undo = Undo(queue, operation, AUTHOR)
+    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
     while run(client, undo.step()):
         pass
     return undo
@@ -368,7 +370,7 @@ def test_a_running_job_is_left_alone(client: Client) -> None:
     with started(client, "serve") as worker:
         try:
             eventually(lambda: client.exists("started"))
-            purge = Bulk(selection, "purge", AUTHOR)
+            purge = entry_change(selection, "purge", AUTHOR)
             while run(client, purge.step()):
                 pass
             assert purge.outcome.done == 0 and list(entries(client, "pending")) == ["a"]

@@ -179,7 +179,7 @@ def test_it_is_found_beside_one_of_3_x_of_the_same_name(
     odd = run(client, Deployment(client).queue("carmine-4:a:b%20%7Bc%7D"))
     assert odd.counts().waiting == 4
     (entry,) = redisq.rows("inspect", "entry", "carmine-4:emails/mid")
-    assert (entry["state"], entry["called"]) == ("waiting", "ready")
+    assert (entry["state"], entry["owner_state"]) == ("waiting", "ready")
     assert picture(client) == before
     redisq("discover", "--register", "--yes")
     assert {row["name"] for row in redisq.rows("ls")} == set(rows)

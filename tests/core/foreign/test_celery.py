@@ -20,11 +20,13 @@ from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author, find
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.entry_steps import EntrySteps
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change
 from ...command_line import Redisq
 from ...foreign_keys.celery_program import KEPT, app_on, specimen, wait, worker
 
@@ -46,17 +48,17 @@ def lists(client: Client) -> list[Any]:
     return [client.lrange(key, 0, -1) for key in LISTS]
 
 
-def bulk(client: Client, verb: Verb, state: State, *some: str) -> Bulk:
+def bulk(client: Client, verb: Verb, state: State, *some: str) -> ChangeRun[EntrySteps]:
     """An operator's change, run to its end."""
-    change = Bulk(run(client, select(ours(client), state, Filter(ids=some))), verb, AUTHOR)
+    change = entry_change(run(client, select(ours(client), state, Filter(ids=some))), verb, AUTHOR)
     while run(client, change.step()):
         pass
     return change
 
 
-def undone(client: Client, change: Bulk) -> Undo:
+def undone(client: Client, change: ChangeRun[EntrySteps]) -> ChangeRun[UndoSteps]:
     queue, operation = run(client, find(Deployment(client), change.op))
-    undo = Undo(queue, operation, AUTHOR)
+    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
     while run(client, undo.step()):
         pass
     return undo
@@ -220,7 +222,9 @@ def test_undo_of_a_purge_restores_every_list(client: Client) -> None:
 def test_a_task_sent_again_with_its_id_is_another_one(client: Client) -> None:
     app = app_on(client)
     app.send_task("shop.fine", ("first",), task_id="a")
-    change = Bulk(run(client, select(ours(client), "waiting", Filter(ids=("a",)))), "purge", AUTHOR)
+    change = entry_change(
+        run(client, select(ours(client), "waiting", Filter(ids=("a",)))), "purge", AUTHOR
+    )
     client.delete("celery")  # a worker took it
     app.send_task("shop.fine", ("second",), task_id="b")
     while run(client, change.step()):

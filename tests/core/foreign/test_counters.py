@@ -115,7 +115,7 @@ def test_looks_say_what_they_do_not_know_and_name_the_key(
     (row,) = redisq.rows("inspect", "queue", name)
     assert (row["waiting"], row["done"], row["faults"]) == (1, None, [flaw])
     for one in (name, f"{name}:low"):
-        assert redisq.rows("fsck", one, code=1)[0]["broken"] == [flaw]
+        assert redisq.rows("fsck", one, code=1)[0]["faults"] == [flaw]
     client.delete(key)
     assert redisq.rows("inspect", "queue", name)[0]["done"] == 0
     assert redisq.rows("fsck", name)[0]["ok"]

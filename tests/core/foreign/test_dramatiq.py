@@ -20,11 +20,13 @@ from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author, find
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.entry_steps import EntrySteps
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change
 from ...command_line import Redisq
 from ...foreign_keys.dramatiq_program import Program, lost, specimen, started
 
@@ -61,18 +63,20 @@ def content(client: Client, key: bytes) -> Any:
     return read[client.type(key)](key)
 
 
-def bulk(client: Client, verb: Verb, state: State, *some: str, **more: Any) -> Bulk:
+def bulk(
+    client: Client, verb: Verb, state: State, *some: str, **more: Any
+) -> ChangeRun[EntrySteps]:
     """An operator's change, run to its end."""
     selection = run(client, select(ours(client), state, Filter(ids=some)))
-    change = Bulk(selection, verb, AUTHOR, **more)
+    change = entry_change(selection, verb, AUTHOR, **more)
     while run(client, change.step()):
         pass
     return change
 
 
-def undone(client: Client, change: Bulk) -> Undo:
+def undone(client: Client, change: ChangeRun[EntrySteps]) -> ChangeRun[UndoSteps]:
     queue, operation = run(client, find(Deployment(client), change.op))
-    undo = Undo(queue, operation, AUTHOR)
+    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
     while run(client, undo.step()):
         pass
     return undo
@@ -156,7 +160,7 @@ def test_queues_are_found_in_any_namespace(redisq: Redisq, client: Client) -> No
     redisq("discover", "--register", "--yes")
     (other,) = found - {"dramatiq:low", "dramatiq:other"}
     assert {row["name"]: row["waiting"] for row in redisq.rows("ls")}[other] == 1
-    assert redisq.rows("dlq", "groups", NAME)[0]["type"] == "ValueError"
+    assert redisq.rows("dlq", "groups", NAME)[0]["error"]["type"] == "ValueError"
 
 
 def test_the_filter_language_reads_actors_and_arguments(redisq: Redisq, client: Client) -> None:

@@ -156,7 +156,7 @@ def test_a_process_that_cannot_be_read_hides_no_other_and_is_named(
     assert len(redisq.rows("pending", "ls", f"{kind}:mail")) == 1
     assert redisq.rows("inspect", "queue", f"{kind}:mail")[0]["pending"] == 1
     (row,) = redisq.rows("fsck", kind, code=1)
-    (flaw,) = row["broken"]
+    (flaw,) = row["faults"]
     assert flaw.startswith("process odd:1:d can't be read: a key of another type")
     processes = {row["name"]: row for row in redisq.rows("workers", "ls", kind, code=3)}
     assert processes.pop("odd:1:d")["state"] == "unreadable"
@@ -186,7 +186,7 @@ def test_elements_that_are_no_jobs_are_flagged(redisq: Redisq, client: redis.Red
     assert redisq.rows("discover")[0]["faults"] == [flaw]
     assert redisq.rows("inspect", "queue", "resque:mail")[0]["faults"] == [flaw]
     for name in ("resque", "resque:mail"):
-        assert redisq.rows("fsck", name, code=1)[0]["broken"] == [flaw]
+        assert redisq.rows("fsck", name, code=1)[0]["faults"] == [flaw]
     client.lrem("resque:queue:mail", 1, "hello")
     client.lrem("resque:queue:mail", 1, "[1]")
     assert redisq.rows("discover")[0]["faults"] == [] and redisq.rows("fsck", "resque")[0]["ok"]

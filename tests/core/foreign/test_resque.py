@@ -424,7 +424,7 @@ def test_the_worker_and_the_command_line(
     assert len(ran) == 3 and client.llen("resque:failed") == 4
     redisq = Redisq(url, capsys)
     rows = redisq.rows("dlq", "ls", "resque:low")
-    assert [row["called"] for row in rows] == ["failed"] * 3
+    assert [row["owner_state"] for row in rows] == ["failed"] * 3
     done = redisq.rows("replay", "--queue", "resque:low", "--match", "ValueError", "--yes")[-1]
     assert (done["matched"], done["done"]) == (2, 2)
     redisq("undo", "--yes", done["op"])

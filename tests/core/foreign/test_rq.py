@@ -29,13 +29,15 @@ from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author, find
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.entry_steps import EntrySteps
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.tui.app import Top
 
+from ...changes import entry_change
 from ...command_line import Redisq
 from ...foreign_keys import rq_tasks
 from ...foreign_keys.rq_workers import Worker
@@ -84,18 +86,18 @@ def entries(queue: RqQueue[Client], state: State) -> list[Entry]:
     return list(queue.page(state).entries)
 
 
-def bulk(client: Client, verb: Verb, state: State, *ids: str, **more: Any) -> Bulk:
+def bulk(client: Client, verb: Verb, state: State, *ids: str, **more: Any) -> ChangeRun[EntrySteps]:
     """An operator's change, run to its end."""
     selection = run(client, select(ours(client), state, Filter(ids=ids)))
-    change = Bulk(selection, verb, AUTHOR, **more)
+    change = entry_change(selection, verb, AUTHOR, **more)
     while run(client, change.step()):
         pass
     return change
 
 
-def undone(client: Client, change: Bulk) -> Undo:
+def undone(client: Client, change: ChangeRun[EntrySteps]) -> ChangeRun[UndoSteps]:
     queue, operation = run(client, find(Deployment(client), change.op))
-    undo = Undo(queue, operation, AUTHOR)
+    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
     while run(client, undo.step()):
         pass
     return undo

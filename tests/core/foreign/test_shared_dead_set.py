@@ -60,7 +60,7 @@ def test_no_face_takes_what_it_has_seen_for_all_there_is(redisq: Redisq) -> None
     by_state = {
         row["state"]: row for row in redisq.rows("select", name, "--window", "100", "--count")
     }
-    assert (by_state["dead"]["looked"], by_state["dead"]["total"]) == (100, None)
+    assert (by_state["dead"]["scanned"], by_state["dead"]["total"]) == (100, None)
     redisq("select", name, "--window", "100")
     assert "examined 100 of ≥100 dead" in redisq.err
     because = redisq("explain", f"{name}/{0:024x}")

@@ -45,11 +45,12 @@ from redisq_ops.core.worker.retry import Reject, Retry
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change
 from ...command_line import Redisq
 from ...foreign_keys import Sidekiq, put, sidekiq
 from ...queue_steps import end, take
@@ -904,7 +905,7 @@ def test_bulk_changes_journal_and_undo(client: redis.Redis) -> None:
     async def all_of_it() -> Any:
         queue = await deployment.queue("sidekiq:default")
         chosen = await select(queue, "dead", Filter(max=1100))
-        bulk = Bulk(chosen, "replay", AUTHOR)
+        bulk = entry_change(chosen, "replay", AUTHOR)
         while await bulk.step():
             pass
         return bulk.outcome
@@ -917,7 +918,7 @@ def test_bulk_changes_journal_and_undo(client: redis.Redis) -> None:
 
     async def back() -> Any:
         queue, operation = await audit_log.find(deployment, outcome.op)
-        undo = Undo(queue, operation, AUTHOR)
+        undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
         while await undo.step():
             pass
         return undo.outcome
@@ -1240,10 +1241,10 @@ def test_the_command_line_knows_it(
     redisq = Redisq(url, capsys)
     named = "8c3e1b0c5c1f4a2f9d8e"
     (row,) = redisq.rows("dlq", "ls", "sidekiq:default")
-    assert (row["id"], row["called"], row["reason"]) == (f"{named}0005", "dead", "failed")
+    assert (row["id"], row["owner_state"], row["reason"]) == (f"{named}0005", "dead", "failed")
     assert "KeyError" in redisq("inspect", "entry", f"sidekiq:default/{named}0005")
     redisq("inspect", "queue", "sidekiq:default")
-    assert [r["called"] for r in redisq.rows("pending", "ls", "sidekiq")] == ["busy"]
+    assert [r["owner_state"] for r in redisq.rows("pending", "ls", "sidekiq")] == ["busy"]
     assert len(redisq.rows("delay", "ls", "sidekiq")) == 2
     done = redisq.rows("replay", "--queue", "sidekiq:default", "--yes")[-1]
     assert (done["matched"], done["done"]) == (1, 1)

@@ -52,7 +52,7 @@ def test_the_queue_is_shown_beside_it(
     (row,) = redisq.rows("ls", code=3)
     assert row["waiting"] == 2 and key in row["problem"]
     (row,) = redisq.rows("fsck", name, code=1)
-    assert [key in flaw for flaw in row["broken"]] == [True]
+    assert [key in flaw for flaw in row["faults"]] == [True]
     # What our workers have is listed with or without theirs.
     held = redisq.rows("pending", "ls", name, code=3 if state == "pending" else 0)
     assert len(held) == 1

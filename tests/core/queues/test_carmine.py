@@ -26,8 +26,8 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.destroy import Destroy
-from redisq_ops.ops.change.runner import take_all
+from redisq_ops.ops.change.destroy import DestroySteps
+from redisq_ops.ops.change.runner import ChangeRun, take_all
 from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import Redisq
@@ -704,7 +704,7 @@ def test_destroyed_nothing_of_it_is_left(client: redis.Redis, queue: Queue) -> N
     settle(queue, "reject", held[0])
     settle(queue, "ack", held[1])
     put(queue, held[2].id, requeue=True)
-    run(client, take_all(Destroy(queue, Author("ada", "desk"), hard=True)))
+    run(client, take_all(ChangeRun(DestroySteps(queue, hard=True), Author("ada", "desk"))))
     left = [key for key in client.scan_iter() if not key.startswith(b"rq:{carmine:q}:rate")]
     assert left == []
 
@@ -727,7 +727,7 @@ def test_the_command_line_knows_it(
     assert [row[s] for s in ("waiting", "pending", "delayed", "dead")] == [2, 1, 1, 1]
     assert "carmine" in redisq("inspect", "queue", NAME)
     (row,) = redisq.rows("pending", "ls", NAME)
-    assert (row["id"], row["called"]) == (second.id, "locked-with-requeue")
+    assert (row["id"], row["owner_state"]) == (second.id, "locked-with-requeue")
     redisq("pending", "requeue", f"{NAME}/{second.id}", "--yes")
     redisq("dlq", "replay", NAME, "--yes")
     redisq("delay", "requeue", NAME, "--yes")

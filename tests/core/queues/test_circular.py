@@ -853,7 +853,7 @@ def test_operators_faces_know_it_as_any_queue(
         "name": "docs", "kind": "circular", "waiting": 5, "pending": 1, "delayed": 1, "dead": 1,
     }  # fmt: skip
     (entry,) = redisq.rows("inspect", "entry", "docs/3")
-    assert (entry["state"], entry["called"], entry["consumer"]) == (
+    assert (entry["state"], entry["owner_state"], entry["consumer"]) == (
         "pending", "in processing", "w1",
     )  # fmt: skip
     redisq("inspect", "queue", "docs")

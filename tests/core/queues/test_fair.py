@@ -35,14 +35,14 @@ from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.retry import Retry
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change.audit_log import Author, find
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.destroy import Destroy
-from redisq_ops.ops.change.runner import take_all
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.destroy import DestroySteps
+from redisq_ops.ops.change.runner import ChangeRun, take_all
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change
 from ...command_line import Redisq
 from ...model.wire import picture
 from ...proxy import FlakyProxy
@@ -686,8 +686,24 @@ def test_operators_find_it_without_knowing_it(
     ]  # fmt: skip
     (shown,) = redisq.rows("inspect", "queue", "jobs")
     assert shown["clients"] == [
-        {"client": "ann", "waiting": 3, "pending": 1, "weight": 1, "blocked": False, "cap": None},
-        {"client": "bob", "waiting": 4, "pending": 0, "weight": 1, "blocked": False, "cap": None},
+        {
+            "queue": "jobs",
+            "name": "ann",
+            "waiting": 3,
+            "pending": 1,
+            "weight": 1,
+            "blocked": False,
+            "cap": None,
+        },
+        {
+            "queue": "jobs",
+            "name": "bob",
+            "waiting": 4,
+            "pending": 0,
+            "weight": 1,
+            "blocked": False,
+            "cap": None,
+        },
     ]
     assert "bob" in redisq("inspect", "queue", "jobs")
     (pending,) = redisq.rows("pending", "ls", "--queue", "jobs")
@@ -709,12 +725,12 @@ def test_one_clients_entries_are_purged_and_brought_back_through_the_journal(
     chosen = io.run(client, select(queue, "waiting", Filter(where=parse("client=ann"))))
     assert chosen.count == 60
     author = Author("eve", "here", "test")
-    bulk = Bulk(chosen, "purge", author)
+    bulk = entry_change(chosen, "purge", author)
     io.run(client, drive(bulk))
     assert bulk.outcome.done == 60
     assert waiting(queue) == [id for id in order if id.startswith("bob")]
     where, operation = io.run(client, find(Deployment(client), bulk.outcome.op or ""))
-    io.run(client, drive(Undo(where, operation, author)))
+    io.run(client, drive(ChangeRun(UndoSteps(where, operation), author)))
     assert waiting(queue) == order
 
 
@@ -765,7 +781,7 @@ def test_nothing_is_left_of_a_queue_that_is_destroyed(client: redis.Redis) -> No
     settle(queue, "reject", *take(queue, 5))
     take(queue, 5)
     queue.delete("c7", "gone")
-    io.run(client, take_all(Destroy(queue, Author("eve", "here", ""), hard=True)))
+    io.run(client, take_all(ChangeRun(DestroySteps(queue, hard=True), Author("eve", "here", ""))))
     left = [
         key
         for key in client.scan_iter()

@@ -28,8 +28,8 @@ from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import cluster
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.destroy import Destroy
-from redisq_ops.ops.change.runner import take_all
+from redisq_ops.ops.change.destroy import DestroySteps
+from redisq_ops.ops.change.runner import ChangeRun, take_all
 from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import Redisq
@@ -205,7 +205,7 @@ def test_destroyed_nothing_is_left_but_what_is_carmines(
     assert opened().resize(2) == 0
     stock(client, "q/4")  # a name that was a shard's once
     theirs = {k: v for k, v in picture(client).items() if k.startswith(b"carmine:mq:q/4:")}
-    run(client, take_all(Destroy(opened(), Author("ada", "desk"), hard=True)))
+    run(client, take_all(ChangeRun(DestroySteps(opened(), hard=True), Author("ada", "desk"))))
     left = {k: v for k, v in picture(client).items() if b":rate:" not in k}
     assert left == theirs
     with pytest.raises(WrongKind, match="calls q/4"):

@@ -164,8 +164,8 @@ def test_fsck_names_what_lies_between_two_shards_and_what_ends_that(
     assert redisq("fsck") == "later: adds up\n"
     lying = stopped(later(), later, lambda queue: transit(queue) and not arrived(queue))
     (row,) = redisq.rows("fsck", code=1)
-    assert {line.split()[0] for line in row["broken"]} == set(lying)
-    assert all(" is between shard " in line and "resize(2)" in line for line in row["broken"])
+    assert {line.split()[0] for line in row["faults"]} == set(lying)
+    assert all(" is between shard " in line and "resize(2)" in line for line in row["faults"])
     lying = stopped(later(), later, arrived)
     said = redisq("fsck", "later", code=1)
     assert said.count(" has arrived in shard ") == len(lying) == said.count("sweep of any worker")

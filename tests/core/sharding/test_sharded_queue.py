@@ -29,12 +29,13 @@ from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import cluster
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.audit_log import find as find_operation
-from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.destroy import destroyable
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change
 from ...conftest import BINARIES
 from ...dead_entries import KINDS
 from ...queue_steps import Killed, run_until
@@ -726,7 +727,9 @@ def test_undo_after_the_number_changed_puts_back_what_stayed_and_says_the_rest(
     """Undo lists stay where they were written; an entry that moved since is left alone."""
     put(open_set(before), ids(100), clock.now_ms)
     found = io.run(client, Deployment(client, clock=clock).queue("later"))
-    bulk = Bulk(io.run(client, select(found, "waiting", Filter())), "purge", Author("ada", "desk"))
+    bulk = entry_change(
+        io.run(client, select(found, "waiting", Filter())), "purge", Author("ada", "desk")
+    )
     while io.run(client, bulk.step()):
         pass
     assert bulk.outcome.done == 100 and bulk.outcome.op
@@ -736,7 +739,7 @@ def test_undo_after_the_number_changed_puts_back_what_stayed_and_says_the_rest(
     queue, operation = io.run(client, find_operation(deployment, bulk.outcome.op))
     assert (operation.done, operation.undone) == (100, 0)
     stayed = sum(home(id, before) == home(id, after) for id in ids(100))
-    undo = Undo(queue, operation, Author("ada", "desk"))
+    undo = ChangeRun(UndoSteps(queue, operation), Author("ada", "desk"))
     while io.run(client, undo.step()):
         pass
     assert undo.outcome.done == stayed

@@ -36,13 +36,14 @@ from redisq_ops.core.worker.transfer_recovery import TransferRecoverer
 from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.transfer import Move
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_plan import route_to
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.fsck import QueueCheck
+
+from ...changes import entry_change
 
 ME = Author("ada", "laptop", "chaos")
 KINDS = ("request", "delay", "fair", "circular", "carmine")
@@ -153,7 +154,7 @@ class Story:
         if state not in queue.actions.get(verb, ()):
             return
         chosen = run(self.client, select(queue, state, Filter(max=self.rng.choice([3, 20]))))
-        change = Bulk(chosen, verb, ME)
+        change = entry_change(chosen, verb, ME)
         self.finish(change)
         if verb == "purge":
             self.may_be_gone |= set(self.payloads(queue, "trash", change.op))
@@ -163,7 +164,8 @@ class Story:
         found = [o for o in run(self.client, audit_log.last(self.queue(), 5)) if o.undoable]
         if found and not found[0].into:
             queue = self.queue(found[0].queue)
-            self.finish(run(self.client, undo_of(self.deployment, queue, found[0], ME)))
+            steps = run(self.client, undo_of(self.deployment, queue, found[0]))
+            self.finish(ChangeRun(steps, ME))
 
     def pause(self) -> None:
         queue = self.queue()
@@ -198,16 +200,17 @@ class Story:
             ]
             if found:
                 operation = self.rng.choice(found)
-                return run(self.client, undo_of(self.deployment, queue, operation, ME))
+                steps = run(self.client, undo_of(self.deployment, queue, operation))
+                return ChangeRun(steps, ME)
         way = run(self.client, route_to(self.deployment, queue, to))
         states = sorted(STATES, key=lambda state: self.rng.random())
         for state in states:
             if self.payloads(queue, state):
                 break
         chosen = run(self.client, select(queue, state, Filter(max=self.rng.choice([None, 5]))))
-        move = Move(chosen, "move", ME, route=way)
-        move._stride.size = SIZE
-        move._stride.learn = lambda *_: None  # type: ignore[method-assign]
+        move = entry_change(chosen, "move", ME, route=way)
+        move.steps.stride.size = SIZE
+        move.steps.stride.learn = lambda *_: None  # type: ignore[method-assign]
         return move
 
     def kill_one(self) -> None:

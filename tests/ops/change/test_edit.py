@@ -16,8 +16,9 @@ from redisq_ops.core.model.errors import Superseded
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import edit as edits
 from redisq_ops.ops.change.audit_log import Author, begin, find, note
-from redisq_ops.ops.change.edit import Edit
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.edit import EditSteps
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
@@ -47,9 +48,9 @@ def edit(queue: Any, op: str, ids: list[str], to: Callable[[bytes], bytes], step
     return queue.edit(op, step, rows, source="dead", high_water_ms=queue.now())
 
 
-def undo(queue: Any, op: str) -> Undo:
+def undo(queue: Any, op: str) -> ChangeRun[UndoSteps]:
     _, operation = run(queue.client, find(Deployment(queue.client, clock=queue.clock), op))
-    change = Undo(queue, operation, Author("me", "here"))
+    change = ChangeRun(UndoSteps(queue, operation), Author("me", "here"))
     while run(queue.client, change.step()):
         pass
     return change
@@ -166,7 +167,7 @@ def test_an_edit_undone_while_it_runs_stops(queue: Any) -> None:
     """The undo takes the place of its next step, and none behind it is carried out either."""
     had = payloads(queue)
     selection = run(queue.client, select(queue, "dead", Filter(max=6)))
-    change = Edit(selection, lambda old: old + NEW, Author("me", "here"))
+    change = ChangeRun(EditSteps(selection, lambda old: old + NEW), Author("me", "here"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(edits, "BATCH", 3)
         assert run(queue.client, change.step())

@@ -33,16 +33,17 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log, impact
-from redisq_ops.ops.change.apply import Apply
-from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.impact import Breakdown
 from redisq_ops.ops.change.outcome import OTHERS
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.selection import select_entries
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change, plan_change
 from ...command_line import ERROR, Redisq, dead_letters, everywhere
 from ...model.wire import picture
 
@@ -570,7 +571,7 @@ def test_a_plan_is_applied_once(redisq: Redisq, client: redis.Redis) -> None:
     (again,) = redisq.rows("apply", "p", "--yes")
     assert (again["done"], again["left"], again["already"]) == (5, 0, True)
     assert picture(client) == before
-    assert redisq.rows("log")[0]["why"] == "planned so"
+    assert redisq.rows("log")[0]["reason"] == "planned so"
     assert redisq.rows("undo", "--yes", code=3)[0]["done"] == 3
     assert "applied and undone" in redisq.refusal("apply", "p", "--yes", code=1)
     assert "undone already" in redisq.refusal("undo", lines()[0]["op"], "--yes", code=1)
@@ -585,8 +586,8 @@ def test_who_when_why_and_whence(
     monkeypatch.setenv("REDISQ_USER", "bob")
     redisq("apply", "p", "--yes", "--reason", "smtp is back")
     (row,) = redisq.rows("log")
-    assert (row["who"], row["why"]) == ("bob", "smtp is back")
-    assert row["what"].startswith("all (planned by ada@") and row["whence"]
+    assert (row["user"], row["reason"]) == ("bob", "smtp is back")
+    assert row["what"].startswith("all (planned by ada@") and row["host"]
     shown = redisq("log")
     assert "bob@" in shown and "smtp is back" in shown and "planned by ada@" in shown
 
@@ -620,7 +621,11 @@ def test_a_hard_purge_is_typed_by_name_and_has_no_undo(
 # --- two at once, kills, zombies ----------------------------------------------
 
 
-def drive(client: redis.Redis, change: Apply | Bulk | Undo, steps: int = -1) -> bool:
+def drive(
+    client: redis.Redis,
+    change: ChangeRun[Any],
+    steps: int = -1,
+) -> bool:
     """Some steps of a change; whether it is at its end."""
     while steps:
         if not run(client, change.step()):
@@ -629,10 +634,10 @@ def drive(client: redis.Redis, change: Apply | Bulk | Undo, steps: int = -1) -> 
     return False
 
 
-def applying(client: redis.Redis, path: str = "p", **more: Any) -> Apply:
+def applying(client: redis.Redis, path: str = "p", **more: Any) -> ChangeRun[PlanSteps]:
     plan = PlanFile(path)
     queue = run(client, Deployment(client).queue(plan.header.queue))
-    return Apply(plan, queue, ME, clock=Ticks(), **more)
+    return plan_change(plan, queue, ME, clock=Ticks(), **more)
 
 
 class Ticks:
@@ -663,8 +668,8 @@ def test_two_operators_at_once(redisq: Redisq, client: redis.Redis) -> None:
         over[which] = over[which] or drive(client, (ann, bob)[which], 1 + turn % 3)
         turn += 1
     for change, heard in ((ann, told[0]), (bob, told[1])):
-        run(client, change.finish())
-        assert (change.outcome.done, change.outcome.skipped, change.left) == (600, {}, 0)
+        run(client, change.steps.finish())
+        assert (change.outcome.done, change.outcome.skipped, change.steps.left) == (600, {}, 0)
         # Each learned of each entry, once, either what was said of it or that another did it.
         assert len({row.split()[0] for row in heard}) == 600 and set(heard.values()) == {1}
     moved = [row for heard in told for row in heard if row.endswith(" moved")]
@@ -672,7 +677,7 @@ def test_two_operators_at_once(redisq: Redisq, client: redis.Redis) -> None:
     assert states(queue) == (0, 600)
     found, operation = run(client, audit_log.find(Deployment(client), ann.op))
     assert operation.done == 600 and operation.ended
-    undo = Undo(found, operation, ME)
+    undo = ChangeRun(UndoSteps(found, operation), ME)
     drive(client, undo)
     assert (undo.outcome.done, undo.outcome.skipped) == (600, {})
 
@@ -689,12 +694,12 @@ def test_the_same_step_of_two_is_told_by_who_was_first(
     redisq("delay", "purge", "q", "--plan", "p")
     rows: dict[str, list[tuple[str, str]]] = {"a1": [], "b2": [], "c3": []}
 
-    def by(hand: str) -> Apply:
+    def by(hand: str) -> ChangeRun[PlanSteps]:
         return applying(client, report=lambda *row: rows[hand].append(row), hand=hand)
 
     ann, bob = by("a1"), by("b2")
     for change in (ann, bob):  # before either of them moved anything
-        run(client, change._open())
+        run(client, change.open())
     drive(client, ann, 1)
     drive(client, bob, 1)
     assert [said for _, said in rows["a1"]] == ["moved"] * 50
@@ -709,7 +714,7 @@ def test_the_same_step_of_two_is_told_by_who_was_first(
     assert [said for _, said in rows["c3"]] == ["earlier"] * 100
     for change in (ann, again, other):
         drive(client, change)
-        run(client, change.finish())
+        run(client, change.steps.finish())
         assert (change.outcome.done, change.outcome.skipped) == (100, {})
 
 
@@ -732,8 +737,8 @@ def test_one_that_comes_late_is_told_and_moves_nothing(redisq: Redisq, client: r
     assert redisq.rows("apply", "p", "--yes")[0]["done"] == 400
     before = picture(client)
     assert drive(client, old)
-    run(client, old.finish())
-    assert (old.outcome.done, old.outcome.skipped, old.left) == (400, {}, 0)
+    run(client, old.steps.finish())
+    assert (old.outcome.done, old.outcome.skipped, old.steps.left) == (400, {}, 0)
     assert picture(client) == before
     assert queue.invariants() == []
 
@@ -762,7 +767,7 @@ def test_what_is_being_undone_is_not_applied_further(
 
 def test_a_change_undone_while_it_runs_stops(redisq: Redisq, client: redis.Redis) -> None:
     queue = dead_letters(client, 300)
-    bulk = Bulk(run(client, select(queue, "dead", Filter())), "replay", ME, clock=Ticks())
+    bulk = entry_change(run(client, select(queue, "dead", Filter())), "replay", ME, clock=Ticks())
     drive(client, bulk, 2)
     assert redisq.rows("undo", bulk.op, "--yes")[0]["done"] == 100
     with pytest.raises(Exception, match="was undone"):
@@ -778,15 +783,15 @@ def test_nobody_is_told_to_go_on_with_what_another_ended(
     redisq("replay", "mail", "--plan", "p")
     (op,) = {line["op"] for line in lines() if "op" in line}
     words = {"undo": ["undo", op], "destroy": ["queue", "destroy", "mail", "--hard"]}
-    step, steps = Apply.step, count(1)
+    step, steps = ChangeRun.step, count(1)
 
-    async def meanwhile(self: Apply) -> bool:
+    async def meanwhile(self: ChangeRun[Any]) -> bool:
         if next(steps) == 3:
             command = [sys.executable, "-m", "redisq_ops", *words[ends], "--yes"]
             subprocess.run(command, env=os.environ | {"REDIS_URL": redisq.url}, check=True)
         return await step(self)
 
-    monkeypatch.setattr(Apply, "step", meanwhile)
+    monkeypatch.setattr(ChangeRun, "step", meanwhile)
     redisq("apply", "p", "--yes", code=1)
     assert "go on with" not in redisq.err
     assert ("undone" if ends == "undo" else "destroyed") in redisq.err
@@ -797,7 +802,7 @@ def test_two_undos_at_once_share_the_work(redisq: Redisq, client: redis.Redis) -
     queue = dead_letters(client, 300)
     (ended,) = redisq.rows("replay", "mail", "--yes")
     _, operation = run(client, audit_log.find(Deployment(client), ended["op"]))
-    first, second = (Undo(queue, operation, ME) for _ in range(2))
+    first, second = (ChangeRun(UndoSteps(queue, operation), ME) for _ in range(2))
     assert run(client, first.step()) and run(client, second.step())
     for change in (first, second):
         while run(client, change.step()):
@@ -819,12 +824,12 @@ def test_an_undo_that_begins_in_the_midst_of_another_speaks_of_the_whole(
     (ended,) = redisq.rows("replay", "mail", "--yes")
     queue.take(9, consumer="w")
     found, operation = run(client, audit_log.find(Deployment(client), ended["op"]))
-    first = Undo(found, operation, ME)
+    first = ChangeRun(UndoSteps(found, operation), ME)
     assert not drive(client, first, 2)
     _, now = run(client, audit_log.find(Deployment(client), ended["op"]))
     assert now.undone == first.outcome.done > 0
-    second = Undo(found, now, ME)
-    late = Undo(found, operation, ME)  # it looked before the first began
+    second = ChangeRun(UndoSteps(found, now), ME)
+    late = ChangeRun(UndoSteps(found, operation), ME)  # it looked before the first began
     for change in (first, second, late):
         drive(client, change)
     for outcome in (first.outcome, second.outcome, late.outcome):
@@ -841,15 +846,15 @@ def test_steps_may_be_cut_differently(redisq: Redisq, client: redis.Redis) -> No
     queue = dead_letters(client, 200)
     redisq("replay", "mail", "--plan", "p")
     small, large = applying(client, most=7), applying(client)
-    run(client, small._open())
-    run(client, large._open())
+    run(client, small.open())
+    run(client, large.open())
     drive(client, small, 1)  # step 1 is 7 entries
     drive(client, large, 1)  # and so was not 50 of them
     assert states(queue) == (193, 7)
     drive(client, large)
-    run(client, large.finish())
+    run(client, large.steps.finish())
     assert (large.outcome.done, large.outcome.skipped) == (200, {})
-    run(client, small.finish())
+    run(client, small.steps.finish())
     assert (small.outcome.done, small.outcome.skipped) == (200, {})
 
 
@@ -878,7 +883,7 @@ def test_a_step_of_which_a_shard_never_heard_is_sent_again(client: redis.Redis) 
     client.delete(f"rq:{{q/{k}}}:op:purge-x")
     again = applying(client)
     drive(client, again)
-    run(client, again.finish())
+    run(client, again.steps.finish())
     assert (again.outcome.done, made.counts().trash) == (100, 100)
 
 
@@ -917,9 +922,9 @@ def test_ctrl_c_says_what_was_done_and_what_goes_on(
 ) -> None:
     queue = dead_letters(client, 700)
     redisq("replay", "mail", "--plan", "p")
-    step, steps = Apply.step, 0
+    step, steps = ChangeRun.step, 0
 
-    async def interrupted(self: Apply) -> bool:
+    async def interrupted(self: ChangeRun[Any]) -> bool:
         nonlocal steps
         steps += 1
         before = self.outcome.done
@@ -931,7 +936,7 @@ def test_ctrl_c_says_what_was_done_and_what_goes_on(
         return more
 
     with monkeypatch.context() as patch:
-        patch.setattr(Apply, "step", interrupted)
+        patch.setattr(ChangeRun, "step", interrupted)
         out = redisq("apply", "p", "--yes", code=130)
     moved = queue.counts().waiting
     assert 0 < moved < 700
@@ -946,11 +951,11 @@ def test_ctrl_c_before_the_first_write_says_that_nothing_was_done(
     queue = dead_letters(client, 3)
     redisq("replay", "mail", "--plan", "p")
 
-    async def interrupted(_: Apply) -> None:
+    async def interrupted(_: PlanSteps) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Apply, "_begin", interrupted)
+        patch.setattr(PlanSteps, "prepare", interrupted)
         out = redisq("apply", "p", "--yes", code=130)
     assert "0 of 3" in out and "3 left; continue with: redisq apply p --yes\n" in redisq.err
     assert queue.counts().dead == 3

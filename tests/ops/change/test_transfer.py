@@ -37,13 +37,16 @@ from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
 from redisq_ops.ops.change import audit_log, transfer
+from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.entry_steps import EntryAction, Pick
 from redisq_ops.ops.change.plan import PlanFile
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_plan import planned_route, route_to
 from redisq_ops.ops.change.transfer_undo import undo_of
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 
+from ...changes import plan_change
 from ...command_line import ERROR, Redisq, dead_letters
 from ...model.wire import picture
 
@@ -376,7 +379,7 @@ def test_what_is_refused_on_arrival_is_put_back(
     async def open_(self: Any) -> str:
         return ""
 
-    monkeypatch.setattr(transfer.BulkMove, "_shut", open_)
+    monkeypatch.setattr(transfer.MoveAction, "obstacle", open_)
     before = [e.id for e in source.page("waiting").entries]
     (outcome,) = redisq.rows("move", source.name, "--to", target.name, "--state", "waiting",
                              "--yes", code=3 if word == "full" else 1)  # fmt: skip
@@ -591,15 +594,15 @@ def once(source: Queue[Any], target: Queue[Any], all_ids: Counter[str], op: str)
     sound(source, target)
 
 
-def applied(client: redis.Redis, path: str = "p", **more: Any) -> transfer.MoveApply:
+def applied(client: redis.Redis, path: str = "p", **more: Any) -> ChangeRun[PlanSteps]:
     """A plan being carried out, steps of ten."""
     plan = PlanFile(path)
     deployment = Deployment(client)
     queue = run(client, deployment.queue(plan.header.queue))
     way = run(client, planned_route(deployment, queue, plan.header))
-    change = transfer.MoveApply(plan, queue, ME, route=way, **more)
-    change._stride.size = 10
-    change._stride.learn = lambda *_: None  # type: ignore[method-assign]
+    change = plan_change(plan, queue, ME, route=way, **more)
+    change.steps.stride.size = 10
+    change.steps.stride.learn = lambda *_: None  # type: ignore[method-assign]
     return change
 
 
@@ -612,10 +615,10 @@ def undo(client: redis.Redis, op: str) -> None:
     finish(client, recalled(client, op))
 
 
-def recalled(client: redis.Redis, op: str) -> Undo:
+def recalled(client: redis.Redis, op: str) -> ChangeRun[UndoSteps]:
     deployment = Deployment(client)
     queue, operation = run(client, audit_log.find(deployment, op))
-    return run(client, undo_of(deployment, queue, operation, ME))
+    return ChangeRun(run(client, undo_of(deployment, queue, operation)), ME)
 
 
 @pytest.mark.slow
@@ -780,7 +783,7 @@ POINTS = {
     "in": ("redisq_ops.core.engine.transfer.accept_entries", "behind"),
     "refused": ("redisq_ops.core.engine.transfer.restore_entries", "before"),
     "put back": ("redisq_ops.core.engine.transfer.restore_entries", "behind"),
-    "end": ("redisq_ops.ops.change.transfer.BulkMove._end", "before"),
+    "end": ("redisq_ops.ops.change.transfer.MoveAction.end", "before"),
 }
 KILLING = """
 import os, signal, sys
@@ -808,7 +811,7 @@ def wrapped(function, before):
 if point == "out":
     ops.EntryAction.move = wrapped(ops.EntryAction.move, False)
 elif point == "end":
-    ops.BulkMove._end = wrapped(ops.BulkMove._end, True)
+    ops.MoveAction.end = wrapped(ops.MoveAction.end, True)
 elif point == "put away":
     core.revert_entries = wrapped(core.revert_entries, False)
 elif point == "forgotten":
@@ -1064,8 +1067,8 @@ def test_two_operators_share_a_plan(redisq: Redisq, client: redis.Redis) -> None
         over[which] = over[which] or not run(client, changes[which].step())
         turn += 1
     for change, heard in zip(changes, told_of, strict=True):
-        run(client, change.finish())
-        assert (change.outcome.done, change.outcome.skipped, change.left) == (120, {}, 0)
+        run(client, change.steps.finish())
+        assert (change.outcome.done, change.outcome.skipped, change.steps.left) == (120, {}, 0)
         assert len({row.split()[0] for row in heard}) == 120 and set(heard.values()) == {1}
     assert ours(source, target) == all_ids and len(entries(target, "waiting")) == 120
     sound(source, target)
@@ -1148,8 +1151,8 @@ def test_who_goes_on_ends_the_step_of_one_that_was_killed(
     assert len(entries(source, "trash")) == 10 * last == len(entries(target, "dead")) + 10
     finish(client, one)
     assert ours(source, target) == all_ids and len(entries(target, "dead")) == 30
-    run(client, one.finish())
-    assert (one.outcome.done, one.left) == (30, 0)
+    run(client, one.steps.finish())
+    assert (one.outcome.done, one.steps.left) == (30, 0)
     sound(source, target)
 
 
@@ -1448,7 +1451,7 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
     dead = sorted(entries(source, "dead"))
     put(target, dead[:1], b"another ")
     way = run(client, route_to(Deployment(client), source, target.name))
-    order = transfer.MoveAction(source, "move", "dead", source.now(), "me", 0, way)
+    order = transfer.MoveAction(source, "move", "dead", source.now(), route=way)
     picks = [Pick(id) for id in dead]
     said = run_twice(client, order.move("move-00000000aa", 1, picks, (0, 4)))
     assert said == ["exists", "moved", "moved", "moved"]
@@ -1487,7 +1490,7 @@ def test_large_entries_are_read_once(client: redis.Redis) -> None:
     source, _ = made(client, "delay", "a"), made(client, "delay", "b")
     put(source, [f"e{n}" for n in range(20)], b"x" * 200_000)
     way = run(client, route_to(Deployment(client), source, "b"))
-    order = transfer.MoveAction(source, "move", "waiting", source.now(), "me", 0, way)
+    order = transfer.MoveAction(source, "move", "waiting", source.now(), route=way)
     op = "move-00000000aa"
     run(client, EntryAction.move(order, op, 1, [Pick(f"e{n}") for n in range(20)], (0, 20)))
     client.config_resetstat()

@@ -18,12 +18,14 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker.transfer_recovery import TransferRecoverer
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.transfer import Move
+from redisq_ops.ops.change.entry_steps import EntrySteps
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_plan import route_to
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
+from ...changes import entry_change
 from ...command_line import Redisq
 from .killed_moves import stories
 from .test_transfer import (  # fmt: skip
@@ -290,15 +292,17 @@ def test_a_move_notices_that_its_target_was_destroyed(redisq: Redisq, client: re
     at_rest(client, source)
 
 
-def moving(client: Any, source: str, to: str, size: int = 10, clock: Any = None) -> Move:
+def moving(
+    client: Any, source: str, to: str, size: int = 10, clock: Any = None
+) -> ChangeRun[EntrySteps]:
     """A move of what is dead, steps of ten."""
     deployment = Deployment(client, clock=clock)
     queue = run(client, deployment.queue(source))
     way = run(client, route_to(deployment, queue, to))
     chosen = run(client, select(queue, "dead", Filter()))
-    change = Move(chosen, "move", ME, route=way)
-    change._stride.size = size
-    change._stride.learn = lambda *_: None  # type: ignore[method-assign]
+    change = entry_change(chosen, "move", ME, route=way)
+    change.steps.stride.size = size
+    change.steps.stride.learn = lambda *_: None  # type: ignore[method-assign]
     return change
 
 
@@ -358,8 +362,8 @@ def test_fsck_explain_and_ls_name_it(redisq: Redisq, client: redis.Redis) -> Non
     killed(redisq, "out", 1, *MOVE, "--reason", "x")
     idle(source)
     (op,) = source.unfinished_transfers()
-    (row,) = [row for row in redisq.rows("fsck", code=1) if row["broken"]]
-    (line,) = row["broken"]
+    (row,) = [row for row in redisq.rows("fsck", code=1) if row["faults"]]
+    (line,) = row["faults"]
     assert row["queue"] == "a" and op in line and f"redisq undo {op}" in line
     assert "from a to b" in line and "nobody is at it" in line and "begun 20" in line
     said = {one["rule"]: one for one in redisq.rows("explain", "a")[0]["also"]}
@@ -401,7 +405,7 @@ def test_killed_anywhere_it_is_finished_by_others(
             finish(client, change)
             deployment = Deployment(client, clock=clock)
             queue, operation = run(client, audit_log.find(deployment, change.op))
-            change = run(client, undo_of(deployment, queue, operation, ME))
+            change = ChangeRun(run(client, undo_of(deployment, queue, operation)), ME)
         dead = link.until(nth, sent, lambda change=change: finish(client, change))  # type: ignore[misc]
         clock.advance(3 * DAY_MS)
         queues = [run(client, Deployment(client, clock=clock).queue(name)) for name in "ab"]

@@ -243,10 +243,10 @@ def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
     source, target = filled(client, "a"), made(client, "b")
     way = run(client, route_to(Deployment(client), source, "b"))
     redisq("retention", "a", "trash_ms=7d", "--yes")
-    order = transfer.MoveAction(source, "move", "dead", source.now(), "me", 0, way)
+    order = transfer.MoveAction(source, "move", "dead", source.now(), route=way)
     op, dead = "move-00000000aa", sorted(entries(source, "dead"))
     run(client, order.move(op, 1, [Pick(id) for id in dead], (0, 6)))
-    run(client, order.finish(op))
+    run(client, order.end(op, False))
     said, list_ = target.keys["land_"] + f"{op}:1", source.keys["undo_"] + f"{op}:1"
     assert client.pttl(said) > client.pttl(list_) > 6 * 86_400_000
 
@@ -271,7 +271,7 @@ def test_two_undo_it_at_once(
     finish(client, one)
     assert of_payload(source, state) == before and other.outcome.done == 6
     assert (one.outcome.done, one.outcome.skipped) == (0, {OTHERS: 6})
-    assert one.outcome.exit_code == 0 and not one.sample
+    assert one.outcome.exit_code == 0 and not one.steps.sample
     sound(source)
 
 
@@ -620,7 +620,7 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis) -> No
     source, target = filled(client, "a"), made(client, "b")
     dead, op = sorted(entries(source, "dead")), "move-00000000aa"
     way = run(client, route_to(Deployment(client), source, "b"))
-    order = transfer.MoveAction(source, "move", "dead", source.now(), "me", 0, way)
+    order = transfer.MoveAction(source, "move", "dead", source.now(), route=way)
     picks = [Pick(id) for id in dead]
     assert run_twice(client, order.move(op, 1, picks, (0, 6))) == ["moved"] * 6
     assert requests(target)[f"r0.{op}"].total == 3

@@ -13,7 +13,8 @@ from redisq_ops.core.queues.fair import FairQueue, ShardedFairQueue
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author, read
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 
 from ...command_line import ERROR, Redisq, dead_letters
 
@@ -53,7 +54,7 @@ def test_an_undo_that_was_killed_is_unfinished_until_another_ended(
     operation = run(client, read(queue, done["op"]))
     assert operation is not None
     for _ in range(2):
-        run(client, Undo(queue, operation, Author("ada", "vm")).step())
+        run(client, ChangeRun(UndoSteps(queue, operation), Author("ada", "vm")).step())
     assert redisq("log").count("unfinished") == 2
     redisq("undo", done["op"], "--yes")
     assert "unfinished" not in redisq("log")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,15 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.ops.change import prepare, selection, whole_state
+from redisq_ops.ops.change import prepare, selection, step_size, whole_state
 from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.entry_steps import EntryAction
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter
 
+from ...changes import entry_change
 from ...command_line import ERROR, Redisq, dead_letters
 from ...proxy import FlakyProxy
 from ...queue_steps import until
@@ -64,14 +65,14 @@ def test_what_a_clock_that_was_ahead_wrote_is_moved_too(
 def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Redis) -> None:
     queue = dead_letters(client, N)
     (shown,) = redisq.rows("dlq", "replay", "mail", "--dry-run")
-    assert shown["matched"] == N and shown["consequences"]["looked"] == 20
+    assert shown["matched"] == N and shown["consequences"]["scanned"] == 20
     assert "of the first 20 of 1,500:" in redisq("dlq", "replay", "mail", "--dry-run")
     client.config_resetstat()
     (ended,) = redisq.rows("dlq", "replay", "mail", "--yes")
     assert (ended["matched"], ended["done"], ended["skipped"]) == (N, N, {})
     # Steps of up to 64, and nobody asked for the ids: a page of 20, whatever N is.
     steps = calls(client, "evalsha")
-    assert N // whole_state.LARGEST[2] <= steps < N // 10
+    assert N // step_size.LARGEST[2] <= steps < N // 10
     assert queue.counts().waiting == N and queue.counts().dead == 0
     (back,) = redisq.rows("undo", "--yes")
     assert back["done"] == N
@@ -98,7 +99,7 @@ def test_the_history_is_told_of_what_was_moved_before_a_stop(
 ) -> None:
     queue = dead_letters(client, N)
     chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
-    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
+    change = entry_change(chosen, "replay", Author("me", "here"), ahead=ahead)
 
     async def some() -> None:
         for _ in range(5):
@@ -125,7 +126,7 @@ def test_on_a_quick_server_a_step_has_its_bound(
     queue = dead_letters(client, N)
     chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
     clock = iter(range(10**6))
-    change = whole_state.WholeBulk(
+    change = entry_change(
         chosen, "replay", Author("me", "here"), ahead=ahead, clock=lambda: next(clock) / 1e9
     )
 
@@ -181,7 +182,7 @@ def test_lost_replies_move_nothing_twice(
     with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy:
         through = connect(proxy.url)
         chosen, _ = run(through, selection.select_whole_state(queue, "dead", Filter()))
-        change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
+        change = entry_change(chosen, "replay", Author("me", "here"), ahead=ahead)
 
         async def steps() -> int:
             n = 0
@@ -202,7 +203,7 @@ def test_lost_replies_move_nothing_twice(
 def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis, ahead: bool) -> None:
     queue = dead_letters(client, 300)
     chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
-    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=ahead)
+    change = entry_change(chosen, "replay", Author("me", "here"), ahead=ahead)
 
     async def steps() -> None:
         while await change.step():
@@ -218,7 +219,7 @@ def test_a_step_is_ahead_unless_there_is_a_rate(client: redis.Redis, rate: float
     queue = dead_letters(client, 300)
     known(queue)
     chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
-    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), rate=rate, ahead=True)
+    change = entry_change(chosen, "replay", Author("me", "here"), rate=rate, ahead=True)
     assert run(client, change.step())
     moved = queue.counts().waiting
     assert change.outcome.done == 50 and moved == (50 if rate else 100)
@@ -237,9 +238,11 @@ def ahead(queue: Any, most: int | None = None) -> whole_state.WholeStateSteps:
     """The steps of a replay, two on their way at a time. Run one by one the second is carried out,
     its reply is thrown away, and it is sent again."""
     known(queue)
-    return whole_state.WholeStateSteps(
-        EntryAction(queue, "replay", "dead", queue.now(), "me", 0), most, ahead=True
-    )
+    action = EntryAction(queue, "replay", "dead", queue.now())
+    scope = selection.WholeState(queue, "dead", Filter(max=most), action.high_water_ms, 100)
+    front = whole_state.WholeStateSteps(action, scope, ahead=True)
+    front.outcome.op = "op"
+    return front
 
 
 def half_stuck(client: redis.Redis, n: int) -> RequestQueue[redis.Redis]:
@@ -254,11 +257,16 @@ def half_stuck(client: redis.Redis, n: int) -> RequestQueue[redis.Redis]:
     return queue
 
 
-def to_the_end(client: redis.Redis, front: whole_state.WholeStateSteps) -> Counter[str]:
-    total: Counter[str] = Counter()
-    while said := run(client, front.step("op", 10)):
-        total.update(said)
-    return total
+def results(front: whole_state.WholeStateSteps) -> Counter[str]:
+    """What became of all entries so far."""
+    return Counter(moved=front.outcome.done, **front.outcome.skipped)
+
+
+def to_the_end(client: redis.Redis, front: whole_state.WholeStateSteps) -> int:
+    """How many were moved, also by steps before."""
+    while run(client, front.step(10)) is not None:
+        pass
+    return front.outcome.done
 
 
 @pytest.mark.parametrize("most", [None, 35])
@@ -268,21 +276,22 @@ def test_a_step_whose_word_is_lost_is_counted_with_the_one_behind_it(
     """Both were carried out before their replies were lost: the first can't be asked for again."""
     queue = dead_letters(client, 100)
     front = ahead(queue, most)
-    assert run(client, front.step("op", 10)) == Counter(moved=10, changed=0)
+    assert run(client, front.step(10)) == 10 and results(front) == Counter(moved=10)
     # Of the next one the reply was thrown away; here the one behind it is carried out too.
     queue.move_range("op", 3, 10, source="dead", target="waiting", high_water_ms=queue.now())
     assert queue.counts().waiting == 30
-    assert run(client, front.step("op", 10))["moved"] == 20
+    assert run(client, front.step(10)) == 20 and front.outcome.done == 30
     assert queue.counts().waiting == 30  # and nothing was sent before that was known
-    assert 30 + to_the_end(client, front)["moved"] == queue.counts().waiting == (most or 100)
+    assert to_the_end(client, front) == queue.counts().waiting == (most or 100)
 
 
 def test_a_total_that_was_evicted_lets_no_more_through(client: redis.Redis) -> None:
     queue = dead_letters(client, 100)
     front = ahead(queue, 45)
-    moved = sum(run(client, front.step("op", 10))["moved"] for _ in range(2))
+    for _ in range(2):
+        run(client, front.step(10))
     client.delete(queue.keys["op_"] + "op")
-    assert moved + to_the_end(client, front)["moved"] == queue.counts().waiting == 45
+    assert to_the_end(client, front) == queue.counts().waiting == 45
 
 
 def test_what_comes_back_at_the_end_is_counted_too(client: redis.Redis) -> None:
@@ -291,52 +300,46 @@ def test_what_comes_back_at_the_end_is_counted_too(client: redis.Redis) -> None:
     queue = dead_letters(client, 30)
     queue.move_range("other", 1, 10, source="dead", target="trash", high_water_ms=queue.now())
     front = ahead(queue)
-    front.order = replace(
-        front.order, high_water_ms=queue.now() + 60_000
-    )  # what comes back is meant
+    front.action.high_water_ms = queue.now() + 60_000  # entries that come back are selected too
     undone: list[tuple[int, ...]] = []
     following = front._following
 
-    def meanwhile(op: str) -> Any:
-        call = following(op)
-        if not undone and front.steps == 2:  # the third step, the first that finds nothing
+    def meanwhile() -> Any:
+        call = following()
+        if not undone and front.number == 2:  # the third step, the first that finds nothing
             until(
-                lambda: client.hget(queue.keys["op_"] + op, "steps") == b"3",
+                lambda: client.hget(queue.keys["op_"] + "op", "steps") == b"3",
                 "the third step was sent, and the server never carried it out",
             )
             undone.append(queue.undo("other", 1, target="trash", by="u", seq=1))
         return call
 
     front._following = meanwhile  # type: ignore[method-assign]
-    total: Counter[str] = Counter()
 
     async def steps() -> None:
-        while said := await front.step("op", 10):
-            total.update(said)
+        while await front.step(10) is not None:
+            pass
 
     run(client, steps())
     assert undone == [(10, 0)]
-    assert total == Counter(moved=30) and queue.counts().waiting == 30
+    assert results(front) == Counter(moved=30) and queue.counts().waiting == 30
 
 
 def test_steps_go_on_where_the_server_was_lost(server: EmbeddedServer, client: redis.Redis) -> None:
     """Each step that was not heard of is sent again as it was, past what can't be moved."""
     queue = half_stuck(client, 40)
     front = ahead(queue)
-    total: Counter[str] = Counter()
     with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy, connect(proxy.url) as through:
         for n in range(100):
             proxy.drop_replies(3 * (n % 2))  # as often as it is tried
             try:
-                said = run(through, front.step("op", 15))
+                if run(through, front.step(15)) is None:
+                    break
             except Unreachable:
                 continue
-            if not said:
-                break
-            total.update(said)
         else:
-            pytest.fail(f"after 100 tries the end was not reached: {total}")
-    assert total == Counter(moved=40, changed=40) and queue.counts().waiting == 40
+            pytest.fail(f"after 100 tries the end was not reached: {results(front)}")
+    assert results(front) == Counter(moved=40, changed=40) and queue.counts().waiting == 40
 
 
 def test_the_limit_of_a_context_lets_no_step_ahead(
@@ -359,14 +362,14 @@ def test_an_error_is_told_with_all_that_was_done(
                        commands=["+@all"])  # fmt: skip
     following, seen = whole_state.WholeStateSteps._following, []
 
-    def meanwhile(front: whole_state.WholeStateSteps, op: str) -> Any:
+    def meanwhile(front: whole_state.WholeStateSteps) -> Any:
         seen.append(queue.counts().waiting)
         if len(seen) == 2:
             client.acl_setuser("ops", commands=["-evalsha"], reset=False)
         if len(seen) == 3:
             time.sleep(0.05)
             client.acl_setuser("ops", commands=["+evalsha"], reset=False)
-        return following(front, op)
+        return following(front)
 
     monkeypatch.setattr(whole_state.WholeStateSteps, "_following", meanwhile)
     redisq.url = url.replace("redis://", "redis://ops:p@")
@@ -378,12 +381,12 @@ def test_an_error_is_told_with_all_that_was_done(
 def test_what_stays_is_counted_once_though_the_step_behind_met_it_too(client: redis.Redis) -> None:
     queue = half_stuck(client, 30)
     chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
-    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=True)
-    change._stride.size = 10
+    change = entry_change(chosen, "replay", Author("me", "here"), ahead=True)
+    change.steps.stride.size = 10
 
     async def steps() -> None:
         while await change.step():
-            change._stride.size = 10
+            change.steps.stride.size = 10
 
     run(client, steps())
     assert change.outcome.done == 30 and change.outcome.skipped == {"changed": 30}
@@ -399,14 +402,16 @@ def test_steps_are_as_large_as_they_may_be_for_how_many_fly(
     while taken := made.take(100, consumer="w").deliveries:
         made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
     chosen, _ = run(client, selection.select_whole_state(made, "dead", Filter()))
-    change = whole_state.WholeBulk(chosen, "replay", Author("me", "here"), ahead=True)
+    change = entry_change(chosen, "replay", Author("me", "here"), ahead=True)
     while run(client, change.step()):
         pass
-    assert change.outcome.done == 200 and change._stride.in_flight == (2 if shards == 1 else 1)
+    stride = change.steps.stride
+    assert isinstance(stride, step_size.EvenStride)
+    assert change.outcome.done == 200 and stride.in_flight == (2 if shards == 1 else 1)
 
 
 def test_a_step_with_one_behind_it_is_smaller() -> None:
-    stride = whole_state.EvenStride(50)
+    stride = step_size.EvenStride(50)
     stride.in_flight = 2
     each = 0.000_004
     for hiccup in (0.0, 0.0, 0.05, 0.0, 0.0, 0.0):
@@ -414,8 +419,8 @@ def test_a_step_with_one_behind_it_is_smaller() -> None:
         stride.learn(stride.size, stride.size * each + hiccup)
         if hiccup:
             stride.learn(stride.size, 0.000_01)
-    assert stride.size == round(whole_state.STEP_S[2] / each)
-    stride = whole_state.EvenStride(50)
+    assert stride.size == round(step_size.STEP_S[2] / each)
+    stride = step_size.EvenStride(50)
     stride.in_flight = 2
     stride.round_trip_s = 0.08
     for _ in range(9):  # of a server that is far away we wait for half the way
@@ -424,7 +429,7 @@ def test_a_step_with_one_behind_it_is_smaller() -> None:
 
 
 def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
-    stride = whole_state.EvenStride(50)
+    stride = step_size.EvenStride(50)
     sizes = []
     for seconds in (0.000_3, 0.000_3, *[0.1, 0.000_9, 0.05] * 5):  # 6 µs each, on a busy machine
         stride.learn(50, seconds)
@@ -437,15 +442,15 @@ def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
     assert stride.size == 28
     for _ in range(9):
         stride.learn(stride.size, stride.size * 0.000_000_1)
-    assert stride.size == whole_state.LARGEST[1]  # taking it back has a bound too
+    assert stride.size == step_size.LARGEST[1]  # taking it back has a bound too
     stride.in_flight = 2
     for _ in range(9):
         stride.learn(stride.size, stride.size * 0.000_000_1)
-    assert stride.size == whole_state.LARGEST[2]
+    assert stride.size == step_size.LARGEST[2]
 
 
 def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
-    stride = whole_state.EvenStride(whole_state.LARGEST[1])
+    stride = step_size.EvenStride(step_size.LARGEST[1])
     for _ in range(9):
         asked = min(stride.size, 25)  # a second
         stride.learn(asked, asked * 0.000_1, asked)
@@ -453,7 +458,7 @@ def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
 
 
 def test_a_far_server_gets_no_smaller_steps() -> None:
-    stride = whole_state.EvenStride(50)
+    stride = step_size.EvenStride(50)
     stride.round_trip_s = 0.08
     for _ in range(9):
         stride.learn(stride.size, stride.round_trip_s + stride.size * 0.000_01)
@@ -543,10 +548,10 @@ def test_a_change_undone_while_it_runs_stops(client: redis.Redis, shards: int) -
         made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
     author = Author("me", "here")
     chosen, _ = run(client, selection.select_whole_state(made, "dead", Filter()))
-    change = whole_state.WholeBulk(chosen, "purge", author)
+    change = entry_change(chosen, "purge", author)
     assert run(client, change.step())
     _, operation = run(client, find(Deployment(client), change.op))
-    undo = Undo(made, operation, author)
+    undo = ChangeRun(UndoSteps(made, operation), author)
     while run(client, undo.step()):
         pass
     with pytest.raises(Superseded, match="taken back"):
@@ -566,7 +571,7 @@ def test_a_change_undone_while_it_runs_stops(client: redis.Redis, shards: int) -
 def test_a_filter_goes_by_name(redisq: Redisq, client: redis.Redis, words: tuple[str, ...]) -> None:
     dead_letters(client, 60)
     (shown,) = redisq.rows("dlq", "replay", *words, "--dry-run")
-    assert shown["matched"] == shown["consequences"]["looked"] == 60
+    assert shown["matched"] == shown["consequences"]["scanned"] == 60
 
 
 def test_payloads_are_weighed_by_the_first_ones(redisq: Redisq, client: redis.Redis) -> None:

@@ -27,13 +27,14 @@ from redisq_ops.core.queues.request.submission import Digest
 from redisq_ops.core.redis.operation import Round, arun, run
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author, read
-from redisq_ops.ops.change.bulk import Bulk
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.explain.explanation import explain, explain_text
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.inspect.history import PAGE
 
+from ...changes import entry_change
 from ...command_line import Redisq, everywhere
 from ...foreign_keys import far_apart
 from ...model.wire import picture
@@ -75,7 +76,7 @@ def settled(queue: Queue[redis.Redis], delivery: Delivery, outcome: Any, delay_m
 def moved(queue: Queue[redis.Redis], state: Any, verb: Any, **how: Any) -> str:
     """A bulk change of a whole state; its name."""
     chosen = run(queue.client, select(queue, state, Filter()))
-    change = Bulk(chosen, verb, ADA, **how)
+    change = entry_change(chosen, verb, ADA, **how)
     while run(queue.client, change.step()):
         pass
     assert change.outcome.op is not None
@@ -176,7 +177,10 @@ def test_pause_of_request_and_queue_names_user_and_reason(mail: RequestQueue[red
     assert answer.sentence.startswith(
         "request r1 is paused by ada@desk 0s ago because 'smtp is down' (op pause-"
     )
-    assert answer.facts["op"]["who"] == "ada" and answer.facts["op"]["why"] == "smtp is down"
+    assert (
+        answer.facts["operation"]["user"] == "ada"
+        and answer.facts["operation"]["reason"] == "smtp is down"
+    )
     assert answer.command == "redisq request resume mail/r1"
     run(mail.client, control.pause(mail, ADA))
     answer = Answer(mail, "r1/1")
@@ -193,7 +197,7 @@ def test_pause_that_is_not_in_the_audit_log(mail: RequestQueue[redis.Redis]) -> 
     assert answer.sentence == (
         "queue mail is paused: 'deploy', by an unknown user (not in the audit log)"
     )
-    assert answer.facts["op"] is None
+    assert answer.facts["operation"] is None
 
 
 def test_no_worker_is_taking(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
@@ -280,7 +284,7 @@ def test_claimed_by_an_operator(mail: RequestQueue[redis.Redis]) -> None:
     mail.take(1, consumer="w1")
     op = moved(mail, "pending", "claim", consumer="operator")
     answer = Answer(mail, "r1/1")
-    assert answer.rule == "pending" and answer.facts["op"]["id"] == op
+    assert answer.rule == "pending" and answer.facts["operation"]["id"] == op
     assert "consumer operator has had it for 0s, claimed for it by ada@desk" in answer.sentence
 
 
@@ -301,7 +305,7 @@ def test_dead_entry_and_how_many_have_the_same_error(
         "Timeout: smtp-1 did not answer in 10 s; 3 with this error (group "
     )
     assert answer.sentence.endswith("among 4 of 4 dead entries")
-    assert (answer.facts["alike"], answer.facts["looked"], answer.facts["dead"]) == (3, 4, 4)
+    assert (answer.facts["alike"], answer.facts["scanned"], answer.facts["dead"]) == (3, 4, 4)
     assert answer.command == "redisq replay mail/r1/2"
     clock.advance(-3 * 60 * MINUTE)  # a failover to a server whose clock is hours behind
     answer = Answer(mail, "r1/2")
@@ -397,7 +401,7 @@ def test_unknown_id_reports_searched_history(
     assert answer.row["what"] == "request" and not answer.found.known
     assert "the latest 2 of 2 history events do not mention it" in answer.sentence
     assert "history is 'ops'" in answer.sentence
-    assert (answer.facts["looked"], answer.facts["events"]) == (2, 2)
+    assert (answer.facts["scanned"], answer.facts["events"]) == (2, 2)
     moved(mail, "waiting", "hard")
     answer = Answer(mail, "r9/1")
     assert (
@@ -417,7 +421,7 @@ def dying(client: redis.Redis, clock: FakeClock, *ids: str) -> DelaySet[redis.Re
 
 def named(queue: Queue[redis.Redis], state: Any, verb: Any, *ids: str) -> str:
     """A change of named entries; its name."""
-    change = Bulk(run(queue.client, select(queue, state, Filter(ids=ids))), verb, ADA)
+    change = entry_change(run(queue.client, select(queue, state, Filter(ids=ids))), verb, ADA)
     while run(queue.client, change.step()):
         pass
     return str(change.outcome.op)
@@ -457,7 +461,7 @@ def test_possible_removals_are_listed(client: redis.Redis, clock: FakeClock) -> 
     later = dying(client, clock, *(f"s{n}" for n in range(9)))
     for _ in range(7):
         chosen = run(client, select(later, "dead", Filter(max=1)))
-        change = Bulk(chosen, "hard", ADA)
+        change = entry_change(chosen, "hard", ADA)
         while run(client, change.step()):
             pass
         clock.advance(1000)
@@ -580,7 +584,7 @@ def test_undo_does_not_change_when_a_request_was_done(
     clock.advance(10 * MINUTE)
     op = moved(mail, "dead", "replay")
     clock.advance(10 * MINUTE)
-    change = Undo(mail, run(mail.client, read(mail, op)), ADA)  # type: ignore[arg-type]
+    change = ChangeRun(UndoSteps(mail, run(mail.client, read(mail, op))), ADA)  # type: ignore[arg-type]
     while run(mail.client, change.step()):
         pass
     answer = Answer(mail, "r1")
@@ -629,6 +633,44 @@ def test_why_a_queue_does_not_move(mail: RequestQueue[redis.Redis], clock: FakeC
     closed = next(one for one in answer.row["also"] if one["rule"] == "closed")
     assert (answer.command, closed["command"]) == ("redisq queue resume mail", None)  # it ends both
     assert "draining and accepts no new entries; drained by ada@desk" in closed["sentence"]
+
+
+def test_who_keeps_a_queue_from_moving(mail: RequestQueue[redis.Redis], clock: FakeClock) -> None:
+    mail.submit([b"x"] * 3, id="r1", limit=2)
+    mail.take(2, consumer="w1", lease_ms=60 * MINUTE)
+    clock.advance(6 * MINUTE)
+    mail.take(1, consumer="w2")  # somebody asks: only tokens are missing
+    answer = Answer(mail)
+    assert (answer.rule, answer.command) == ("held", None) and "holder" in answer.also
+    assert answer.facts["requests"] == ["r1"]
+    holder = next(one for one in answer.row["also"] if one["rule"] == "holder")
+    assert holder["sentence"] == "consumer w1 holds 2 entries, the oldest for 6m 00s"
+    requeue = """redisq requeue --queue mail --state pending --where 'consumer="w1"'"""
+    assert (holder["verb"], holder["command"]) == ("requeue", requeue)
+    clock.advance(60 * MINUTE)  # its leases expired, and nobody came
+    answer = Answer(mail)
+    overdue = next(one for one in answer.row["also"] if one["rule"] == "overdue")
+    assert "consumer w1 has been silent for 6m 00s and holds 2 entries" in overdue["sentence"]
+    assert overdue["command"] == requeue and "silent" not in answer.also
+
+
+def test_nobody_is_blamed_while_a_queue_moves(
+    mail: RequestQueue[redis.Redis], clock: FakeClock
+) -> None:
+    mail.submit([b"x"] * 3, id="r1", limit=1)
+    mail.submit([b"x"] * 3, id="r2", limit=1)
+    mail.take(1, consumer="w1", lease_ms=60 * MINUTE)
+    clock.advance(6 * MINUTE)
+    settled(mail, mail.take(1, consumer="w2").deliveries[0], "ack")
+    assert "holder" not in Answer(mail).also
+
+
+def test_a_paused_request_holds_its_queue(mail: RequestQueue[redis.Redis]) -> None:
+    mail.submit([b"x"], id="r1")
+    run(mail.client, control.change_request(mail, "r1", "pause", ADA))
+    mail.take(1, consumer="w1")
+    answer = Answer(mail)
+    assert answer.rule == "held" and answer.command == "redisq request resume mail/r1"
 
 
 def test_ready_retry_waits_for_a_take(client: redis.Redis, clock: FakeClock) -> None:
@@ -696,7 +738,7 @@ def test_fair_turns_blocks_and_caps(client: redis.Redis, clock: FakeClock) -> No
     assert answer.rule == "held" and "3 of 3 clients with waiting entries are blocked" in (
         answer.sentence
     )
-    assert answer.command == "redisq client ls jobs"
+    assert answer.command == "redisq client unblock jobs acme"
     assert "waiting" not in answer.also  # it was answer how many wait
 
 
@@ -810,7 +852,7 @@ def test_trimmed_pending_entry(client: redis.Redis, redisq: Redisq) -> None:
     rows = redisq("pending", "ls", "stream:orders").splitlines()
     assert [" gone " in row for row in rows[1:3]] == [True, False]
     listed = redisq.rows("pending", "ls", "stream:orders")
-    assert [row["called"] for row in listed] == ["gone", None]
+    assert [row["owner_state"] for row in listed] == ["gone", None]
     # What the sentence offers does clear it.
     redisq("consumers", "remove", "stream:orders", "web-1", "--yes", code=3)
     assert Answer(queue, gone).row["state"] is None

@@ -383,7 +383,7 @@ def test_undo_leaves_other_work_that_has_the_id_by_now(
 def test_more_than_can_be_undone_is_said_before_it_begins(
     client: redis.Redis, redisq: Redisq, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redisq_ops.ops.files.import_.UNDOABLE", 3)
+    monkeypatch.setattr("redisq_ops.ops.files.import_preview.UNDOABLE", 3)
     queue = DelaySet(client, "later")
     queue.schedule([(id, b"1") for id in "abcde"], at_ms=10**12)
     redisq("export", "later", "-o", file)

@@ -18,9 +18,10 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.files.export import Export
-from redisq_ops.ops.files.import_ import Import
 from redisq_ops.ops.files.import_check import Survey
+from redisq_ops.ops.files.import_steps import ImportSteps
 from redisq_ops.ops.filter.scan import Filter
 from redisq_ops.ops.filter.target import Target
 
@@ -243,7 +244,7 @@ def test_a_batch_whose_reply_was_lost_counts_and_can_be_undone(
         client.flushall()
         queue = cls(client, name)
         with open(file, "rb") as lines:
-            change = Import(lines, Survey.of(lines, file).contents[name], queue, ME)
+            change = ChangeRun(ImportSteps(lines, Survey.of(lines, file).contents[name], queue), ME)
             try:
                 run_until(client, change.step(), nth, heard=True)
             except Killed:

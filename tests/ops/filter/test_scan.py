@@ -23,11 +23,11 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
 from redisq_ops.core.redis.operation import Call, Round, run
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.bulk import Bulk
 from redisq_ops.ops.change.selection import select_entries
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
 
+from ...changes import entry_change
 from ...command_line import Redisq, dead_letters, everywhere
 from ...model.wire import picture
 
@@ -273,7 +273,7 @@ def test_entries_that_arrive_during_the_scan_are_not_selected(client: redis.Redi
     bury()
     picked = run(client, select(queue, "dead", Filter(where=parse("^r age<1h")), arrive))
     assert "r2/1" in picked.ids()
-    bulk = Bulk(picked, "replay", Author("ada", "desk", ""))
+    bulk = entry_change(picked, "replay", Author("ada", "desk", ""))
     while run(client, bulk.step()):
         pass
     assert (bulk.outcome.done, bulk.outcome.skipped) == (PAGE + 5, {"late": 1})
@@ -398,7 +398,7 @@ def test_select_scans_all_states(client: redis.Redis, redisq: Redisq) -> None:
         ("mail", "dead"), ("mail", "pending"), ("news", "dead"), ("news", "pending"),
     ]  # fmt: skip
     counted = redisq.rows("select", "--all-queues", "--where", "error~SMTP", "--count")
-    assert {(r["queue"], r["state"]): (r["matched"], r["looked"]) for r in counted} == {
+    assert {(r["queue"], r["state"]): (r["matched"], r["scanned"]) for r in counted} == {
         (queue, state): found
         for queue in ("mail", "news")
         for state, found in (
@@ -449,9 +449,10 @@ def test_syntax_error_as_line_and_as_json(client: redis.Redis, redisq: Redisq) -
         output = redisq.refusal(*words, "mail", "--where", text, code=2)
         assert output == f"{text} (column 14: there is no field 'eror': did you mean error?)"
         redisq(*words, "mail", "--where", text, "--json", code=2)
-        assert json.loads(redisq.err) == {"error": output, "exit": 2, "column": 14}
+        error = {"type": "BadInput", "message": output, "column": 14}
+        assert json.loads(redisq.err) == {"error": error, "exit": 2}
     redisq("select", "nope", "--json", code=1)
-    assert json.loads(redisq.err).keys() == {"error", "exit"}
+    assert json.loads(redisq.err)["error"]["type"] == "NotFound"
     redisq.refusal("dlq", "ls", "mail", "--scan-rate", "quick", code=2)
     assert picture(client) == before
 
@@ -527,7 +528,7 @@ def test_entries_that_begin_to_wait_during_the_scan_are_not_selected(
 
     chosen, weight = run(client, select_entries(queue, "waiting", Filter(), later))
     assert looks > 1 and chosen.count == weight.count == PAGE + 50
-    bulk = Bulk(chosen, "purge", Author("me", "here"))
+    bulk = entry_change(chosen, "purge", Author("me", "here"))
     while run(client, bulk.step()):
         pass
     assert bulk.outcome.done == PAGE + 50

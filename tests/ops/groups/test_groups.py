@@ -292,7 +292,7 @@ def test_groups_as_a_table_and_as_rows(redisq: Redisq, client: redis.Redis) -> N
     assert any("ConnectionError: connect ECONNREFUSED <addr>" in line for line in lines)
     assert redisq.err == "mail: 30 dead entries in 2 groups\n"
     rows = redisq.rows("dlq", "groups", "mail")
-    assert [row["entries"] for row in rows] == [15, 15] and rows[0]["of"] == 30
+    assert [row["entries"] for row in rows] == [15, 15] and rows[0]["total"] == 30
     assert rows[0]["at_least"] == [] and rows[0]["complete"]
     assert redisq("dlq", "groups", "mail", "--match", "nothing") == ""
     assert redisq.err == "mail: 0 dead entries\n"
@@ -301,7 +301,7 @@ def test_groups_as_a_table_and_as_rows(redisq: Redisq, client: redis.Redis) -> N
 def test_one_group_with_its_traits_and_commands(redisq: Redisq, client: redis.Redis) -> None:
     dies(client, orders(30), of_region)
     rows = redisq.rows("dlq", "groups", "mail")
-    name = next(row["group"] for row in rows if row["type"] == "ConnectionError")
+    name = next(row["group"] for row in rows if row["error"]["type"] == "ConnectionError")
     said = redisq("dlq", "group", "mail", name)
     assert f"group {name} of mail: 15 of 30 dead entries (50 %)" in said
     assert "100 % have payload.region=eu, 0 % of the rest" in said
@@ -328,7 +328,7 @@ def test_group_name_in_a_filter_selects_its_entries(redisq: Redisq, client: redi
     for row in rows:
         chosen = redisq.rows("dlq", "ls", "mail", "--where", f"group={row['group']}")
         assert len(chosen) == row["entries"]
-    lost = next(row["group"] for row in rows if row["type"] is None)
+    lost = next(row["group"] for row in rows if row["error"]["type"] is None)
     (done,) = redisq.rows("dlq", "replay", "mail", "--where", f"group={lost}", "--yes")
     assert done["done"] == 1 and queue.get("r2/1").state == "waiting"
 

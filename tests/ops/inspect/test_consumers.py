@@ -26,8 +26,10 @@ from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.consumers import RECHECKS, ConsumerChange, held_entries
-from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.change.consumer_steps import RECHECKS, ConsumerSteps
+from redisq_ops.ops.change.held_entries import held_entries
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.inspect.consumers import ConsumerReport, consumer_reports
 
 from ...command_line import Redisq
@@ -65,7 +67,7 @@ def aged(client: redis.Redis, id: str, consumer: str, idle_ms: int, deliveries: 
     )
 
 
-def finish(queue: Queue[redis.Redis], change: ConsumerChange | Undo) -> ConsumerChange | Undo:
+def finish(queue: Queue[redis.Redis], change: ChangeRun[Any]) -> ChangeRun[Any]:
     while run(queue.client, change.step()):
         pass
     return change
@@ -73,19 +75,19 @@ def finish(queue: Queue[redis.Redis], change: ConsumerChange | Undo) -> Consumer
 
 def taken_from(
     queue: Queue[redis.Redis], consumer: str, to: str | None, **how: Any
-) -> tuple[ConsumerChange, str]:
+) -> tuple[ChangeRun[ConsumerSteps], str]:
     remove = how.pop("remove", False)
     held = run(queue.client, held_entries(queue, consumer, **how))
-    change = ConsumerChange(held, to, ADA, remove=remove)
+    change = ChangeRun(ConsumerSteps(held, to, remove=remove), ADA)
     finish(queue, change)
     assert change.outcome.op is not None
     return change, change.outcome.op
 
 
-def undone(queue: Queue[redis.Redis], op: str) -> Undo:
+def undone(queue: Queue[redis.Redis], op: str) -> ChangeRun[UndoSteps]:
     operation = run(queue.client, audit_log.read(queue, op))
     assert operation is not None
-    undo = Undo(queue, operation, ADA)
+    undo = ChangeRun(UndoSteps(queue, operation), ADA)
     finish(queue, undo)
     return undo
 
@@ -194,7 +196,7 @@ def test_ls_as_text_and_json(
     assert any(line.split() == ["10+", "1"] for line in lines)
     assert lines[-1].startswith("  poison: ") and "delivered 11 times, w1 has it" in lines[-1]
     (row,) = redisq.rows("consumers", "ls", "stream:orders")
-    assert (row["group"], row["lag"], row["pending"], row["looked"]) == ("bill", 10, 10, 10)
+    assert (row["group"], row["lag"], row["pending"], row["scanned"]) == ("bill", 10, 10, 10)
     assert row["heat"]["counts"][4] == [0, 1, 0, 0, 0]
     assert row["consumers"][0]["silent"] is False and row["poison"][0]["deliveries"] == 11
     assert redisq.rows("consumers", "ls") == []  # the registry knows no queue
@@ -211,7 +213,7 @@ def test_claim_by_age_leaves_the_rest(
         aged(client, id, "w1", 600_000, 3)
     change, _ = taken_from(orders, "w1", "w3", min_idle_ms=300_000)
     assert (change.outcome.matched, change.outcome.done) == (2, 2)
-    assert change.held.too_young == 5
+    assert change.steps.held.too_young == 5
     assert [id for id, who in pel(client).items() if who == "w3"] == ids[:2]
     rows: Any = client.xpending_range("orders", "bill", "-", "+", 2)
     for row in rows:  # who claims by age later finds them as old as they are
@@ -227,7 +229,7 @@ def test_each_entry_is_checked_again_before_it_moves(
     client.xack("orders", "bill", settled)
     client.xclaim("orders", "bill", "w2", 0, [claimed])
     client.xdel("orders", trimmed)
-    change = ConsumerChange(held, "w3", ADA)
+    change = ChangeRun(ConsumerSteps(held, "w3"), ADA)
     finish(orders, change)
     assert (change.outcome.matched, change.outcome.done) == (7, 4)
     assert change.outcome.skipped == {"changed": 2, "gone": 1}
@@ -301,7 +303,7 @@ def test_removal_keeps_pending_entries(
 ) -> None:
     before = set(pel(client))
     change, op = taken_from(orders, "w1", "operator", remove=True)
-    assert (change.outcome.done, change.removed) == (7, 1)
+    assert (change.outcome.done, change.steps.removed) == (7, 1)
     assert set(pel(client)) == before and names(client) == {"w2", "operator"}
     operation = run(client, audit_log.read(orders, op))
     assert operation is not None and operation.undoable
@@ -323,13 +325,13 @@ def test_several_steps_and_the_undo_limit(
     assert change.outcome.done == 250 and names(client) == {"w2"}
     undone(queue, op)
     assert set(pel(client).values()) == {"w1"}
-    monkeypatch.setattr("redisq_ops.ops.change.consumers.UNDOABLE", 200)
+    monkeypatch.setattr("redisq_ops.ops.change.consumer_steps.UNDOABLE", 200)
     change, op = taken_from(queue, "w1", "w3")
-    assert not change.undoable
+    assert not change.steps.undoable
     operation = run(client, audit_log.read(queue, op))
     assert operation is not None and not operation.undoable
     with pytest.raises(Refused, match="can't be undone"):
-        Undo(queue, operation, ADA)
+        ChangeRun(UndoSteps(queue, operation), ADA)
 
 
 @pytest.fixture
@@ -380,7 +382,7 @@ def test_undo_of_entries_that_are_back_already(
     client.xclaim("orders", "bill", "w1", 0, ["1-0", "2-0"], justid=True)
     operation = run(client, audit_log.read(many, op))
     assert operation is not None
-    first, second = (Undo(many, operation, ADA) for _ in range(2))
+    first, second = (ChangeRun(UndoSteps(many, operation), ADA) for _ in range(2))
     assert run(client, first.step())
     for change in (second, first):
         finish(many, change)
@@ -395,7 +397,7 @@ def test_undo_gives_back_only_claimed_entries(
 ) -> None:
     held = run(client, held_entries(many, "w1"))
     client.xack("orders", "bill", *held.ids[:10])
-    change = ConsumerChange(held, "w2", ADA)
+    change = ChangeRun(ConsumerSteps(held, "w2"), ADA)
     finish(many, change)
     assert (change.outcome.done, change.outcome.skipped) == (110, {"changed": 10})
     assert change.outcome.op is not None
@@ -409,8 +411,8 @@ def test_killed_stream_claim_is_in_the_audit_log(
     undoable: int,
 ) -> None:  # fmt: skip
     """Also the last one, whose reply nobody heard: it counts itself."""
-    monkeypatch.setattr("redisq_ops.ops.change.consumers.UNDOABLE", undoable)
-    change = ConsumerChange(run(client, held_entries(many, "w1")), "w2", ADA, remove=True)
+    monkeypatch.setattr("redisq_ops.ops.change.consumer_steps.UNDOABLE", undoable)
+    change = ChangeRun(ConsumerSteps(run(client, held_entries(many, "w1")), "w2", remove=True), ADA)
     op = change.outcome.op
     assert op is not None
 
@@ -445,7 +447,7 @@ def test_removal_from_the_groups_of_a_request_queue(client: redis.Redis) -> None
     w1 = queue.take(4, consumer="w1").deliveries
     queue.take(2, consumer="w2")
     change, op = taken_from(queue, "w1", None, remove=True)
-    assert change.outcome.done == 4 and change.removed == len({d.request for d in w1})
+    assert change.outcome.done == 4 and change.steps.removed == len({d.request for d in w1})
     for n in range(3):
         key = f"rq:{{mail}}:s:r{n}"
         assert "w1" not in names(client, key, "g")
@@ -484,13 +486,13 @@ def test_shards_and_kinds_without_groups(client: redis.Redis) -> None:
     while taken := wide.take(6, consumer="w1").deliveries:
         given += len(taken)
     change, _ = taken_from(wide, "w1", None, remove=True)
-    assert (change.outcome.done, change.removed) == (given, 6)
+    assert (change.outcome.done, change.steps.removed) == (given, 6)
     assert wide.counts().pending == 0 and wide.invariants() == []
     later = DelaySet(client, "later")
     later.schedule([(f"e{n}", b"x") for n in range(3)], after_ms=0)
     later.take(3, consumer="w1")
     change, _ = taken_from(later, "w1", None, remove=True)
-    assert (change.outcome.done, change.removed) == (3, 0)
+    assert (change.outcome.done, change.steps.removed) == (3, 0)
     assert later.counts().waiting == 3
     with pytest.raises(NotFound, match="no consumer w1 in queue later"):
         run(client, held_entries(later, "w1"))
@@ -537,11 +539,11 @@ def test_sharded_claim_is_counted_once_and_undone(client: redis.Redis) -> None:
 def test_refused_claims(orders: StreamQueue[redis.Redis], client: redis.Redis) -> None:
     held = run(client, held_entries(orders, "w1"))
     with pytest.raises(Refused, match="cannot go back to waiting"):
-        ConsumerChange(held, None, ADA, remove=True)
+        ChangeRun(ConsumerSteps(held, None, remove=True), ADA)
     with pytest.raises(BadInput, match="these entries already"):
-        ConsumerChange(held, "w1", ADA)
+        ChangeRun(ConsumerSteps(held, "w1"), ADA)
     with pytest.raises(BadInput, match="reserved"):
-        ConsumerChange(held, "~waiting", ADA)
+        ChangeRun(ConsumerSteps(held, "~waiting"), ADA)
     with pytest.raises(NotFound, match="no group of queue stream:orders has a consumer w7"):
         run(client, held_entries(orders, "w7"))
     client.xgroup_create("orders", "audit", id="0")
@@ -622,7 +624,7 @@ def test_a_reader_that_is_removed_again_and_again_loses_nothing(
             change, _ = taken_from(queue, "w1", "operator", remove=True)
         except NotFound:  # between a removal and its next read there is no such consumer
             continue
-        removals += change.removed
+        removals += change.steps.removed
         moved += change.outcome.done
     said = json.loads((tmp_path / "read").read_text())
     assert len(said["read"]) == 3_000 and removals > 1 and moved > 100
@@ -664,7 +666,7 @@ def test_a_worker_that_is_removed_again_and_again_loses_nothing(
             change, _ = taken_from(queue, "w1", None, remove=True)
         except NotFound:
             continue
-        removals += change.removed
+        removals += change.steps.removed
         assert change.outcome.skipped.get("still taking", 0) <= 8
     if queue.counts().pending:
         taken_from(queue, "w1", None, remove=True)
@@ -682,10 +684,12 @@ def test_removal_gives_up_on_a_consumer_that_keeps_taking(client: redis.Redis) -
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 100, id="r1", limit=1000)
     queue.take(1, consumer="w1")
-    change = ConsumerChange(run(client, held_entries(queue, "w1")), "w2", ADA, remove=True)
+    change = ChangeRun(
+        ConsumerSteps(run(client, held_entries(queue, "w1")), "w2", remove=True), ADA
+    )
     while run(client, change.step()):
         queue.take(1, consumer="w1")
-    assert change.removed == 0 and change.outcome.skipped == {"still taking": 1}
+    assert change.steps.removed == 0 and change.outcome.skipped == {"still taking": 1}
     assert change.outcome.done == 2 * RECHECKS and change.outcome.exit_code == 3
     assert queue.invariants() == []
 
@@ -693,14 +697,16 @@ def test_removal_gives_up_on_a_consumer_that_keeps_taking(client: redis.Redis) -
 def test_killed_removal_can_be_continued(
     orders: StreamQueue[redis.Redis], client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redisq_ops.ops.change.consumers.STEP", 3)
+    monkeypatch.setattr("redisq_ops.ops.change.consumer_steps.STEP", 3)
     before = set(pel(client))
-    first = ConsumerChange(run(client, held_entries(orders, "w1")), "w3", ADA, remove=True)
+    first = ChangeRun(
+        ConsumerSteps(run(client, held_entries(orders, "w1")), "w3", remove=True), ADA
+    )
     run(client, first.step())
     run(client, first.step())  # and no further
     assert Counter(pel(client).values()) == {"w1": 1, "w2": 3, "w3": 6}
     change, op = taken_from(orders, "w1", "w3", remove=True)
-    assert (change.outcome.done, change.removed) == (1, 1)
+    assert (change.outcome.done, change.steps.removed) == (1, 1)
     assert set(pel(client)) == before and names(client) == {"w2", "w3"}
     undone(orders, op)
     assert first.outcome.op is not None
@@ -749,7 +755,7 @@ def test_claim_and_remove_as_commands(
     assert said.startswith("removed consumer w1 of group bill of stream:orders: 7 of 7 entries to ")
     assert "undo with: redisq undo remove-" in redisq.err
     (row,) = redisq.rows("log")
-    assert (row["verb"], row["why"], row["undoable"]) == ("remove", "it is dead", True)
+    assert (row["verb"], row["reason"], row["undoable"]) == ("remove", "it is dead", True)
     redisq("undo", "--yes")
     assert sorted(pel(client).values()).count("w1") == 7
     rows = redisq.rows("consumers", "remove", "stream:orders", "w1", "--yes")

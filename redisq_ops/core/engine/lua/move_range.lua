@@ -20,7 +20,7 @@ local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
 history_by = caller
-local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'told_ms')
+local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'verdict_ms')
 corrupt_values_integer(journal[2], op_ .. caller, 'done')
 if journal[1] then return {} end
 if to == 'gone' then type_check_all() end -- a flush removes them from every key
@@ -79,7 +79,7 @@ local quiet_ms = math.abs(now - (tonumber(journal[4]) or 0))
 redis.call('HSET', op_ .. caller, 'done', done, 'steps', seq)
 if unrecorded > 0 and (last == '1' or moved + stuck == 0 or quiet_ms >= 1000) then
   history_note('op', table.concat({caller, from, to, unrecorded}, '|'))
-  redis.call('HSET', op_ .. caller, 'told', done, 'told_ms', now)
+  redis.call('HSET', op_ .. caller, 'told', done, 'verdict_ms', now)
 end
 if not journal[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- nobody wrote it down
 transitions_flush()

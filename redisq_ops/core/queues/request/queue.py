@@ -34,6 +34,7 @@ from .submission import (
     checked_payload,
     checked_priority,
     checked_request,
+    checked_traceparent,
     cut,
 )
 
@@ -80,12 +81,14 @@ class RequestQueue(RequestReads[C_co]):
         priority: int = PRIORITY,
         limit: int = LIMIT,
         max_payload: int = MAX_PAYLOAD,
+        traceparent: str = "",
     ) -> SubmittedRequest:
         """Submit a whole request: ``payloads`` in order, numbered from 1, then sealed.
 
         ``id``: 1 to 128 printable ASCII characters. ``priority``: 0 (first) to 99. ``limit``: how
         many of its sub-requests may be pending at a time, 1 to 1000. ``max_payload``: bytes.
-        Returns a `SubmittedRequest`. No payloads: the request is done at once.
+        ``traceparent``: W3C trace context of the producer, kept with a new request. Returns a
+        `SubmittedRequest`. No payloads: the request is done at once.
 
         Safe to repeat: the same id and content again, also after a crash half way, completes the
         request or answers ``same``. Other content raises `Exists` and changes nothing. Raises
@@ -94,6 +97,7 @@ class RequestQueue(RequestReads[C_co]):
             queue.submit([b"one", b"two"], id="monday", priority=10)
         """
         checked_request(id, priority, limit)
+        checked_traceparent(traceparent)
         payloads = listed(payloads, "payloads")
         for nth, payload in enumerate(payloads, 1):
             checked_payload(payload, nth, max_payload)
@@ -109,7 +113,7 @@ class RequestQueue(RequestReads[C_co]):
                 digest.add(payload)
             seal = nth == len(chunks)
             submitted = await self._append(
-                id, start + 1, chunk, before, str(digest), seal, priority, limit
+                id, start + 1, chunk, before, str(digest), seal, priority, limit, traceparent
             )
             start += len(chunk)
         assert submitted is not None
@@ -141,6 +145,7 @@ class RequestQueue(RequestReads[C_co]):
         seal: bool = False,
         priority: int = PRIORITY,
         limit: int = LIMIT,
+        traceparent: str = "",
     ) -> SubmittedRequest:
         """Add sub-requests from number ``start`` on; 1 creates the request. ``seal`` completes it.
 
@@ -150,12 +155,15 @@ class RequestQueue(RequestReads[C_co]):
         `submit` does.
         """
         checked_request(id, priority, limit)
+        checked_traceparent(traceparent)
         await self._ensure_registered()
-        return await self._append(id, start, payloads, before, after, seal, priority, limit)
+        return await self._append(
+            id, start, payloads, before, after, seal, priority, limit, traceparent
+        )
 
     async def _append(
         self, id: str, start: int, payloads: Sequence[bytes], before: str, after: str, seal: bool,
-        priority: int, limit: int,
+        priority: int, limit: int, traceparent: str,
     ) -> SubmittedRequest:  # fmt: skip
         def read(reply: list[bytes]) -> SubmittedRequest:
             word, total, state = words(reply)
@@ -166,6 +174,7 @@ class RequestQueue(RequestReads[C_co]):
         return await self._call_script(
             "submit", read, [(payload,) for payload in payloads], rid=id, priority=priority,
             limit=limit, start=start, before=before, after=after, seal=int(seal),
+            trace=traceparent,
         )  # fmt: skip
 
     # --- operators -----------------------------------------------------------------------------

@@ -46,6 +46,12 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
 
         return Call(("HMGET", key, *_RECORD), read, key=key)
 
+    @operation
+    def traceparent(self, id: str) -> Call[str | None]:
+        """The W3C trace context with which a request was submitted; None: without one."""
+        key = self.keys["r_"] + id
+        return Call(("HGET", key, "trace"), lambda found: found and found.decode(), key=key)
+
     async def _readable(self, member: bytes) -> Request | Exception | None:
         try:
             asked: Call[Request | None] = self._record(member.decode())

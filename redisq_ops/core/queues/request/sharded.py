@@ -58,19 +58,24 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     async def _append(
         self, id: str, start: int, payloads: Sequence[bytes], before: str, after: str, seal: bool,
-        priority: int, limit: int,
+        priority: int, limit: int, traceparent: str,
     ) -> SubmittedRequest:  # fmt: skip
         while True:
             holder, layout = await self._holder(id), self.layout
             try:
                 await holder._ensure_registered()
                 return await holder._append(
-                    id, start, payloads, before, after, seal, priority, limit
+                    id, start, payloads, before, after, seal, priority, limit, traceparent
                 )
             except QueueClosed:
                 await self._refresh()
                 if self.layout == layout:  # the queue is draining; no shard was given up
                     raise
+
+    @operation
+    async def traceparent(self, id: str) -> str | None:
+        found = await self._on_each_shard(lambda part: part.traceparent.op(id))
+        return next(filter(None, found), None)
 
     @operation
     async def control(

@@ -6,6 +6,7 @@ whether it is the same request, and where to continue.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,6 +18,7 @@ from ...model.validation import PAYLOAD, mistaken
 
 CHUNK = 100
 CHUNK_BYTES = 256 * 1024
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,11 @@ def checked_limit(limit: int) -> int:
     if limit not in range(1, MAX_LIMIT + 1):
         raise BadInput(f"limit {limit}: 1 to {MAX_LIMIT} (pausing is a flag, not a limit of 0)")
     return limit
+
+
+def checked_traceparent(traceparent: str) -> None:
+    if traceparent and not _TRACEPARENT.fullmatch(traceparent):
+        raise BadInput(f"traceparent {traceparent!r} is no W3C trace context (00-…-…-01)")
 
 
 def checked_request(id: str, priority: int, limit: int) -> None:

@@ -1,8 +1,9 @@
 -- Create a request, add sub-requests to it, seal it: any of these in one step. A chunk is appended only
 -- after the content it was cut from, which a chain of digests proves. So a submission that is sent
--- again, resumed elsewhere or sent by two processes never duplicates or mixes anything.
+-- again, resumed elsewhere or sent by two processes never duplicates or mixes anything. `trace`: the
+-- producer's trace context, kept with a new request; empty: none.
 -- KEYS: r_ p_ prios open fin retire
--- ARGV: rid priority limit start before after seal
+-- ARGV: rid priority limit start before after seal trace
 -- REST: payload
 -- USES: transitions number_words begin_request config counters history request type_check
 -- TYPES: once
@@ -48,6 +49,7 @@ if q and #redis.call('XRANGE', q.stream, string.format('(%.0f-0', q.total), '+',
 end
 if not q then
   q = begin_request(rid, 'open', priority, limit)
+  if trace ~= '' then redis.call('HSET', r_ .. rid, 'trace', trace) end
 end
 type_check_passed[q.stream] = true
 local entries, call, stream = number_words(q.total, rows, '-0'), redis.call, q.stream

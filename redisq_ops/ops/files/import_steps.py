@@ -2,112 +2,32 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_classes import queue_class
-from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.engine.transfer import import_entries
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, Refused, WrongKind
-from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, Refused
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
-from ..change.audit_log import Author
 from ..change.control import requests_of
-from ..change.runner import ChangeRun
-from ..deployment import Deployment
-from ..terminal import count, size
+from ..change.steps import ChangeSteps
+from ..terminal import count
 from .import_check import Content, ImportRow, own, parsed
+from .import_preview import accepted, undoable
 from .submit import Submission
 
 BATCH = 100
 """entries that an import looks up and puts in at once"""
 BYTES = 256 * 1024
 """of payloads in one call of an import, unless one has more by itself"""
-UNDOABLE = 10_000
-"""entries up to which an import can be undone; each is named in the audit log"""
-_LOST = "the file doesn't end as an export does: it may be cut off"
 
 Problem = Callable[[int, str, str], None]
 """called for a line that isn't imported: its number, the entry's id, and why"""
-
-
-async def receiver(deployment: Deployment, content: Content, name: str | None) -> Queue[Any]:
-    """The queue a file's entries go to; one that isn't there is made by the first of them."""
-    to = checked_name(name or content.queue, "queue name")
-    queue = await deployment.named(to)
-    if content.kind not in KINDS:
-        raise Refused(
-            f"these are entries of a {content.kind} queue: other programs' queues are exported "
-            "only, for their owners to fill"
-        )
-    if queue is None:
-        made = queue_class(content.kind)
-        assert made is not None
-        new = made(
-            deployment.client, to, prefix=deployment.prefix, clock=deployment.clock,
-            callers=deployment.callers,
-        )  # fmt: skip
-        await new.check_creatable.op()
-        return new
-    if not queue.accepts_imports:
-        raise Refused(f"queue {to} is kept by another program ({queue.kind}): nothing goes in")
-    if queue.kind != content.kind:
-        raise WrongKind(
-            f"queue {to} is a {queue.kind} queue, and these are entries of a {content.kind} queue"
-        )
-    return queue
-
-
-def said(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -> list[str]:
-    """What an import will do, a line each; `Refused` for entries this kind can't take in."""
-    taken = accepted(queue)
-    n = content.states
-    will = [", ".join(f"{count(k)} {state}" for state, k in n.items()) + f", {size(content.bytes)}"]
-    for state in ("dead", "trash"):
-        if n.get(state) and state not in taken and not as_waiting:
-            raise Refused(
-                f"{count(n[state])} of them are {'in the trash' if state == 'trash' else state}, "
-                f"and a {queue.kind} queue can't take such entries in: with --as-waiting they wait "
-                "for a worker"
-            )
-    become = [s for s in n if s != "waiting" and (as_waiting or s not in taken)]
-    if become:
-        those = " and ".join(f"{count(n[s])} {s}" for s in become)
-        will.append(f"{those} wait for a worker here")
-    if n.get("pending"):
-        will.append("consumers may have the pending ones where they come from: twice is possible")
-    if content.kind == RequestQueue.kind:
-        parts = [
-            rid for rid, places in content.requests.items() if len(places[0]) < content.totals[rid]
-        ]
-        n_requests = len(content.requests)
-        as_requests = "1 request" if n_requests == 1 else f"{count(n_requests)} requests"
-        will.append(f"as {as_requests}, sealed, attempts afresh")
-        if doubles := sum(content.doubles.values()):
-            lines = "1 line has" if doubles == 1 else f"{count(doubles)} lines have"
-            will.append(f"{lines} a later one of the same entry, which counts")
-        if parts:
-            some = ", ".join(parts[:3]) + (", …" if len(parts) > 3 else "")
-            will.append(f"{count(len(parts))} of them in part, numbered afresh: {some}")
-    if content.entries > UNDOABLE:
-        will.append(f"more than {count(UNDOABLE)}: there is no undo")
-    if not whole:
-        will.append(_LOST)
-    return will
-
-
-def accepted(queue: Queue[Any]) -> frozenset[State]:
-    """States in which a queue takes entries in as they are."""
-    if isinstance(queue, RequestQueue):
-        return frozenset({"waiting"})
-    return queue.importable_states
 
 
 def _content(entry: Entry) -> tuple[bytes, str | None]:
@@ -132,13 +52,8 @@ class _UnderWay:
         return max(0, self.job.sent - self.before)
 
 
-def undoable(content: Content) -> bool:
-    """Whether an import of it can be undone."""
-    return content.entries <= UNDOABLE
-
-
-class Import(ChangeRun):
-    """Adds one queue's part of a file to it.
+class ImportSteps(ChangeSteps):
+    """Add one queue's part of a file to it.
 
     An entry that is there with this payload is ``same``, with another ``exists``, and neither is
     touched: run again, it adds what is missing. The audit log has what undoes every batch.
@@ -149,18 +64,18 @@ class Import(ChangeRun):
         file: BinaryIO,
         content: Content,
         queue: Queue[Any],
-        author: Author,
         *,
         as_waiting: bool = False,
-        rate: float | None = None,
         problem: Problem = lambda line, id, why: None,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        super().__init__(queue, "import", author, content.entries, rate=rate, clock=clock)
+        what = f"{count(content.entries)} entries of {content.queue}"
+        super().__init__(queue, "import", content.entries, what)
         self.content = content
         self._file = file
         self._states = frozenset[State]() if as_waiting else accepted(queue)
-        self._size = BATCH if rate is None else max(1, min(BATCH, int(rate)))
+        self._size = BATCH
+        self._paced = 0
+        """entries that steps have returned as dealt with"""
         self._problem = problem
         self._inverses: list[str] = []
         self._keep = undoable(content)
@@ -169,10 +84,8 @@ class Import(ChangeRun):
         self._requests = iter(content.requests.items())
         self._under_way: _UnderWay | None = None
 
-    def log_entry(self) -> tuple[str, dict[str, Any]]:
-        return f"{count(self.content.entries)} entries of {self.content.queue}", {}
-
-    async def _advance(self) -> bool:
+    async def step(self, size: int) -> int | None:
+        self._size = min(self._size, size)
         try:
             if isinstance(self.queue, RequestQueue):
                 more = await self._request(self.queue)
@@ -180,12 +93,12 @@ class Import(ChangeRun):
                 more = await self._batch()
         except (QueueFull, QueueClosed) as refusal:
             more = self._no_more(refusal)
-        if more:
-            await self._noted()
-        return more
-
-    async def _end(self) -> None:
-        await self._noted(ended=1)
+        if not more:
+            return None
+        await self._noted()
+        handled = self.outcome.handled - self._paced
+        self._paced += handled
+        return handled
 
     async def reached(self) -> int:
         """How many were put in, after an interruption: what was under way is looked at again."""
@@ -203,9 +116,9 @@ class Import(ChangeRun):
     def _done(self) -> int:
         return self.outcome.done + (self._under_way.done if self._under_way else 0)
 
-    async def _noted(self, **more: int) -> None:
+    async def _noted(self) -> None:
         inverse = {"inverse": "\n".join(self._inverses)} if self._inverses else {}
-        await audit_log.note(self.queue, self.op, done=self._done, **inverse, **more)
+        await audit_log.note(self.queue, self.op, done=self._done, **inverse)
 
     def _skip(self, row: ImportRow, word: str, why: str) -> None:
         self.outcome.skip(word)
@@ -218,7 +131,7 @@ class Import(ChangeRun):
             self._size = 1
             return True
         word = "full" if isinstance(refusal, QueueFull) else "closed"
-        left = self.outcome.matched - self.outcome.done - sum(self.outcome.skipped.values())
+        left = self.outcome.matched - self.outcome.handled
         first = next(iter(self._ahead), None) or next(self._rows, None)
         if first is not None:
             self._problem(first.number, first.entry.id, f"{refusal}; it and what follows is left")

@@ -1,0 +1,186 @@
+"""`redisq record | playback`."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Any
+
+from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
+from redisq_ops.ops.filter.time import duration_ms, moment_ms
+from redisq_ops.ops.inspect.consumers import POISON
+from redisq_ops.ops.recording.file import RecordedState, RecordingFile, local_ms, span_ms, state_at
+from redisq_ops.ops.recording.playback import (
+    QueueDifference,
+    differences,
+    recorded_operations,
+    recorded_queues,
+    recorded_reports,
+)
+from redisq_ops.ops.recording.sampler import Sampler
+from redisq_ops.ops.terminal import size
+
+from ..output import count, emit, printable, say, table, when
+from ..session import Session
+from .consumers import print_reports
+from .overview import print_operations, print_queues
+
+LOOKS = ("ls", "consumers", "log")
+LEAST_MS = 100
+MEMBER_S = 60.0
+"""time of a member of the file, which begins with a whole state"""
+STALE_MS = 5_000
+"""a state that is older than this at the moment that was asked for is reported"""
+
+
+def record(s: Session, given: dict[str, Any]) -> int:
+    interval_ms = duration_ms(given["interval"])
+    if interval_ms < LEAST_MS:
+        raise BadInput(f"--interval {given['interval']}: at least {LEAST_MS}ms")
+    ends = (
+        None if given["duration"] is None else monotonic() + duration_ms(given["duration"]) / 1000
+    )
+    with _recording(given["file"], given["most"] * 1_000_000) as file, _stopped() as stopped:
+        sampler = Sampler(s.deployment)
+        first = s.run(sampler.sample())  # an unreachable server is reported now
+        file.begin(sampler.state.whole())
+        if not s.json:
+            queues = len(first["queues"])
+            say(printable(f"recording {count(queues)} queues to {file.path}; Ctrl+C stops"))
+        samples, member_ends = 1, monotonic() + MEMBER_S
+        lost, due = False, monotonic() + interval_ms / 1000
+        while not stopped.wait(max(0.0, due - monotonic())):
+            if ends is not None and monotonic() >= ends:
+                break
+            try:
+                line = s.run(sampler.sample())
+                if lost:
+                    say("the server answers again")
+                lost = False
+            except Unreachable as error:
+                line = sampler.lost(local_ms(), str(error))
+                if not lost:
+                    say(printable(f"connection lost: {error}; retrying"))
+                lost = True
+            samples += 1
+            if monotonic() >= member_ends:
+                file.begin(sampler.state.whole())
+                member_ends = monotonic() + MEMBER_S
+            else:
+                file.add(line)
+            due = max(due + interval_ms / 1000, monotonic())
+        file.end()
+        if s.json:
+            emit({"file": str(file.path), "samples": samples, "bytes": file.size})
+        else:
+            say(printable(f"{count(samples)} samples; {file.path} has {size(file.size)}"))
+    return 0
+
+
+@contextmanager
+def _recording(path: str, most: int) -> Iterator[RecordingFile]:
+    file = RecordingFile(path, most)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+@contextmanager
+def _stopped() -> Iterator[Event]:
+    """Set by SIGTERM and Ctrl+C, which end a recording as it is meant to end."""
+    event = Event()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: event.set()) for number in numbers]
+    try:
+        yield event
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def playback(s: Session, given: dict[str, Any]) -> int:
+    path, look, queue = Path(given["file"]), given["look"] or "ls", given["queue"]
+    if look not in LOOKS:
+        raise BadInput(f"{look!r} can't be played back; there are {', '.join(LOOKS)}")
+    if given["diff"] is not None and look == "consumers":
+        raise BadInput("--diff compares queues and lists changes: leave out consumers")
+    span = span_ms(path)
+    if span is None:
+        raise BadInput(f"{path} has no sample")
+    at_ms = span[1] if given["at"] is None else moment_ms(given["at"], span[1], utc=s.utc)
+    state = _state(s, path, at_ms, span)
+    before = None
+    if given["diff"] is not None:
+        before = _state(s, path, moment_ms(given["diff"], at_ms, utc=s.utc), span)
+    known = state.queues.keys() | (before.queues.keys() if before else set())
+    if queue is not None and queue not in known:
+        raise NotFound(f"no queue {queue!r} in the recording at that moment")
+    if not s.json:
+        since = "" if before is None else f", compared with {when(before.at_ms, s.utc)}"
+        say(f"recorded at {when(state.at_ms, s.utc)}{since}")
+    if state.lost is not None:
+        say(printable(f"the server could not be read at that moment: {state.lost}"))
+    elif at_ms - state.at_ms > STALE_MS:
+        say(f"no later sample up to {when(at_ms, s.utc)}")
+    if look == "consumers":
+        print_reports(s, recorded_reports(state, queue), POISON, first=True, all=queue is not None)
+    elif look == "log":
+        since_ms = 0 if before is None else before.at_ms
+        found = recorded_operations(state, queue)
+        print_operations(s, [each for each in found if each.started_ms > since_ms])
+    elif before is None:
+        print_queues(s, recorded_queues(state, queue))
+    else:
+        changed = differences(before, state)
+        _print_differences(
+            s, [each for each in changed if queue in (None, each.name)], before, state
+        )
+    return 0
+
+
+def _state(s: Session, path: Path, at_ms: int, span: tuple[int, int]) -> RecordedState:
+    state = state_at(path, at_ms)
+    if state is None:
+        begins, ends = (when(ms, s.utc) for ms in span)
+        raise NotFound(f"{path} begins at {begins}, and ends at {ends}")
+    return state
+
+
+def _print_differences(
+    s: Session, found: list[QueueDifference], before: RecordedState, after: RecordedState
+) -> None:
+    if s.json:
+        for each in found:
+            emit(
+                {
+                    "name": each.name, "before_ms": before.at_ms, "at_ms": after.at_ms,
+                    "appeared": each.appeared, "gone": each.gone,
+                    "changes": {
+                        field: {"before": old, "after": new}
+                        for field, (old, new) in each.changes.items()
+                    },
+                }
+            )  # fmt: skip
+        return
+    rows: list[list[Any]] = []
+    for each in found:
+        if each.appeared or each.gone:
+            rows.append([each.name, "queue", None, None, "appeared" if each.appeared else "gone"])
+            continue
+        for field, (old, new) in each.changes.items():
+            number = type(old) is type(new) is int
+            change = f"{new - old:+,}" if number else None
+            rows.append([each.name, field, _shown(old), _shown(new), change])
+    if rows:
+        table(["queue", "field", "before", "after", "change"], rows)
+    else:
+        say("nothing changed")
+
+
+def _shown(value: Any) -> Any:
+    return " ".join(value) or None if isinstance(value, list) else value

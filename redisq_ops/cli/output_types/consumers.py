@@ -1,0 +1,107 @@
+"""JSON about consumers and worker processes."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from .units import Duration, Text, Time
+
+
+class GroupLoadOutput(TypedDict):
+    name: str
+    """group, in a request queue a request"""
+    pending: int | None
+    """entries delivered and not settled"""
+    lag: int | None
+    """entries not delivered yet"""
+    again: int
+    """entries that will run again and that no consumer holds"""
+
+
+class ConsumerStatusOutput(TypedDict):
+    name: str
+    """consumer"""
+    pending: int
+    """entries it holds"""
+    idle_ms: Duration | None
+    """time since its last command"""
+    oldest_age_ms: Duration | None
+    """for how long it has held its oldest entry"""
+    late: int | None
+    """its leases that have expired; `null`: the layout has no leases"""
+    silent: bool
+    """whether it counts as silent"""
+    silent_ms: Duration | None
+    """for how long"""
+
+
+class HeatOutput(TypedDict):
+    deliveries: list[int]
+    """lower bounds of the rows of `counts`: number of deliveries"""
+    ages_ms: list[Duration]
+    """upper bounds of the columns of `counts`; the last column has none"""
+    counts: list[list[int]]
+    """pending entries by deliveries and by time held"""
+
+
+class PoisonEntryOutput(TypedDict):
+    id: str
+    """entry delivered at least `--poison` times"""
+    consumer: str | None
+    """consumer that holds it"""
+    age_ms: Duration | None
+    """time since its delivery"""
+    deliveries: int
+    """deliveries"""
+    late_ms: Duration | None
+    """time since its lease expired; negative: time left"""
+
+
+class ConsumerReportOutput(TypedDict):
+    """One object per queue, or per group of a plain stream."""
+
+    queue: str
+    """queue"""
+    group: str | None
+    """group"""
+    lag: int | None
+    """entries not delivered to any consumer yet"""
+    pending: int
+    """entries delivered and not settled"""
+    groups: list[GroupLoadOutput]
+    """load of each group"""
+    consumers: list[ConsumerStatusOutput]
+    """consumers that hold entries"""
+    heat: HeatOutput
+    """pending entries by deliveries and age"""
+    poison: list[PoisonEntryOutput]
+    """entries delivered too often"""
+    scanned: int
+    """pending entries that were read"""
+
+
+class WorkerProcessOutput(TypedDict):
+    queue: str
+    """deployment"""
+    name: str
+    """process, as its owner registers it"""
+    state: Literal["alive", "silent", "unreadable"]
+    """whether its heartbeat is recent"""
+    quiet: bool
+    """whether it takes no new jobs"""
+    silent_ms: Duration | None
+    """time since its last heartbeat"""
+    since_ms: Time | None
+    """when it started"""
+    busy: int
+    """jobs it works on"""
+    jobs: list[str]
+    """ids of these"""
+    host: str
+    """host"""
+    pid: int | None
+    """process id"""
+    queues: list[str]
+    """queues it serves"""
+    problem: Text | None
+    """why its record cannot be read"""

@@ -1,0 +1,227 @@
+"""JSON about entries and groups of them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+from redisq_ops.core.model.entry import State
+
+from .changes import EventOutput, OperationOutput
+from .units import Bytes, Duration, Share, Text, Time
+
+
+class EntryErrorOutput(TypedDict):
+    type: str
+    """type of the error"""
+    message: str
+    """message"""
+    traceback: Text
+    """traceback, may be empty"""
+
+
+class EntryOutput(TypedDict):
+    queue: str
+    """queue"""
+    id: str
+    """id; `REQUEST/N` for a sub-request"""
+    address: str
+    """`QUEUE/ID`, as commands take it"""
+    state: State
+    """[state](states.md)"""
+    since_ms: Time | None
+    """when it entered this state; `null` if it has only ever waited"""
+    deadline_ms: Time | None
+    """pending: end of its lease"""
+    ready_ms: Time | None
+    """delayed, and waiting in a delay set: ready time"""
+    first_ms: Time | None
+    """first delivery since it was submitted or replayed"""
+    failures: int
+    """attempts whose handler failed"""
+    lost: int
+    """attempts whose lease expired"""
+    attempts: int
+    """`failures` + `lost`"""
+    consumer: str | None
+    """consumer that holds it, or held it last"""
+    reason: str | None
+    """dead: `failed`, `lost`, `rejected` or `invalid`"""
+    error: EntryErrorOutput | None
+    """last error"""
+    op: str | None
+    """operator's change that touched it last, while nothing has touched it since"""
+    client: str | None
+    """client, in a fair queue"""
+    owner_state: str | None
+    """the owner's word for the state, in other programs' queues; `gone`: trimmed from the
+    stream"""
+    problem: Text | None
+    """why its record cannot be read"""
+    payload: Bytes | None
+    """payload"""
+    result: Bytes | None
+    """result, if it is done"""
+
+
+class EntryHistoryOutput(TypedDict):
+    events: list[EventOutput]
+    """events about it, oldest first"""
+    scanned: int
+    """events that were searched, from the latest on"""
+    total: int
+    """events in the history"""
+
+
+class EntryDetailsOutput(EntryOutput):
+    idle_ms: Duration | None
+    """pending in a stream: time since its consumer received or claimed it"""
+    deliveries: int | None
+    """deliveries as the stream counts them"""
+    operation: OperationOutput | None
+    """the change named by `op`"""
+    history: EntryHistoryOutput
+    """events about it"""
+
+
+class EntryCountOutput(TypedDict):
+    queue: str
+    """queue"""
+    state: str
+    """state"""
+    matched: int
+    """entries that match"""
+    scanned: int
+    """entries that were read"""
+    total: int | None
+    """entries in that state; `null` if nobody counts them"""
+    complete: bool
+    """whether the whole state was read"""
+
+
+class GroupErrorOutput(TypedDict):
+    """The error of the latest dead letter."""
+
+    type: str | None
+    """type of the error"""
+    message: str | None
+    """message"""
+
+
+class ErrorGroupFieldsOutput(TypedDict):
+    queue: str
+    """queue"""
+    state: Literal["dead"]
+    """state of the entries"""
+    group: str | None
+    """fingerprint, for `--where group=…`; `null` for the row that sums up the smallest groups"""
+    groups: int
+    """groups that the row stands for: 1, or those that it sums up"""
+    entries: int
+    """dead letters of the group"""
+    form: Text | None
+    """message with its variable parts replaced"""
+    error: GroupErrorOutput | None
+    """error of the latest dead letter; `null` for the row that sums up"""
+    lost: int | None
+    """dead letters of the group that were lost, not failed"""
+    reasons: dict[str, int]
+    """reason → number"""
+    first_ms: Time | None
+    """first death"""
+    last_ms: Time | None
+    """latest death"""
+    sample: str | None
+    """id of the latest dead letter"""
+    clients: int | None
+    """different clients"""
+    requests: int | None
+    """different requests"""
+    top_clients: dict[str, int]
+    """most frequent clients → number"""
+    top_requests: dict[str, int]
+    """most frequent requests → number"""
+    at_least: list[str]
+    """fields of this object that are lower bounds"""
+    total: int
+    """dead letters in all groups"""
+
+
+class ErrorGroupOutput(ErrorGroupFieldsOutput):
+    """The largest group comes first."""
+
+    scanned: int
+    """dead letters that were read"""
+    complete: bool
+    """whether all were read"""
+
+
+class ContrastOutput(TypedDict):
+    field: str
+    """field that is more frequent in this group than in the others"""
+    value: str | None
+    """its value; `null`: the field is missing"""
+    share: Share
+    """share of this group that has it"""
+    rest: Share
+    """share of all other dead letters"""
+
+
+class ErrorGroupDetailsOutput(ErrorGroupFieldsOutput):
+    contrast: list[ContrastOutput]
+    """what is more frequent in this group than in the others"""
+    payloads: int
+    """payloads of this group that were sampled"""
+    rest_payloads: int
+    """payloads of the others that were sampled"""
+    samples: list[EntryOutput]
+    """latest dead letters; `payload` is `null`"""
+
+
+class OtherReasonOutput(TypedDict):
+    rule: str
+    """another reason"""
+    sentence: Text
+    """in words"""
+    verb: str | None
+    """verb that helps"""
+    command: str | None
+    """command line that helps"""
+    facts: dict[str, Any]
+    """numbers behind it"""
+
+
+class ExplanationOutput(TypedDict):
+    """The [rules](../how-to/find-out-why.md#the-rules) are stable names."""
+
+    address: str
+    """what was asked about"""
+    queue: str
+    """queue"""
+    kind: str
+    """kind of the queue"""
+    id: str | None
+    """entry or request"""
+    what: Literal["queue", "request", "entry", "periodic"]
+    """what the address names"""
+    state: str | None
+    """state; `null`: there is no such thing (exit code 1)"""
+    now_ms: Time
+    """moment of the answer"""
+    rule: str
+    """rule that holds it back"""
+    sentence: Text
+    """the answer"""
+    verb: str | None
+    """verb that helps"""
+    command: str | None
+    """command line that helps; a password in its URL is `***`"""
+    eta_ms: Time | None
+    """when it is expected to be over"""
+    estimate: bool
+    """whether `eta_ms` is computed from a rate, not recorded"""
+    basis: Text | None
+    """what the estimate rests on"""
+    facts: dict[str, Any]
+    """numbers behind the sentence; names depend on the rule"""
+    also: list[OtherReasonOutput]
+    """other reasons"""

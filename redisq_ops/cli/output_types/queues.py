@@ -1,0 +1,281 @@
+"""JSON about queues, their settings and their checks."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+from .errors import CommandErrorOutput
+from .units import Bytes, Duration, Text, Time
+
+
+class QueueOutput(TypedDict):
+    """A count is `null` if the layout of another program does not show it."""
+
+    name: str
+    """name of the queue"""
+    kind: str
+    """`request`, `delay`, `circular`, `fair`, `carmine`, or a [kind of another
+    program](../how-to/inspect-other-queues.md#what-is-found); `unknown` if the registry
+    entry is corrupt"""
+    waiting: int | None
+    """entries that wait for a worker"""
+    pending: int | None
+    """entries that were delivered and not settled"""
+    delayed: int | None
+    """entries that wait for their ready time"""
+    dead: int | None
+    """dead letters"""
+    done: int | None
+    """entries settled since the queue was created"""
+    trash: int | None
+    """purged entries that can still be restored"""
+    in_per_min: int | None
+    """entries that arrived in the last 60 seconds"""
+    out_per_min: int | None
+    """entries settled in the last 60 seconds"""
+    failed_per_min: int | None
+    """failed attempts in the last 60 seconds"""
+    oldest_ms: Time | None
+    """when the oldest waiting work arrived"""
+    oldest_age_ms: Duration | None
+    """age of that work"""
+    paused: Text | None
+    """reason of the pause; `null`: the queue is not paused"""
+    draining: Text | None
+    """reason of the drain; `null`: the queue accepts new entries"""
+    problem: Text | None
+    """what could not be read"""
+    unfinished: list[str]
+    """operations that still hold entries between two queues, see [Move
+    entries](../how-to/move-entries.md#a-move-that-was-killed)"""
+    periodic: int | None
+    """periodic entries; `null` if the kind has none"""
+    periodic_overdue: int | None
+    """periodic entries that missed a run"""
+
+
+class ClientOutput(TypedDict):
+    """A client of a fair queue, in the order of names."""
+
+    queue: str
+    """queue"""
+    name: str
+    """client"""
+    waiting: int
+    """entries that wait"""
+    pending: int
+    """entries that are pending"""
+    weight: int
+    """turns it gets where another client gets one"""
+    blocked: bool
+    """whether it is excluded from delivery"""
+    cap: int | None
+    """most entries it may have pending; `null`: no cap"""
+
+
+class PriorityLevelOutput(TypedDict):
+    priority: int
+    """priority"""
+    tokens: int
+    """tokens in its list"""
+    requests: list[str]
+    """some of the requests whose tokens are next"""
+
+
+class HolderOutput(TypedDict):
+    name: str
+    """consumer of a group, `GROUP:NAME` in a plain stream"""
+    pending: int
+    """entries it holds"""
+    idle_ms: Duration
+    """time since its last command"""
+
+
+class PeriodicEntryOutput(TypedDict):
+    """The one that runs next comes first."""
+
+    queue: str
+    """queue"""
+    name: str
+    """name of the periodic entry; a run's id is `NAME@TIME`"""
+    address: str
+    """`QUEUE/NAME`, as commands take it"""
+    cron: str | None
+    """schedule, five fields"""
+    zone: str | None
+    """time zone of the schedule"""
+    missed: Literal["one", "all", "none"] | None
+    """which missed runs are made up for"""
+    overlap: bool | None
+    """whether a run may begin before the run before has ended"""
+    payload: Bytes | None
+    """payload of the runs"""
+    next_ms: Time | None
+    """next run that is not scheduled yet; `null` while it is paused"""
+    run: str | None
+    """id of the latest run"""
+    run_ms: Time | None
+    """time for which the latest run was scheduled"""
+    run_state: str | None
+    """its state; `null`: it is done, or there was none"""
+    missed_runs: int
+    """times that passed without a run; 100: so many or more"""
+    held: bool
+    """whether the next run waits for the end of the latest one"""
+    paused: bool
+    """whether an operator paused it"""
+    problem: Text | None
+    """why it cannot be read; the fields of its definition are `null` then"""
+
+
+class QueueDetailsOutput(QueueOutput):
+    open_requests: int | None
+    """requests that are not finished; `null` if the kind has no requests"""
+    settled_requests: int | None
+    """finished requests that are still kept"""
+    levels: list[PriorityLevelOutput]
+    """priorities with tokens, 0 first"""
+    shards: int
+    """number of shards, 1 without sharding"""
+    settings: dict[str, str]
+    """every [setting](settings.md) and its value, as strings"""
+    history: int
+    """events in the history"""
+    consumers: list[HolderOutput]
+    """consumers that hold entries"""
+    known_faults: list[Text]
+    """known faults of this layout itself"""
+    faults: list[Text]
+    """what is wrong in this queue now"""
+    not_checked: Text | None
+    """what was not checked"""
+    clients: list[ClientOutput]
+    """clients of a fair queue, the first 100 by name"""
+    options: dict[str, Any]
+    """options the queue was created with ([circular
+    queue](../explanation/circular-queue.md#options))"""
+    periodic_entries: list[PeriodicEntryOutput]
+    """its periodic entries"""
+
+
+class SettingOutput(TypedDict):
+    queue: str
+    """queue"""
+    name: str
+    """[setting](settings.md)"""
+    value: str
+    """value in use"""
+    default: bool
+    """whether it is the default"""
+
+
+class ConsistencyOutput(TypedDict):
+    queue: str
+    """queue"""
+    kind: str | None
+    """kind"""
+    ok: bool | None
+    """`true`: consistent, `false`: broken, `null`: could not be read"""
+    faults: list[Text]
+    """what is inconsistent"""
+    reads: int
+    """how often the queue was read"""
+    momentary: int
+    """findings that a later read did not confirm"""
+    not_checked: Text | None
+    """what was not checked"""
+
+
+class DiagnosisOutput(TypedDict):
+    check: str
+    """[check](../how-to/check-a-server.md)"""
+    verdict: Literal["ok", "warning", "wrong", "unknown"]
+    """what the check found"""
+    sentence: Text
+    """what was found"""
+    advice: Text | None
+    """what to do"""
+    node: str | None
+    """node of a Cluster; `null`: the only one"""
+    facts: dict[str, Any]
+    """numbers behind the sentence; names depend on the check"""
+
+
+class BrokenRuleOutput(TypedDict):
+    severity: Literal["warning", "critical"]
+    """how bad it is"""
+    queue: str | None
+    """queue; `null`: the server"""
+    rule: str
+    """[rule](../how-to/check-with-a-monitor.md#the-rules)"""
+    reason: Text
+    """what broke it"""
+
+
+class MonitorCheckOutput(TypedDict):
+    """Exit code: 0 `ok`, 1 `warning`, 2 `critical`, 3 `unknown`."""
+
+    status: Literal["ok", "warning", "critical", "unknown"]
+    """the worst of the findings"""
+    queues: int | None
+    """queues that were checked; `null`: unknown"""
+    findings: list[BrokenRuleOutput]
+    """broken rules, the worst first"""
+    error: CommandErrorOutput | None
+    """why the status is unknown"""
+
+
+class RuleStandingOutput(TypedDict):
+    queue: str
+    """queue"""
+    rule: str
+    """[rule](../how-to/check-with-a-monitor.md#the-rules)"""
+    severity: Literal["warning", "critical"]
+    """how bad it is"""
+    ignored: bool
+    """whether the rules say to ignore it"""
+    reason: Text | None
+    """what broke it; `null`: it holds"""
+
+
+class AclRuleOutput(TypedDict):
+    role: Literal["viewer", "producer", "worker", "operator"]
+    """role"""
+    user: str
+    """user"""
+    rules: list[str]
+    """rules, in their order"""
+    command: str
+    """the command that makes the user"""
+
+
+class DiscoveredQueueOutput(QueueOutput):
+    at: str
+    """what the queue's keys begin with"""
+    full_name: str | None
+    """the full name, if `name` is shortened"""
+    registered: bool | None
+    """whether it is in the registry; `null` if the registry cannot be read"""
+    faults: list[Text]
+    """what is wrong in the queue now"""
+    not_checked: Text | None
+    """what was not checked"""
+
+
+class ConditionOutput(TypedDict):
+    """The counts when the condition holds."""
+
+    name: str
+    """queue"""
+    waiting: int | None
+    """entries that wait"""
+    pending: int | None
+    """entries that are pending"""
+    delayed: int | None
+    """entries that are delayed"""
+    dead: int | None
+    """dead letters"""
+    done: int | None
+    """entries settled since the queue was created"""
+    trash: int | None
+    """entries in the trash"""

@@ -1,0 +1,50 @@
+"""JSON of recordings."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from .queues import QueueOutput
+from .units import Size, Time
+
+
+class RecordingSummaryOutput(TypedDict):
+    """When the recording ends."""
+
+    file: str
+    """file"""
+    samples: int
+    """samples that this run took"""
+    bytes: Size
+    """size of the file"""
+
+
+class RecordedQueueOutput(QueueOutput):
+    """A queue at a moment of the recording; `oldest_age_ms` is its age then."""
+
+    read_ms: Time
+    """when the queue was read, at most two minutes before"""
+
+
+class FieldChangeOutput(TypedDict):
+    before: Any
+    """value before"""
+    after: Any
+    """value after"""
+
+
+class QueueDifferenceOutput(TypedDict):
+    """With `--diff`: a queue that changed between two moments."""
+
+    name: str
+    """queue"""
+    before_ms: Time
+    """earlier moment"""
+    at_ms: Time
+    """later moment"""
+    appeared: bool
+    """whether it was not there before"""
+    gone: bool
+    """whether it is not there after"""
+    changes: dict[str, FieldChangeOutput]
+    """field of the [queue](#queue) → its values"""

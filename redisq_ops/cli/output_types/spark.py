@@ -1,0 +1,402 @@
+"""JSON of the commands about Spark."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from .units import Duration, FractionalDuration, Share, Size, Text, Time
+
+
+class SparkDoctorOutput(TypedDict):
+    check: str
+    """what was checked"""
+    ok: bool
+    """whether it is right"""
+    sentence: Text
+    """what was found"""
+
+
+class SparkTablesOutput(TypedDict):
+    """Without a table."""
+
+    table: str
+    """table"""
+    meaning: Text
+    """its rows"""
+    time: str | None
+    """column that `since` and `until` apply to"""
+
+
+class SparkColumnsOutput(TypedDict):
+    """With a table."""
+
+    name: str
+    """column"""
+    type: str
+    """Spark type"""
+    meaning: Text
+    """its content"""
+
+
+class SparkSubmissionOutput(TypedDict):
+    queue: str
+    """queue"""
+    word: NotRequired[str]
+    """only `--dry-run`: `dry-run`"""
+    requests: int | dict[str, Any]
+    """`ok`, `same`, `exists` → requests; `--dry-run`: number of requests"""
+    entries: int
+    """sub-requests"""
+    rows: NotRequired[int]
+    """only `--dry-run`: rows that were read"""
+    bytes: NotRequired[Size]
+    """only `--dry-run`: size of the payloads"""
+    refused: int
+    """invalid rows"""
+    corrupt: int
+    """of these, unreadable"""
+    samples: dict[str, Any] | list[Any]
+    """requests that were left alone, by word; `--dry-run`: invalid rows, as text"""
+
+
+class SparkPlanOutput(TypedDict):
+    """The last line is an [outcome](#outcome)."""
+
+    plan: Text
+    """what would be done"""
+    verb: str
+    """`replay` or `requeue`"""
+    queue: str
+    """queue"""
+    state: str
+    """state of the entries"""
+    filter: str
+    """which entries"""
+    matched: int
+    """entries"""
+    groups: dict[str, int]
+    """error group → entries"""
+    sample: list[str]
+    """some ids"""
+    op: str
+    """operation"""
+
+
+class SparkExportOutput(TypedDict):
+    run: str
+    """name of the run"""
+    table: str
+    """table"""
+    rows: int
+    """rows written"""
+    files: int
+    """files written"""
+    bytes: Size
+    """their size"""
+    corrupt: int
+    """unreadable rows, in `_corrupt`"""
+    since_ms: Time | None
+    """begin of the range; `null`: from the beginning"""
+    until_ms: Time
+    """end of the range"""
+    recovered: int
+    """interrupted runs that were finished first"""
+
+
+class SparkResultsOutput(TypedDict):
+    out: str
+    """folder or file"""
+    format: str
+    """`parquet`, `json`, `csv` or `text`"""
+    states: dict[str, int]
+    """state → sub-requests"""
+    results: int
+    """results written"""
+
+
+class SparkReportOutput(TypedDict):
+    """The first object of `redisq spark report`. Rows of the tables below follow, with the
+    table's name in `table`."""
+
+    table: Literal["report"]
+    """table"""
+    begin_ms: Time | None
+    """first event"""
+    end_ms: Time | None
+    """last event"""
+    events: int
+    """events that were read"""
+    deliveries: int
+    """deliveries in these"""
+    notes: list[Text]
+    """limits of the report"""
+    missing: dict[str, str]
+    """table → why it is empty"""
+
+
+class SparkReportLatencyOutput(TypedDict):
+    table: Literal["latency"]
+    """table"""
+    queue: str
+    """queue"""
+    from_ms: Time
+    """begin of the hour"""
+    taken: int
+    """deliveries"""
+    waits: int
+    """deliveries whose wait is known"""
+    wait_p50_ms: FractionalDuration | None
+    """median of the wait before the delivery"""
+    wait_p95_ms: FractionalDuration | None
+    """95th percentile of the wait before the delivery"""
+    wait_p99_ms: FractionalDuration | None
+    """99th percentile of the wait before the delivery"""
+    wait_max_ms: FractionalDuration | None
+    """maximum of the wait before the delivery"""
+    runs: int
+    """deliveries whose run time is known"""
+    run_p50_ms: FractionalDuration | None
+    """median of the run time"""
+    run_p95_ms: FractionalDuration | None
+    """95th percentile of the run time"""
+    run_p99_ms: FractionalDuration | None
+    """99th percentile of the run time"""
+    run_max_ms: FractionalDuration | None
+    """maximum of the run time"""
+
+
+class SparkReportThroughputOutput(TypedDict):
+    table: Literal["throughput"]
+    """table"""
+    queue: str
+    """queue"""
+    from_ms: Time
+    """begin of the minute"""
+    submitted: int
+    """entries submitted"""
+    taken: int
+    """deliveries"""
+    done: int
+    """deliveries that ended done"""
+    failed: int
+    """failed"""
+    lost: int
+    """lost"""
+    dead: int
+    """dead"""
+    bad: int
+    """deliveries that were not done"""
+    grown: int
+    """entries open at the end, compared with the beginning"""
+    peak: int
+    """the most in between"""
+    before: int
+    """entries open at the beginning, at least"""
+
+
+class SparkReportRetriesOutput(TypedDict):
+    table: Literal["retries"]
+    """table"""
+    queue: str
+    """queue"""
+    attempt: int
+    """attempt, from 1"""
+    n: int
+    """deliveries"""
+    done: int
+    """ended done"""
+    failed: int
+    """failed"""
+    lost: int
+    """lost"""
+    dead: int
+    """dead"""
+    unsaid: int
+    """end unknown"""
+    bad_share: Share
+    """share that was not done"""
+
+
+class SparkReportAnomaliesOutput(TypedDict):
+    table: Literal["anomalies"]
+    """table"""
+    queue: str
+    """queue"""
+    metric: str
+    """`submitted`, `done`, `failed`, `wait_ms` or `run_ms`"""
+    side: Literal["above", "below"]
+    """side of the usual"""
+    from_ms: Time
+    """begin of the span"""
+    to_ms: Time
+    """its end"""
+    value: float
+    """value farthest from the usual"""
+    median: float
+    """the usual"""
+    mad: float
+    """median absolute deviation"""
+    z: float
+    """robust z"""
+
+
+class SparkDeadGroupFieldsOutput(TypedDict):
+    queue: str
+    """queue"""
+    fingerprint: str
+    """[error group](../how-to/find-error-groups.md)"""
+    entries: int
+    """dead letters"""
+    share: Share
+    """share of the queue's"""
+    failed: int
+    """dead letters whose reason is `failed`"""
+    lost: int
+    """dead letters whose reason is `lost`"""
+    rejected: int
+    """dead letters whose reason is `rejected`"""
+    clients: int
+    """different clients"""
+    requests: int
+    """different requests"""
+    first_ms: Time | None
+    """first death"""
+    last_ms: Time | None
+    """latest death"""
+    sample: str
+    """an entry"""
+    error_type: str | None
+    """type of its error"""
+    form: Text
+    """message with its variable parts replaced"""
+    message: Text | None
+    """its message"""
+
+
+class SparkReportDeadGroupsOutput(SparkDeadGroupFieldsOutput):
+    table: Literal["dead_groups"]
+    """table"""
+
+
+class SparkReportContrastsOutput(TypedDict):
+    table: Literal["contrasts"]
+    """table"""
+    queue: str
+    """queue"""
+    fingerprint: str
+    """error group"""
+    place: int
+    """rank"""
+    field: str
+    """field that is more frequent in this group"""
+    value: str | None
+    """its value"""
+    share: Share
+    """share of the group that has it"""
+    rest: Share
+    """share of the rest"""
+    surely: Share
+    """lower bound of the difference"""
+
+
+class SparkReportFairnessOutput(TypedDict):
+    table: Literal["fairness"]
+    """table"""
+    queue: str
+    """queue"""
+    from_ms: Time
+    """begin of the hour"""
+    client: str
+    """client"""
+    weight: int
+    """weight"""
+    demand: int
+    """entries that waited or came"""
+    taken: int
+    """deliveries"""
+    share: Share
+    """share of all deliveries"""
+    fair: float
+    """fair part, deliveries"""
+    ratio: float
+    """`taken` / `fair`"""
+    wait_p50_ms: FractionalDuration | None
+    """median of the wait before the delivery"""
+    jain: float
+    """Jain's index of the hour"""
+
+
+class SparkReportRequestsOutput(TypedDict):
+    table: Literal["requests"]
+    """table"""
+    queue: str
+    """queue"""
+    request: str
+    """request that ended"""
+    submitted_ms: Time | None
+    """when it was submitted"""
+    done_ms: Time
+    """when it ended"""
+    entries: int
+    """sub-requests"""
+    deliveries: int
+    """deliveries"""
+    bad: int
+    """of these, not done"""
+    dead: int
+    """dead sub-requests"""
+    took_ms: Duration | None
+    """time from submission to end"""
+
+
+class SparkCriticalPathFieldsOutput(TypedDict):
+    queue: str
+    """queue"""
+    request: str
+    """request"""
+    place: int
+    """stretch, from 1"""
+    what: Literal["queue", "run", "again", "turn"]
+    """`queue`: waiting for a first worker · `run`: running · `again`: between attempts ·
+    `turn`: free to go on, no worker came"""
+    id: str
+    """sub-request"""
+    attempt: int
+    """attempt"""
+    consumer: str | None
+    """consumer, if it ran"""
+    ended: str | None
+    """how the run ended"""
+    from_ms: Time
+    """begin"""
+    to_ms: Time
+    """end"""
+    took_ms: Duration
+    """length"""
+
+
+class SparkReportCriticalPathsOutput(SparkCriticalPathFieldsOutput):
+    table: Literal["critical_paths"]
+    """table"""
+
+
+class SparkContrastOutput(TypedDict):
+    field: str
+    """field that is more frequent in this group"""
+    value: str | None
+    """its value"""
+    share: Share
+    """share of the group that has it"""
+    rest: Share
+    """share of the rest"""
+    surely: Share
+    """lower bound of the difference"""
+
+
+class SparkErrorGroupOutput(SparkDeadGroupFieldsOutput):
+    contrast: list[SparkContrastOutput]
+    """what is more frequent in this group than in the others"""
+
+
+class SparkCriticalPathOutput(SparkCriticalPathFieldsOutput):
+    """A stretch of the path, in the order of time."""

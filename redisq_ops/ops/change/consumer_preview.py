@@ -1,0 +1,57 @@
+"""What a change of a consumer's entries will do, in words."""
+
+from __future__ import annotations
+
+from ..inspect.consumers import SILENT_MS, independent_groups
+from ..terminal import age, count
+from . import consumer_steps
+from .held_entries import HeldEntries
+from .preview import Preview, claimed_by, entries, meaning, typed_number
+
+
+def undoable(held: HeldEntries) -> bool:
+    """Whether giving these entries to another consumer can be undone."""
+    return not independent_groups(held.queue) or len(held.ids) <= consumer_steps.UNDOABLE
+
+
+def consumer_preview(held: HeldEntries, to: str | None, *, remove: bool = False) -> Preview:
+    """What `ConsumerSteps` will do. ``to`` is empty while the receiver isn't named yet."""
+    n, queue, lines = len(held.ids), held.queue.name, list[str]()
+    typed = typed_number(n)
+    verb = "remove" if remove else "requeue" if to is None else "claim"
+    if remove or n:
+        receiver = "the consumer you name" if to == "" else to
+        means = meaning("requeue", held.queue) if receiver is None else claimed_by(receiver)
+        # A stream lets a consumer acknowledge what another one holds.
+        lines.append(means.partition(";")[0] if independent_groups(held.queue) else means)
+    lines += left_out(held)
+    last = ""
+    if (remove or n) and held.idle_ms is not None and held.idle_ms < SILENT_MS:
+        last = f"it was active {age(held.idle_ms)} ago"
+    if remove:
+        if groups := len(held.groups):
+            noun = "group" if groups == 1 else "groups"
+            lines.append(f"it is removed from {count(groups)} {noun} once it holds nothing")
+        lines += [f"{last}: if it lives, it comes back"] if last else []
+        what = f"remove {held.what} in queue {queue}, which holds {entries(n, 'pending')}"
+    else:
+        lines += [f"{last}: it may be at work on them"] if last else []
+        lines += ["it stays a consumer"] if n else []
+        what = f"{verb} {entries(n, 'pending')} of {held.what} in queue {queue}"
+    if not undoable(held):
+        back = f" from {to}" if to else ""
+        lines.append(f"there is no undo for so many in a stream: claim them back{back}")
+    facts = {
+        "verb": verb, "queue": queue, "group": held.group or None, "consumer": held.consumer,
+        "to": to, "matched": n, "left_out": held.too_young, "groups": len(held.groups),
+        "sample": held.ids[:10],
+    }  # fmt: skip
+    return Preview(what, tuple(lines), typed, facts, ids=held.ids[:3])
+
+
+def left_out(held: HeldEntries) -> list[str]:
+    """How many entries were held for too short a time; empty: none."""
+    were = "was" if held.too_young == 1 else "were"
+    span = age(held.min_idle_ms)
+    young = f"{count(held.too_young)} {were} held for less than {span}: left out"
+    return [young] if held.too_young else []

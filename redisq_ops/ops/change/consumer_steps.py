@@ -1,0 +1,178 @@
+"""Changes of what a consumer holds: its entries go to another one or back to waiting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from redisq_ops.core.engine.optional_features import HasConsumerGroups, HasRequests
+from redisq_ops.core.model.quoting import bytes_of
+from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import together
+
+from ..inspect.consumers import independent_groups
+from . import audit_log
+from .entry_steps import EntryAction, Pick
+from .held_entries import (
+    PAGE_OF_GROUPS,
+    HeldEntries,
+    add_ids,
+    check_requeueable,
+    checked_receiver,
+)
+from .steps import ChangeSteps
+
+STEP = 50
+"""entries reassigned by one call, about half a millisecond of server time for a stream"""
+RECHECKS = 20
+"""times that new entries of a consumer to be removed are moved, before the removal gives up"""
+UNDOABLE = 5_000
+"""entries of a stream whose old consumer is recorded for an undo"""
+
+
+class ConsumerSteps(ChangeSteps):
+    """Give a consumer's entries to another or back to waiting; the consumer can be removed too.
+
+    The server checks every entry again in the step that moves it. A consumer is removed only in a
+    step in which it holds nothing; what it took in the meantime is moved too, up to `RECHECKS`
+    times.
+    """
+
+    def __init__(self, held: HeldEntries, to: str | None, *, remove: bool = False) -> None:
+        if to is not None:
+            checked_receiver(held, to)
+        else:
+            check_requeueable(held)
+        self._independent = independent_groups(held.queue)
+        moves = {"source": "pending", "target": "pending" if to else "waiting"}
+        super().__init__(
+            held.queue, "remove" if remove else "claim", len(held.ids),
+            f"{held.what} to {to or 'waiting'}", **({} if self._independent else moves),
+        )  # fmt: skip
+        self.held = held
+        self.to = to
+        self.remove = remove
+        self.removed = 0
+        """groups from which it was removed"""
+        self._left = list(reversed(held.ids))
+        self._batch: list[str] = []
+        self._number = 1
+        self._rechecks = 0
+        self._inverses: list[str] = []
+        """commands that give the moved entries back"""
+        self._inverse_recorded = False
+        self._counted = False
+        """whether the steps count themselves in the audit log, as all but those on a cluster do"""
+
+    async def step(self, size: int) -> int | None:
+        if not self._batch and self._left:
+            self._batch = [self._left.pop() for _ in range(min(STEP, len(self._left)))]
+        if self._batch:
+            return await self._move()
+        return 0 if self.remove and await self._remove() else None
+
+    async def end(self) -> dict[str, str | int] | None:
+        if self._independent:
+            self._counted = False  # record the total: entries that were `to`'s already count too
+            await self._record()
+        # Bulk moves count themselves on each shard; a total written here would be added to that.
+        return {"matched": self.outcome.matched}
+
+    async def _move(self) -> int:
+        held, batch = self.held, self._batch
+        if isinstance(held.queue, HasConsumerGroups):
+            assert self.to is not None
+            # Recorded before the step: if it is never sent, its undo changes nothing.
+            await self._record(batch)
+            done = await held.queue.reassign.op(
+                held.group, held.consumer, self.to, batch, min_idle_ms=held.min_idle_ms, op=self.op
+            )
+            results, self._counted = list(done.words), done.counted
+            self._inverses += self._inverse(
+                [id for id, word in zip(batch, results, strict=True) if word == "moved"]
+            )
+        else:
+            verb: Verb = "claim" if self.to else "requeue"
+            action = EntryAction(
+                self.queue, verb, "pending", held.high_water_ms, self.to or "operator"
+            )
+            results = await action.move(self.op, self._number, [Pick(id) for id in batch])
+        self._number += 1
+        self._batch = []
+        return self.outcome.count(Counter(results))
+
+    def _inverse(self, ids: Sequence[str]) -> list[str]:
+        """The command that gives these back."""
+        names = (self.held.group, self.to or "", self.held.consumer)
+        words = [quote(bytes_of(name), safe="") for name in names]
+        return [" ".join(["reassign", *words, *ids])] if ids else []
+
+    async def _record(self, next_ids: Sequence[str] = ()) -> None:
+        """Write to the audit log how to undo what was moved and what the next step moves, and how
+        many were moved if the steps don't count themselves."""
+        inverse = "\n".join([*self._inverses, *self._inverse(next_ids)]) if self.undoable else ""
+        fields: dict[str, str | int] = {"matched": self.outcome.matched}
+        if inverse or self._inverse_recorded:
+            fields["inverse"] = inverse
+        if self.outcome.done and not self._counted:
+            fields["done"] = self.outcome.done
+        await audit_log.note(self.queue, self.op, **fields)
+        self._inverse_recorded = bool(inverse)
+
+    async def _remove(self) -> bool:
+        """Remove the consumer where it holds nothing; returns whether there is more to do."""
+        held, queue = self.held, self.held.queue
+        if isinstance(queue, HasConsumerGroups):
+            assert self.to is not None
+            if not held.groups:
+                return False
+            done = await queue.reassign.op(
+                held.group, held.consumer, self.to, [], remove=True, op=self.op
+            )
+            if done.beside:
+                self.outcome.matched += len(done.beside)
+                self.outcome.done += len(done.beside)
+                self._inverses += self._inverse(done.beside)
+                await self._record()
+            if done.removed:
+                self.removed, held.groups = 1, []
+                return False
+        else:
+            groups, held.groups = held.groups[:PAGE_OF_GROUPS], held.groups[PAGE_OF_GROUPS:]
+            words: list[str] = []
+            if isinstance(queue, HasRequests):  # others have no groups
+                words = await together(queue.remove_consumer.op(g, held.consumer) for g in groups)
+            self.removed += words.count("gone")
+            busy = [group for group, word in zip(groups, words, strict=True) if word == "holds"]
+            if not busy:
+                return bool(held.groups)
+            held.groups = [*busy, *held.groups]
+        return await self._find_new_entries()
+
+    async def _find_new_entries(self) -> bool:
+        """Find what the consumer took in the meantime, which has to be moved too."""
+        held = self.held
+        self._rechecks += 1
+        if self._rechecks > RECHECKS:
+            self.outcome.skip("still taking", len(held.groups))
+            self.outcome.matched += len(held.groups)
+            return False
+        held.high_water_ms, held.ids = await held.queue.now.op(), []
+        await add_ids(held)
+        self._left = held.ids[::-1]
+        self.outcome.matched += len(held.ids)
+        return True
+
+    @property
+    def undoable(self) -> bool:
+        """Whether an undo is possible; it also restores a removed consumer."""
+        return not self._independent or self.outcome.matched <= UNDOABLE
+
+    async def reached(self) -> int:
+        """How many were moved according to the audit log, with steps whose reply was lost."""
+        done = await super().reached()
+        if self._independent and done < self.outcome.done:  # on a cluster the last step is missing
+            done = self.outcome.done
+            await audit_log.note(self.queue, self.op, done=done)
+        return done

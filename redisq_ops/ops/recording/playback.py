@@ -1,0 +1,82 @@
+"""A recorded moment as the values that the live commands show, and the difference of two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
+
+from ..change.audit_log import Operation
+from ..inspect.consumers import ConsumerReport, ConsumerStatus
+from .file import RecordedState
+
+PASSING: Final = frozenset(
+    ("read_ms", "oldest_ms", "in_per_min", "out_per_min", "failed_per_min", "kind", "name")
+)
+"""fields of a queue that are not compared"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDifference:
+    """What changed in a queue between two moments."""
+
+    name: str
+    appeared: bool
+    gone: bool
+    changes: dict[str, tuple[Any, Any]]
+    """field -> value before and after"""
+
+
+def recorded_queues(state: RecordedState, queue: str | None = None) -> list[dict[str, Any]]:
+    """The rows of `redisq ls`, by name; with ``read_ms``, when each was read."""
+    rows = []
+    for name, row in sorted(state.queues.items()):
+        if queue in (None, name):
+            oldest = row["oldest_ms"]
+            rows.append(row | {"oldest_age_ms": oldest and max(0, state.at_ms - oldest)})
+    return rows
+
+
+def recorded_reports(state: RecordedState, queue: str | None = None) -> list[ConsumerReport]:
+    """The reports of `redisq consumers ls`, by queue."""
+    return [
+        _report(row)
+        for name, rows in sorted(state.consumers.items())
+        if queue in (None, name)
+        for row in rows
+    ]
+
+
+def recorded_operations(state: RecordedState, queue: str | None = None) -> list[Operation]:
+    """The rows of `redisq log`, newest first."""
+    found = [
+        Operation(**{**row, "span": tuple(row["span"])})
+        for row in state.operations.values()
+        if queue in (None, row["queue"]) and row["started_ms"] <= state.at_ms
+    ]
+    return sorted(found, key=lambda operation: operation.started_ms, reverse=True)
+
+
+def differences(before: RecordedState, after: RecordedState) -> list[QueueDifference]:
+    """The queues that differ, by name."""
+    found = []
+    for name in sorted(before.queues.keys() | after.queues.keys()):
+        old, new = before.queues.get(name, {}), after.queues.get(name, {})
+        changes = {
+            field: (old.get(field), new.get(field))
+            for field in old | new
+            if field not in PASSING and old.get(field) != new.get(field)
+        }
+        if changes:
+            found.append(QueueDifference(name, not old, not new, changes))
+    return found
+
+
+def _report(row: dict[str, Any]) -> ConsumerReport:
+    return ConsumerReport(
+        row["queue"], row["group"], tuple(GroupLoad(**each) for each in row["loads"]),
+        tuple(ConsumerStatus(**each) for each in row["consumers"]),
+        tuple(map(tuple, row["heat"])), tuple(PendingDelivery(**each) for each in row["poison"]),
+        row["looked"], row["pending"],
+    )  # fmt: skip

@@ -1,0 +1,183 @@
+"""Samples all queues, as often as once a second, at a bounded cost.
+
+Every sample reads the counters of each queue, one command per shard. A queue whose counters changed
+is read in full, as every queue is every two minutes: at most `MOST` of them per sample, those first
+that were read the longest time ago. So with up to `MOST` busy queues each sample has all of them;
+with more, each queue's row says when it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Final
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
+from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.model.keys import registry_key
+from redisq_ops.core.redis.operation import Call, apart, both, together
+
+from ..change import audit_log
+from ..deployment import Deployment
+from ..inspect.consumers import consumer_reports
+from ..inspect.overview import queue_fields, queue_rows
+from .file import RecordedState
+
+MOST: Final = 15
+"""queues that one sample reads in full"""
+FULL_MS: Final = 120_000
+"""every queue is read in full at least so often"""
+REGISTRY_MS: Final = 10_000
+"""time between two reads of the registry, unless the number of queues changes"""
+CONSUMERS_MS: Final = 10_000
+"""time between two reads of a queue's consumers"""
+LOG_MS: Final = 10_000
+"""time between two reads of the audit logs"""
+OPERATIONS: Final = 50
+"""latest changes that are kept"""
+
+
+class Sampler:
+    """Takes samples of a deployment; ``state`` is the latest one."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.state = RecordedState()
+        self._entries: dict[str, Registered] = {}
+        self._queues: dict[str, Queue[Any]] = {}
+        self._pulse: list[tuple[str, str, Call[Any]]] = []
+        self._uncounted: set[str] = set()
+        self._counters: dict[str, object] = {}
+        self._full: dict[str, int] = {}
+        self._consumers: dict[str, int] = {}
+        self._latest: dict[str, object] = {}
+        self._registry_ms = self._log_ms = 0
+
+    async def sample(self) -> dict[str, Any]:
+        """Read what changed; returns the line of the recording for it."""
+        now, number = await both(server_ms(), _queue_count(self.deployment.prefix))
+        # The clock of another server, after a failover, may be behind.
+        line: dict[str, Any] = {"at_ms": max(now, self.state.at_ms), "queues": {}}
+        if number != len(self._entries) or now - self._registry_ms >= REGISTRY_MS:
+            line["queues"] |= dict.fromkeys(await self._read_registry())
+            self._registry_ms = now
+        due = await self._due(now)
+        rows = await queue_rows(self.deployment, [self._entries[name] for name in due], now, 2)
+        for name, row in zip(due, rows, strict=True):
+            self._full[name] = now
+            fields = queue_fields(row, now) | {"read_ms": now}
+            del fields["oldest_age_ms"]  # `oldest_ms` has it
+            before = self.state.queues.get(name, {})
+            line["queues"][name] = {
+                field: value for field, value in fields.items() if before.get(field, ...) != value
+            }
+        if consumers := await self._read_consumers(due, line["queues"], now):
+            line["consumers"] = consumers
+        if now - self._log_ms >= LOG_MS:
+            self._log_ms = now
+            line["operations"] = await self._read_log()
+        self.state.apply(line)
+        return line
+
+    def lost(self, at_ms: int, why: str) -> dict[str, Any]:
+        """The line for a moment at which the server can't be read."""
+        line = {"at_ms": max(at_ms, self.state.at_ms), "lost": why}
+        self.state.apply(line)
+        # A server that was started again may have other data.
+        self._counters, self._latest, self._full = {}, {}, {}
+        self._registry_ms = self._log_ms = 0
+        return line
+
+    async def _read_registry(self) -> list[str]:
+        """Open new queues; the names of those that are gone."""
+        entries = await all_queues(self.deployment.prefix)
+        found, queues = {entry.name: entry for entry in entries}, {}
+        for name, entry in found.items():
+            if self._entries.get(name) == entry and name in self._queues:
+                queues[name] = self._queues[name]
+                continue
+            with suppress(Refused):  # its row says why
+                queues[name] = self.deployment.open(entry)
+        gone = [name for name in self.state.queues if name not in found]
+        self._entries, self._queues = found, queues
+        counted = [(name, queue) for name, queue in queues.items() if not queue.owner]
+        self._pulse = [
+            (name, keys["stat"], _counters(keys["stat"]))
+            for name, queue in counted
+            for keys in queue.shard_keys
+        ]
+        self._uncounted = found.keys() - dict(counted).keys()
+        for name in gone:
+            for known in (self._latest, self._full, self._consumers):
+                known.pop(name, None)
+        return gone
+
+    async def _due(self, now: int) -> list[str]:
+        """The queues to read in full now: the ones first that were read the longest time ago."""
+        replies = await together(call for _, _, call in self._pulse)
+        due = set(self._uncounted)
+        changed = dict[str, dict[str, object]]()
+        for (name, key, _), reply in zip(self._pulse, replies, strict=True):
+            if self._counters.get(key, ...) != reply:
+                changed.setdefault(name, {})[key] = reply
+        due |= changed.keys()
+        due |= {name for name in self._entries if now - self._full.get(name, 0) >= FULL_MS}
+        most = MOST if self._full else len(due)  # the first sample has all queues
+        chosen = sorted(due, key=lambda name: self._full.get(name, 0))[:most]
+        for name in chosen:
+            self._counters |= changed.get(name, {})
+        return chosen
+
+    async def _read_consumers(
+        self, due: Iterable[str], rows: Mapping[str, Any], now: int
+    ) -> dict[str, Any]:
+        """The consumers of queues that were read now and have, or had, pending entries."""
+        wanted = [
+            name
+            for name in due
+            if name in self._queues
+            and now - self._consumers.get(name, 0) >= CONSUMERS_MS
+            and ((rows[name] or {}).get("pending", 0) or name in self.state.consumers)
+        ]
+        found = await together(apart(consumer_reports(self._queues[name])) for name in wanted)
+        reports = dict[str, Any]()
+        for name, report in zip(wanted, found, strict=True):
+            self._consumers[name] = now
+            if not isinstance(report, Exception):
+                reports[name] = [{"at_ms": now, **asdict(each)} for each in report]
+        return reports
+
+    async def _read_log(self) -> dict[str, Any]:
+        """Changes of operators that are new, or were not ended at the last look."""
+        queues = list(self._queues.values())
+        latest = await together(_latest_operation(queue.keys["ops"]) for queue in queues)
+        running = {row["queue"] for row in self.state.operations.values() if not row["ended"]}
+        wanted = list[Queue[Any]]()
+        for queue, id in zip(queues, latest, strict=True):
+            if queue.name in running or self._latest.get(queue.name) != id:
+                wanted.append(queue)
+            self._latest[queue.name] = id
+        found = await together(apart(audit_log.last(queue, OPERATIONS)) for queue in wanted)
+        rows = {
+            operation.id: asdict(operation)
+            for operations in found
+            if not isinstance(operations, Exception)
+            for operation in operations
+        }
+        return {id: row for id, row in rows.items() if self.state.operations.get(id) != row}
+
+
+def _queue_count(prefix: str) -> Call[int]:
+    key = registry_key(prefix)
+    return Call(("HLEN", key), int, key=key)
+
+
+def _counters(key: str) -> Call[Any]:
+    """Compared as a whole, so values without names do."""
+    return Call(("HVALS", key), lambda reply: reply, key=key)
+
+
+def _latest_operation(key: str) -> Call[Any]:
+    return Call(("ZRANGE", key, "0", "0", "REV"), lambda reply: reply, key=key)

@@ -1,0 +1,239 @@
+"""All that is known of an entry or a request, as sections of foldable lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from redisq_ops.core.model.entry import Entry, Event, Failure, Request
+from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.terminal import age, count, printable, size
+from redisq_ops.tui.outline import LINE, Line, OutlineSection, Parts
+from redisq_ops.tui.payload_outline import PARSED, payload_outline
+from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
+from redisq_ops.tui.traceback_lines import traceback_lines
+from redisq_ops.tui.views.delayed import moment
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.inspect.details import EntryDetails, RequestDetails
+    from redisq_ops.ops.inspect.history import EntryHistory
+    from redisq_ops.ops.redaction import Redaction
+
+_LABEL = 14
+_STATES = {"pending": HELD, "delayed": DELAYED, "dead": DEAD, "done": OK, "trash": WARN}
+READ_ONCE: Final = 256 * 1024
+"""bytes of a payload above which it isn't read again while it is on the screen"""
+
+
+def outline_sections(snapshot: Snapshot, zone: tzinfo | None) -> list[OutlineSection]:
+    """The sections of the snapshot's entry or request; empty if it is gone."""
+    if snapshot.request is not None:
+        return list(_request_sections(snapshot.request, snapshot.now_ms, zone))
+    if snapshot.entry is not None:
+        return list(_entry_sections(snapshot.entry, snapshot.now_ms, zone))
+    return []
+
+
+def redacted(entry: Entry, redaction: Redaction) -> Entry:
+    """The entry as it may be shown. What is too large to be searched here is hidden as a whole."""
+    from redisq_ops.ops.redaction import MASK
+
+    if redaction and entry.payload is not None and len(entry.payload) > PARSED:
+        entry = replace(entry, payload=MASK.encode())
+    return redaction.entry(entry)
+
+
+# --- entries -----------------------------------------------------------------------------------
+
+
+def _entry_sections(
+    details: EntryDetails, now_ms: int, zone: tzinfo | None
+) -> Iterator[OutlineSection]:
+    entry = details.entry
+    facts = list(_entry_facts(entry, now_ms, zone))
+    since = entry.since_ms or entry.at_ms
+    summary = [f"{count(entry.attempts)} attempts" if entry.attempts != 1 else "1 attempt"]
+    summary += [] if since is None else [f"{age(max(0, now_ms - since))} ago"]
+    summary += [printable(entry.consumer, 30)] if entry.consumer else []
+    yield _about(entry.id, entry.state, _STATES.get(entry.state, ""), " · ".join(summary), facts)
+    if entry.error is not None:
+        yield _error(entry.error)
+    yield _history(details.history, zone)
+    payload = entry.payload
+    title = Text.assemble(("payload", "bold"))
+    if payload is None:
+        yield OutlineSection("payload", Line(title.append("  gone", DIM)), None, 0)
+        return
+    what, parts = payload_outline(payload)
+    once = ", read once" if len(payload) > READ_ONCE else ""
+    title.append(f"  {what}{once}", DIM)
+    yield OutlineSection("payload", Line(title, payload, parts=parts, place="payload"), payload, 0)
+
+
+def _about(id: str, state: str, style: str, summary: str, facts: list[Line]) -> OutlineSection:
+    title = Text.assemble((printable(id), "bold"), (f"  {state}", f"bold {style}"))
+    line = Line(title, id, f"id={_quoted(id)}", Parts.of(facts), summary=summary)
+    return OutlineSection("about", line, (state, [fact.words for fact in facts]), 2)
+
+
+def _fact(label: str, words: str, style: str = "", condition: str = "") -> Line:
+    text = Text.assemble((f"{label:<{_LABEL}}", DIM), (printable(words), style))
+    return Line(text, words, condition)
+
+
+def _when(ms: int | None, now_ms: int, zone: tzinfo | None) -> str:
+    if ms is None:
+        return "-"
+    gap = now_ms - ms
+    return f"{moment(ms, zone)}  ({age(gap)} ago)" if gap >= 0 else (
+        f"{moment(ms, zone)}  (in {age(-gap)})"
+    )  # fmt: skip
+
+
+def _entry_facts(entry: Entry, now_ms: int, zone: tzinfo | None) -> Iterator[Line]:
+    at = {"pending": "lease until", "delayed": "due", "dead": "dead since", "trash": "purged"}
+    if entry.reason:
+        yield _fact("reason", entry.reason, BAD, f"reason={_quoted(entry.reason)}")
+    attempts = f"{entry.attempts}  ({entry.failures} failed, {entry.lost} lost)"
+    yield _fact("attempts", attempts, condition=f"attempts={entry.attempts}")
+    if entry.at_ms is not None:
+        yield _fact(at.get(entry.state, "ready"), _when(entry.at_ms, now_ms, zone))
+    if entry.since_ms is not None and entry.since_ms != entry.at_ms:
+        yield _fact(f"{entry.state} since", _when(entry.since_ms, now_ms, zone))
+    yield _fact("first taken", _when(entry.first_ms, now_ms, zone))
+    if entry.client:
+        yield _fact("client", entry.client, condition=f"client={_quoted(entry.client)}")
+    holder = entry.consumer
+    yield _fact("consumer", holder or "-", "", f"consumer={_quoted(holder)}" if holder else "")
+    if entry.receipt:
+        yield _fact("receipt", entry.receipt)
+    if entry.op:
+        yield _fact("touched by", entry.op, condition=f"op={_quoted(entry.op)}")
+    if entry.problem is not None:
+        yield _fact("problem", entry.problem, BAD)
+
+
+def _quoted(text: str) -> str:
+    from redisq_ops.ops.filter.fields import quoted
+
+    return quoted(text)
+
+
+def _error(error: Failure) -> OutlineSection:
+    title = Text.assemble(("error", "bold"))
+    title.append(f"  {printable(error.type, 60)}", BAD)
+    if error.message:
+        title.append(f": {printable(error.message, 120)}")
+    whole = f"{error.type}: {error.message}" if error.message else error.type
+    lines = [_fact("type", error.type, BAD, f"error.type={_quoted(error.type)}")]
+    if error.message:
+        same = f"error.message={_quoted(error.message)}"
+        lines.append(_fact("message", error.message[:LINE], "", same))
+    if error.traceback:
+        lines += traceback_lines(error.traceback)
+    line = Line(title, error.traceback or whole, f"error={_quoted(whole)}", Parts.of(lines))
+    return OutlineSection("error", line, error, 1)
+
+
+def _history(history: EntryHistory, zone: tzinfo | None) -> OutlineSection:
+    title = Text.assemble(("history", "bold"))
+    number = count(len(history.events)) if history.events else "nothing"
+    among = f"in the latest {count(history.searched)} of {count(history.total)} events"
+    title.append(f"  {number} {among}", DIM)
+    lines = [_event(event, zone) for event in history.events]
+    return OutlineSection("history", Line(title, parts=Parts.of(lines)), history.events, 3)
+
+
+def _event(event: Event, zone: tzinfo | None) -> Line:
+    happened = []
+    for name, items in event.what.items():
+        rest = items[0].partition("|")[2].replace("|", " ")
+        more = f" and {count(len(items) - 1)} more" if len(items) > 1 else ""
+        happened.append(printable(f"{name} {rest}{more}".strip()))
+    text = Text.assemble((f"{moment(event.at_ms, zone)}  ", DIM), ", ".join(happened))
+    if event.by != "-":
+        text.append(f"  by {printable(event.by)}", DIM)
+    return Line(text, text.plain)
+
+
+# --- requests ----------------------------------------------------------------------------------
+
+
+def _request_sections(
+    details: RequestDetails, now_ms: int, zone: tzinfo | None
+) -> Iterator[OutlineSection]:
+    request = details.request
+    paused = request.paused and not request.settled
+    style = WARN if paused else {"done": OK, "cancelled": BAD}.get(request.state, "")
+    facts = list(_request_facts(request, now_ms, zone))
+    summary = f"{count(request.done)} of {count(request.total)} done"
+    yield _about(request.id, "paused" if paused else request.state, style, summary, facts)
+    yield _section(
+        "holders", f"the first {count(len(details.pending))}, by number", "holders",
+        _holders([held.entry for held in details.pending], now_ms), 0,
+    )  # fmt: skip
+    stream = f"{printable(details.stream)}, {count(details.length)} entries"
+    yield _section("stream", stream, "stream", _stream(details), 1)
+    yield _history(details.history, zone)
+
+
+def _section(name: str, what: str, title: str, lines: list[Line], rank: int) -> OutlineSection:
+    text = Text.assemble((title, "bold"))
+    text.append(f"  {what}", DIM)
+    content: Any = [what, *(line.words for line in lines)]
+    return OutlineSection(name, Line(text, parts=Parts.of(lines)), content, rank)
+
+
+def _request_facts(request: Request, now_ms: int, zone: tzinfo | None) -> Iterator[Line]:
+    yield _fact("priority", f"{request.priority}")
+    held = f"{request.pending} held of {request.limit}"
+    yield _fact("tokens", f"{held}, {request.tokens} free in the priority list")
+    yield _fact("total", count(request.total))
+    for state, style in (("waiting", ""), *_STATES.items()):
+        number = getattr(request, state)
+        yield _fact(f"  {state}", count(number), style if number else DIM)
+    yield _fact("created", _when(request.created_ms, now_ms, zone))
+    if request.added_ms not in (None, request.created_ms):
+        yield _fact("last grown", _when(request.added_ms, now_ms, zone))
+    if request.closed_ms is not None:
+        yield _fact("settled", _when(request.closed_ms, now_ms, zone))
+    dropped = f", {count(request.results_dropped)} dropped" if request.results_dropped else ""
+    yield _fact("results", size(request.results_bytes) + dropped)
+
+
+def _holders(entries: list[Entry], now_ms: int) -> list[Line]:
+    ids = _column([entry.id for entry in entries])
+    consumers = _column([entry.consumer or "-" for entry in entries])
+    lines = []
+    for entry, id, consumer in zip(entries, ids, consumers, strict=True):
+        left = (entry.at_ms or 0) - now_ms
+        lease = f"lease {age(left)}" if left >= 0 else f"over {age(-left)}"
+        text = Text.assemble(
+            f"{id}  {consumer}  ", (f"{lease:<13}", OK if left >= 0 else BAD),
+            (f"attempt {entry.attempts + 1}", DIM),
+        )  # fmt: skip
+        lines.append(Line(text, entry.id))
+    return lines
+
+
+def _column(names: list[str]) -> list[str]:
+    """Names of one width, the longest cut to 36 cells."""
+    shown = [printable(name, 36) for name in names]
+    width = max(map(cell_len, shown), default=0)
+    return [name + " " * (width - cell_len(name)) for name in shown]
+
+
+def _stream(details: RequestDetails) -> list[Line]:
+    lines = []
+    names = _column([consumer.name for consumer in details.consumers])
+    for consumer, name in zip(details.consumers, names, strict=True):
+        held = f"{count(consumer.pending):>8} pending, idle {age(consumer.idle_ms)}"
+        lines.append(Line(Text.assemble(name, (held, DIM)), consumer.name))
+    for name, number, why in details.differences:
+        lines.append(Line(Text(f"{printable(name)} has {count(number)}: {printable(why)}", WARN)))
+    return lines

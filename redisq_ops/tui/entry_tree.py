@@ -1,0 +1,116 @@
+"""An entry or a request in foldable sections; a value in it can filter the list.
+
+It never fetches: whoever owns it reads :attr:`EntryTree.wanted` at every poll and hands the
+snapshot to :meth:`EntryTree.show`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Static
+
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.entry_outline import READ_ONCE, outline_sections, redacted
+from redisq_ops.tui.section_tree import SectionTree
+from redisq_ops.tui.views.base import redaction_of
+from redisq_ops.tui.views.delayed import zone_of
+
+GONE: Final = "is not here any more: done, or removed for good."
+
+
+class EntryTree(SectionTree):
+    """One entry or request, brought up to date by every snapshot."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("full_stop", "copy_place", "Path", tooltip="Copy the path, as filters write it"),
+        Binding("F", "filter_by", "Filter", tooltip="Filter the list by this value"),
+    ]
+    DEFAULT_CSS = """
+    EntryTree .note { height: auto; padding: 0 1; color: $text-warning; }
+    """
+
+    class FilterWanted(Message):
+        """The list is to show only what this expression matches."""
+
+        def __init__(self, condition: str) -> None:
+            super().__init__()
+            self.condition = condition
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._note = Static(classes="note", markup=False)
+        self.about: str | None = None
+        """the id of what is shown"""
+        self.reads = True
+        """whether it is to be read with the next snapshot"""
+        self._read: Entry | None = None
+        self._shown: Entry | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self._note
+        yield from super().compose()
+
+    def on_mount(self) -> None:
+        if not self._sections:
+            self.note("" if self.about is None else f"{printable(self.about)} …")
+
+    @property
+    def wanted(self) -> str | None:
+        """The id to read with the next snapshot. A large payload isn't read a second time."""
+        payload = self._read.payload if self._read is not None else None
+        large = payload is not None and len(payload) > READ_ONCE
+        return self.about if self.reads and not large else None
+
+    def begin(self, about: str | None, *, reads: bool = True) -> None:
+        """Show another entry or request from now on; nothing of it is known yet."""
+        if about is None and self.about is None:
+            return
+        self.about, self.reads, self._read = about, reads, None
+        self.clear()
+        self.note("" if about is None else f"{printable(about)} …")
+
+    def note(self, words: str) -> None:
+        """A line above; empty: none."""
+        self._note.update(words)
+        self._note.display = bool(words)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw what has changed."""
+        if self.about is None or snapshot.viewport.detail != self.about:
+            return
+        sections = outline_sections(self._redacted(snapshot), zone_of(self))
+        self.note("" if sections else f"{printable(self.about)} {GONE}")
+        self.show_sections(sections)
+
+    def _redacted(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with its entry as it may be shown."""
+        if snapshot.entry is None:
+            self._read = None
+            return snapshot
+        entry = snapshot.entry.entry
+        if entry != self._read or self._shown is None:
+            redaction = redaction_of(self)
+            self._shown = redacted(entry, redaction) if redaction else entry
+        self._read = entry
+        return replace(snapshot, entry=replace(snapshot.entry, entry=self._shown))
+
+    def action_copy_place(self) -> None:
+        item = self.item
+        if item is not None and item.place:
+            self.copy(item.place, printable(item.place, 60))
+        else:
+            self.tell("Only a payload's members have a path.")
+
+    def action_filter_by(self) -> None:
+        item = self.item
+        if item is not None and item.condition:
+            self.post_message(self.FilterWanted(item.condition))
+        else:
+            self.tell("A filter can't name this: F is for a member of JSON, an error, a consumer.")

@@ -1,0 +1,182 @@
+"""Foldable lines of text, made only when they come into sight.
+
+An outline of a payload may have 500,000 lines. A line's children are made when it is unfolded, and
+more than `GROUP` of them are folded into ranges, so that no step makes more than `GROUP` lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rich.text import Text
+
+from redisq_ops.ops.terminal import count, printable
+from redisq_ops.tui.theme import DIM
+
+GROUP: Final = 100
+"""children made at once"""
+SEARCHED: Final = 100_000
+"""lines looked at by one search"""
+LINE: Final = 200
+"""characters of one line on the screen"""
+
+
+class OutlineItem(Protocol):
+    """One line, and those below it."""
+
+    @property
+    def label(self) -> Text:
+        """Escaped text of one line."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What is behind the label while it is folded; escaped."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """The text that a search looks at."""
+        ...
+
+    @property
+    def value(self) -> str | bytes:
+        """What is copied of it."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Its place in the payload, as the filter language writes it; empty elsewhere."""
+        ...
+
+    @property
+    def condition(self) -> str:
+        """The filter expression for entries that have the same here; empty if there is none."""
+        ...
+
+    @property
+    def parts(self) -> Parts:
+        """The lines below it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """``number`` items, each made by its index when it is needed."""
+
+    number: int = 0
+    make: Callable[[int], OutlineItem] = lambda _: Line(Text())
+
+    @classmethod
+    def of(cls, items: Sequence[OutlineItem]) -> Parts:
+        return cls(len(items), items.__getitem__)
+
+    def folded(self) -> list[OutlineItem]:
+        """The items, or ranges of them if they are more than `GROUP`."""
+        return _folded(self.make, 0, self.number)
+
+
+NO_PARTS: Final = Parts()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text, or the title of what is below it."""
+
+    label: Text
+    value: str | bytes = ""
+    condition: str = ""
+    parts: Parts = NO_PARTS
+    place: str = ""
+    summary: str = ""
+
+    @property
+    def words(self) -> str:
+        return self.label.plain
+
+
+@dataclass(frozen=True, slots=True)
+class LineRange:
+    """The items ``start`` to before ``stop`` of many."""
+
+    make: Callable[[int], OutlineItem]
+    start: int
+    stop: int
+
+    summary = words = value = place = condition = ""
+
+    @property
+    def label(self) -> Text:
+        return Text(f"{count(self.start)} … {count(self.stop - 1)}", DIM)
+
+    @property
+    def parts(self) -> Parts:
+        items = _folded(self.make, self.start, self.stop)
+        return Parts.of(items)
+
+
+def _folded(make: Callable[[int], OutlineItem], start: int, stop: int) -> list[OutlineItem]:
+    step = 1
+    while step * GROUP < stop - start:
+        step *= GROUP
+    if step == 1:
+        return [make(at) for at in range(start, stop)]
+    return [LineRange(make, low, min(low + step, stop)) for low in range(start, stop, step)]
+
+
+def text_parts(text: str, style: str = "") -> Parts:
+    """A text line by line, escaped; a line longer than `LINE` is cut into several."""
+    pieces = [
+        line[at : at + LINE]
+        for line in text.split("\n")
+        for at in range(0, max(1, len(line)), LINE)
+    ]
+    return Parts(
+        len(pieces), lambda at: Line(Text(printable(pieces[at]) or " ", style), value=pieces[at])
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineSection:
+    """A title and what is below it. With an equal ``content`` nothing of it has changed."""
+
+    name: str
+    title: Line
+    content: object
+    rank: int
+    """the section of the lowest rank is unfolded first where not all of them fit"""
+    of_choices: bool = False
+    """whether the cursor begins on its first line"""
+
+
+def matches(
+    items: Sequence[OutlineItem], needle: str, most: int
+) -> tuple[list[tuple[int, ...]], bool]:
+    """Where a text occurs, in the order of the lines and in any case of letters.
+
+    Each place is the index of a line among its siblings, on every level from the top. At most
+    ``most`` places; False if lines were left out.
+    """
+    needle, looked = needle.casefold(), 0
+    found: list[tuple[int, ...]] = []
+    trail: list[int] = []
+    levels: list[Iterator[tuple[int, OutlineItem]]] = [iter(enumerate(items))]
+    while levels:
+        following = next(levels[-1], None)
+        if following is None:
+            levels.pop()
+            if trail:
+                trail.pop()
+            continue
+        at, item = following
+        looked += 1
+        if looked > SEARCHED or len(found) == most:
+            return found, False
+        if needle in item.words.casefold():
+            found.append((*trail, at))
+        if item.parts.number:
+            trail.append(at)
+            levels.append(iter(enumerate(item.parts.folded())))
+    return found, True

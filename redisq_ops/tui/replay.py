@@ -1,0 +1,197 @@
+"""The dashboard on a recording: the past, which keys move through and nothing can change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+
+from redisq_ops.core.model.entry import STATES, Counts, Rates
+from redisq_ops.core.model.errors import NotFound
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Viewport
+from redisq_ops.ops.recording.file import RecordedState, members, span_ms, state_at
+from redisq_ops.ops.recording.playback import recorded_operations, recorded_reports
+from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.app import Top
+from redisq_ops.tui.poller import Connected
+
+RECORDED: Final = "overview", "consumers", "log"
+"""views that a recording can show"""
+STEP_MS: Final = 10_000
+LEAP_MS: Final = 300_000
+_BAR: Final = 40
+"""cells of the time line"""
+_PAST: Final = "this is a recording: nothing can be changed."
+
+
+class Replay:
+    """Pictures of a recording. ``at_ms``: the moment that is shown; ``playing``: it moves on."""
+
+    warning: str | None = None
+
+    def __init__(
+        self, path: Path, at_ms: int | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``at_ms``: None is the end. Raises `BadInput` for a file without a sample."""
+        self.path = path
+        self._members = members(path)
+        span = span_ms(path)
+        if span is None:
+            raise NotFound(f"{path} has no sample")
+        self.begin_ms, self.end_ms = span
+        self.at_ms = self.end_ms if at_ms is None else at_ms
+        self.playing = False
+        self._clock, self._looked = clock, clock()
+        self.connected: Connected | None = Connected(
+            str(path), Deployment(), read_only=True, word="PAST"
+        )
+
+    def scrub(self, ms: int) -> None:
+        """Move by some time, within the recording."""
+        self.at_ms = max(self.begin_ms, min(self.end_ms, self.at_ms + ms))
+
+    async def look(self, viewport: Viewport) -> Snapshot:
+        now = self._clock()
+        if self.playing:
+            self.scrub(int(1000 * (now - self._looked)))
+            self.playing = self.at_ms < self.end_ms
+        self._looked = now
+        state = state_at(self.path, self.at_ms, self._members)
+        if state is None:
+            raise NotFound(f"{self.path} begins later")
+        return _snapshot(state, replace(viewport, explain=None, detail=None), self.at_ms)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class ReplayTop(Top):
+    """The dashboard on a `Replay`, with a time line; ``[`` and ``]`` scrub, Space plays."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(key, f"scrub({ms})", words, show=False, priority=True)
+            for key, ms, words in (
+                ("left_square_bracket", -STEP_MS, "10 s back"),
+                ("right_square_bracket", STEP_MS, "10 s on"),
+                ("left_curly_bracket", -LEAP_MS, "5 min back"),
+                ("right_curly_bracket", LEAP_MS, "5 min on"),
+            )
+        ),
+        Binding("space", "play", "Play or stop", show=False, priority=True),
+    ]
+
+    def __init__(self, replay: Replay, **options: Any) -> None:
+        super().__init__(replay, **options)
+        self.replay = replay
+        self._timeline = Static(id="timeline", markup=False)
+
+    def compose(self) -> ComposeResult:
+        for widget in super().compose():
+            yield widget
+            if widget is self._tabs:
+                yield self._timeline
+
+    def tick(self) -> None:
+        super().tick()
+        self._timeline.update(printable(timeline(self.replay, self.zone)))
+
+    def action_scrub(self, ms: int) -> None:
+        self.replay.scrub(ms)
+        self.poller.wake()
+        self.tick()
+
+    def action_play(self) -> None:
+        self.replay.playing = not self.replay.playing
+        self.poller.wake()
+        self.tick()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("scrub", "play"):
+            return self.focused not in (self._field, self._command) and len(self.screen_stack) == 1
+        return super().check_action(action, parameters)
+
+    def _forbidden(self, action: str) -> str:
+        if action in ("command", "explain", "scan"):
+            return _PAST
+        return _PAST if super()._forbidden(action) else ""
+
+    def action_command(self) -> None:
+        """Refused: a command would act on a server of the present."""
+        self._refuse(_PAST)
+
+    def action_command_palette(self) -> None:
+        """Refused, as it offers commands."""
+        self._refuse(_PAST)
+
+    def action_page(self) -> None:
+        self._refuse("a recording has no payloads.")
+
+    def action_explain(self) -> None:
+        self._refuse("a recording can't be explained.")
+
+
+def timeline(replay: Replay, zone: tzinfo | None) -> str:
+    """Where the moment is between the ends of the recording."""
+
+    def clock(ms: int) -> str:
+        return datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone).strftime("%H:%M:%S")
+
+    length = max(1, replay.end_ms - replay.begin_ms)
+    place = round((_BAR - 1) * (replay.at_ms - replay.begin_ms) / length)
+    bar = "─" * place + "●" + "─" * (_BAR - 1 - place)
+    day = datetime.fromtimestamp(replay.at_ms / 1000, UTC).astimezone(zone).strftime("%Y-%m-%d")
+    how = "playing" if replay.playing else "stopped"
+    return (
+        f" PAST {day} {clock(replay.at_ms)} {how}  {clock(replay.begin_ms)} {bar} "
+        f"{clock(replay.end_ms)}  [ ] 10 s  {{ }} 5 min  Space"
+    )
+
+
+def _snapshot(state: RecordedState, viewport: Viewport, at_ms: int) -> Snapshot:
+    rows = [state.queues[name] for name in sorted(state.queues)]
+    queues = tuple(ListedQueue(row["name"], row["kind"], has_settings=False) for row in rows)
+    bare = Snapshot(viewport, at_ms, queues)
+    if viewport.view == "overview":
+        return replace(bare, overview=tuple(_rows(rows)))
+    row = state.queues.get(viewport.queue or "")
+    if row is None:
+        return replace(bare, problem=f"no queue {viewport.queue!r} at that moment")
+    if viewport.view not in RECORDED:
+        return replace(bare, problem="not in the recording, which has: all queues, consumers, log")
+    operations = recorded_operations(state, viewport.queue)
+    return replace(
+        bare, counts=_counts(row), reports=tuple(recorded_reports(state, viewport.queue)),
+        operations=tuple(operations), total=len(operations),
+    )  # fmt: skip
+
+
+def _rows(rows: Iterable[dict[str, Any]]) -> Iterable[QueueRow]:
+    for row in rows:
+        minute = [row[f"{what}_per_min"] for what in ("in", "out", "failed")]
+        rates = None if None in minute else Rates(*((number,) for number in minute))
+        periodic = row["periodic"] and (row["periodic"], row["periodic_overdue"])
+        yield QueueRow(
+            row["name"], row["kind"], _counts(row), rates, row["problem"],
+            tuple(row["unfinished"]), periodic=periodic,
+        )  # fmt: skip
+
+
+def _counts(row: dict[str, Any]) -> Counts | None:
+    unknown = frozenset(state for state in STATES if row[state] is None)
+    if len(unknown) == len(STATES):
+        return None
+    numbers: dict[str, Any] = {state: row[state] or 0 for state in STATES}
+    return Counts(
+        **numbers, oldest_ms=row["oldest_ms"], paused=row["paused"], closed=row["draining"],
+        unknown=unknown,
+    )  # fmt: skip

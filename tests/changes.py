@@ -1,0 +1,62 @@
+"""Changes of entries that are chosen already, without the question before them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.states import Verb
+from redisq_ops.ops.change.apply import PlanSteps
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.entry_steps import EntrySteps
+from redisq_ops.ops.change.plan import PlanFile
+from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
+from redisq_ops.ops.change.preview import Preview
+from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.selection import PlannedScope, WholeState
+from redisq_ops.ops.change.transfer_plan import Route
+from redisq_ops.ops.filter.scan import Filter, Selection
+
+
+def entry_change(
+    scope: Selection | WholeState,
+    verb: Verb,
+    author: Author,
+    *,
+    rate: float | None = None,
+    consumer: str = "",
+    at_ms: int | None = None,
+    route: Route | None = None,
+    ahead: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+) -> ChangeRun[EntrySteps]:
+    """What a face would run for these entries."""
+    request = ChangeRequest(
+        verb, scope.queue, scope.state, scope.filter, rate, consumer, at_ms, route
+    )
+    steps = PreparedChange(request, scope, Preview("")).steps(ahead=ahead)
+    return ChangeRun(steps, author, rate=rate, clock=clock)
+
+
+def plan_change(
+    plan: PlanFile,
+    queue: Queue[Any],
+    author: Author,
+    *,
+    rate: float | None = None,
+    route: Route | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    **applying: Any,
+) -> ChangeRun[PlanSteps]:
+    """What `redisq apply` would run for this plan."""
+    header = plan.header
+    ready_ms = header.argument if header.verb == "reschedule" else None
+    request = ChangeRequest(
+        header.verb, queue, header.state, Filter(), rate, ready_ms=ready_ms, route=route
+    )
+    scope = PlannedScope(queue, header.state, header.filter, header.high_water_ms, plan.count)
+    prepared = PreparedChange(request, scope, Preview(""), plan)
+    steps = cast("PlanSteps", prepared.steps(**applying))
+    return ChangeRun(steps, author, rate=rate, clock=clock)

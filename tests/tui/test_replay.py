@@ -1,0 +1,153 @@
+"""The dashboard on a recording: it moves through the past and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import redis
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.recording.file import RecordingFile
+from redisq_ops.ops.recording.sampler import Sampler
+from redisq_ops.tui.replay import Replay, ReplayTop, timeline
+
+from ..command_line import Redisq, everywhere
+from ..model.wire import picture
+from .test_app import Body, press, see, until
+
+pytestmark = pytest.mark.alike
+
+
+@pytest.fixture
+def path(tmp_path: Path, client: redis.Redis) -> Path:
+    """A minute of the queue mail: 4 entries wait, and 9 from the 30th second on."""
+    queue = everywhere(client)
+    sampler = Sampler(Deployment(client))
+    run(client, sampler.sample())
+    path = tmp_path / "q.rec"
+    file = RecordingFile(str(path), 1 << 30)
+    first = sampler.state.at_ms
+    file.begin(sampler.state.whole())
+    queue.submit([b"x"] * 5, id="r2")
+    later = run(client, sampler.sample())
+    file.add(later | {"at_ms": first + 30_000})
+    file.add({"at_ms": first + 60_000})
+    file.end()
+    file.close()
+    return path
+
+
+def drive(path: Path, body: Body, at_ms: int | None = None) -> ReplayTop:
+    app = ReplayTop(Replay(path, at_ms), interval=0.1, read_only=True)
+
+    async def go() -> None:
+        async with app.run_test(size=(140, 24)) as pilot:
+            await until(pilot, lambda: app.snapshot is not None)
+            await body(app, pilot)
+
+    asyncio.run(go())
+    return app
+
+
+def waiting(app: ReplayTop) -> int | None:
+    row = app.snapshot.overview[0] if app.snapshot and app.snapshot.overview else None
+    return row.counts.waiting if row and row.counts else None
+
+
+def test_keys_move_through_the_past(path: Path) -> None:
+    async def body(app: object, pilot: Pilot[Exception]) -> None:
+        assert isinstance(app, ReplayTop)
+        end = app.replay.end_ms
+        await until(pilot, lambda: waiting(app) == 9)
+        await press(pilot, "left_square_bracket")
+        assert app.replay.at_ms == end - 10_000 and waiting(app) == 9
+        for _ in range(3):
+            await press(pilot, "left_square_bracket")
+        await until(pilot, lambda: waiting(app) == 4)
+        await press(pilot, "right_square_bracket")
+        await until(pilot, lambda: waiting(app) == 9)
+        await press(pilot, "left_curly_bracket")
+        assert app.replay.at_ms == app.replay.begin_ms, "it stops at the beginning"
+        await press(pilot, "space")
+        assert app.replay.playing
+        began = app.replay.at_ms
+        await until(pilot, lambda: app.replay.at_ms > began)
+        await press(pilot, "space")
+        assert not app.replay.playing
+        await see(pilot, "PAST", "stopped", "read-only")
+
+    drive(path, body)
+
+
+def test_playing_stops_at_the_end(path: Path) -> None:
+    async def body(app: object, pilot: Pilot[Exception]) -> None:
+        assert isinstance(app, ReplayTop)
+        app.replay.at_ms = app.replay.end_ms - 200
+        await press(pilot, "space")
+        await until(pilot, lambda: not app.replay.playing)
+        assert app.replay.at_ms == app.replay.end_ms
+
+    drive(path, body)
+
+
+def test_nothing_can_be_changed(path: Path, client: redis.Redis) -> None:
+    before = picture(client)
+
+    async def body(app: object, pilot: Pilot[Exception]) -> None:
+        assert isinstance(app, ReplayTop)
+        await press(pilot, "5")
+        await see(pilot, "not in the recording")
+        for key in "ARCPXEHMTBKLOU":
+            await press(pilot, key)
+            assert len(app.screen_stack) == 1, key
+        await press(pilot, "colon")
+        await see(pilot, "nothing can be changed")
+        assert not app.query_one("#command", Input).display
+        for key in ("t", "ctrl+p"):
+            await press(pilot, key)
+            assert len(app.screen_stack) == 1, key
+        await press(pilot, "8")
+        await see(pilot, "w1", "PAST")
+        await press(pilot, "slash", "left_square_bracket", "space")
+        assert app.query_one("#filter", Input).value == "[ ", "keys are text in a filter"
+
+    drive(path, body)
+    assert picture(client) == before
+
+
+def test_the_time_line_says_where_the_moment_is(path: Path) -> None:
+    replay = Replay(path, None)
+    bars = set()
+    for at_ms in (replay.begin_ms, (replay.begin_ms + replay.end_ms) // 2, replay.end_ms):
+        replay.at_ms = at_ms
+        line = timeline(replay, None)
+        assert line.startswith(" PAST 20")
+        bars.add(line.index("●"))
+    low, middle, high = sorted(bars)
+    assert high - low == 39 and middle - low in (19, 20)
+
+
+def test_one_frame_and_what_is_refused(path: Path, redisq: Redisq, tmp_path: Path) -> None:
+    replay = Replay(path, None)
+    redisq.url = "redis://127.0.0.1:1"  # nothing answers there
+    out = redisq("top", "--replay", str(path), "--once")
+    assert "PAST" in out and "mail" in out
+    moment = datetime.fromtimestamp(replay.begin_ms // 1000 + 1, UTC).isoformat()
+    assert " 4 " in redisq("top", "--replay", str(path), "--at", moment, "--once")
+    early = ("--at", "2020-01-01T00:00:00Z", "--once")
+    assert "begins at" in redisq.refusal("top", "--replay", str(path), *early, code=1)
+    redisq.refusal("top", "--at", "03:12", "--once", code=2)
+    redisq("top", "--replay", str(path), "--json", code=2)
+    redisq.refusal("top", "--replay", str(tmp_path / "nothing"), "--once", code=2)
+
+
+def test_a_recording_without_a_sample_is_refused(redisq: Redisq, tmp_path: Path) -> None:
+    path = tmp_path / "empty.rec"
+    path.touch()
+    assert "has no sample" in redisq.refusal("top", "--replay", str(path), "--once", code=1)
