@@ -947,9 +947,7 @@ class Top(App[Exception]):
         except ValueError as error:
             self._refuse(f":{line}: {error}")
             return
-        if words == ["charts"]:
-            self.action_view("charts")
-        elif words:
+        if words:
             self.changes.command(words)
 
     def _completed(self, line: str) -> Sequence[Completion]:

@@ -65,6 +65,7 @@ class Live:
         self.connected: Connected | None = None
         self.warning: str | None = None
         self._kept: KeptReads | None = None
+        self._looking = asyncio.Lock()
 
     async def look(self, viewport: Viewport) -> Snapshot:
         first = self.connected is None
@@ -79,7 +80,9 @@ class Live:
         redaction = self.connected.redaction or NO_REDACTION
         if self._kept is None:
             self._kept = KeptReads(deployment)
-        snapshot = await arun(deployment.client, fetch(deployment, viewport, redaction, self._kept))
+        async with self._looking:  # what is kept is of one look at a time
+            read = fetch(deployment, viewport, redaction, self._kept)
+            snapshot = await arun(deployment.client, read)
         if first and (policy := await arun(deployment.client, eviction_policy())):
             self.warning = (
                 f"this server's maxmemory-policy is {policy}: once memory is full it deletes what "
