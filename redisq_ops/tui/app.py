@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -25,6 +25,7 @@ from redisq_ops.tui.command_line import CommandInput, RowAddresses, parsed
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.explain_screen import WhyScreen
 from redisq_ops.tui.filter_input import FilterInput
+from redisq_ops.tui.guide import GuideStep, GuideStrip
 from redisq_ops.tui.help import HelpScreen
 from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
@@ -73,8 +74,10 @@ class Top(App[Exception]):
         read_only: bool = False,
         zone: tzinfo | None = None,
         clock: Callable[[], float] = time.monotonic,
+        guide: Sequence[GuideStep] = (),
     ) -> None:
-        """``interval`` in seconds; ``queue`` is opened at once; ``clock`` only measures."""
+        """``interval`` in seconds; ``queue`` is opened at once; ``clock`` only measures; ``guide``:
+        the steps of a demo's incidents."""
         super().__init__()
         self.source = source
         self.interval = interval
@@ -102,6 +105,7 @@ class Top(App[Exception]):
         # Held, not queried: messages still come while the screen is being taken apart at the end.
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
         self._command = CommandInput()
+        self.guide = GuideStrip(guide) if guide else None
         self._notice = Static(id="notice", markup=False)
         self._status = Static(id="status", markup=False)
         self._overview = OverviewView()
@@ -112,8 +116,8 @@ class Top(App[Exception]):
         self._switcher = ContentSwitcher(*self._views.values(), initial="overview", id="views")
 
     def compose(self) -> ComposeResult:
-        yield from (self._banner, self._tabs, self._notice, self._switcher)
-        yield from (self._field, self._command, self._status)
+        yield from (self._banner, self._tabs, *([self.guide] if self.guide else []))
+        yield from (self._notice, self._switcher, self._field, self._command, self._status)
         yield Footer(compact=True, show_command_palette=False)
 
     def run(self, *args: Any, **options: Any) -> Exception | None:
@@ -154,6 +158,8 @@ class Top(App[Exception]):
             return
         if isinstance(event, Key) and not event.is_forwarded:
             self.refused = ""
+            if self.guide:
+                self.guide.count_key()
         await super().on_event(event)
 
     def on_key(self, key: Key) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC
 from math import isfinite
@@ -20,11 +20,8 @@ from ..session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.ops.inspect.snapshot import Snapshot
+    from redisq_ops.tui.guide import GuideStep
     from redisq_ops.tui.poller import Connected
-
-
-DEMO_S = 4.0
-"""how long the demo runs before its only frame is drawn"""
 
 
 def top(s: Session, given: dict[str, Any]) -> int:
@@ -32,24 +29,26 @@ def top(s: Session, given: dict[str, Any]) -> int:
     if not isfinite(interval):
         raise BadInput(f"--interval {interval}: say how many seconds")
     s.role = "top"
+    guide: list[GuideStep] = []
     with ExitStack() as stack:
         once = once or s.json or not sys.stdout.isatty()
         if given["demo"]:
             from redisq_ops.demo.demonstration import demonstration
+            from redisq_ops.demo.incidents import chosen
 
-            s.flags["url"] = stack.enter_context(demonstration())
-            if once:
-                time.sleep(DEMO_S)
+            incidents = chosen(given.get("incident"))
+            s.flags["url"] = stack.enter_context(demonstration(incidents))
+            guide = [step for incident in incidents for step in incident.steps]
         if s.no_redact:
             _ = s.redaction  # refused before there is a screen
         if s.json:
             return _rows(s, given["queue"])
-        return _show(s, given["queue"], interval, once, given["read_only"])
+        return _show(s, given["queue"], interval, once, given["read_only"], guide)
 
 
 def demo(s: Session, given: dict[str, Any]) -> int:
     usual = {"queue": None, "interval": 1.0, "once": False, "read_only": False}
-    return top(s, usual | {"demo": True})
+    return top(s, usual | {"demo": True, "incident": given["incident"]})
 
 
 def _rows(s: Session, queue: str | None) -> int:
@@ -62,7 +61,14 @@ def _rows(s: Session, queue: str | None) -> int:
     return 0
 
 
-def _show(s: Session, queue: str | None, interval: float, once: bool, read_only: bool) -> int:
+def _show(
+    s: Session,
+    queue: str | None,
+    interval: float,
+    once: bool,
+    read_only: bool,
+    guide: Sequence[GuideStep],
+) -> int:
     from redisq_ops.tui.app import Top
     from redisq_ops.tui.poller import Live
 
@@ -72,6 +78,7 @@ def _show(s: Session, queue: str | None, interval: float, once: bool, read_only:
         queue=queue,
         read_only=read_only,
         zone=UTC if s.utc else None,
+        guide=guide,
     )
     if once:
         if queue is not None:  # without it the frame would show another view

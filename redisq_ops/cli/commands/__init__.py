@@ -50,7 +50,7 @@ COMMANDS = {
     "metrics": ("metrics", "Serve the numbers of all queues to Prometheus."),
     "config": ("overview", "Show every setting and where its value comes from."),
     "top": ("top", "Open the dashboard."),
-    "demo": ("demo", "Open the dashboard on a demo server with a workload."),
+    "demo": ("demo", "Open the dashboard on a demo server with incidents to solve."),
     "spark": ("spark_commands", "Read, report on, submit and replay queues with Spark."),
 }
 """name -> the module here that has it, and what it does, for the list of commands"""

@@ -18,7 +18,7 @@ add(
         ),
         "once": flag("--once", "Print one frame as text."),
         "read_only": flag("--read-only", "Allow no changes."),
-        "demo": flag("--demo", "Use a demo server with a workload."),
+        "demo": flag("--demo", "Use a demo server, as redisq demo."),
     },
     "top.top",
     help="""Open the dashboard: all queues, and keys to change them.
