@@ -32,7 +32,15 @@ from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSourc
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import REDISQ
-from redisq_ops.tui.views import ALL, Consumers, GroupsView, OverviewView, QueueView, numbered
+from redisq_ops.tui.views import (
+    ALL,
+    Consumers,
+    GroupsView,
+    OverviewView,
+    PeriodicView,
+    QueueView,
+    numbered,
+)
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
@@ -664,6 +672,8 @@ class Top(App[Exception]):
         self.current.table.stay()
         if isinstance(self.current, Consumers):
             self.changes.take_over(verb, self.current)
+        elif isinstance(self.current, PeriodicView):
+            self.changes.periodic("run" if verb == "requeue" else "rm", self.current)
         else:
             self.changes.move(verb, self.current)
 
@@ -673,7 +683,10 @@ class Top(App[Exception]):
 
     def action_hold(self) -> None:
         self.current.table.stay()
-        self.changes.hold(self.current)
+        if isinstance(self.current, PeriodicView):
+            self.changes.periodic("hold", self.current)
+        else:
+            self.changes.hold(self.current)
 
     def action_command(self) -> None:
         self._command.begin()
@@ -712,9 +725,9 @@ class Top(App[Exception]):
         view, under = self.current, self.current.chosen
         if view.holds == "queues":
             return RowAddresses(under, under[0] if under else None)
-        if view.named_rows:
+        if view.named_rows and view.holds != "periodic":
             return RowAddresses(under, self.queue)
-        if self.queue is None or (view.state is None and view.holds != "requests"):
+        if self.queue is None or (view.state is None and view.holds == "queue"):
             return RowAddresses((), self.queue)  # its rows are no entries
         return RowAddresses(tuple(f"{self.queue}/{id}" for id in under), self.queue)
 

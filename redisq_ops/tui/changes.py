@@ -128,6 +128,22 @@ class Changes:
 
         self._start(run, view)
 
+    def periodic(self, verb: str, view: QueueView) -> None:
+        """Pause or resume (``hold``), ``run`` or remove (``rm``) the periodic entry under the
+        cursor."""
+        queue, chosen = self._app.queue, view.chosen
+        if queue is None or not chosen:
+            return self._nothing()
+        if len(chosen) > 1:
+            return self.tell("One periodic entry at a time: take the marks away.", False)
+
+        async def run() -> bool:
+            from .change_periodic import change_periodic
+
+            return await change_periodic(self, queue, chosen[0], verb, self._app.zone)
+
+        self._start(run, view)
+
     def undo(self, queue: str | None) -> None:
         """Take back one of the latest changes of this queue, or of all."""
 

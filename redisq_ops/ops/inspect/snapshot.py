@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from .consumers import ConsumerReport
     from .details import EntryDetails, RequestDetails
     from .overview import QueueRow
+    from .periodic import PeriodicStatus
 
 View: TypeAlias = Literal[
     "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers",
     "waiting", "trash", "clients", "processes", "log", "settings",
+    "periodic",
 ]  # fmt: skip
 VIEWS: tuple[View, ...] = get_args(View)
 GROUPED = 500
@@ -126,6 +128,7 @@ class Snapshot:
     """who holds what: a report for each independent consumer group, otherwise one"""
     clients: tuple[Client, ...] = ()
     processes: tuple[Process, ...] = ()
+    periodic: tuple[PeriodicStatus, ...] = ()
     operations: tuple[Operation, ...] = ()
     """the latest changes, newest first"""
     settings: tuple[QueueSetting, ...] = ()

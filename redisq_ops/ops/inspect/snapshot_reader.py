@@ -12,6 +12,7 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import (
     HasClients,
+    HasPeriodicEntries,
     HasPriorityLevels,
     HasRequests,
     HasWorkerProcesses,
@@ -35,6 +36,7 @@ from ..terminal import date
 from .consumers import consumer_reports
 from .details import entry_details, request_details
 from .overview import overview
+from .periodic import periodic_status
 from .snapshot import GROUPED, ExplainSubject, ListedQueue, Snapshot, Upcoming, Viewport
 
 OPEN_REQUESTS = 200
@@ -136,6 +138,8 @@ async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Sn
             return replace(snapshot, processes=tuple(await queue.worker_processes.op()))
         case "log":
             return replace(snapshot, operations=tuple(await audit_log.last(queue, OPERATIONS)))
+        case "periodic" if isinstance(queue, HasPeriodicEntries):
+            return replace(snapshot, periodic=tuple(await periodic_status(queue)))
         case "settings":
             return replace(snapshot, settings=tuple(await retention(queue)))
         case "delayed":

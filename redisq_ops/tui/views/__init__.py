@@ -10,6 +10,7 @@ from .groups import GroupsView
 from .overview import OverviewView
 from .pending import PendingView
 from .priorities import Levels
+from .periodic import PeriodicView
 from .processes import ProcessesView
 from .requests import Requests
 from .settings import SettingsView
@@ -18,14 +19,14 @@ from .waiting import WaitingView
 
 ALL: tuple[type[QueueView], ...] = (
     OverviewView, Levels, Requests, PendingView, Dead, Delayed, GroupsView, Consumers, WaitingView,
-    TrashView, ClientsView, ProcessesView, AuditLogView, SettingsView,
+    TrashView, ClientsView, ProcessesView, AuditLogView, SettingsView, PeriodicView,
 )  # fmt: skip
 """in the order of their keys"""
 
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
     """The views with their keys: digits, and letters where these end."""
-    return list(zip("1234567890cpl,", ALL, strict=True))
+    return list(zip("1234567890cpl,e", ALL, strict=True))
 
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Consumers",
     "GroupsView",
     "OverviewView",
+    "PeriodicView",
     "QueueView",
     "numbered",
 ]

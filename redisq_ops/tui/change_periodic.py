@@ -1,0 +1,46 @@
+"""Changes of periodic entries from the dashboard: pause, resume, run once, remove."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redisq_ops.core.redis.operation import arun
+from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.periodic import NOTES, carry_out, prepare_change
+from redisq_ops.ops.inspect.periodic import with_periodic
+from redisq_ops.ops.terminal import date
+from redisq_ops.tui.confirm_dialog import Question
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from .changes import Changes
+
+TITLES = {"pause": "Pause", "resume": "Resume", "run": "Run", "rm": "Remove"}
+PAST = {"pause": "is paused", "resume": "is resumed", "run": "runs now", "rm": "is removed"}
+
+
+async def change_periodic(
+    changes: Changes, queue_name: str, name: str, verb: str, zone: tzinfo | None
+) -> bool:
+    """Change one periodic entry. ``verb``: hold (pause or resume), run or rm; dates are shown in
+    ``zone``. Returns whether anything was changed."""
+    client = changes.deployment.client
+    queue = await arun(client, changes.deployment.queue(queue_name))
+    if verb == "hold":
+        entry = await arun(client, with_periodic(queue).get_periodic.op(name))
+        verb = "resume" if entry is not None and entry.paused else "pause"
+    change = await arun(client, prepare_change(queue, name, verb))
+    lines = [NOTES[verb]] if verb in NOTES else []
+    if change.before is not None and change.before.spec is not None:
+        spec = change.before.spec
+        lines.append(f"schedule: {spec.cron} ({spec.zone})")
+    if change.next_ms is not None and verb != "run":
+        lines.append(f"next run: {date(change.next_ms, zone)}")
+    title = f"{TITLES[verb]} periodic entry {queue_name}/{name}?"
+    if not await changes.ask(Question(title, tuple(lines), danger=verb == "rm")):
+        return False
+    outcome = await arun(client, carry_out(change, Author.here(changes.why)))
+    changes.last_op = outcome.op
+    changes.tell(f"{name} {PAST[verb]}\n{outcome.op} · U undoes it")
+    return True
