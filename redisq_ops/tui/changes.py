@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.redaction import Redaction
     from redisq_ops.tui.confirm_dialog import Question
+    from redisq_ops.tui.speed_fields import ChangeSpeed
     from redisq_ops.tui.views import GroupsView, QueueView
 
     from .app import Top
@@ -39,6 +40,8 @@ class Changes:
         """the reason given for the running change"""
         self.consumer = ""
         """the consumer named in the dialog of a claim"""
+        self.speed: ChangeSpeed
+        """the speed set in the dialog; known once somebody was asked"""
         self.complete = False
         """whether the latest change went through to its end"""
         self.last_op: str | None = None
@@ -208,7 +211,7 @@ class Changes:
         asked = replace(question, typed=self.guard.typed(None, question.typed), why=True)
         dialog = Confirm(asked)
         yes = await self._app.push_screen_wait(dialog)
-        self.why, self.consumer = dialog.why, dialog.consumer
+        self.why, self.consumer, self.speed = dialog.why, dialog.consumer, dialog.speed
         return yes
 
     async def choose(self, operations: Sequence[Operation], now_ms: int) -> str | None:

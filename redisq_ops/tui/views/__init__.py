@@ -9,8 +9,8 @@ from .delayed import Delayed
 from .groups import GroupsView
 from .overview import OverviewView
 from .pending import PendingView
-from .priorities import Levels
 from .periodic import PeriodicView
+from .priorities import Levels
 from .processes import ProcessesView
 from .requests import Requests
 from .settings import SettingsView

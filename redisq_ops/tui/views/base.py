@@ -85,8 +85,7 @@ class QueueView(Vertical):
     edits: ClassVar[bool] = False
     """whether payloads can be edited here"""
     holds: ClassVar[Literal["queues", "requests", "periodic", "queue"]] = "queue"
-    """what hold is about: rows that are queues, requests or periodic entries, else the queue that is
-    open"""
+    """what hold is about: rows that are queues, requests, periodic entries; else the open queue"""
     columns: ClassVar[tuple[TableColumn, ...]]
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
