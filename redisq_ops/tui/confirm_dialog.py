@@ -103,6 +103,7 @@ class Confirm(ModalScreen[bool]):
         #title { text-style: bold; margin-bottom: 1; }
         #foot { dock: bottom; height: auto; }
         #how, #why, #consumer { margin-top: 1; }
+        #why.-below-speed { margin-top: 0; }
         #typed, #why, #consumer { background: $panel; padding: 0 1; }
         #answers { height: 1; margin-top: 1; align-horizontal: right; }
         #answers Button {
@@ -185,6 +186,7 @@ class Confirm(ModalScreen[bool]):
                 if self._speed is not None:
                     yield self._speed
                 if self._why is not None:
+                    self._why.set_class(self._speed is not None, "-below-speed")
                     yield self._why
                 with Horizontal(id="answers"):
                     yield Button("No (n)", id="no", compact=True)

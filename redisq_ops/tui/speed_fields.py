@@ -57,6 +57,8 @@ class SpeedFields(Horizontal):
         Label { color: $text-muted; margin-right: 1; }
         Input { width: 11; background: $panel; padding: 0 1; margin-right: 2; }
         Checkbox { background: $surface; }
+        Checkbox > .toggle--button { color: $panel; background: $panel; }
+        Checkbox.-on > .toggle--button { color: $success; background: $panel; }
     }
     """
 

@@ -9,8 +9,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import resvg_py
@@ -29,9 +30,11 @@ from redisq_ops.core.model.entry import (
     Level,
     Rates,
     Request,
+    State,
 )
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, run_id
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.edit import CHANGES, Sample, diff, edit_preview
@@ -48,7 +51,8 @@ from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import Evidence, QueueRow
-from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, Viewport
+from redisq_ops.ops.inspect.periodic import PeriodicStatus
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, View, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.poller import Connected
@@ -407,6 +411,54 @@ def operations() -> list[Operation]:
     ]  # fmt: skip
 
 
+def periodic() -> tuple[PeriodicStatus, ...]:
+    def status(
+        name: str,
+        cron: str,
+        next_ms: int | None,
+        ran_ms: int | None,
+        *,
+        state: State | None = None,
+        missed: int = 0,
+        zone: str = "UTC",
+    ) -> PeriodicStatus:
+        run = None if ran_ms is None else run_id(name, ran_ms)
+        spec = Periodic(name, cron, b"", zone)
+        entry = ScheduledPeriodic(name, spec, next_ms, run, paused=next_ms is None)
+        return PeriodicStatus(entry, state, missed)
+
+    corrupt = ScheduledPeriodic("poll", None, None, None, problem="its definition is corrupt")
+    return (
+        status("digest", "*/5 * * * *", NOW + 135 * SECOND, NOW - 165 * SECOND),
+        status(
+            "invoice-run",
+            "0 6 * * mon-fri",
+            NOW + 2 * HOUR,
+            NOW - 22 * HOUR,
+            state="dead",
+            zone="Europe/Berlin",
+        ),
+        status(
+            "clean-up", "30 2 * * *", NOW - 40 * MINUTE, NOW - 25 * HOUR, state="pending", missed=1
+        ),
+        status("yearly-report", "0 0 1 1 *", None, None, zone="America/New_York"),
+        PeriodicStatus(corrupt, None, 0),
+    )
+
+
+@dataclass(frozen=True)
+class Unsolved:
+    """A step of an incident that nobody solves."""
+
+    problem: str
+    queue: str
+    view: View
+    press: str
+
+    async def done(self, deployment: Deployment) -> bool:
+        return False
+
+
 class Seeded:
     """A server that stands still; ``broken`` makes it fail from then on."""
 
@@ -444,6 +496,8 @@ class Seeded:
                 return replace(bare, requests=requests(), total=24, open=18)
             case "pending":
                 return replace(bare, entries=pending(), total=24)
+            case "periodic":
+                return replace(bare, periodic=periodic())
             case "log":
                 return replace(bare, operations=tuple(operations()))
             case "waiting":
@@ -496,10 +550,10 @@ class Clock:
         return self.now
 
 
-def draw(steps: Iterable[Step], size: tuple[int, int], read_only: bool = False) -> str:
+def draw(steps: Iterable[Step], size: tuple[int, int], **options: Any) -> str:
     async def body() -> str:
         source = Seeded()
-        app = Top(source, interval=3600, read_only=read_only, clock=Clock())
+        app = Top(source, interval=3600, clock=Clock(), **options)
         async with app.run_test(size=size) as pilot:
             await settled(app, pilot)
             for step in steps:
@@ -600,6 +654,8 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "delayed": ([*REMINDERS, "6"], (120, 34)),
     "log": ([*MAIL, "l", "j"], (120, 34)),
     "waiting": ([*MAIL, "9"], (120, 40)),
+    "periodic": ([*REMINDERS, "e"], (120, 34)),
+    "periodic-80x24": ([*REMINDERS, "e", "j"], (80, 24)),
     "trash-80x24": ([*MAIL, "0"], (80, 24)),
     "entry": ([*MAIL, "5", "enter"], (120, 34)),
     "request": ([*MAIL, "3", "j", "j", "enter"], (120, 34)),
@@ -653,6 +709,19 @@ def test_read_only_greys_the_changes_out() -> None:
     compare("read-only", draw([*MAIL, "5"], (120, 34), read_only=True))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "steps"), [("guide-160x45", []), ("guide-80x24", [at("webhooks"), "7"])]
+)
+def test_the_guide_is_above_the_view(name: str, steps: list[Step]) -> None:
+    size = (160, 45) if name.endswith("45") else (80, 24)
+    steps_to_solve = [
+        Unsolved("webhooks rejects everything since a deploy", "webhooks", "groups", "P to replay"),
+        Unsolved("geo-import waits", "geo-import", "consumers", "R"),
+    ]
+    compare(name, draw(steps, size, guide=steps_to_solve))
+
+
 def test_every_picture_belongs_to_a_test() -> None:
     drawn = {path.stem for path in PICTURES.glob("*.svg")}
-    assert drawn == {*LOOKS, "read-only"}
+    assert drawn == {*LOOKS, "read-only", "guide-160x45", "guide-80x24"}

@@ -26,13 +26,13 @@ class PeriodicView(QueueView):
     holds = "periodic"
     named_rows = True
     columns = (
-        TableColumn("name", "periodic entry", 20, flex=2),
+        TableColumn("name", "periodic entry", 20, flex=1),
         TableColumn("schedule", "schedule", 16, flex=1),
         TableColumn("zone", "zone", 13, style=DIM, priority=2),
         TableColumn("next", "next in", 8, align="right"),
-        TableColumn("latest", "latest", 8, align="right"),
-        TableColumn("state", "its state", 9, priority=1),
-        TableColumn("flags", "flags", 16, flex=2),
+        TableColumn("latest", "latest run", 10, align="right"),
+        TableColumn("state", "state", 8, priority=1),
+        TableColumn("flags", "flags", 16, flex=4),
     )
     orders = (
         SortOrder("next", lambda p: p.entry.next_ms, words="next first", back="next last"),
@@ -65,7 +65,9 @@ class PeriodicView(QueueView):
         status: PeriodicStatus = item
         entry, spec = status.entry, status.entry.spec
         due = None if entry.next_ms is None else entry.next_ms - snapshot.now_ms
-        next_run: Cell = ("-", DIM) if due is None else (age(max(0, due)), DELAYED)
+        next_run: Cell = "-", DIM
+        if due is not None:
+            next_run = (age(due), DELAYED) if due > 0 else ("overdue", WARN)
         return TableRow(
             entry.name,
             (
