@@ -101,7 +101,7 @@ WRONG_DEPLOY = Incident(
     _deploy_wrong_version,
     (
         IncidentStep("webhooks rejects everything since a deploy", "webhooks", "groups",
-                     "H to hold it, so that no more die", _paused),
+                     "H to pause it, so that no more die", _paused),
         IncidentStep("webhooks has its old worker back", "webhooks", "groups",
                      "H to resume it", _resumed),
         IncidentStep("webhooks has dead letters of the bad deploy", "webhooks", "groups",
@@ -239,7 +239,7 @@ FLOOD = Incident(
     "one large request keeps all others waiting",
     _flood,
     (IncidentStep("mail: receipts wait behind a newsletter", "mail", "requests",
-                  f"H on {NEWSLETTER} to hold it", _receipts_sent),),
+                  f"H on {NEWSLETTER} to pause it", _receipts_sent),),
 )  # fmt: skip
 
 INCIDENTS: Mapping[str, Incident] = {

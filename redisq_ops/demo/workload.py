@@ -108,7 +108,7 @@ class Workload:
         for queue in self.incident_queues:
             worker, n = worker_of(queue), 5
             if queue.name == "webhooks":
-                # A colleague rolls the deploy back as soon as the queue is held.
+                # A colleague rolls the deploy back as soon as the queue is paused.
                 if self.version == "2.4" and queue.counts().paused is not None:
                     self.version = "2.3"
                 worker = f"webhooks-{self.version}"

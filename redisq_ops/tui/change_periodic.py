@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.periodic import NOTES, carry_out, prepare_change
+from redisq_ops.ops.change.periodic import LINES, carry_out, prepare_change
 from redisq_ops.ops.inspect.periodic import with_periodic
 from redisq_ops.ops.terminal import date
 from redisq_ops.tui.confirm_dialog import Question
@@ -31,7 +31,7 @@ async def change_periodic(
         entry = await arun(client, with_periodic(queue).get_periodic.op(name))
         verb = "resume" if entry is not None and entry.paused else "pause"
     change = await arun(client, prepare_change(queue, name, verb))
-    lines = [NOTES[verb]] if verb in NOTES else []
+    lines = [LINES[verb]] if verb in LINES else []
     if change.before is not None and change.before.spec is not None:
         spec = change.before.spec
         lines.append(f"schedule: {spec.cron} ({spec.zone})")

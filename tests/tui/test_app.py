@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.engine.worker_register import WorkerRegistration
 from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
@@ -114,7 +115,9 @@ def test_clients_their_rules_and_the_audit_log(url: str, client: redis.Redis) ->
         await press(pilot, "escape")
         await see(pilot, "globex", "weight")
         await press(pilot, "p")
-        await see(pilot, "jobs is a fair queue: it has no processes.")
+        await see(pilot, "no worker process is registered")
+        await asyncio.to_thread(run, client, WorkerRegistration("w-1", 4, "box", 77).beat(queue))
+        await see(pilot, "w-1", "alive", "box")
 
     drive_in(url, body, "9")
 

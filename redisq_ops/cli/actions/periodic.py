@@ -17,7 +17,7 @@ from redisq_ops.core.queues.delay.periodic import RUNS, every
 from redisq_ops.core.redis.operation import apart, together
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.periodic import NOTES, PeriodicChange, carry_out, prepare_change
+from redisq_ops.ops.change.periodic import LINES, PeriodicChange, carry_out, prepare_change
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.inspect.periodic import PeriodicStatus, periodic_status
@@ -147,7 +147,7 @@ def _options(given: Mapping[str, Any], verb: str) -> dict[str, Any]:
 
 
 def _lines(s: Session, change: PeriodicChange) -> list[str]:
-    lines = [NOTES[change.verb]] if change.verb in NOTES else []
+    lines = [LINES[change.verb]] if change.verb in LINES else []
     for name, old, new in change.differences:
         if name == "payload":
             lines.append(f"payload: {len(old):,} bytes to {len(new):,} bytes")

@@ -21,12 +21,11 @@ from .outcome import ChangeOutcome
 from .runner import take_all
 
 PAUSED = {"pause": True, "resume": False}
-NOTES = {
+LINES = {
     "pause": "no run is scheduled until it is resumed; those that are scheduled already stay",
     "rm": "no run is scheduled any more; those that are scheduled already stay",
     "run": "the run is an entry like those of its schedule, which stays as it is",
 }
-"""verb -> its effect on the runs, in words"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from redisq_ops.core.engine.optional_features import (
     HasPeriodicEntries,
     HasPriorityLevels,
     HasRequests,
-    HasWorkerProcesses,
     features,
 )
 from redisq_ops.core.engine.queue import Queue
@@ -38,6 +37,7 @@ from .details import entry_details, request_details
 from .overview import overview
 from .periodic import periodic_status
 from .snapshot import GROUPED, ExplainSubject, ListedQueue, Snapshot, Upcoming, Viewport
+from .worker_processes import processes_of
 
 OPEN_REQUESTS = 200
 """open requests shown in the view of priority levels"""
@@ -134,8 +134,8 @@ async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Sn
             first, end = bare.viewport.start, bare.viewport.end
             found = await queue.clients.op(first, max(1, end - first))
             return replace(snapshot, start=first, total=found.total, clients=found.clients)
-        case "processes" if isinstance(queue, HasWorkerProcesses):
-            return replace(snapshot, processes=tuple(await queue.worker_processes.op()))
+        case "processes":
+            return replace(snapshot, processes=tuple(await processes_of(queue)))
         case "log":
             return replace(snapshot, operations=tuple(await audit_log.last(queue, OPERATIONS)))
         case "periodic" if isinstance(queue, HasPeriodicEntries):
