@@ -302,8 +302,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
             ),
         )
         built.operations["arrive"] = lambda queue: run(
-            client,
-            transfer.accept_rows(queue, "shard", _arrivals(queue)),
+            client, transfer.accept_rows(queue, "shard", _arrivals(queue))
         )
     built.absent = list(_possible(queue, clock.now_ms))
     return built

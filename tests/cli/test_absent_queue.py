@@ -16,7 +16,7 @@ import redisq_ops
 from redisq_ops.cli import main as cli
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
-from redisq_ops.core.sharding.sharded_queue import home
+from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker, loop
 
 pytestmark = pytest.mark.alike

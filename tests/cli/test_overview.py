@@ -20,7 +20,7 @@ from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Rates, Settlement
 from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
-from redisq_ops.core.sharding.sharded_queue import home
+from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.demo.server import EmbeddedServer
 
 from ..command_line import ERROR, Redisq, dead_letters, everywhere

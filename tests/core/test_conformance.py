@@ -23,6 +23,8 @@ from redisq_ops.core.engine.queue_classes import foreign_class, queue_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.foreign.celery import CeleryQueue
+from redisq_ops.core.foreign.dramatiq import DramatiqQueue
 from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.foreign.ruby_jobs import Job
@@ -38,7 +40,7 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 
-from ..foreign_keys import arq_program, rq_tasks
+from ..foreign_keys import arq_program, celery_program, dramatiq_program, rq_tasks
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
 from ..pipeline.rows import rows
@@ -123,6 +125,16 @@ def arq(client: Client) -> Queue:
     return ArqQueue(client, "arq:arq:queue")
 
 
+def celery(client: Client) -> Queue:
+    celery_program.specimen(client)
+    return CeleryQueue(client, "celery:celery")
+
+
+def dramatiq(client: Client) -> Queue:
+    dramatiq_program.specimen(client)
+    return DramatiqQueue(client, "dramatiq:low")
+
+
 def stream(client: Client) -> Queue:
     for _ in range(8):
         test_discover.stream(client) if not client.exists("orders") else client.xadd(
@@ -180,7 +192,7 @@ def carmine_four(client: Client) -> Queue:
 SPECIMENS: dict[str, Callable[[Client], Queue]] = {
     "request": request, "delay": delay, "fair": fair, "circular": circular, "carmine": carmine,
     "sidekiq": sidekiq, "resque": lambda client: jobs(ResqueQueue(client, "resque:low")),
-    "rq": rq_, "arq": arq, "stream": stream,
+    "rq": rq_, "arq": arq, "celery": celery, "dramatiq": dramatiq, "stream": stream,
     "raw-request": raw("raw-request", "raw-request:req", article_requests),
     "raw-circular": raw("raw-circular", "raw-circular:queue", article_circle),
     "raw-delay": raw("raw-delay", "raw-delay:delay_set", article_delays),

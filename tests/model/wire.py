@@ -73,8 +73,10 @@ def run_twice(
             before = picture(client)
             between()
             again = exchange(client, calls)
-            assert [_said(r) for r in again] == [
-                _confirmed(call, _said(r)) for call, r in zip(calls, first, strict=True)
+            replies = [row for row in zip(calls, first, again, strict=True)
+                       if row[0].command != ("TIME",)]  # fmt: skip
+            assert [_said(r) for _, _, r in replies] == [
+                _confirmed(call, _said(r)) for call, r, _ in replies
             ], "the same call, sent again, answered something else"
             assert picture(client) == before, "the same call, sent again, changed something"
             calls = coroutine.send(first)

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.redis.parsers import fields
+from redisq_ops.core.redis.whole_keys import fields
 
 from ..core.engine.test_idempotency import ALL, scene
 

@@ -41,7 +41,7 @@ COMMANDS = {
     "workers": ("workers", "List or prune worker processes of other programs."),
     "export": ("export_import", "Write entries to a file as JSON Lines."),
     "import": ("export_import", "Add exported entries to a queue of the same kind."),
-    "discover": ("discover", "Find queues of RQ, arq, Resque, Sidekiq, Carmine, streams."),
+    "discover": ("discover", "Find queues of other programs: RQ, Sidekiq, Dramatiq and others."),
     "forget": ("discover", "Remove another program's queue from the registry."),
     "fsck": ("overview", "Check the invariants of a queue, or of all queues."),
     "doctor": ("doctor", "Check server, connection, rights and queues; say what to do."),

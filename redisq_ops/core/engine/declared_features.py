@@ -41,6 +41,9 @@ class DeclaredFeatures:
     """a process can be struck from its `register`"""
     verbs: ClassVar[Mapping[str, str]] = {}
     """what a verb does here, in words, where that isn't what it does everywhere"""
+    refusals: ClassVar[Mapping[str, str]] = {}
+    """why a verb (``replay``), or a verb of a state (``purge dead``), is impossible here, and what
+    to do instead; a purge stands for a hard one, too"""
     found: frozenset[bytes] | None = None
     """keys that a scan found of it, for a layout that keeps no index"""
 

@@ -54,6 +54,17 @@ class UndoStep:
     left: Callable[[list[str]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeUndo:
+    """The arguments of `OperatorChanges.undo_change`."""
+
+    op: str
+    seq: int
+    verb: str
+    args: Sequence[str]
+    left: Callable[[list[str]], None]
+
+
 class OperatorChanges(ParallelReads[C_co]):
     """Changes that operators make, in bounded steps; `redisq` and `redisq-top` run these."""
 
@@ -93,19 +104,12 @@ class OperatorChanges(ParallelReads[C_co]):
         )
 
     def _move(self, step: MoveStep) -> Description[list[str]]:
-        return self._script("move").call(
-            self.keys,
-            self.clock,
-            words,
-            [(id, step.times.get(id, "-")) for id in step.ids],
-            caller=step.op,
-            seq=step.step,
-            **{"from": step.source, "to": step.target},
-            high_water=step.high_water_ms,
-            consumer=step.consumer,
-            lease_ms=step.lease_ms,
+        return self._call_script(
+            "move", words, [(id, step.times.get(id, "-")) for id in step.ids], caller=step.op,
+            seq=step.step, **{"from": step.source, "to": step.target},
+            high_water=step.high_water_ms, consumer=step.consumer, lease_ms=step.lease_ms,
             span=step.span,
-        )
+        )  # fmt: skip
 
     @operation
     def move_range(
@@ -135,18 +139,10 @@ class OperatorChanges(ParallelReads[C_co]):
             moved, stuck, done = map(int, reply)
             return MovedRange(moved, (left[0] + stuck,), not moved + stuck, done)
 
-        return self._script("move_range").call(
-            self.keys,
-            self.clock,
-            read,
-            caller=op,
-            seq=step,
-            **{"from": source, "to": target},
-            high_water=high_water_ms,
-            n=n,
-            left=left[0],
-            last=int(last),
-        )
+        return self._call_script(
+            "move_range", read, caller=op, seq=step, **{"from": source, "to": target},
+            high_water=high_water_ms, n=n, left=left[0], last=int(last),
+        )  # fmt: skip
 
     @operation
     def edit(
@@ -164,15 +160,9 @@ class OperatorChanges(ParallelReads[C_co]):
         `move` does; ``changed`` also stands for another payload.
         """
         checked_name(op, "operation")
-        return self._script("edit").call(
-            self.keys,
-            self.clock,
-            words,
-            [(id, sha1(was).hexdigest(), payload) for id, was, payload in rows],
-            caller=op,
-            seq=step,
-            **{"from": source},
-            high_water=high_water_ms,
+        edits = [(id, sha1(was).hexdigest(), payload) for id, was, payload in rows]
+        return self._call_script(
+            "edit", words, edits, caller=op, seq=step, **{"from": source}, high_water=high_water_ms
         )
 
     @operation
@@ -201,16 +191,10 @@ class OperatorChanges(ParallelReads[C_co]):
             undo.left([id.decode() for id in reply[2:]])
             return int(reply[0]), int(reply[1])
 
-        return self._script("undo_edit" if edited else "undo").call(
-            self.keys,
-            self.clock,
-            counted,
-            caller=undo.by,
-            seq=undo.seq,
-            op=undo.op,
-            step=undo.step,
-            **({} if edited else {"to": undo.target}),
-        )
+        return self._call_script(
+            "undo_edit" if edited else "undo", counted, caller=undo.by, seq=undo.seq, op=undo.op,
+            step=undo.step, **({} if edited else {"to": undo.target}),
+        )  # fmt: skip
 
     def transferred_id(self, op: str, id: str) -> str:
         """The id that an entry (or its request) has here once operation ``op`` moved it here."""
@@ -237,17 +221,11 @@ class OperatorChanges(ParallelReads[C_co]):
     ) -> dict[str, str]:
         """Only names in ``since`` whose value still is what it says are changed, if it is given."""
         was = since or {}
-        before = await self._script("configure").call(
-            self.keys,
-            self.clock,
-            words,
-            [
-                (name, _kept(value), _kept(was[name]) if name in was else "*")
-                for name, value in changes.items()
-            ],
-            caller=op,
-            seq=seq,
-        )
+        rows = [
+            (name, _kept(value), _kept(was[name]) if name in was else "*")
+            for name, value in changes.items()
+        ]
+        before = await self._call_script("configure", words, rows, caller=op, seq=seq)
         return {
             name: "" if word == "-" else unquote(word)
             for name, word in zip(changes, before, strict=True)
@@ -276,21 +254,25 @@ class OperatorChanges(ParallelReads[C_co]):
         return 0
 
     @operation
-    async def undo_change(
+    def undo_change(
         self,
         op: str,
         seq: int,
         verb: str,
         args: Sequence[str],
         left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> int:
+    ) -> Description[int]:
         """Take back a change that moved no entries; returns how many things were changed back.
 
         ``verb``, ``args``: the inverse that the audit log keeps. ``left`` is called with what was
         changed since and stays. See `undo_change_size` for how many things there are.
         """
-        if verb == "accepted":  # to the trash, unless it was touched since
-            high_water, id, *digest = args
+        return self._undo_change(ChangeUndo(op, seq, verb, args, left))
+
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        op, seq, left = undo.op, undo.seq, undo.left
+        if undo.verb == "accepted":  # to the trash, unless it was touched since
+            high_water, id, *digest = undo.args
             entry = await self.get.op(id)
             # An id is free again once its entry is done: another entry may have it by now.
             if entry is not None and digest and entry.digest != digest[0]:
@@ -306,9 +288,9 @@ class OperatorChanges(ParallelReads[C_co]):
                 return 0
             left([id])
             return 0
-        if verb != "set":
-            raise Refused(f"queue {self.name} can't take back {verb!r}")
-        name, value, *after = args
+        if undo.verb != "set":
+            raise Refused(f"queue {self.name} can't take back {undo.verb!r}")
+        name, value, *after = undo.args
         before = unquote(value)
         since = {name: unquote(after[0])} if after else {}
         was = (await self._configure(op, seq, {name: before}, since))[name]

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..model.clock import Duration, Moment
+from ..model.clock import Duration, Moment, checked_ms
 from ..model.consumer_load import Reassigned
 from ..model.entry import Client, Clients, Consumer, Entry, Level, Request
 from ..model.errors import Refused
@@ -51,11 +51,7 @@ class HasRequests(HasConsumers[C_co]):
     @operation
     @abstractmethod
     async def request_ranges(
-        self,
-        settled: bool,
-        size: int,
-        low_ms: Moment | None = None,
-        high_ms: Moment | None = None,
+        self, settled: bool, size: int, low_ms: Moment | None = None, high_ms: Moment | None = None
     ) -> list[ScoreRange]:
         """Ranges of about ``size`` requests, for parallel reads: open requests by creation,
         ``settled`` ones by their end, from ``low_ms`` to ``high_ms``. Of one shard."""
@@ -198,6 +194,12 @@ class HasWorkerProcesses(Queue[C_co]):
         server's clock. ``rescue``: its jobs wait again; otherwise see `prune_note`. The same
         ``op`` and ``step`` sent again change nothing and get the same answer.
         """
+        silence = None if silent_ms is None else checked_ms(silent_ms, "silence")
+        return await self._prune(name, silence, rescue, op, step)
+
+    async def _prune(
+        self, name: str, silent_ms: int | None, rescue: bool, op: str | None, step: int
+    ) -> Pruned:
         raise Refused(f"queue {self.name}: {self.owner} itself removes processes that are gone")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..model.clock import Moment, bound_ms
-from ..model.entry import State
+from ..model.entry import PageQuery, State
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, operation, together
 from .reads import QueueReads
@@ -90,11 +90,8 @@ class ParallelReads(QueueReads[C_co]):
         slowest = sorted([took, *middle])[-1]
         return ColumnPage(ids, [score for score, _ in rows], onward, slowest, **columns)
 
-    async def _waiting_ids(
-        self, cursor: str | None, max: int, start: int | None = None
-    ) -> WaitingIds:
-        """Up to ``max`` waiting ids behind ``cursor``, or from rank ``start`` on, where what waits
-        is in no sorted set."""
+    async def _waiting_ids(self, query: PageQuery) -> WaitingIds:
+        """The ids of a page of waiting entries, where these are in no sorted set."""
         raise NotImplementedError("what waits here has score ranges, or is read by pages")
 
     @operation
@@ -105,7 +102,7 @@ class ParallelReads(QueueReads[C_co]):
         want: frozenset[str] = frozenset({"lines", "errors"}),
     ) -> ColumnPage:
         """As `read_range`, of entries that wait in lists or streams. Of one shard."""
-        line = await self._waiting_ids(cursor, max)
+        line = await self._waiting_ids(PageQuery(cursor, max))
         names = _names(line.ids)
         asked = want if line.clients is None else want - {"clients"}
         descriptions = self._columns("waiting", names, asked) if names else {}

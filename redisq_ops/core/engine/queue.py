@@ -182,13 +182,10 @@ class Queue(OperatorChanges[C_co]):
         Returns one bool for each: False when a later delivery of the entry is the valid one, or it
         is settled; then its handler should stop.
         """
-        return self._script("extend").call(
-            self.keys,
-            self.clock,
-            lambda reply: [word == b"ok" for word in reply[1:]],
-            [(d.id, d.receipt) for d in deliveries],
-            lease_ms=checked_ms(lease_ms, "lease_ms"),
-        )
+        return self._call_script(
+            "extend", lambda reply: [word == b"ok" for word in reply[1:]],
+            [(d.id, d.receipt) for d in deliveries], lease_ms=checked_ms(lease_ms, "lease_ms"),
+        )  # fmt: skip
 
     @operation
     async def sweep(self, max: int = 100) -> int:
@@ -196,7 +193,7 @@ class Queue(OperatorChanges[C_co]):
 
         Returns how many were deleted. Workers call it from `upkeep`.
         """
-        swept: int = await self._script("sweep").call(self.keys, self.clock, int, max=max)
+        swept: int = await self._call_script("sweep", int, max=max)
         return swept
 
     @operation

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote
 
 from ..model.clock import Clock, ServerClock
@@ -15,11 +15,15 @@ from ..model.errors import WrongKind
 from ..model.keys import PREFIX, Keys, checked_name, checked_prefix
 from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
-from ..redis.operation import Bound, C_co, Call, both, mode, operation, together
+from ..redis.operation import Arg, Bound, C_co, Call, both, mode, operation
+from ..redis.parsers import integers
 from ..redis.scripts import Script, script, script_names
+from ..redis.whole_keys import types_of
 from .declared_features import DeclaredFeatures
 from .idempotency import CallerSlots
 from .registry import ensure_registered, find, server_ms
+
+T = TypeVar("T")
 
 
 class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
@@ -94,6 +98,17 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     def _script(self, name: str) -> Script:
         return script(self.package, name, self._all_key_types)
 
+    def _call_script(
+        self,
+        name: str,
+        read: Callable[[Any], T],
+        rows: Iterable[Sequence[Arg]] = (),
+        /,
+        **argv: Arg,
+    ) -> Call[T]:
+        """Describe a run of a script; ``argv`` and ``rows`` as its header has them."""
+        return self._script(name).call(self.keys, self.clock, read, rows, **argv)
+
     def script_digests(self) -> dict[str, str]:
         """SHA-1 -> name of each script of the queue, as the server's slow log has them."""
         found = {}
@@ -124,12 +139,16 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
             await self._refuse_wrong_types()
             self._key_types_checked = True
 
+    async def _expected_types(self) -> dict[str, str]:
+        """The Redis type of each key that has a fixed name."""
+        return {self.keys[part]: type_ for part, type_ in sorted(self._all_key_types)}
+
     async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Keys of another Redis type than the queue's: (key, its type, the expected type)."""
-        expected = {self.keys[part]: type_ for part, type_ in sorted(self._all_key_types)}
-        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in expected)
-        return [(key, type_, expected[key]) for key, type_ in zip(expected, found, strict=True)
-                if type_ not in ("none", expected[key])]  # fmt: skip
+        expected = await self._expected_types()
+        found = await types_of(expected)
+        return [(key, is_, expected[key]) for key, is_ in found.items()
+                if is_ not in ("none", expected[key])]  # fmt: skip
 
     async def _refuse_wrong_types(self) -> None:
         """Raise `WrongKind` for a key of another type; a script finds out after its first write."""
@@ -205,7 +224,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     def _counters(self, *names: str) -> Call[list[int]]:
         """Counters of the queue's ``stat`` hash."""
         key = self.keys["stat"]
-        return Call(("HMGET", key, *names), lambda r: [int(v or 0) for v in r], key=key)
+        return Call(("HMGET", key, *names), integers, key=key)
 
     def _flags(self) -> Call[list[str | None]]:
         """The reason why the queue is paused and why it is closed; None where it isn't."""

@@ -10,14 +10,16 @@ from typing import Any
 from ..model import record
 from ..model.activity import Activity
 from ..model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
-from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, Rates, State
+from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, PageQuery, Rates, State
 from ..model.errors import WrongKind
 from ..model.queue_position import OTHERS, SEEN, QueuePosition
-from ..model.quoting import bytes_of
+from ..model.quoting import text
 from ..model.states import ZSETS
-from ..redis.operation import C_co, Call, both, operation, together
+from ..redis.operation import C_co, Call, Description, both, operation, together
 from ..redis.parsers import moment, number, scored, spelt
 from .queue_base import QueueBase
+from .state_scan import ScoreRange, behind, page, ranked
+from .state_scan import spelt as spelt_position
 
 _HOUR_MS = 3_600_000
 _HOURS = 26
@@ -57,78 +59,61 @@ class QueueReads(QueueBase[C_co]):
         return {}
 
     @operation
-    async def page(
+    def page(
         self,
         state: State,
         cursor: str | None = None,
         max: int = 100,
         start: int | None = None,
         payloads: bool = False,
-    ) -> Page:
+    ) -> Description[Page]:
         """Up to ``max`` entries of a state, in the order in which the server keeps them.
 
         ``cursor``: the `Page.cursor` of the page before; no entry is skipped or shown twice,
         whatever came or went between the two. ``start``: the rank of the first entry, for a window
         in a long list. ``payloads``: also read payloads.
         """
+        return self._page(state, PageQuery(cursor, max, start, payloads))
+
+    async def _page(self, state: State, query: PageQuery) -> Page:
         if state == "done":
             return Page((), None, 0)
         if state == "waiting":
-            return await self._page_waiting(cursor, max, start, payloads)
-        return await self._page_zset(state, ZSETS[state], cursor, max, start, payloads)
+            return await self._page_waiting(query)
+        return await self._page_zset(state, ZSETS[state], query)
 
     async def _page_zset(
         self,
         state: State,
         part: str,
-        cursor: str | None,
-        max: int,
-        start: int | None,
-        payloads: bool,
-        low: str = "-inf",
-        high: str = "+inf",
+        query: PageQuery,
+        above: float | None = None,
+        up_to: float | None = None,
     ) -> Page:
-        """A page of a sorted set. Equal scores are ordered by member, so a cursor is exact."""
-        key = self.keys[part]
-        total = Call(("ZCOUNT", key, low, high), int, key=key)
-        rows: list[tuple[str, float]] = []
-        if start is not None:
+        """A page of a sorted set; its cursor is a position, so a page is exact whatever moved.
+
+        ``above``, ``up_to``: only scores behind the one, and up to the other.
+        """
+        key, max, start = self.keys[part], query.max, query.start
+        low = "-inf" if above is None else f"({spelt(above)}"
+        total = Call(("ZCOUNT", key, low, "+inf" if up_to is None else spelt(up_to)), int, key=key)
+        if start is None:
+            begin, end = (None if at is None else behind(at) for at in (above, up_to))
+            span = ScoreRange(query.cursor or begin, end)
+            size, (rows, onward, _) = await both(total, page(key, span, None, max))
+            more = onward is not None
+        else:
             # By rank: Redis 7.0 walks an offset behind a score entry by entry.
-            if low == "-inf":
-                rows, size = await both(scored(key, str(start), str(start + max - 1)), total)
-            else:
-                under = low[1:] if low.startswith("(") else f"({low}"
-                below = Call(("ZCOUNT", key, "-inf", under), int, key=key)
-                size, first = await both(total, below)
-                rows = await scored(key, str(first + start), str(first + start + max - 1))
+            first = start
+            if above is not None:
+                first += await Call(("ZCOUNT", key, "-inf", spelt(above)), int, key=key)
+            size, rows = await both(total, ranked(key, first, first + max - 1))
             rows = rows[: size - start if size > start else 0]
             more = start + len(rows) < size
-        else:
-            after = _cursor(cursor)
-            rank = None
-            if after is not None:
-                found = Call(("ZRANK", key, after[1]), number, key=key)
-                size, rank = await both(total, found)
-            else:
-                size = await total
-            bottom, offset, more = spelt(after[0]) if after else low, 0, True
-            if after is not None and rank is not None:
-                page = await scored(key, str(int(rank)), str(int(rank) + max + 1))
-                # The last entry is where it was: what follows it is the next page, exactly.
-                if page[:1] == [(after[1], after[0])]:
-                    rows, more = [row for row in page[1:] if row[1] <= float(high)], False
-            while len(rows) <= max and more:
-                page = await scored(
-                    key, bottom, high, "BYSCORE", "LIMIT", str(offset), str(max + 1)
-                )
-                more = len(page) == max + 1
-                offset += len(page)
-                rows += [row for row in page if after is None or _order(row) > _order(after[::-1])]
-            more = len(rows) > max
-            rows = rows[:max]
-        entries = await self._entries(state, rows, payloads)
-        last = f"{spelt(rows[-1][1])}:{rows[-1][0]}" if rows and more else None
-        return Page(tuple(entries), last, size, scores=tuple(score for _, score in rows))
+        found = [(text(member), score) for score, member in rows]
+        entries = await self._entries(state, found, query.payloads)
+        last = spelt_position(rows[-1]) if rows and more else None
+        return Page(tuple(entries), last, size, scores=tuple(score for score, _ in rows))
 
     async def _entries(
         self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
@@ -152,17 +137,18 @@ class QueueReads(QueueBase[C_co]):
             )
         ]
 
-    @abstractmethod
-    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]: ...
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        if not ids:
+            return []
+        key = self.keys["body"]
+        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
 
     async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
         """Payloads, in the order of ``ids``; an exception in the place of a corrupt one."""
         return [*await self._payloads(ids)]
 
     @abstractmethod
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page: ...
+    async def _page_waiting(self, query: PageQuery) -> Page: ...
 
     @operation
     async def get(self, id: str) -> Entry | None:
@@ -220,10 +206,7 @@ class QueueReads(QueueBase[C_co]):
         lease, dead = self.keys[ZSETS["pending"]], self.keys[ZSETS["dead"]]
         seen, (first, died) = await both(
             recent_consumers(self.keys["callers"]),
-            both(
-                scored(lease, "0", "0"),
-                Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead),
-            ),
+            both(scored(lease, "0", "0"), Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead)),
         )
         deadline = moment(first[0][1]) if first else None
         return Activity(seen.asked_ms, seen.askers, deadline, died)
@@ -294,11 +277,7 @@ class QueueReads(QueueBase[C_co]):
 
     @operation
     async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
+        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
     ) -> PendingPage:
         """Deliveries that aren't settled, the next deadline first; of one ``group`` or of one
         ``consumer`` where they are given. ``after``: the `PendingPage.after` of the page before."""
@@ -356,18 +335,6 @@ def recent_consumers(key: str) -> Call[QueuePosition]:
         )
 
     return Call(("HSCAN", key, 0, "MATCH", "*:take", "COUNT", SEEN), read, key=key)
-
-
-def _cursor(text: str | None) -> tuple[float, str] | None:
-    if text is None:
-        return None
-    score, _, member = text.partition(":")
-    return float(score), member
-
-
-def _order(row: tuple[str, float]) -> tuple[float, bytes]:
-    """The sort key of a (member, score) in its sorted set: the server compares bytes."""
-    return row[1], bytes_of(row[0])
 
 
 def _events(reply: Any) -> list[Event]:

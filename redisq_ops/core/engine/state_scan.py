@@ -9,15 +9,17 @@ are by rank, so equal scores cost nothing, and every page says how long the serv
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
+from math import inf, nextafter
 from typing import Any, Literal, TypeVar
 
 from ..model.errors import RedisqError
 from ..model.quoting import legal, text
-from ..redis.operation import Call, Description, Replies, Round, both, together
-from ..redis.parsers import number
+from ..redis.commands import RoundTrip, coroutine_of
+from ..redis.operation import Call, Description, Round, both, together
+from ..redis.parsers import number, pairs
 from ..redis.parsers import spelt as _score
 
 K = TypeVar("K")
@@ -148,6 +150,11 @@ def spelt(place: Position) -> str:
     return f"{_score(score)}:{member.decode('utf-8', 'surrogateescape')}"
 
 
+def behind(score: float) -> str:
+    """The position behind all members with a score."""
+    return f"{_score(nextafter(score, inf))}:"
+
+
 async def score_ranges(
     key: str, size: int, low: float | None, high: float | None
 ) -> list[ScoreRange]:
@@ -185,9 +192,7 @@ def positions(key: str, *range_: str | int) -> Call[list[Position]]:
     """(score, member) of a range; members may be any bytes."""
 
     def read(reply: list[Any]) -> list[Position]:
-        if reply and isinstance(reply[0], list):
-            return [(score, member) for member, score in reply]
-        return [(float(reply[i + 1]), reply[i]) for i in range(0, len(reply), 2)]
+        return [(score, member) for member, score in pairs(reply)]
 
     return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key)
 
@@ -279,24 +284,10 @@ async def _timed(key: str, call: Call[T]) -> tuple[T, int]:
     return results, ended - began
 
 
-class _Exchange:
-    """Awaitable form of a round that is sent unchanged."""
-
-    def __init__(self, calls: Round) -> None:
-        self._calls = calls
-
-    def __await__(self) -> Generator[Round, Replies, Replies]:
-        return (yield self._calls)
-
-
-async def _alone(call: Call[T]) -> T:
-    return await call
-
-
 async def clocked(key: str, asked: Description[T]) -> tuple[T, int]:
     """A description's result, and the µs of its slowest call in whatever round; several calls of
     one kind in a row count as one."""
-    description = _alone(asked) if isinstance(asked, Call) else asked
+    description = coroutine_of(asked)
     clock, slowest = micros(key), 0
     try:
         calls: Round = description.send(None)
@@ -306,7 +297,7 @@ async def clocked(key: str, asked: Description[T]) -> tuple[T, int]:
                 looks.append(call)
                 if then is None or then.command[0] != call.command[0]:
                     looks.append(clock)
-            results = list(zip(looks, await _Exchange(tuple(looks)), strict=True))
+            results = list(zip(looks, await RoundTrip(tuple(looks)), strict=True))
             times = [clock.result(reply) for call, reply in results if call is clock]
             slowest = max(slowest, *(b - a for a, b in pairwise(times)))
             calls = description.send([reply for call, reply in results if call is not clock])

@@ -2,7 +2,7 @@
 
 Entries that don't wait are stored alike in all kinds of ours and read by the engine. Where entries
 wait, only the kind knows: these methods read it. `lua/storage.lua` is the other half, for changes.
-A new kind subclasses `Queue`, implements the first three methods, `Queue.counts` and
+A new kind subclasses `Queue`, implements the first two methods, `Queue.counts` and
 `Queue.invariants`, and replaces further ones where their defaults don't fit.
 """
 
@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
-from ..model.entry import Delivery, Entry, Page, State, TakeResult
+from ..model.entry import Delivery, Entry, Page, PageQuery, State, TakeResult
 from ..redis.operation import Description
+from .operator_changes import ChangeUndo
 from .state_scan import WaitingIds
 
 
@@ -28,18 +29,25 @@ class Storage(Protocol):
 
     # --- required -------------------------------------------------------------------------------
 
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
-        """A page of waiting entries; arguments and result are those of `Queue.page`."""
+    async def _page_waiting(self, query: PageQuery) -> Page:
+        """A page of waiting entries, as `Queue.page` returns it."""
 
     async def _get_waiting(self, id: str) -> Entry | None:
         """The entry with its payload if it waits, else None. Called when no other state has it."""
 
-    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The payload of each entry, in whatever state; None for an entry that doesn't exist."""
-
     # --- reads ----------------------------------------------------------------------------------
+
+    async def _page(self, state: State, query: PageQuery) -> Page:
+        """A page of any state. Default: of the common sets, and `_page_waiting`.
+
+        Replaced where another state is kept with the waiting entries.
+        """
+
+    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The payload of each entry, in whatever state; None for an entry that doesn't exist.
+
+        Default: the fields of the hash ``body``.
+        """
 
     async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
         """`_payloads`, with an exception in the place of a corrupt one.
@@ -62,10 +70,8 @@ class Storage(Protocol):
         so None for waiting entries.
         """
 
-    async def _waiting_ids(
-        self, cursor: str | None, max: int, start: int | None = None
-    ) -> WaitingIds:
-        """Up to ``max`` waiting ids behind ``cursor``, or from rank ``start`` on, without records.
+    async def _waiting_ids(self, query: PageQuery) -> WaitingIds:
+        """The ids of a page of waiting entries, without records.
 
         Default: raises. Required where `_zset_range` is None for waiting entries and
         ``has_sheets`` is true.
@@ -99,6 +105,12 @@ class Storage(Protocol):
         """Deliveries of a reply of ``take.lua``. Default: an entry has no client."""
 
     # --- the queue's life -----------------------------------------------------------------------
+
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        """Take back a change that moved no entries; returns how many things it changed back.
+
+        Default: imports and settings. Replaced by kinds that have further changes.
+        """
 
     async def _ensure_registered(self) -> None:
         """Find or create the registry entry, once per object; raise `WrongKind` for another kind.

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from ..model.entry import Counts, Page, State
+from ..model.entry import Counts, Page, PageQuery, State
 from ..model.queue_position import Ahead, QueuePosition
 from ..model.states import Verb
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import moment, number, scored
 from ..sharding.rebalance import RebalancingQueue
-from ..sharding.sharded_queue import NEVER, Head, ShardedQueue, ShardT
+from ..sharding.shard_map import NEVER, Head, ShardT
+from ..sharding.sharded_queue import ShardedQueue
 from .optional_features import HasTimeline
 from .queue import Queue
 
@@ -50,19 +51,10 @@ class TimedQueue(HasTimeline[C_co]):
             waiting, pending, all_ - waiting, dead, trash, counters[0], since, paused, closed
         )
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         if state == "delayed":
-            low = f"({await self._now()}"
-            return await self._page_zset(state, "delay", cursor, max, start, payloads, low=low)
-        return await Queue.page(self, state, cursor, max, start, payloads)
+            return await self._page_zset(state, "delay", query, above=await self._now())
+        return await Queue._page(self, state, query)
 
     async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
         if state not in ("waiting", "delayed"):
@@ -82,11 +74,8 @@ class TimedQueue(HasTimeline[C_co]):
         ahead = (Ahead("entries with an earlier ready time", int(rank)),) if rank else ()
         return replace(askers, here=True, ahead=ahead, before=int(rank), before_exact=True)
 
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
-        high = str(await self._now())
-        return await self._page_zset("waiting", "delay", cursor, max, start, payloads, high=high)
+    async def _page_waiting(self, query: PageQuery) -> Page:
+        return await self._page_zset("waiting", "delay", query, up_to=await self._now())
 
 
 class ShardedTimedQueue(RebalancingQueue[C_co, ShardT]):
@@ -100,18 +89,10 @@ class ShardedTimedQueue(RebalancingQueue[C_co, ShardT]):
         due = min((score for rows in first for _, score in rows), default=NEVER)
         return due, due
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
-        if state == "delayed" and start is not None:  # the set begins with waiting entries
-            start += (await self.counts.op()).waiting
-        return await ShardedQueue.page(self, state, cursor, max, start, payloads)
+    async def _page(self, state: State, query: PageQuery) -> Page:
+        if state == "delayed" and query.start is not None:  # the set begins with waiting entries
+            query = replace(query, start=query.start + (await self.counts.op()).waiting)
+        return await ShardedQueue._page(self, state, query)
 
     def _zset(self, state: State) -> str:
         return "delay" if state == "waiting" else ShardedQueue._zset(self, state)

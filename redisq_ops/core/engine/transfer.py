@@ -31,7 +31,8 @@ from ..model.settings import BATCH, DAY_MS
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import words
 from ..sharding.in_transit import mark_of
-from ..sharding.sharded_queue import ShardedQueue, home
+from ..sharding.shard_map import home
+from ..sharding.sharded_queue import ShardedQueue
 from .optional_features import HasClients, HasRequests
 from .queue import Queue
 from .registry import find
@@ -81,8 +82,8 @@ async def read_step(
     for k, shard in enumerate(queue.shard_queues):
         start = 0
         while True:
-            start, kept_ms, rows = await shard._script("transfer_read").call(
-                shard.keys, shard.clock, _rows, op=op, step=step, start=start, brief=int(brief)
+            start, kept_ms, rows = await shard._call_script(
+                "transfer_read", _rows, op=op, step=step, start=start, brief=int(brief)
             )
             found += [
                 TransferEntry(k, id, row if row[0] else (), not row[0] and bool(row[1]), kept_ms)
@@ -118,15 +119,13 @@ def hold_rows(
             found.append((word.decode(), TransferEntry(shard.shard, id, tuple(row), mark=mark)))
         return found
 
-    return shard._script("transfer_hold").call(
-        shard.keys, shard.clock, read, [(id,) for id in ids], layout=layout
-    )
+    return shard._call_script("transfer_hold", read, [(id,) for id in ids], layout=layout)
 
 
 def drop_rows(shard: Queue[Any], cargo: Sequence[TransferEntry]) -> Call[int]:
     """Drop held entries that their new shards have accepted; returns how many."""
     rows = [(one.id, one.mark.rpartition("-")[2]) for one in cargo]
-    return shard._script("transfer_drop").call(shard.keys, shard.clock, int, rows)
+    return shard._call_script("transfer_drop", int, rows)
 
 
 def accept_rows(
@@ -140,8 +139,8 @@ def accept_rows(
 ) -> Call[list[str]]:
     """Accept entries in one shard, each once: one word per entry (``transfer_accept.lua``)."""
     rows: list[tuple[bytes | str, ...]] = [(one.id, one.mark, *one.row) for one in cargo]
-    return shard._script("transfer_accept").call(
-        shard.keys, shard.clock, words, rows, origin=origin, op=op, step=step, keep_ms=keep_ms,
+    return shard._call_script(
+        "transfer_accept", words, rows, origin=origin, op=op, step=step, keep_ms=keep_ms,
         layout=shard.layout,
     )  # fmt: skip
 
@@ -286,8 +285,8 @@ async def read_results(
 
     found, given_up = await both(
         together(
-            shard._script("transfer_results").call(
-                shard.keys, shard.clock, read, op=op, step=step, close=int(close), keep_ms=keep_ms
+            shard._call_script(
+                "transfer_results", read, op=op, step=step, close=int(close), keep_ms=keep_ms
             )
             for shard in queue.shard_queues
         ),
@@ -332,9 +331,9 @@ async def revert_entries(
     moves = {"from": state, "to": to}
     return await _moved_ids(
         [(shard, ids) for shard in queue.shard_queues],
-        lambda shard, some: shard._script("transfer_revert").call(
-            shard.keys, shard.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
-            step=step, **moves,
+        lambda shard, some: shard._call_script(
+            "transfer_revert", words, [(id,) for id in some], caller=by, seq=seq, op=op, step=step,
+            **moves,
         ),
     )  # fmt: skip
 
@@ -353,9 +352,9 @@ async def restore_entries(
     shards = list(queue.shard_queues)
     return await _moved_ids(
         [(shard, [one.id for one in cargo if one.shard == k]) for k, shard in enumerate(shards)],
-        lambda shard, some: shard._script("transfer_restore").call(
-            shard.keys, shard.clock, words, [(id,) for id in some], caller=by, seq=seq, op=op,
-            step=step, undone=int(undone),
+        lambda shard, some: shard._call_script(
+            "transfer_restore", words, [(id,) for id in some], caller=by, seq=seq, op=op, step=step,
+            undone=int(undone),
         ),
     )  # fmt: skip
 
@@ -379,9 +378,7 @@ async def end_step(queue: Queue[Any], op: str, step: int, state: State) -> None:
     """End a step, in the order of steps: requests it took entries from can be done again."""
     if isinstance(queue, HasRequests):
         await together(
-            shard._script("transfer_step_ended").call(
-                shard.keys, shard.clock, int, op=op, step=step, state=state
-            )
+            shard._call_script("transfer_step_ended", int, op=op, step=step, state=state)
             for shard in queue.shard_queues
         )
 

@@ -95,9 +95,7 @@ async def list_unfinished(
     """
 
     def call(shard: Queue[Any], idle: int | str) -> Call[int]:
-        return shard._script("list_unfinished").call(
-            shard.keys, shard.clock, int, op=op, step=step, idle=idle
-        )
+        return shard._call_script("list_unfinished", int, op=op, step=step, idle=idle)
 
     first, *others = queue.shard_queues
     at = await call(first, "" if idle_ms is None else idle_ms)
@@ -116,20 +114,14 @@ async def finish(
     """
     at, last = ("" if n is None else n for n in (at_ms, steps))
     done = await together(
-        shard._script("finish_transfer").call(
-            shard.keys, shard.clock, bool, op=op, at=at, steps=last
-        )
+        shard._call_script("finish_transfer", bool, op=op, at=at, steps=last)
         for shard in queue.shard_queues
     )  # fmt: skip
     return all(done)
 
 
 async def recover(
-    queue: Queue[Any],
-    *,
-    idle_ms: int | None = None,
-    most: int = MOST,
-    but: Iterable[str] = (),
+    queue: Queue[Any], *, idle_ms: int | None = None, most: int = MOST, but: Iterable[str] = ()
 ) -> list[Recovered]:
     """Finish up to ``most`` transfers from and to a queue that were idle for ``idle_ms``.
 

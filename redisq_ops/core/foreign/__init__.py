@@ -3,6 +3,8 @@
 LAYOUTS: dict[str, tuple[str, str]] = {
     "rq": ("foreign.rq", "RqQueue"),
     "arq": ("foreign.arq", "ArqQueue"),
+    "celery": ("foreign.celery", "CeleryQueue"),
+    "dramatiq": ("foreign.dramatiq", "DramatiqQueue"),
     "sidekiq": ("foreign.sidekiq", "SidekiqQueue"),
     "resque": ("foreign.resque", "ResqueQueue"),
     "stream": ("foreign.streams", "StreamQueue"),

@@ -18,7 +18,7 @@ from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ..engine.state_scan import HistoryExtent
 from ..model.activity import Activity
 from ..model.clock import Clock, Duration
-from ..model.entry import Event, Page, Rates, Settlement, State, TakeResult
+from ..model.entry import Event, Page, PageQuery, Rates, Settlement, State, TakeResult
 from ..model.errors import WrongKind
 from ..model.keys import PREFIX, Keys
 from ..model.queue_position import QueuePosition
@@ -184,9 +184,7 @@ class ForeignQueue(Queue[C_co]):
     async def invariants(self) -> list[str]:
         return []
 
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
+    async def _page_waiting(self, query: PageQuery) -> Page:
         return Page((), None, 0)
 
     async def _payloads(self, ids: Sequence[str]) -> list[Any]:

@@ -9,7 +9,7 @@ ours beside the owner's: audit log, callers, history, and the trash (``trash``, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from redis import RedisCluster
@@ -18,15 +18,27 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.queue import Queue
 from ..engine.registry import Registered, find, server_ms
+from ..model.entry import State
 from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import registry_key
 from ..model.quoting import bytes_of
 from ..model.settings import MAX_BATCH
+from ..model.states import Verb
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import words
 from . import undo_search
 from .placed_queue import PlacedQueue
 from .places import LocatedEntry
+
+JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
+    "replay": ("dead",),
+    "requeue": ("delayed",),
+    "reschedule": ("delayed",),
+    "purge": ("waiting", "delayed", "dead"),
+    "hard": ("waiting", "delayed", "dead", "trash"),
+    "restore": ("trash",),
+}
+"""the verbs for jobs that have ids and that only their owner's workers hold"""
 
 
 class ForeignHistory(PlacedQueue[C_co]):
@@ -95,10 +107,10 @@ class ForeignChanges(ForeignHistory[C_co]):
             raise BadInput(f"move: {len(step.ids)} at once, {MAX_BATCH} at most")
         await self._ensure_registered()
         rows = await self._rows(step)
-        found: list[str] = await self._script("move").call(
-            self.keys, self.clock, words, rows,
-            caller=step.op, seq=step.step, **{"from": step.source, "to": step.target},
-            consumer=step.consumer, at=step.lease_ms, queue=self.own_name, span=step.span,
+        found: list[str] = await self._call_script(
+            "move", words, rows, caller=step.op, seq=step.step,
+            **{"from": step.source, "to": step.target}, consumer=step.consumer, at=step.lease_ms,
+            queue=self.own_name, span=step.span,
         )  # fmt: skip
         return found
 

@@ -13,21 +13,21 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from ..model.entry import STATES, Counts, Entry, Page, State
+from ..model.entry import STATES, Counts, Entry, Page, PageQuery, State
 from ..model.errors import WrongKind
 from ..model.quoting import bytes_of, legal, text
 from ..model.states import FIXED
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ..redis.parsers import moment
+from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue
-from .key_reads import of_set, types_of
-from .places import Beside, Declared, List, LocatedEntry, Place, Read, Row, Zset
+from .declarations import Declared, List, Zset
+from .keys import ForeignKeys
+from .places import LocatedEntry, Place, Read, Row
 
 PAGE = 500
 PAGES = 20
 """pages read for one page of a place that all queues share"""
-SCREENS = 4
-"""pages read for one window of such a place"""
 T = TypeVar("T")
 
 
@@ -45,15 +45,17 @@ class PlacedPages(ForeignQueue[C_co]):
     """where each state is kept, in the order in which entries are shown; a state that is missing
     here is unknown"""
     key_types: ClassVar[dict[str, str]] = {"was": "hash", "purged": "hash"}
+    screens: ClassVar[int] = 4
+    """pages read for one window of a place that all queues share"""
     theirs: ClassVar[dict[str, str]]
     """the owner's fixed keys, with their types; the set of queues comes first"""
     called: ClassVar[Mapping[str, str]] = {}
     """the owner's keys that scripts don't call ``t_KEY``: name in scripts -> key"""
 
-    keys: Beside
+    keys: ForeignKeys
 
-    def _keys(self, name: str) -> Beside:
-        return Beside(self.at, name, self.prefix, self.called)
+    def _keys(self, name: str) -> ForeignKeys:
+        return ForeignKeys(self.at, name, self.prefix, self.called)
 
     # --- what a kind declares --------------------------------------------------------------------
 
@@ -124,20 +126,13 @@ class PlacedPages(ForeignQueue[C_co]):
     async def _listed(self) -> bool:
         return self.own_name in await self.names.op()
 
-    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
-        """Keys that are of another type than the layout has: (key, its type, what it should be)."""
+    async def _expected_types(self) -> dict[str, str]:
         kinds = {self.keys[part]: kind for part, kind in (FIXED | self.key_types).items()}
         kinds |= self._their_keys()
-        if self.own_name:
-            for state in self.states:
-                places = await self._places_of(state, [self.own_name])
-                kinds |= {place.key: place.kind for place in places}
-        found = await types_of(kinds)
-        return [(k, is_, kinds[k]) for k, is_ in found.items() if is_ not in ("none", kinds[k])]
-
-    async def _refuse_wrong_types(self) -> None:
-        for key, is_, kind in await self._wrong_type_keys():
-            raise WrongKind(f"key {key} is a {is_} where queue {self.name} has a {kind}")
+        for state in self.states if self.own_name else ():
+            places = await self._places_of(state, [self.own_name])
+            kinds |= {place.key: place.kind for place in places}
+        return kinds
 
     # --- where entries are -----------------------------------------------------------------------
 
@@ -196,7 +191,7 @@ class PlacedPages(ForeignQueue[C_co]):
     async def names(self) -> list[str]:
         """The deployment's queues, by name."""
         key = self.at + next(iter(self.theirs))
-        return sorted(text(self.name_of(name)) for name in await of_set(key))
+        return sorted(text(self.name_of(name)) for name in await set_members(key))
 
     @staticmethod
     async def _unless(what: Description[T], empty: T, wrong: list[str] | None) -> T:
@@ -241,15 +236,7 @@ class PlacedPages(ForeignQueue[C_co]):
 
     # --- pages -----------------------------------------------------------------------------------
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         """As for every queue. One queue's part of a place that all queues share is found by reading
         it: at most 10,000 members a page (2,000 a window), and ``total`` is how many of them
         were found: not ``exact`` while there is more to read. Beside a key of another type the rest
@@ -257,53 +244,22 @@ class PlacedPages(ForeignQueue[C_co]):
         if state == "done" and state not in self.states:
             return Page((), None, 0)
         try:
-            return await self._page(state, cursor, max, start)
+            return await self._page_of(state, query)
         except WrongKind:
             wrong: list[str] = []
-            rest = await self._page(state, cursor, max, start, wrong)
+            rest = await self._page_of(state, query, wrong)
             return replace(rest, exact=False, problem=named(wrong))
 
-    async def _page(
-        self,
-        state: State,
-        cursor: str | None,
-        max: int,
-        start: int | None,
-        wrong: list[str] | None = None,
+    async def _page_of(
+        self, state: State, query: PageQuery, wrong: list[str] | None = None
     ) -> Page:
         places = await self._places(state, wrong)
-        shared = self._shared(state)
-        if start is not None:
-            return await (self._picked if shared else self._window)(places, start, max)
-        index, inner = (0, None) if cursor is None else _split(cursor)
-        found: list[LocatedEntry] = []
-        for _ in range(PAGES):
-            if index >= len(places) or len(found) >= max:
-                break
-            rows, inner, _ = await places[index].after(inner, PAGE if shared else max - len(found))
-            if len(found) + len(rows) > max:
-                rows = rows[: max - len(found)]
-                inner = places[index].behind(rows[-1])
-            found += rows
-            index += inner is None
-        on = None if index >= len(places) else f"{index};{inner or ''}"
-        if shared:
-            known = cursor is None and on is None
-            return Page(tuple(seen.entry for seen in found), on, len(found), known)
-        total = sum(await together(place.count() for place in places))
-        return Page(tuple(seen.entry for seen in found), on, total)
-
-    async def _window(self, places: Sequence[Place], start: int, max: int) -> Page:
-        """Entries by rank, over all places."""
-        sizes = await together(place.count() for place in places)
-        found: list[LocatedEntry] = []
-        first = 0
-        for place, size in zip(places, sizes, strict=True):
-            low = start + len(found) - first
-            if len(found) < max and 0 <= low < size:
-                found += (await place.window(low, max - len(found)))[0]
-            first += size
-        return Page(tuple(seen.entry for seen in found), None, sum(sizes))
+        if not self._shared(state):
+            return await page_of(places, query)
+        if query.start is not None:
+            return await self._picked(places, query.start, query.max)
+        found, on = await _through(places, query, PAGE)
+        return Page(_entries(found), on, len(found), query.cursor is None and on is None)
 
     async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
         """Entries by rank among this queue's, in the first pages of places that others share."""
@@ -311,14 +267,13 @@ class PlacedPages(ForeignQueue[C_co]):
         exact = True
         for place in places:
             inner = None
-            for _ in range(SCREENS):
+            for _ in range(self.screens):
                 rows, inner, _ = await place.after(inner, PAGE)
                 found += rows
                 if inner is None:
                     break
             exact = exact and inner is None
-        rows = found[start : start + max]
-        return Page(tuple(seen.entry for seen in rows), None, len(found), exact)
+        return Page(_entries(found[start : start + max]), None, len(found), exact)
 
     # --- counts ----------------------------------------------------------------------------------
 
@@ -400,6 +355,46 @@ class PlacedPages(ForeignQueue[C_co]):
         return [sum(found[n :: len(spans)]) for n in range(len(spans))]
 
 
+async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
+    """The entries of these places, one place after the other."""
+    if query.start is None:
+        found, on = await _through(places, query)
+        return Page(_entries(found), on, sum(await together(place.count() for place in places)))
+    sizes = await together(place.count() for place in places)
+    found, first = [], 0
+    for place, size in zip(places, sizes, strict=True):
+        low = query.start + len(found) - first
+        if len(found) < query.max and 0 <= low < size:
+            found += (await place.window(low, query.max - len(found)))[0]
+        first += size
+    return Page(_entries(found), None, sum(sizes))
+
+
+async def _through(
+    places: Sequence[Place], query: PageQuery, step: int | None = None
+) -> tuple[list[LocatedEntry], str | None]:
+    """The entries behind a cursor, and the cursor to go on. ``step``: how many elements are read at
+    a time, where most of them may be of other queues."""
+    at, _, then = (query.cursor or "0;").partition(";")
+    index, inner = int(at), then or None
+    found: list[LocatedEntry] = []
+    for _ in range(PAGES):
+        room = query.max - len(found)
+        if index >= len(places) or room <= 0:
+            break
+        rows, inner, _ = await places[index].after(inner, step or room)
+        if len(rows) > room:
+            rows = rows[:room]
+            inner = places[index].behind(rows[-1])
+        found += rows
+        index += inner is None
+    return found, None if index >= len(places) else f"{index};{inner or ''}"
+
+
+def _entries(found: Sequence[LocatedEntry]) -> tuple[Entry, ...]:
+    return tuple(seen.entry for seen in found)
+
+
 async def _nothing(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
     return []
 
@@ -433,8 +428,3 @@ def kept(read: ReadKept, payloads: str, records: str) -> Read:
 def named(wrong: Sequence[str]) -> str | None:
     """What can't be read, each key once."""
     return "; ".join(dict.fromkeys(wrong)) or None
-
-
-def _split(cursor: str) -> tuple[int, str | None]:
-    index, _, inner = cursor.partition(";")
-    return int(index), inner or None

@@ -1,6 +1,6 @@
-"""Where a program keeps the entries of a state: lists, sorted sets, sets and hashes.
+"""Places where a program keeps entries: lists, sorted sets, sets and hashes, read by pages.
 
-All are read by pages. Lists are read from the end where the next entry is taken. The cursor of a
+ Lists are read from the end where the next entry is taken. The cursor of a
 page of a list has digests of its last elements: the next page goes on behind them although entries
 came and went at both ends.
 The cursor of a page of a sorted set has a score and a member; scores may be any numbers. Sets and
@@ -11,88 +11,28 @@ in a page, perhaps in two while the server resizes the key.
 from __future__ import annotations
 
 import base64
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from ..engine.state_scan import Position, ScoreRange, behind, ranked, spelt
+from ..engine.state_scan import page as zset_page
 from ..model.entry import Entry
-from ..model.keys import Keys
+from ..redis.key_scan import literal
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import number
+from ..redis.parsers import spelt as score_text
 
 SLACK = 200
 """elements looked through around the place where a page ended that isn't found there any more"""
-PORTION = 100
+PORTION = 500
 """elements that a scan is asked for"""
 DEPTH = 10_000
 """how far into a list, from either end, an entry is looked for and can be removed"""
 
 
-class Beside(Keys):
-    """Our keys ``<at><prefix>:<name>:<part>`` and, as ``t_…``, the owner's.
-
-    They begin like the owner's, so a hash tag there (``{app}:``) holds for both. Without one, a
-    Cluster spreads the owner's own keys, and neither program can work on it.
-    """
-
-    __slots__ = ("at", "theirs")
-
-    def __init__(self, at: str, name: str, prefix: str, theirs: Mapping[str, str]) -> None:
-        super().__init__(name, prefix)
-        self.base = f"{at}{prefix}:{name}:"
-        self.at = at
-        self.theirs = theirs
-        """the owner's keys that have other names than their parts"""
-
-    def __getitem__(self, part: str) -> str:
-        if not part.startswith("t_"):
-            return super().__getitem__(part)
-        theirs = self.theirs.get(part, part[2:])
-        return self.at + (theirs[:-1] + ":" if theirs.endswith("_") else theirs)
-
-
 _SIZE = {"list": "LLEN", "set": "SCARD", "hash": "HLEN"}
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A place where a state's entries are. In ``key``, ``{q}`` is the owner's name for the queue,
-    and ``{worker}`` each of `workers_of`."""
-
-    type: ClassVar[Literal["list", "zset", "set", "hash"]]
-    key: str
-    called: str
-    """the state's name for the owner's users"""
-
-
-@dataclass(frozen=True, slots=True)
-class List(Declared):
-    type = "list"
-    next: Literal["LEFT", "RIGHT"] = "LEFT"
-    """the end where the next entry is taken"""
-
-
-@dataclass(frozen=True, slots=True)
-class Zset(Declared):
-    type = "zset"
-    ready: bool = False
-    """whether scores are the times at which the entries become ready"""
-    unit_ms: int = 1000
-    """milliseconds in one unit of these times: scores are seconds, or (1) milliseconds"""
-
-
-@dataclass(frozen=True, slots=True)
-class Set(Declared):
-    type = "set"
-
-
-@dataclass(frozen=True, slots=True)
-class Hash(Declared):
-    """An entry for each field; `Row.value` is the field's value."""
-
-    type = "hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +141,10 @@ class Place:
             scanned, _, size = await self._scan_after(None, min(start + max, DEPTH))
             return await self.located(scanned[start:]), size
         if self.kind != "list":
-            size, rows = await both(self.size(), self._ranked(start, max))
+            size, rows = await both(self.size(), ranked(self.key, start, start + max - 1))
             return await self._seen(rows), size
         size, elements = await both(self.size(), self._slice(start, max))
-        return await self.located(self._ranks(elements, start, size)), size
+        return await self.located(self._list_rows(elements, start, size)), size
 
     def _slice(self, start: int, max: int) -> Call[list[bytes]]:
         if self.reverse:
@@ -214,17 +154,13 @@ class Place:
             )  # fmt: skip
         return Call(("LRANGE", self.key, start, start + max - 1), list[bytes], key=self.key)
 
-    def _ranks(self, elements: Sequence[bytes], start: int, size: int) -> list[Row]:
+    def _list_rows(self, elements: Sequence[bytes], start: int, size: int) -> list[Row]:
         """Elements of a list from rank ``start`` on, each with its rank and position."""
         ranks = range(start, start + len(elements))
         return [
             Row(element, float(rank), size - 1 - rank if self.reverse else rank)
             for rank, element in zip(ranks, elements, strict=True)
         ]
-
-    def _ranked(self, start: int, max: int) -> Call[list[tuple[bytes, float]]]:
-        command = ("ZRANGE", self.key, start, start + max - 1, "WITHSCORES")
-        return Call(command, pairs, key=self.key)
 
     async def located(self, rows: Sequence[Row]) -> list[LocatedEntry]:
         """The entries of these rows, without those of other queues."""
@@ -237,8 +173,8 @@ class Place:
             if entry is not None
         ]
 
-    async def _seen(self, rows: Sequence[tuple[bytes, float]]) -> list[LocatedEntry]:
-        return await self.located([Row(member, score) for member, score in rows])
+    async def _seen(self, rows: Sequence[Position]) -> list[LocatedEntry]:
+        return await self.located([Row(member, score) for score, member in rows])
 
     async def after(
         self, cursor: str | None, max: int
@@ -253,7 +189,10 @@ class Place:
         if self.kind in ("set", "hash"):
             scanned, on, size = await self._scan_after(cursor, max)
             return await self.located(scanned), on, size
-        return await self._zset_after(cursor, max)
+        size, (found, onward, _) = await both(
+            self.size(), zset_page(self.key, self._span(cursor), None, max)
+        )
+        return await self._seen(found), onward and spelt(found[-1]), size
 
     async def _scan_after(self, cursor: str | None, max: int) -> tuple[list[Row], str | None, int]:
         """A scan returns as many elements as it likes: a page may end inside a portion, which is
@@ -289,50 +228,9 @@ class Place:
         verb = "HSCAN" if self.kind == "hash" else "SSCAN"
         return Call((verb, self.key, at, "COUNT", PORTION), read, key=self.key)
 
-    async def _zset_after(
-        self, cursor: str | None, max: int
-    ) -> tuple[list[LocatedEntry], str | None, int]:
-        """By score and member, so a page is exact whatever came or went."""
-        if cursor is None:
-            size, rows = await both(self.size(), self._ranked(0, max + 1))
-        else:
-            score, _, coded = cursor.partition(":")
-            size, rows = await self._ranked_after((float(score), base64.b64decode(coded)), max + 1)
-        more, rows = len(rows) > max, rows[:max]
-        on = _zset_cursor(*rows[-1]) if rows and more else None
-        return await self._seen(rows), on, size
-
-    async def _ranked_after(
-        self, last: tuple[float, bytes], max: int
-    ) -> tuple[int, list[tuple[bytes, float]]]:
-        """The size, and what follows (score, member), however many have that score.
-
-        By its rank while it is still in its place; else by bisection. A page that begins with what
-        is not behind it has left nothing out, whatever went meanwhile.
-        """
-        found = Call(("ZRANK", self.key, last[1]), number, key=self.key)
-        size, rank = await both(self.size(), found)
-        if rank is not None:
-            rows = await self._ranked(int(rank), max + 1)
-            if rows[:1] == [(last[1], last[0])]:
-                return size, rows[1:]
-        while True:
-            low, high = 0, size
-            while low < high:
-                middle = (low + high) // 2
-                rows = await self._ranked(middle, 1)
-                if rows and (rows[0][1], rows[0][0]) <= last:
-                    low = middle + 1
-                else:
-                    high = middle
-            start = low - SLACK if low > SLACK else 0
-            asked = max + low - start
-            rows = await self._ranked(start, asked)
-            behind = [row for row in rows if (row[1], row[0]) > last]
-            sure = not start or len(behind) < len(rows)
-            if sure and (len(behind) >= max or len(rows) < asked):
-                return size, behind
-            size = await self.size()
+    def _span(self, cursor: str | None) -> ScoreRange:
+        """What is left of a sorted set behind a cursor."""
+        return ScoreRange(cursor)
 
     async def _list_after(
         self, cursor: str | None, max: int
@@ -351,7 +249,7 @@ class Place:
         page = elements[start - low : start - low + max]
         end = start + len(page)
         on = _list_cursor(end, page[-3:]) if page and end < size else None
-        return await self.located(self._ranks(page, start, size)), on, size
+        return await self.located(self._list_rows(page, start, size)), on, size
 
     def behind(self, seen: LocatedEntry) -> str:
         """The cursor of a page that ended with this entry."""
@@ -361,27 +259,59 @@ class Place:
             return _list_cursor(int(seen.score) + 1, [seen.member])
         if self.kind in ("set", "hash"):
             return _scan_cursor(seen.at, seen.member)
-        return _zset_cursor(seen.member, seen.score)
+        return spelt((seen.score, seen.member))
 
     async def matching(self, text: str) -> list[LocatedEntry]:
         """Elements of a set that contain ``text`` somewhere; the server does the looking."""
-        pattern = re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
         found: list[LocatedEntry] = []
         cursor = 0
         while True:
-            command = ("ZSCAN", self.key, cursor, "MATCH", f"*{pattern}*", "COUNT", 1000)
+            command = ("ZSCAN", self.key, cursor, "MATCH", f"*{literal(text)}*", "COUNT", 1000)
             cursor, rows = await Call(command, tuple[int, Any], key=self.key)
-            found += await self._seen(rows)
+            found += await self.located([Row(member, float(score)) for member, score in rows])
             if not cursor:
                 return found
 
 
+@dataclass(frozen=True, slots=True)
+class DuePart(Place):
+    """The members of a sorted set that are due (up to the score ``now``), or those that aren't."""
+
+    now: float = 0.0
+    due: bool = True
+    hidden: int = 0
+    """how many of them `read` leaves out"""
+
+    async def _ranks(self) -> tuple[int, int]:
+        """The rank of its first member, and the one behind its last."""
+        due = Call(("ZCOUNT", self.key, "-inf", score_text(self.now)), int, key=self.key)
+        size, border = await both(self.size(), due)
+        return (0, border) if self.due else (border, size)
+
+    async def count(self) -> int:
+        first, end = await self._ranks()
+        return max(0, end - first - self.hidden)
+
+    async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
+        first, end = await self._ranks()
+        size, asked = end - first - self.hidden, min(max + self.hidden, end - first - start)
+        first += start
+        found = await ranked(self.key, first, first + asked - 1) if asked > 0 else []
+        rows = await self._seen(found)
+        before = self.hidden - (len(found) - len(rows))  # in front of these
+        return rows[before : before + max] if before > 0 else rows[:max], size if size > 0 else 0
+
+    def _span(self, cursor: str | None) -> ScoreRange:
+        border = behind(self.now)
+        return ScoreRange(cursor, border) if self.due else ScoreRange(cursor or border)
+
+    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
+        found = await Place.of_members(self, members)
+        return [row for row in found if (row.score <= self.now) is self.due]
+
+
 def _scan_cursor(at: int, last: bytes) -> str:
     return f"{at}:{base64.b64encode(last).decode()}"
-
-
-def _zset_cursor(member: bytes, score: float) -> str:
-    return f"{score!r}:{base64.b64encode(member).decode()}"
 
 
 def _list_cursor(rank: int, last: Sequence[bytes]) -> str:
@@ -409,9 +339,3 @@ def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:
 
 def _digest(element: bytes) -> str:
     return sha1(element).hexdigest()[:16]
-
-
-def pairs(reply: list[Any]) -> list[tuple[bytes, float]]:
-    if reply and isinstance(reply[0], list):  # RESP3 nests the pairs, RESP2 doesn't
-        return [(member, float(score)) for member, score in reply]
-    return [(reply[i], float(reply[i + 1])) for i in range(0, len(reply), 2)]

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from ..redis.key_scan import Lane
 from ..redis.operation import Call, both
+from ..redis.parsers import optional
 from . import LAYOUTS
 
 NAMES = 1000
@@ -24,16 +25,13 @@ LARGE = 1024 * 1024
 """an element of this many bytes is not read"""
 
 UNREADABLE = {
-    "Celery": rb"celery(?:-task-meta-.+)?|.+\x06\x16\d+|_kombu\..+|unacked(?:_index|_mutex)?",
     "BullMQ": rb"(?:bull|\{bull\}):.+",
-    "Dramatiq": rb"dramatiq:.+",
     "Huey": rb"huey\..+",
     "SAQ": rb"saq:.+",
 }
 """programs whose keys are known by name and whose queues can't be read yet"""
 _UNREADABLE = re.compile(
-    b"|".join(b"(?P<%b>%b)" % (name.encode(), sign) for name, sign in UNREADABLE.items()),
-    re.DOTALL,
+    b"|".join(b"(?P<%b>%b)" % (name.encode(), sign) for name, sign in UNREADABLE.items()), re.DOTALL
 )
 
 
@@ -94,7 +92,7 @@ class KeyLook:
             if await self.mean_size() > LARGE:
                 return b""
             if self.type == "list":
-                one = Call(("LINDEX", self.key, 0), _bytes_or_none, key=self.key)
+                one = Call(("LINDEX", self.key, 0), optional, key=self.key)
                 return await one or b""
             some = await Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key)
             return some[0] if some else b""
@@ -147,7 +145,3 @@ def recognisers() -> list[Recogniser]:
 def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:
     """The lanes of all of them, each once."""
     return tuple(dict.fromkeys(lane for one in found for lane in one.lanes))
-
-
-def _bytes_or_none(reply: bytes | None) -> bytes | None:
-    return reply

@@ -56,9 +56,8 @@ async def undo(queue: ForeignChanges[Any], undo: UndoStep) -> tuple[int, ...]:
         deep = sum(entry.at == "deep" for entry in moved)
         while moved or not found:
             n = portion(moved)
-            found = await queue._script("undo").call(
-                queue.keys, queue.clock, lambda reply: tuple(map(int, reply)),
-                [entry.row for entry in moved[:n]],
+            found = await queue._call_script(
+                "undo", lambda reply: tuple(map(int, reply)), [entry.row for entry in moved[:n]],
                 caller=undo.by, seq=undo.seq, op=undo.op, step=undo.step, queue=queue.own_name,
             )  # fmt: skip
             moved = _rest(moved, n) if found[2] else []
@@ -124,8 +123,8 @@ async def look(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntr
 async def _moved(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntry]:
     moved: list[MovedEntry] = []
     while True:
-        more, *found = await queue._script("undo_places").call(
-            queue.keys, queue.clock, words, op=op, step=step, behind=len(moved)
+        more, *found = await queue._call_script(
+            "undo_places", words, op=op, step=step, behind=len(moved)
         )
         moved += [MovedEntry(key, sha) for key, sha in zip(found[::2], found[1::2], strict=True)]
         if more == "0":

@@ -164,6 +164,16 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class PageQuery:
+    """Which part of a state a page shows: the arguments of `Queue.page`."""
+
+    cursor: str | None = None
+    max: int = 100
+    start: int | None = None
+    payloads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Some entries of a state, in the order in which the server keeps them."""
 

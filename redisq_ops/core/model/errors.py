@@ -204,12 +204,7 @@ _UNFIT = re.compile(r"value is not an? |would overflow|would produce NaN|Invalid
 
 # A slot is being migrated, a node lost its slots, or a primary is being replaced: a later try may
 # succeed.
-CHANGING = (
-    rx.ClusterError,
-    rx.TryAgainError,
-    rx.AskError,
-    rx.SlotNotCoveredError,
-)
+CHANGING = (rx.ClusterError, rx.TryAgainError, rx.AskError, rx.SlotNotCoveredError)
 
 
 def translate(error: Exception) -> Exception:

@@ -9,12 +9,7 @@ from .entry import State
 Verb = Literal["requeue", "claim", "replay", "purge", "hard", "restore", "reschedule", "move"]
 EDIT = "edit"
 """the target of an edit, which moves entries nowhere"""
-ZSETS: dict[State, str] = {
-    "pending": "lease",
-    "delayed": "delay",
-    "dead": "dead",
-    "trash": "trash",
-}
+ZSETS: dict[State, str] = {"pending": "lease", "delayed": "delay", "dead": "dead", "trash": "trash"}
 # the keys every queue has, with their types
 FIXED = {
     **dict.fromkeys(("lease", "delay", "dead", "trash", "ops", "unfinished"), "zset"),

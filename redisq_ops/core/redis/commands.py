@@ -117,8 +117,8 @@ Replies = Sequence[Any]
 Description = Call[T] | Coroutine[Any, Any, T]
 
 
-class _Ask:
-    """Awaitable form of a whole round, for `together`."""
+class RoundTrip:
+    """Awaitable form of a whole round."""
 
     def __init__(self, calls: Round) -> None:
         self.calls = calls
@@ -127,13 +127,17 @@ class _Ask:
         return (yield self.calls)
 
 
+def coroutine_of(description: Description[T]) -> Coroutine[Any, Any, T]:
+    return _value(description) if isinstance(description, Call) else description
+
+
 async def _value(call: Call[T]) -> T:
     return await call
 
 
 async def together(descriptions: Iterable[Description[T]]) -> list[T]:
     """Run descriptions side by side: round k of all of them is one round trip."""
-    coroutines = [_value(d) if isinstance(d, Call) else d for d in descriptions]
+    coroutines = [coroutine_of(d) for d in descriptions]
     results: list[Any] = [None] * len(coroutines)
     waiting: list[tuple[int, Round]] = []
     try:
@@ -141,7 +145,7 @@ async def together(descriptions: Iterable[Description[T]]) -> list[T]:
             _advance(coroutine, None, index, results, waiting)
         while waiting:
             now, waiting = waiting, []
-            replies = await _Ask(tuple(call for _, calls in now for call in calls))
+            replies = await RoundTrip(tuple(call for _, calls in now for call in calls))
             start = 0
             for index, calls in now:
                 part = replies[start : start + len(calls)]
@@ -197,8 +201,7 @@ class _Apart(Generic[T]):
         self._description = description
 
     def __await__(self) -> Generator[Round, Replies, T | Exception]:
-        whole = self._description
-        coroutine = _value(whole) if isinstance(whole, Call) else whole
+        coroutine = coroutine_of(self._description)
         replies: Replies | None = None
         try:
             while True:

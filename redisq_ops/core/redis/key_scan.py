@@ -8,6 +8,7 @@ SCAN's guarantee holds: a key that exists all the time is seen, maybe more than 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -160,3 +161,8 @@ def _read(reply: Any) -> tuple[int, list[bytes]]:
     if isinstance(cursor, dict):  # a cluster client returns one per node
         (cursor,) = cursor.values()
     return int(cursor), keys
+
+
+def literal(text: str) -> str:
+    """A pattern for SCAN and the like that matches just this text."""
+    return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)

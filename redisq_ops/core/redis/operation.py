@@ -18,17 +18,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from typing import (
-    Any,
-    Concatenate,
-    Generic,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    cast,
-    overload,
-)
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import redis
 import redis.asyncio as aredis

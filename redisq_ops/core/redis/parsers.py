@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..model.quoting import text
@@ -26,18 +26,36 @@ def row_words(rows: int) -> Callable[[list[bytes]], list[str]]:
     return read
 
 
+def optional(reply: bytes | None) -> bytes | None:
+    return reply
+
+
+def integers(reply: list[bytes | None]) -> list[int]:
+    """Values of counters; one that is missing is 0."""
+    return [int(value or 0) for value in reply]
+
+
 def number(reply: Any) -> float | None:
     return None if reply is None else float(reply)
 
 
+def scores_of(key: str, members: Sequence[str]) -> Call[list[float | None]]:
+    """The scores of members of a sorted set; None for each that isn't in it."""
+    return Call(("ZMSCORE", key, *members), lambda reply: list(map(number, reply)), key=key)
+
+
 def scored(key: str, *range_: str) -> Call[list[tuple[str, float]]]:
-    return Call(("ZRANGE", key, *range_, "WITHSCORES"), _pairs, key=key)
+    def read(reply: list[Any]) -> list[tuple[str, float]]:
+        return [(text(member), score) for member, score in pairs(reply)]
+
+    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key)
 
 
-def _pairs(reply: list[Any]) -> list[tuple[str, float]]:
+def pairs(reply: list[Any]) -> list[tuple[bytes, float]]:
+    """Members and scores."""
     if reply and isinstance(reply[0], list):  # RESP3 nests the pairs, RESP2 doesn't
-        return [(text(member), float(score)) for member, score in reply]
-    return [(text(reply[i]), float(reply[i + 1])) for i in range(0, len(reply), 2)]
+        return [(member, float(score)) for member, score in reply]
+    return [(reply[i], float(reply[i + 1])) for i in range(0, len(reply), 2)]
 
 
 def moment(score: float | None) -> int | None:
@@ -48,31 +66,3 @@ def moment(score: float | None) -> int | None:
 def spelt(score: float) -> str:
     """A score as text that is read back exactly, for cursors and bounds of ranges."""
     return f"{score:.17g}"
-
-
-async def fields(key: str, page: int = 1000) -> dict[str, bytes]:
-    """All fields of a hash, read by pages; concurrent changes may be in it or not."""
-    found: dict[str, bytes] = {}
-    cursor = 0
-    while True:
-        cursor, rows = await Call(("HSCAN", key, cursor, "COUNT", page), _scanned, key=key)
-        found |= rows
-        if not cursor:
-            return found
-
-
-def _scanned(reply: Any) -> tuple[int, dict[str, bytes]]:
-    cursor, rows = reply
-    if not isinstance(rows, dict):
-        rows = dict(zip(rows[::2], rows[1::2], strict=True))
-    return int(cursor), {text(name): value for name, value in rows.items()}
-
-
-async def members(key: str, page: int = 1000) -> list[str]:
-    """All members of a sorted set in its order, read by pages."""
-    found: list[str] = []
-    while True:
-        rows = await scored(key, str(len(found)), str(len(found) + page - 1))
-        found += [member for member, _ in rows]
-        if len(rows) < page:
-            return found

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from ..engine.queue import Queue
 from ..model.entry import State
 from ..redis.operation import Call
-from ..redis.parsers import number
+from ..redis.parsers import scores_of
 
 
 class InTransit(NamedTuple):
@@ -47,9 +47,4 @@ def departure(id: str, shard: int, line: bytes) -> InTransit:
 
 def arrivals(part: Queue[None], some: Sequence[InTransit]) -> Call[list[float | None]]:
     """When the new home accepted each entry; None: it didn't."""
-    key = part.keys["seen"]
-
-    def read(reply: list[bytes | float | None]) -> list[float | None]:
-        return list(map(number, reply))
-
-    return Call(("ZMSCORE", key, *(entry.mark for entry in some)), read, key=key)
+    return scores_of(part.keys["seen"], [entry.mark for entry in some])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..model.activity import Activity, joined_activity
-from ..model.entry import Counts, Entry, Event, Page, Rates, State
+from ..model.entry import Counts, Entry, Event, Page, PageQuery, Rates, State
 from ..model.queue_position import QueuePosition, joined
 from ..model.quoting import bytes_of
 from ..model.states import ZSETS
@@ -40,27 +40,18 @@ class MergedReads(ShardMap[C_co, ShardT]):
     async def activity(self, since_ms: int) -> Activity:
         return joined_activity(await self._on_each_shard(lambda part: part.activity.op(since_ms)))
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         """As for one queue: the shards' pages are merged by time, and a cursor is for all of them.
 
         Waiting entries without a time come one shard after another, with cursors ``shard~cursor``.
         """
         if state == "waiting" and not self.timed:
-            return await self._page_by_shards(cursor, max, start, payloads)
-        skip = 0
-        if start is not None:
-            cursor, skip = await self._seek(state, start)
-        pages = await self._on_each_shard(
-            lambda part: part.page.op(state, cursor, skip + max, payloads=payloads)
-        )
+            return await self._page_by_shards(query)
+        cursor, max, skip = query.cursor, query.max, 0
+        if query.start is not None:
+            cursor, skip = await self._seek(state, query.start)
+        some = PageQuery(cursor, skip + max, payloads=query.payloads)
+        pages = await self._on_each_shard(lambda part: part._page(state, some))
         rows = sorted(
             (
                 (score, bytes_of(entry.id), k, entry)
@@ -75,23 +66,20 @@ class MergedReads(ShardMap[C_co, ShardT]):
         entries = tuple(_marked_entry(entry, k) for _, _, k, entry in shown)
         return Page(entries, last, sum(page.total for page in pages))
 
-    async def _page_by_shards(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
+    async def _page_by_shards(self, query: PageQuery) -> Page:
         """Waiting entries that have no time to merge by: one shard after another."""
         sizes = [
             counts.waiting for counts in await self._on_each_shard(lambda part: part.counts.op(0))
         ]
-        shard, _, inner = (cursor or "0~").partition("~")
-        k, skip = int(shard), start or 0
+        shard, _, inner = (query.cursor or "0~").partition("~")
+        k, skip, max = int(shard), query.start or 0, query.max
         while k < len(sizes) and skip >= sizes[k]:
             skip, k = skip - sizes[k], k + 1
         entries: list[Entry] = []
         problems: list[str] = []
         while k < len(sizes) and len(entries) < max:
-            page = await self._shard(k).page.op(
-                "waiting", inner or None, max - len(entries), skip or None, payloads
-            )
+            rest = PageQuery(inner or None, max - len(entries), skip or None, query.payloads)
+            page = await self._shard(k)._page("waiting", rest)
             entries += page.entries
             problems += [page.problem] if page.problem else []
             inner, skip = page.cursor or "", 0

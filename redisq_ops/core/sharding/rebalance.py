@@ -19,9 +19,11 @@ from ..model.entry import Checkup, Counts, Entry, State, TakeResult
 from ..model.errors import Refused
 from ..model.settings import BATCH
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
-from ..redis.parsers import fields, words
+from ..redis.parsers import optional, words
+from ..redis.whole_keys import fields
 from .in_transit import InTransit, arrivals, departure, departures
-from .sharded_queue import ShardedQueue, ShardT, home
+from .shard_map import ShardT, home
+from .sharded_queue import ShardedQueue
 
 _ATTEMPTS = 4
 _ARRIVED = ("ok", "same")
@@ -107,7 +109,7 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         now, rows = await both(
             self._now(),
             together(
-                Call(("HGET", keys[name], id), _bytes, key=keys[name])
+                Call(("HGET", keys[name], id), optional, key=keys[name])
                 for keys in (self._shard(k).keys for k in places) for name in names
             ),
         )  # fmt: skip
@@ -238,7 +240,3 @@ def _whereabouts(entry: InTransit, to: int, arrived: bool) -> str:
     if arrived:
         return f"{entry.id} has arrived in shard {to} and shard {entry.shard} still has it too"
     return f"{entry.id} is between shard {entry.shard} and shard {to}"
-
-
-def _bytes(reply: bytes | None) -> bytes | None:
-    return reply

@@ -24,23 +24,12 @@ from ..model.errors import NotFound, Refused, Superseded
 from ..model.keys import Keys
 from ..model.settings import MAX_BATCH
 from ..redis.operation import C_co, Call, Description, attempt, operation, together
-from ..redis.parsers import scored
+from ..redis.parsers import integers, scored
 from .merge import MergedReads
-from .shard_map import MAX_SHARDS, NEVER, SHARDS, Head, ShardT, checked_shards, home
+from .shard_map import MAX_SHARDS, ShardT, checked_shards
 
 _WORDS = ("moved", "theirs", "same", "away", "late", "changed")
 _COUNTED = ("done", "undone", "told")
-
-__all__ = [
-    "MAX_SHARDS",
-    "NEVER",
-    "SHARDS",
-    "Head",
-    "ShardT",
-    "ShardedQueue",
-    "checked_shards",
-    "home",
-]
 
 
 class ShardedQueue(MergedReads[C_co, ShardT]):
@@ -196,7 +185,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             listed += len(page)
             places = [(op, keys["op_"] + op) for op, _ in page for keys in given_up]
             rows = await together(
-                Call(("HMGET", key, *_COUNTED), _counts, key=key) for _, key in places
+                Call(("HMGET", key, *_COUNTED), integers, key=key) for _, key in places
             )
             there = [(op, key, row) for (op, key), row in zip(places, rows, strict=True)
                      if any(row)]  # fmt: skip
@@ -337,7 +326,3 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
 
 def _minutes(reply: dict[bytes, bytes]) -> dict[str, int]:
     return {name.decode(): int(n) for name, n in reply.items()}
-
-
-def _counts(reply: list[bytes | None]) -> list[int]:
-    return [int(value or 0) for value in reply]

@@ -28,10 +28,7 @@ class Heartbeat:
                     if works := list(source.held.copy()):  # the copy is atomic, iterating isn't
                         source.renew(works)
                 wait = self._interval
-            except (
-                RedisqError,
-                RedisError,
-            ):  # the loop reports it; try again sooner
+            except (RedisqError, RedisError):  # the loop reports it; try again sooner
                 wait = self._interval / 4
 
     def close(self) -> None:

@@ -22,7 +22,9 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
     if state not in can:
         of = f"{state} entries" if can else "entries"
         does = "purge --hard" if verb == "hard" else verb
-        how = ""
+        what = "purge" if verb == "hard" else verb
+        why = queue.refusals.get(f"{what} {state}") or queue.refusals.get(what)
+        how = f": {why}" if why else ""
         if isinstance(queue, HasConsumerGroups):
             claim = hint("consumers", "claim", queue.name, "CONSUMER", to="NAME")
             remove = hint("consumers", "remove", queue.name, "CONSUMER")

@@ -187,11 +187,7 @@ act(
     lambda s, q: q.schedule([(s.held[0].id, b"\xff")], after_ms=9, mode="move"),
     DELAYS,
 )
-act(
-    "admit",
-    lambda s, q: run(q.client, admit(q, [("new", b"\x00"), ("later", b"l")])),
-    DELAYS,
-)
+act("admit", lambda s, q: run(q.client, admit(q, [("new", b"\x00"), ("later", b"l")])), DELAYS)
 PRODUCERS = [do for do, kinds in ACTS.values() if kinds == REQUESTS]
 CIRCLES, FAIRS, CARMINES = (CircularQueue,), (FairQueue,), (CarmineQueue,)
 act("push", lambda s, q: q.push([("new", b"\x00"), (s.one("waiting"), b"\xff")]), CIRCLES)

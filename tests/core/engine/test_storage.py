@@ -37,6 +37,6 @@ def test_each_hook_is_implemented_by_a_kind() -> None:
 
 
 def test_a_required_hook_is_abstract_and_any_other_has_a_default() -> None:
-    required = {"_page_waiting", "_get_waiting", "_payloads"}
+    required = {"_page_waiting", "_get_waiting"}
     missing = {name for name in HOOKS if getattr(getattr(Queue, name), "__isabstractmethod__", 0)}
     assert missing == required

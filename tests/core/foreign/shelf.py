@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import redis
 
-from redisq_ops.core.foreign.key_reads import of_set
+from redisq_ops.core.foreign.declarations import Declared, Hash, List, Set
 from redisq_ops.core.foreign.placed_queue import PlacedQueue
-from redisq_ops.core.foreign.places import Declared, Hash, List, Place, Row, Set
+from redisq_ops.core.foreign.places import Place, Row
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.quoting import legal, text
 from redisq_ops.core.redis.operation import C_co, Call
+from redisq_ops.core.redis.whole_keys import set_members
 
 
 class ShelfQueue(PlacedQueue[C_co]):
@@ -33,7 +34,7 @@ class ShelfQueue(PlacedQueue[C_co]):
     theirs: ClassVar[dict[str, str]] = {"queues": "set", "workers": "set"}
 
     async def workers_of(self) -> Sequence[str]:
-        return [text(name) for name in sorted(await of_set(self.at + "workers"))]
+        return [text(name) for name in sorted(await set_members(self.at + "workers"))]
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> list[Entry | None]:
         bodies: list[bytes | None] = [row.value for row in rows]

@@ -250,9 +250,7 @@ def test_a_rule_s_change_is_told_once_and_a_late_one_changes_nothing(queue: Queu
         queue.control("op", 1, "weight", "ann", 7)
     found = queue.get_client("ann")
     assert found is not None and found.weight == 3
-    assert [(e.by, e.what) for e in queue.history(10)] == [
-        ("op", {"op": ("op|weight|ann|3",)}),
-    ]
+    assert [(e.by, e.what) for e in queue.history(10)] == [("op", {"op": ("op|weight|ann|3",)})]
 
 
 def test_what_an_id_that_is_there_says(queue: Queue) -> None:

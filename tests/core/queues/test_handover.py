@@ -126,9 +126,7 @@ def test_other_content_under_a_known_id_is_a_dead_letter(
 
 @pytest.mark.parametrize("setting", [("closed", "draining"), ("max_waiting", "2")])
 def test_a_target_that_takes_nothing_now_loses_nothing(
-    source: DelaySet[BlockingClient],
-    mail: RequestQueue[BlockingClient],
-    setting: tuple[str, str],
+    source: DelaySet[BlockingClient], mail: RequestQueue[BlockingClient], setting: tuple[str, str]
 ) -> None:
     ids = put(source, 5)
     mail.configure("op", 1, {setting[0]: setting[1]})

@@ -923,10 +923,7 @@ def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
     client.sadd(f"rq:{{q}}:{part}", "somebody else's")
     before = picture(client)
     queue = RequestQueue(client, "q")
-    for attempt in (
-        lambda: submit(queue, "r"),
-        lambda: queue.configure("op", 1, {"paused": "x"}),
-    ):
+    for attempt in (lambda: submit(queue, "r"), lambda: queue.configure("op", 1, {"paused": "x"})):
         with pytest.raises(WrongKind, match=f"rq:{{q}}:{part}"):
             attempt()
     assert queue.take(1, consumer="w").deliveries == ()  # there is no such queue yet

@@ -20,7 +20,7 @@ from redisq_ops.core.queues.circular import CircularQueue, ShardedCircularQueue
 from redisq_ops.core.redis import operation
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import BlockingClient, Description
-from redisq_ops.core.sharding.sharded_queue import home
+from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import cluster
 from redisq_ops.ops.deployment import Deployment

@@ -17,7 +17,7 @@ from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.fair import FairQueue, ShardedFairQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.sharding.sharded_queue import home
+from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.deployment import Deployment

@@ -24,7 +24,7 @@ from redisq_ops.core.redis import operation as io
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import BlockingClient, Description, run
 from redisq_ops.core.redis.transport import exchange
-from redisq_ops.core.sharding.sharded_queue import home
+from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import cluster
 from redisq_ops.ops.change.audit_log import Author

@@ -9,20 +9,21 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasTimeline
-from ...model.entry import Entry, Page, State
+from ...engine.state_scan import ranked
+from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
-from ..changes import ForeignChanges
-from ..places import List, LocatedEntry, Place, Row, Zset, pairs
+from ..changes import JOB_VERBS, ForeignChanges
+from ..declarations import Declared, Zset
+from ..places import DuePart, LocatedEntry, Place, Row
+from ..scanned_results import ScannedResults
 from .job import Record
-from .places import JOB, MARK, RESULT, Part, Results
 
+JOB, MARK, RESULT = "arq:job:", "arq:in-progress:", "arq:result:"
 FRONT = 1000
 """jobs that are asked whether they are in progress: workers take those with the lowest scores"""
-SCANS = 20
-"""steps of a SCAN for one page of results"""
 
 
 class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
@@ -32,26 +33,20 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     owner: ClassVar[str] = "arq"
     package: ClassVar[str] = "foreign.arq"
     by_id: ClassVar[bool] = True
+    screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"arq:abort": "zset"}
     called: ClassVar[Mapping[str, str]] = {
         "t_job_": "arq:job_", "t_result_": "arq:result_", "t_retry_": "arq:retry_",
         "t_progress_": "arq:in-progress_", "t_abort": "arq:abort",
     }  # fmt: skip
-    states: ClassVar[Mapping[State, Sequence[List | Zset]]] = {
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (Zset("{q}", "queued"),),
         "pending": (Zset("{q}", "in progress"),),
         "delayed": (Zset("{q}", "deferred", ready=True, unit_ms=1),),
-        "dead": (),  # see `Results`
+        "dead": (),  # see `ScannedResults`
         "done": (),
     }
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "replay": ("dead",),
-        "requeue": ("delayed",),
-        "reschedule": ("delayed",),
-        "purge": ("waiting", "delayed", "dead"),
-        "hard": ("waiting", "delayed", "dead", "trash"),
-        "restore": ("trash",),
-    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     replay_note: ClassVar[str] = "as new jobs of the same id: arq counts their tries from 1 again"
     prunes: ClassVar[bool] = False
     enveloped: ClassVar[bool] = False
@@ -59,6 +54,12 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "requeue": "they are due now",
         "purge": "they go to the trash; their ids can be enqueued again at once",
         "hard": "they are removed for good: no undo",
+    }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "requeue pending": "nobody can tell whether its worker lives, and a job started twice"
+        " is recorded as failed; arq runs it again when its mark expires",
+        "claim": "only arq's workers can take a job",
+        "purge pending": "it runs: `Job(ID, redis).abort()` stops it, if its worker allows that",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job that expired while it waited (a day after it was due) leaves its id, and a result"
@@ -91,7 +92,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
         if state in ("dead", "done"):
             called = "failed" if state == "dead" else "complete"
-            return [Results("zset", self.own_name, called, read)]
+            return [ScannedResults("zset", self.own_name, called, read, begin=RESULT)]
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         called = self.states[state][0].called
         if state == "pending":
@@ -100,7 +101,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
             ]
         due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)
-        return [Part("zset", self.own_name, called, read, due_ms=now, due=due, running=n)]
+        return [DuePart("zset", self.own_name, called, read, now=now, due=due, hidden=n)]
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""
@@ -109,9 +110,10 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     async def _running(self) -> list[Row]:
         """Which of the first members have a worker's mark."""
         key = self.own_name
-        front = await Call(("ZRANGE", key, 0, FRONT - 1, "WITHSCORES"), pairs, key=key)
-        marks = await self._records(MARK, [member for member, _ in front])
-        return [Row(*row) for row, mark in zip(front, marks, strict=True) if mark is not None]
+        front = await ranked(key, 0, FRONT - 1)
+        marks = await self._records(MARK, [member for _, member in front])
+        rows = zip(front, marks, strict=True)
+        return [Row(member, score) for (score, member), mark in rows if mark is not None]
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -184,18 +186,6 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     def _shared(self, state: State) -> bool:
         return state in ("dead", "done")
-
-    async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
-        """By rank in the order of the SCAN, among what its first steps find."""
-        found: list[LocatedEntry] = []
-        inner: str | None = None
-        for _ in range(SCANS):
-            rows, inner, _ = await places[0].after(inner, max)
-            found += rows
-            if inner is None:
-                break
-        rows = found[start : start + max]
-        return Page(tuple(row.entry for row in rows), None, len(found), inner is None)
 
 
 def _time(expires: int) -> int | None:

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...model.entry import Checkup, Counts, Entry, Page, State
-from ...model.quoting import legal, raw_of
+from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
+from ...model.quoting import legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation
+from ..places import Place, Row
 from .base import STALE_MS, RawLayout, hours
 
 WHOLE = 1000
@@ -100,28 +101,25 @@ class RawCircularQueue(RawLayout[C_co]):
         unknown: frozenset[State] = frozenset({"done"} if whole else {"done", "pending"})
         return Counts(max(0, size - marked), marked if whole else 0, 0, 0, 0, 0, unknown=unknown)
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         if state not in ("waiting", "pending"):
             return Page((), None, 0)
-        if start is not None:
+
+        def of_state(seen: Sequence[Element]) -> list[Entry | None]:
+            return [e.entry if (e.since_ms is None) == (state == "waiting") else None for e in seen]
+
+        async def read(place: Place, rows: Sequence[Row], /) -> list[Entry | None]:
+            return of_state([Element.read(row.member) for row in rows])
+
+        if query.start is not None:
             seen, _ = await self._ends(WHOLE)
-            chosen = [e.entry for e in seen if (e.since_ms is None) == (state == "waiting")]
-            return Page(tuple(chosen[start : start + max]), None, len(chosen))
-        first = int(cursor or 0)
-        window, size = await both(self._window(first, first + max - 1), self._length())
-        entries = [e.entry for e in window if (e.since_ms is None) == (state == "waiting")]
-        last = first + len(window)
-        more = bool(window) and last < size
-        known = cursor is None and not more
-        return Page(tuple(entries), str(last) if more else None, len(entries), known)
+            entries = [entry for entry in of_state(seen) if entry is not None]
+            window = entries[query.start : query.start + query.max]
+            return Page(tuple(window), None, len(entries))
+        place = Place("list", text(self.key), "", read, reverse=True)
+        found, on, _ = await place.after(query.cursor, query.max)
+        known = query.cursor is None and on is None
+        return Page(tuple(row.entry for row in found), on, len(found), known)
 
     @operation
     async def get(self, id: str) -> Entry | None:

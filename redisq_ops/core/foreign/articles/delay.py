@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...engine.optional_features import HasTimeline
-from ...model.entry import Checkup, Counts, Entry, Page, State
-from ...model.quoting import legal, raw_of
-from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import moment
+from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
+from ...model.quoting import legal, raw_of, text
+from ...redis.operation import C_co, Call, operation, together
+from ...redis.parsers import moment, scored
+from ..placed_pages import page_of
+from ..places import DuePart, Place, Row
 from .base import STALE_MS, RawLayout
 
 RECLAIM_MS = 30_000
@@ -59,9 +61,6 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
     def _count(self, low: str | float, high: str | float) -> Call[int]:
         return Call(("ZCOUNT", self.key, low, high), int, key=self.key)
 
-    def _range(self, *words: str | float | int) -> Call[list[tuple[bytes, float]]]:
-        return Call(("ZRANGE", self.key, *words, "WITHSCORES"), _pairs, key=self.key)
-
     async def _shape(self, now: int) -> _Shape:
         size, ms, seconds_due, ms_due = await together(
             [
@@ -71,7 +70,7 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
                 self._count(MS_FROM, now),
             ]
         )
-        first = await self._range(0, 0)
+        first = await scored(text(self.key), "0", "0")
         seconds = size - ms
         unit, due, odd = (1, ms_due, seconds) if ms > seconds else (1000, seconds_due, ms)
         if unit == 1:
@@ -82,64 +81,43 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
     async def counts(self, now_ms: int | None = None) -> Counts:
         now = now_ms if now_ms is not None else await self._now()
         shape = await self._shape(now)
-        oldest = _ms(shape.first, shape.unit) if shape.due else None
+        oldest = None
+        if shape.due and shape.first is not None:
+            oldest = moment(shape.first * shape.unit)
         return Counts(
             shape.due, 0, shape.size - shape.due, 0, 0, 0, oldest,
             unknown=frozenset({"pending", "done"}),
         )  # fmt: skip
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         if state not in ("waiting", "delayed"):
             return Page((), None, 0)
         now = await self._now()
-        shape = await self._shape(now)
-        total, skip = (shape.due, 0) if state == "waiting" else (shape.size - shape.due, shape.due)
-        if start is not None:
-            # What is due comes first, so a rank in a state is a rank in the set.
-            stop = min(start + max, total)
-            rows = await self._range(skip + start, skip + stop - 1) if start < stop else []
-            return Page(tuple(_entry(row, state, shape.unit) for row in rows), None, total)
-        rows, more = await self._after(cursor, state, max, now / shape.unit)
-        entries = tuple(_entry(row, state, shape.unit) for row in rows)
-        last = f"{rows[-1][1]!r}:{legal(rows[-1][0])}" if rows and more else None
-        return Page(entries, last, total)
+        return await page_of([self._place(state, now, (await self._shape(now)).unit)], query)
 
-    async def _after(
-        self, cursor: str | None, state: State, max: int, now: float
-    ) -> tuple[list[tuple[bytes, float]], bool]:
-        low, high = ("-inf", repr(now)) if state == "waiting" else (f"({now!r}", "+inf")
-        after: tuple[float, bytes] | None = None
-        if cursor is not None:
-            score, _, member = cursor.partition(":")
-            after, low = (float(score), raw_of(member)), score
-        rows: list[tuple[bytes, float]] = []
-        offset, more = 0, True
-        while len(rows) <= max and more:
-            page = await self._range(low, high, "BYSCORE", "LIMIT", offset, max + 1)
-            more = len(page) == max + 1
-            offset += len(page)
-            rows += [row for row in page if after is None or (row[1], row[0]) > after]
-        return rows[:max], len(rows) > max
+    def _place(self, state: State, now_ms: int, unit: int) -> DuePart:
+        due = state == "waiting"
+
+        async def read(place: Place, rows: Sequence[Row], /) -> list[Entry | None]:
+            return [
+                Entry(
+                    legal(row.member), state, at_ms=moment(row.score * unit), payload=row.member,
+                    called=place.called,
+                )
+                for row in rows
+            ]  # fmt: skip
+
+        called = "due" if due else "scheduled or in flight"
+        return DuePart("zset", text(self.key), called, read, now=now_ms / unit, due=due)
 
     @operation
     async def get(self, id: str) -> Entry | None:
-        member = raw_of(id)
         now = await self._now()
-        score, shape = await both(
-            Call(("ZSCORE", self.key, member), _number, key=self.key), self._shape(now)
-        )
-        if score is None:
-            return None
-        state: State = "waiting" if score * shape.unit <= now else "delayed"
-        return _entry((member, score), state, shape.unit)
+        unit = (await self._shape(now)).unit
+        states: tuple[State, ...] = ("waiting", "delayed")
+        places = [self._place(state, now, unit) for state in states]
+        found = await together(place.of_members([raw_of(id)]) for place in places)
+        return next((row.entry for rows in found for row in rows), None)
 
     @operation
     async def due_counts(self, edges: Sequence[int]) -> list[int]:
@@ -186,23 +164,3 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
         if far > 0:
             flaws.append(f"{far:,} {of} are due in more than ten years")
         return Checkup(tuple(flaws))
-
-
-def _entry(row: tuple[bytes, float], state: State, unit: int) -> Entry:
-    member, score = row
-    called = "due" if state == "waiting" else "scheduled or in flight"
-    return Entry(legal(member), state, at_ms=_ms(score, unit), payload=member, called=called)
-
-
-def _ms(score: float | None, unit: int) -> int | None:
-    return None if score is None else moment(score * unit)
-
-
-def _pairs(reply: list[Any]) -> list[tuple[bytes, float]]:
-    if reply and isinstance(reply[0], list):
-        return [(member, float(score)) for member, score in reply]
-    return [(reply[i], float(reply[i + 1])) for i in range(0, len(reply), 2)]
-
-
-def _number(reply: Any) -> float | None:
-    return None if reply is None else float(reply)

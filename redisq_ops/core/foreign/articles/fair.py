@@ -12,12 +12,14 @@ Messages have no ids: ours are ``client:digest``, so equal messages of a client 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ...model.entry import Checkup, Counts, Entry, Page, State
-from ...model.quoting import bytes_of, legal, raw_of
+from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
+from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.key_scan import Lane, escaped, look
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, Description, both, operation, together
+from ..placed_pages import page_of
+from ..places import Place, Row
 from .base import LOOK_KEYS, RawLayout
 from .message import Message, flaws
 
@@ -71,16 +73,17 @@ class RawFairQueue(RawLayout[C_co]):
         keys, unseen = await look(self.client, lanes, LOOK_KEYS)
         return keys, unseen
 
+    def _sizes(self) -> Description[tuple[int, int]]:
+        """How many messages are in processing, and dead."""
+        return both(self._place("pending").size(), self._place("dead").size())
+
     def _own(self, keys: Iterable[bytes]) -> list[bytes]:
         return [key for key in keys if key.startswith(self._base + b":")]
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
         (pending, dead), waiting = await both(
-            both(
-                Call(("LLEN", self._processing), int, key=self._processing),
-                Call(("SCARD", self._dead), int, key=self._dead),
-            ),
+            self._sizes(),
             together(
                 Call(("LLEN", key), int, key=key)
                 for key in self._own(sorted(self.found or ()))[:CLIENTS]
@@ -90,72 +93,29 @@ class RawFairQueue(RawLayout[C_co]):
         unknown: frozenset[State] = frozenset({"done"} if known else {"done", "waiting"})
         return Counts(sum(waiting), pending, 0, dead, 0, 0, unknown=unknown)
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         """Lists from the end where the next is taken; dead letters in no order."""
-        if state == "pending":
-            return await self._page_list(cursor, max, start)
-        if state == "dead":
-            return await self._page_dead(cursor, max, start)
-        if state == "waiting" and start is None:
-            return await self._page_clients(cursor, max)
+        if state in ("pending", "dead"):
+            return await page_of([self._place(state)], query)
+        if state == "waiting" and query.start is None:
+            return await self._page_clients(query.cursor, query.max)
         return Page((), None, 0)
+
+    def _place(self, state: State, key: bytes = b"") -> Place:
+        """Where the messages of a state are; ``key``: the list of a client's that wait."""
+
+        async def read(place: Place, rows: Sequence[Row], /) -> list[Entry | None]:
+            return [Message.read(row.member).entry(state) for row in rows]
+
+        if state == "dead":
+            return Place("set", text(self._dead), "dead", read)
+        return Place("list", text(key or self._processing), "processing", read, reverse=True)
 
     def _window(self, key: bytes, first: int, max: int) -> Call[list[Message]]:
         def read(reply: Sequence[bytes]) -> list[Message]:
             return [Message.read(raw) for raw in reversed(reply)]
 
         return Call(("LRANGE", key, -first - max, -first - 1), read, key=key)
-
-    async def _page_list(self, cursor: str | None, max: int, start: int | None) -> Page:
-        first = int(cursor or 0) if start is None else start
-        key = self._processing
-        rows, size = await both(self._window(key, first, max), Call(("LLEN", key), int, key=key))
-        last = first + len(rows)
-        more = start is None and bool(rows) and last < size
-        return Page(tuple(m.entry("pending") for m in rows), str(last) if more else None, size)
-
-    async def _page_dead(self, cursor: str | None, max: int, start: int | None) -> Page:
-        """``cursor``: the scan's cursor and a position in its batch, as SSCAN returns a small set
-        whole. A window by rank begins at most 1,000 members in."""
-        at, _, skip = (cursor or "0:0").partition(":")
-        done = int(skip)
-        if start is not None:
-            if start >= LOOK_UP:
-                return Page((), None, await self._cardinality())
-            done, max = 0, start + max
-        found: list[Message] = []
-        while True:
-            following, members = await self._sscan(at, max)
-            fresh = members[done : done + max - len(found)]
-            found += fresh
-            done += len(fresh)
-            if done < len(members):  # the same batch has more
-                break
-            at, done = following, 0
-            if at == "0" or len(found) >= max:
-                break
-        entries = [message.entry("dead") for message in found]
-        over = at == "0" and not done
-        size = await self._cardinality()
-        return Page(tuple(entries[start or 0 :]), None if over else f"{at}:{done}", size)
-
-    def _cardinality(self) -> Call[int]:
-        return Call(("SCARD", self._dead), int, key=self._dead)
-
-    def _sscan(self, at: str, count: int) -> Call[tuple[str, list[Message]]]:
-        def read(reply: Any) -> tuple[str, list[Message]]:
-            return str(int(reply[0])), [Message.read(raw) for raw in sorted(reply[1])]
-
-        command = ("SSCAN", self._dead, at, "COUNT", count)
-        return Call(command, read, key=self._dead)
 
     async def _page_clients(self, cursor: str | None, max: int) -> Page:
         keys = self._own((await self._look())[0])[:CLIENTS]
@@ -176,31 +136,16 @@ class RawFairQueue(RawLayout[C_co]):
     async def get(self, id: str) -> Entry | None:
         """Reads the next 1,000 messages of its client, the latest 1,000 in processing, and as many
         dead letters."""
-        client = id.rpartition(":")[0]
-        (held, (_, dead)), own = await both(
-            both(self._window(self._processing, 0, LOOK_UP), self._sscan("0", LOOK_UP)),
-            self._of_client(client),
-        )
-        places: tuple[tuple[State, list[Message]], ...] = (
-            ("pending", held), ("dead", dead), ("waiting", own)
-        )  # fmt: skip
-        for state, messages in places:
-            for message in messages:
-                if message.id == id:
-                    return message.entry(state)
-        return None
-
-    async def _of_client(self, client: str) -> list[Message]:
-        key = self._base + b":" + raw_of(client)
-        return await self._window(key, 0, LOOK_UP)
+        own = self._base + b":" + raw_of(id.rpartition(":")[0])
+        places = self._place("pending"), self._place("dead"), self._place("waiting", own)
+        windows = await together(place.window(0, LOOK_UP) for place in places)
+        seen = (row.entry for rows, _ in windows for row in rows)
+        return next((entry for entry in seen if entry.id == id), None)
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
         most = THOROUGH_ROWS if thorough else ROWS
-        (keys, left_out), (size, dead) = await both(
-            self._look(),
-            both(Call(("LLEN", self._processing), int, key=self._processing), self._cardinality()),
-        )
+        (keys, left_out), (size, dead) = await both(self._look(), self._sizes())
         unseen = [left_out] if left_out else []
         rows: list[Message] = []
         while len(rows) < min(size, most):

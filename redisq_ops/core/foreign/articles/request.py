@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...engine.optional_features import HasPriorityLevels
-from ...model.entry import Checkup, Counts, Entry, Level, Page, State
+from ...model.entry import Checkup, Counts, Entry, Level, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.key_scan import Lane, escaped, look
 from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.parsers import optional
 from ..streams import groups
 from ..streams.groups import ConsumerGroup, LabelledGroup
 from .base import LOOK_KEYS, STALE_MS, RawLayout, hours
@@ -118,7 +119,7 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
     async def _request(self, id: bytes) -> Raw:
         stream, counter = self._stream(id), bytes_of(self.at) + b"counter:{" + id + b"}"
         # A key of another type must not hide the other requests.
-        value = attempt(Call(("GET", counter), _bytes, key=counter))
+        value = attempt(Call(("GET", counter), optional, key=counter))
         read = attempt(groups.groups(stream))
         size = attempt(Call(("XLEN", stream), int, key=stream))
         count, (there, length) = await both(value, both(read, size))
@@ -163,26 +164,18 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
             for p, ids in zip(used, heads, strict=True)
         ]
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         """A window for a screen (``start``) shows requests that have a token in a list."""
         if state not in ("waiting", "pending"):
             return Page((), None, 0)
         ids = list((await self._tokens()).of)
-        if start is None:
+        if query.start is None:
             ids += (await self._look())[0]
         known = await self._requests(sorted(set(ids))[:THOROUGH_REQUESTS])
         parts = self._parts(known)
         total = sum((p.group.lag or 0) if state == "waiting" else p.group.pending for p in parts)
         now = await self._now()
-        return await groups.page(state, parts, total, cursor, max, start, now, payloads)
+        return await groups.page(state, parts, total, query, now)
 
     @operation
     async def get(self, id: str) -> Entry | None:
@@ -281,7 +274,3 @@ def _flaws(request: Raw, tokens: Tokens) -> list[str]:
 def _whole(value: bytes | None) -> int | None:
     text = (value or b"").decode("ascii", "replace")
     return int(text) if re.fullmatch(r"-?\d{1,18}", text) else None
-
-
-def _bytes(reply: bytes | None) -> bytes | None:
-    return reply

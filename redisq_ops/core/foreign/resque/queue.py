@@ -12,8 +12,9 @@ from ...model.quoting import bytes_of, text
 from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation
-from ..key_reads import of_set
-from ..places import Declared, List, LocatedEntry, Place, Row
+from ...redis.whole_keys import set_members
+from ..declarations import Declared, List
+from ..places import LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
@@ -151,7 +152,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
     async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
         if state != "dead":
             return await super()._of_owner(state, wrong)
-        entered = await self._unless(of_set(self.keys["t_failed_queues"]), [], wrong)
+        entered = await self._unless(set_members(self.keys["t_failed_queues"]), [], wrong)
         names = [text(name) for name in dict.fromkeys([b"failed", *sorted(entered)])]
         if self.own_name:
             names = [name for name in names if name in ("failed", f"{self.own_name}_failed")]
@@ -161,14 +162,14 @@ class ResqueQueue(RubyJobQueue[C_co]):
     @operation
     async def worker_processes(self) -> list[Process]:
         """The deployment's Resque workers; those silent for five minutes are not `alive`."""
-        names = await of_set(self.keys["t_workers"])
+        names = await set_members(self.keys["t_workers"])
         return list(await workers(names, self.keys, self.id_of))
 
     @property
     def process_registry(self) -> str:
         return self.keys["t_workers"]
 
-    async def _prune(
+    async def _remove_process(
         self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
     ) -> Pruned:
         """As Resque does it: the worker's job becomes a failure of its queue. A worker without a

@@ -174,8 +174,8 @@ class JobReplayTracker(ReplayTracker):
         queue, lists = self._jobs, self._jobs.keys["t_queue_"]
         room, behind, more = WATCHED - self._followed, 0, b"1"
         while more == b"1":
-            more, *found = await queue._script("replayed_jobs").call(
-                queue.keys, queue.clock, list[bytes], op=op, step=step, behind=behind
+            more, *found = await queue._call_script(
+                "replayed_jobs", list[bytes], op=op, step=step, behind=behind
             )
             rows = list(zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True))
             behind += len(rows)
@@ -246,8 +246,8 @@ class JobReplayTracker(ReplayTracker):
         queue, overrun = self._jobs, False
         keys = [place.key for place in await queue._places("dead")]
         tails = [self._tails.get(key, Tail()) for key in keys]
-        found = await queue._script("list_tail").call(
-            queue.keys, queue.clock, list[Any],
+        found = await queue._call_script(
+            "list_tail", list[Any],
             [(key, tail.size) for key, tail in zip(keys, tails, strict=True)],
             most=max(OF_EACH, LATEST // len(keys)),
         )  # fmt: skip

@@ -12,7 +12,8 @@ from ...engine.registry import server_ms
 from ...model.quoting import text
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
-from ..places import Beside
+from ...redis.parsers import optional
+from ..keys import ForeignKeys
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
 
@@ -30,7 +31,7 @@ class ResqueWorker(Process):
     working: bytes = b""
 
 
-async def workers(names: Sequence[bytes], keys: Beside, id_of: IdOf) -> list[ResqueWorker]:
+async def workers(names: Sequence[bytes], keys: ForeignKeys, id_of: IdOf) -> list[ResqueWorker]:
     """These workers, ``host:pid:queues``, by name."""
     key = keys.at + "workers:heartbeat"
     found: list[ResqueWorker] = []
@@ -58,7 +59,7 @@ async def _record(key: str) -> tuple[bytes | None, bytes | None]:
 
 
 def _string(key: str) -> Call[bytes | None]:
-    return Call(("GET", key), lambda reply: reply, key=key)
+    return Call(("GET", key), optional, key=key)
 
 
 def _worker(

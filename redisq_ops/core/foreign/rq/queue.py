@@ -16,8 +16,9 @@ from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
-from ..changes import ForeignChanges
-from ..places import Declared, List, LocatedEntry, Place, Row, Zset
+from ..changes import JOB_VERBS, ForeignChanges
+from ..declarations import Declared, List, Zset
+from ..places import LocatedEntry, Place, Row
 from . import job
 from .workers import workers
 
@@ -50,14 +51,7 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
         "done": (Zset("finished:{q}", "finished"), Zset("canceled:{q}", "canceled")),
     }
     theirs: ClassVar[dict[str, str]] = {"queues": "set", "workers": "set"}
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "replay": ("dead",),
-        "requeue": ("delayed",),
-        "reschedule": ("delayed",),
-        "purge": ("waiting", "delayed", "dead"),
-        "hard": ("waiting", "delayed", "dead", "trash"),
-        "restore": ("trash",),
-    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
     prunes: ClassVar[bool] = False
@@ -66,6 +60,12 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
         "requeue": "they wait for the next worker now, behind what waits there",
         "purge": "they go to the trash; jobs that depend on them stay deferred until they are back",
         "hard": "they are removed for good: no undo; jobs that depend on them stay deferred",
+    }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "requeue pending": "its worker may be at it; RQ itself moves the job of a killed worker to"
+        " the failed ones when its time is over: then replay it",
+        "claim": "only RQ's workers can take a job",
+        "purge pending": "a worker is at them: stop them by `rq.command.send_stop_job_command`",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a replayed job keeps the time at which its failure would have been forgotten: RQ's own"

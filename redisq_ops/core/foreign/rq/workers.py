@@ -8,7 +8,7 @@ from ...engine.registry import server_ms
 from ...model.quoting import bytes_of, legal
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
-from ..key_reads import of_set
+from ...redis.whole_keys import set_members
 from .job import Record
 
 FIELDS = ("hostname", "pid", "queues", "birth", "last_heartbeat", "state", "death")
@@ -16,14 +16,14 @@ FIELDS = ("hostname", "pid", "queues", "birth", "last_heartbeat", "state", "deat
 
 async def workers(at: str) -> list[Process]:
     """Every worker in the set ``workers``, by name."""
-    keys = sorted(await of_set(at + "workers"))
+    keys = sorted(await set_members(at + "workers"))
     records, now = await both(together(attempt(_record(key)) for key in keys), server_ms())
     return [_process(at, key, found, now) for key, found in zip(keys, records, strict=True)]
 
 
 async def _record(key: bytes) -> tuple[list[Any], list[bytes]]:
     return await both(
-        Call(("HMGET", key, *FIELDS), list[Any], key=key), of_set(key + b":executions")
+        Call(("HMGET", key, *FIELDS), list[Any], key=key), set_members(key + b":executions")
     )
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...redis.operation import Call, attempt, both, together
-from ...redis.parsers import fields, members
+from ...redis.whole_keys import fields, members
 from . import job
 
 if TYPE_CHECKING:

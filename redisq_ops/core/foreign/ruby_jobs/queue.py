@@ -103,9 +103,8 @@ class RubyJobQueue(RubyJobReads[C_co]):
     def extend(
         self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
     ) -> Call[list[bool]]:
-        return self._script("extend").call(
-            self.keys,
-            self.clock,
+        return self._call_script(
+            "extend",
             lambda reply: [word == b"ok" for word in reply[1:]],
             [(d.receipt, d.receipt) for d in deliveries],  # kept by ticket, not by id
             lease_ms=checked_ms(lease_ms, "lease"),
@@ -114,9 +113,7 @@ class RubyJobQueue(RubyJobReads[C_co]):
     @operation
     async def sweep(self, max: int = 100) -> int:
         await self._ensure_registered()
-        swept: int = await self._script("sweep").call(
-            self.keys, self.clock, int, max=max, queue=self.own_name
-        )
+        swept: int = await self._call_script("sweep", int, max=max, queue=self.own_name)
         return swept
 
     # --- what producers do ---------------------------------------------------------------------
@@ -145,30 +142,18 @@ class RubyJobQueue(RubyJobReads[C_co]):
 
     _configure = Queue._configure
 
-    @operation
-    async def prune_process(
-        self,
-        name: str,
-        *,
-        silent_ms: Duration | None = None,
-        rescue: bool = False,
-        op: str | None = None,
-        step: int = 1,
+    async def _prune(
+        self, name: str, silent_ms: int | None, rescue: bool, op: str | None, step: int
     ) -> Pruned:
-        """Remove a process from the owner's registry if it was silent for ``silent_ms``.
-
-        Default: as long as the owner waits, a minute for Sidekiq, five for Resque. As with the
-        owner itself, the jobs of a Sidekiq process are lost, those of a Resque worker become
-        failures. ``rescue`` puts them back to the front of their queues instead; should the process
-        be cut off and not dead, they run twice. The same ``op`` and ``step`` sent again change
-        nothing and get the same answer.
-        """
+        """As the owner does it: the jobs of a Sidekiq process are lost, those of a Resque worker
+        become failures. ``rescue`` puts them back to the front of their queues instead; should the
+        process be cut off and not dead, they run twice."""
         await self._ensure_registered()
-        silence = self.prune_after_ms if silent_ms is None else checked_ms(silent_ms, "silence")
-        return await self._prune(name, silence, rescue, op, step)
+        silence = self.prune_after_ms if silent_ms is None else silent_ms
+        return await self._remove_process(name, silence, rescue, op, step)
 
     @abstractmethod
-    async def _prune(
+    async def _remove_process(
         self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
     ) -> Pruned:
         """Remove a process that was silent for so long from the owner's registry."""
@@ -185,8 +170,8 @@ class RubyJobQueue(RubyJobReads[C_co]):
         if op is None:
             word, first, second = await self._call_idempotent(script, read, rows, **argv)
         else:
-            word, first, second = await self._script(script).call(
-                self.keys, self.clock, read, rows, caller=op, seq=step, **argv
+            word, first, second = await self._call_script(
+                script, read, rows, caller=op, seq=step, **argv
             )
         if word == "blocked":
             raise WrongKind(

@@ -8,7 +8,7 @@ from typing import Any
 from ...model.quoting import bytes_of, text
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
-from ..places import Beside
+from ..keys import ForeignKeys
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
 
@@ -18,7 +18,7 @@ BATCH = 100
 """processes whose records are read in one exchange"""
 
 
-async def processes(names: Sequence[bytes], keys: Beside, id_of: IdOf) -> list[Process]:
+async def processes(names: Sequence[bytes], keys: ForeignKeys, id_of: IdOf) -> list[Process]:
     """These processes, by name."""
     found = []
     for i in range(0, len(names), BATCH):

@@ -20,8 +20,9 @@ from ...model.errors import BadInput
 from ...model.states import Verb
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation, together
-from ..key_reads import of_set
-from ..places import Declared, List, LocatedEntry, Place, Row, Zset
+from ...redis.whole_keys import set_members
+from ..declarations import Declared, List, Zset
+from ..places import LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
@@ -180,11 +181,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
 
     @operation
     async def push(
-        self,
-        jobs: Iterable[Job],
-        *,
-        at_ms: Moment | None = None,
-        after_ms: Duration | None = None,
+        self, jobs: Iterable[Job], *, at_ms: Moment | None = None, after_ms: Duration | None = None
     ) -> list[str]:
         """Put jobs in; their jids. Each gets one unless it has one. For now, or for ``at_ms`` (ms
         UTC or an aware datetime), or ``after_ms`` (ms or a timedelta) from now.
@@ -214,14 +211,14 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     @operation
     async def worker_processes(self) -> list[Process]:
         """The deployment's Sidekiq processes; one silent for a minute is not `alive`."""
-        names = await of_set(self.keys["t_processes"])
+        names = await set_members(self.keys["t_processes"])
         return await processes(names, self.keys, self.id_of)
 
     @property
     def process_registry(self) -> str:
         return self.keys["t_processes"]
 
-    async def _prune(
+    async def _remove_process(
         self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
     ) -> Pruned:
         """As Sidekiq does it: the process's jobs are not run again. ``rescue`` works as long as the

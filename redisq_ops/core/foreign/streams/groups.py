@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.entry import GONE, Consumer, Entry, Page, State
+from ...model.entry import GONE, Consumer, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, raw_of
 from ...redis.operation import Call, together
 
@@ -183,25 +183,19 @@ def _held_entry(
 
 
 async def page(
-    state: State,
-    parts: Sequence[LabelledGroup],
-    total: int,
-    cursor: str | None,
-    max: int,
-    start: int | None,
-    now_ms: int,
-    payloads: bool,
+    state: State, parts: Sequence[LabelledGroup], total: int, query: PageQuery, now_ms: int
 ) -> Page:
-    """Up to ``max`` pending or waiting entries of these parts, in the parts' order.
+    """Pending or waiting entries of these parts, in the parts' order.
 
     Pending lists are read by windows of XPENDING, what waits by XRANGE behind the last delivered
     entry. A window by rank deeper than `DEEPEST` is empty.
     """
     rows: list[tuple[LabelledGroup, Any]] = []
-    want = max if start is None else start + max
-    if start is not None and start >= DEEPEST[state]:
+    start = query.start or 0
+    want = start + query.max
+    if start >= DEEPEST[state]:
         return Page((), None, total)
-    for part, low in _from(state, parts, cursor):
+    for part, low in _from(state, parts, query.cursor):
         while len(rows) < want:
             step = min(WINDOW, want - len(rows))
             read: Call[Any] = (
@@ -217,8 +211,7 @@ async def page(
         if len(rows) >= want:
             break
     more = len(rows) >= want
-    rows = rows[start or 0 :]
-    made = await _entries(state, rows, now_ms, payloads)
+    made = await _entries(state, rows[start:], now_ms, query.payloads)
     return Page(tuple(made), made[-1].id if more and made else None, total)
 
 

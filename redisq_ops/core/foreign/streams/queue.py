@@ -9,16 +9,17 @@ acknowledged stay in the stream and are not counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
+from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import Registered, adopt, find, server_ms
 from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery, PendingPage, Reassigned
-from ...model.entry import Checkup, Consumer, Counts, Entry, Page, State
+from ...model.entry import Checkup, Consumer, Counts, Entry, Page, PageQuery, State
 from ...model.errors import NotFound
 from ...model.keys import GivenKeys
 from ...model.queue_position import Ahead, QueuePosition
@@ -86,31 +87,19 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             unknown=unknown | {"waiting"} if waiting is None else unknown,
         )  # fmt: skip
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         if state not in ("waiting", "pending"):
             return Page((), None, 0)
         there, now = await both(groups.groups(self.key), self._now())
         total = sum(group.pending for group in there)
         if state == "waiting":
             if not there:
-                return await self._unread(cursor, max, start)
+                size = await Call(("XLEN", self.key), int, key=self.key)
+                return await groups.page(state, [self._nobody], size, query, now)
             there = [min(there, key=lambda group: group.place)]
             total = there[0].lag or 0
         parts = [self._part(group) for group in there]
-        return await groups.page(state, parts, total, cursor, max, start, now, payloads)
-
-    async def _unread(self, cursor: str | None, max: int, start: int | None) -> Page:
-        """A stream without groups: all entries are waiting."""
-        size = await Call(("XLEN", self.key), int, key=self.key)
-        return await groups.page("waiting", [self._nobody], size, cursor, max, start, 0, False)
+        return await groups.page(state, parts, total, query, now)
 
     @operation
     async def get(self, id: str) -> Entry | None:
@@ -141,9 +130,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     @operation
     async def consumers(self, id: str) -> list[Consumer]:
         """The consumers of a group, or of all (``''``), as ``group:consumer``."""
-        there = [self._part(group) for group in await groups.groups(self.key)]
-        wanted = [part for part in there if id in ("", part.label[:-1])]
-        rows = await together(groups.consumers(part) for part in wanted)
+        rows = await together(groups.consumers(part) for part in await self._named(id))
         return [consumer for found in rows for consumer in found]
 
     async def _named(self, group: str) -> list[LabelledGroup]:
@@ -161,11 +148,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
+        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
     ) -> PendingPage:
         """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
         part = await self._one(group)
@@ -224,22 +207,14 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             await adopt(entry, self.prefix)
         self._registered = True
 
-    @operation
-    async def undo_change(
-        self,
-        op: str,
-        seq: int,
-        verb: str,
-        args: Sequence[str],
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> int:
+    async def _undo_change(self, undo: ChangeUndo) -> int:
         """``reassign GROUP CONSUMER TO ID…``, names quoted: of the ids that are still pending."""
-        if verb != "reassign":
-            return await ForeignQueue.undo_change(self, op, seq, verb, args, left)
-        group, consumer, to = (text(raw_of(word)) for word in args[:3])
-        ids = args[3:]
-        done = await self.reassign.op(group, consumer, to, ids, op=op)
-        left([id for id, word in zip(ids, done.words, strict=True) if word != "moved"])
+        if undo.verb != "reassign":
+            return await ForeignQueue._undo_change(self, undo)
+        group, consumer, to = (text(raw_of(word)) for word in undo.args[:3])
+        ids = undo.args[3:]
+        done = await self.reassign.op(group, consumer, to, ids, op=undo.op)
+        undo.left([id for id, word in zip(ids, done.words, strict=True) if word != "moved"])
         return done.words.count("moved") - done.already
 
     def undo_change_size(self, verb: str, args: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ...foreign.base import ForeignQueue
-from ...model.entry import Counts, Entry, Page, State
+from ...model.entry import Counts, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.operation import C_co, Call, both, operation, together
 from .keys import HOME, THEIRS, shard_of
@@ -52,11 +52,8 @@ class CarmineLayout(ForeignQueue[C_co]):
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
         return any(there) and not await whole_of(self.own_name, self.prefix)
 
-    async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
-        kinds = {f"{self.at}{self.own_name}:{part}": kind for part, kind in _KINDS.items()}
-        found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in kinds)
-        return [(key, is_, kinds[key]) for key, is_ in zip(kinds, found, strict=True)
-                if is_ not in ("none", kinds[key])]  # fmt: skip
+    async def _expected_types(self) -> dict[str, str]:
+        return {f"{self.at}{self.own_name}:{part}": kind for part, kind in _KINDS.items()}
 
     @classmethod
     def shard_of(cls, own_name: str) -> tuple[str, int] | None:
@@ -74,30 +71,22 @@ class CarmineLayout(ForeignQueue[C_co]):
         waiting = max(0, messages - locked - done)
         return Counts(waiting, locked, 0, 0, 0, 0, unknown=frozenset({"delayed", "done"}))
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         """Entries of a state, the one that is next first, by windows of the circle.
 
         A page may be short, even empty, and have a cursor. While workers turn the circle, a message
-        may be met twice or passed by. ``start`` skips as many messages of any state.
+        may be met twice or passed by. A window by rank skips messages of any state.
         """
         found: dict[str, Entry] = {}
-        where, offset = _place(cursor) if start is None else (0, start)
+        where, offset = _place(query.cursor) if query.start is None else (0, query.start)
         for _ in range(WINDOWS):
-            if where == len(_LISTS) or len(found) >= max:
+            if where == len(_LISTS) or len(found) >= query.max:
                 break
             ids = await self._window(_LISTS[where], offset)
-            for n, entry in enumerate(await self._read(ids, payloads), 1):
+            for n, entry in enumerate(await self._read(ids, query.payloads), 1):
                 if entry is not None and entry.state == state:
                     found.setdefault(entry.id, entry)
-                if len(found) == max:
+                if len(found) == query.max:
                     ids = ids[:n]
                     break
             else:

@@ -13,10 +13,12 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...foreign.base import ForeignQueue
-from ...model.entry import Counts, Entry, Failure, Page, State
-from ...model.quoting import bytes_of, legal, raw_of
+from ...foreign.placed_pages import page_of
+from ...foreign.places import Place, Row
+from ...model.entry import Counts, Entry, Failure, Page, PageQuery, State
+from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import moment, number
+from ...redis.parsers import moment
 from . import messagepack
 
 HOME = "carmine:mq:v4:"
@@ -65,72 +67,20 @@ class CarmineFourLayout(ForeignQueue[C_co]):
         *ready, leased, scheduled, dead = sizes
         return Counts(sum(ready), leased, scheduled, dead, 0, 0, unknown=frozenset({"done"}))
 
-    @operation
-    async def page(
-        self,
-        state: State,
-        cursor: str | None = None,
-        max: int = 100,
-        start: int | None = None,
-        payloads: bool = False,
-    ) -> Page:
+    async def _page(self, state: State, query: PageQuery) -> Page:
         """Entries of a state, the one that is next first."""
-        parts = PARTS.get(state, ())
-        sizes = await together(self._size("ZCARD", part) for part in parts)
-        nth, skip, behind = 0, start or 0, None
-        if start is None and cursor is not None:
-            place, score, id = cursor.split(":", 2)
-            nth, behind = int(place), (float(score), raw_of(id))
-        rows: list[tuple[int, bytes, float]] = []
-        more = False
-        for n in range(nth, len(parts)):
-            if skip >= sizes[n]:
-                skip -= sizes[n]
-                continue
-            found = await self._rows(parts[n], behind, skip, max - len(rows) + 1)
-            rows += [(n, id, score) for id, score in found]
-            skip, behind = 0, None
-            if more := len(rows) > max:
-                break
-        rows = rows[:max]
-        seen = [(id, score) for _, id, score in rows]
-        entries = await self._read(state, seen, payloads)
-        last = rows[-1] if more else None
-        after = None if last is None else f"{last[0]}:{last[2]!r}:{legal(last[1])}"
-        return Page(tuple(entries), after, sum(sizes))
+        places = [self._place(state, part, query.payloads) for part in PARTS.get(state, ())]
+        return await page_of(places, query)
 
-    async def _rows(
-        self, part: str, behind: tuple[float, bytes] | None, skip: int, max: int
-    ) -> list[tuple[bytes, float]]:
-        """Members of a sorted set by rank, or behind a place in it."""
-        key = self._key(part)
-        if behind is None:
-            return await _ranked(key, skip, max)
-        score, id = behind
-        rank, below = await both(
-            Call(("ZRANK", key, id), number, key=key),
-            Call(("ZCOUNT", key, "-inf", f"({score!r}"), int, key=key),
-        )
-        if rank is not None:
-            found = await _ranked(key, int(rank), max + 1)
-            if found[:1] == [(id, score)]:
-                return found[1:]
-        rows: list[tuple[bytes, float]] = []
-        while (
-            len(rows) < max
-        ):  # it is gone, or was sent again: all of its moment, and on from there
-            found = await _ranked(key, below, max)
-            below += len(found)
-            rows += [row for row in found if (row[1], row[0]) > behind]
-            if len(found) < max:
-                break
-        return rows[:max]
+    def _place(self, state: State, part: str, payloads: bool) -> Place:
+        async def read(place: Place, rows: Sequence[Row], /) -> list[Entry]:
+            return await self._read(state, [(row.member, row.score) for row in rows], payloads)
+
+        return Place("zset", text(self._key(part)), part, read)
 
     async def _read(
         self, state: State, rows: Sequence[tuple[bytes, float]], payloads: bool
     ) -> list[Entry]:
-        if not rows:
-            return []
         ids, dead = [id for id, _ in rows], state == "dead"
         parts = ("failures", "dead-payloads") if dead else ("meta", "payloads", "successor-meta")
         known = await together(
@@ -153,15 +103,9 @@ class CarmineFourLayout(ForeignQueue[C_co]):
 
     @operation
     async def get(self, id: str) -> Entry | None:
-        raw = raw_of(id)
-        parts = [(state, part) for state, parts in PARTS.items() for part in parts]
-        scores = await together(
-            Call(("ZSCORE", self._key(part), raw), number, key=self._key(part)) for _, part in parts
-        )
-        for (state, _), score in zip(parts, scores, strict=True):
-            if score is not None:
-                return (await self._read(state, [(raw, score)], payloads=True))[0]
-        return None
+        places = [self._place(state, part, True) for state in PARTS for part in PARTS[state]]
+        found = await together(place.of_members([raw_of(id)]) for place in places)
+        return next((row.entry for rows in found for row in rows), None)
 
     async def _get_waiting(self, id: str) -> Entry | None:
         return await self.get.op(id)
@@ -195,15 +139,6 @@ class CarmineFourLayout(ForeignQueue[C_co]):
             (not config and bool(meta or dead), "its configuration is gone: Carmine won't open it"),
         )
         return [said for broken, said in rules if broken]
-
-
-async def _ranked(key: bytes, low: int, max: int) -> list[tuple[bytes, float]]:
-    return await Call(("ZRANGE", key, low, low + max - 1, "WITHSCORES"), _pairs, key=key)
-
-
-def _pairs(reply: Any) -> list[tuple[bytes, float]]:
-    flat = [x for pair in reply for x in pair] if reply and isinstance(reply[0], list) else reply
-    return [(flat[i], float(flat[i + 1])) for i in range(0, len(flat), 2)]
 
 
 def _living(

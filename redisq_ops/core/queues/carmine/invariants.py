@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ...model.quoting import text
 from ...model.record import entry
 from ...model.states import ZSETS
-from ...redis.operation import Call, Description, together
-from ...redis.parsers import fields, moment, scored
+from ...redis.operation import Description, together
+from ...redis.parsers import moment
+from ...redis.whole_keys import elements, fields, scores, set_members
 from .keys import END
 
 if TYPE_CHECKING:
     from .queue import CarmineQueue
-
-PAGE = 1000
 
 
 async def violations(queue: CarmineQueue[Any]) -> list[str]:
@@ -23,16 +22,17 @@ async def violations(queue: CarmineQueue[Any]) -> list[str]:
     keys = queue.keys
     hashes = ("messages", "locks", "backoffs", "nattempts", "body", "next", "meta", "transit")
     sets = ("finished", "requeued", "stray")
-    looks: list[Description[Any]] = [_scores(keys[part]) for part in ZSETS.values()]
+    looks: list[Description[Any]] = [_times(keys[part]) for part in ZSETS.values()]
     looks += [fields(keys[part]) for part in hashes]
-    looks += [_members(keys[part]) for part in sets]
-    looks += [_elements(keys["circle"]), queue._now()]
+    looks += [set_members(keys[part]) for part in sets]
+    looks += [elements(keys["circle"]), queue._now()]
     found = await together(looks)
-    scores = dict(zip(ZSETS, found[:4], strict=True))
+    times = dict(zip(ZSETS, found[:4], strict=True))
     kept = dict(zip(hashes, found[4:12], strict=True))
-    done, requeued, stray, circle, now = found[12:]
-    places = {state: set(ids) for state, ids in scores.items()}
-    pending, delayed = scores["pending"], scores["delayed"]
+    done, requeued, stray = (set(map(text, ids)) for ids in found[12:15])
+    circle, now = found[15:]
+    places = {state: set(ids) for state, ids in times.items()}
+    pending, delayed = times["pending"], times["delayed"]
 
     between = set(kept["transit"])
     seen = Counter(id for ids in (*places.values(), done, between) for id in ids)
@@ -85,31 +85,5 @@ def _equal(what: str, found: Any, wanted: Any) -> list[str]:
     return problems
 
 
-async def _members(key: str) -> set[str]:
-    found: set[str] = set()
-    cursor = 0
-    while True:
-        cursor, rows = await Call(("SSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
-        found |= {text(id) for id in rows}
-        if not cursor:
-            return found
-
-
-async def _elements(key: str) -> list[str]:
-    found: list[str] = []
-    while True:
-        start = len(found)
-        rows = await Call(("LRANGE", key, start, start + PAGE - 1), list[bytes], key=key)
-        found += [text(id) for id in rows]
-        if len(rows) < PAGE:
-            return found
-
-
-async def _scores(key: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    while True:
-        start = len(found)
-        rows = await scored(key, str(start), str(start + PAGE - 1))
-        found |= {id: moment(score) or 0 for id, score in rows}
-        if len(rows) < PAGE:
-            return found
+async def _times(key: str) -> dict[str, int]:
+    return {id: moment(score) or 0 for id, score in await scores(key)}

@@ -8,8 +8,7 @@ from typing import Any
 from ...engine.reads import QueueReads
 from ...model.states import ZSETS
 from ...redis.operation import Call, together
-from ...redis.parsers import fields, members
-from .list_pages import WINDOW
+from ...redis.whole_keys import elements, fields, members
 from .variants import Shape, recorded
 
 
@@ -42,27 +41,16 @@ async def violations(queue: QueueReads[Any]) -> list[str]:
         problems.append(
             f"{sum(spent.values())} elements are spent, and {counters[0]!r} are counted"
         )
-    elements = await _elements(queue)
+    listed = Counter(await elements(keys["queue"]))
     resting = states["pending"] | states["delayed"] if rotates else set()
     needed = Counter(spent) + Counter((bodies - set(seen)) | resting)
     problems += [
-        f"{id} has {elements[id]} elements in the list and needs {n}"
+        f"{id} has {listed[id]} elements in the list and needs {n}"
         for id, n in sorted(needed.items())
-        if elements[id] < n
+        if listed[id] < n
     ]
-    if counters[1] is not None and elements["*" + counters[1].decode()] != 1:
+    if counters[1] is not None and listed["*" + counters[1].decode()] != 1:
         problems.append("the end of the lap is not marked once")
     if await Call(("LLEN", keys["wake"]), int, key=keys["wake"]) > 16:
         problems.append("the wake list is over its bound")
     return problems
-
-
-async def _elements(queue: QueueReads[Any]) -> Counter[str]:
-    key = queue.keys["queue"]
-    found: Counter[str] = Counter()
-    while True:
-        start = found.total()
-        page = await Call(("LRANGE", key, start, start + WINDOW - 1), list[bytes], key=key)
-        found.update(raw.decode("utf-8", "backslashreplace") for raw in page)
-        if len(page) < WINDOW:
-            return found

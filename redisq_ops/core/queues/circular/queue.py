@@ -20,7 +20,7 @@ from ...engine.queue import Queue
 from ...engine.registry import find
 from ...engine.state_scan import WaitingIds
 from ...model.clock import Clock
-from ...model.entry import Counts, Entry, Page, State, TakeResult
+from ...model.entry import Counts, Entry, Page, PageQuery, State, TakeResult
 from ...model.errors import BadInput, Refused
 from ...model.keys import PREFIX, Keys
 from ...model.queue_position import DEPTH, Ahead, QueuePosition
@@ -82,24 +82,16 @@ class CircularQueue(Queue[C_co]):
         super().__init__(
             client, name, prefix=prefix, clock=clock, callers=callers, shard=shard, layout=layout
         )
-        self._configured(residence, completed, repeats, idle, turns, pause_ms)
+        self._configured(
+            turns, pause_ms, residence=residence, completed=completed, repeats=repeats, idle=idle
+        )
 
-    def _configured(
-        self,
-        residence: Residence | None,
-        completed: Completed | None,
-        repeats: Repeats | None,
-        idle: Idle | None,
-        turns: int,
-        pause_ms: int,
-    ) -> None:
+    def _configured(self, turns: int, pause_ms: int, **options: str | None) -> None:
         if turns < 1 or pause_ms < 1:
             raise BadInput("turns and pause are positive")
         self.shape = Shape()
         """how the queue is laid out; the defaults until its first operation"""
-        self.options = checked_options(
-            {"residence": residence, "completed": completed, "repeats": repeats, "idle": idle}
-        )
+        self.options = checked_options(options)
         self.turns, self.pause_ms = turns, pause_ms
         self._empty: Counter[str] = Counter()
 
@@ -148,10 +140,7 @@ class CircularQueue(Queue[C_co]):
 
     @operation
     async def push(
-        self,
-        entries: str | Iterable[str | tuple[str, bytes]],
-        *,
-        max_payload: int = MAX_PAYLOAD,
+        self, entries: str | Iterable[str | tuple[str, bytes]], *, max_payload: int = MAX_PAYLOAD
     ) -> list[str]:
         """Push ids, or (id, payload) pairs: up to 500. Returns one word for each, in their order.
 
@@ -240,34 +229,29 @@ class CircularQueue(Queue[C_co]):
             max(0, waiting), pending, delayed, dead, trash, done, None, flags[0], flags[1]
         )
 
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
-        line, total = await self._lined(cursor, max, start)
+    async def _page_waiting(self, query: PageQuery) -> Page:
+        line, total = await self._lined(query)
         rows: list[tuple[str, float | None]] = [(name, None) for name in line.names]
-        entries = await self._entries("waiting", rows, payloads or bool(line.unmet))
+        entries = await self._entries("waiting", rows, query.payloads or bool(line.unmet))
         shown = (
             replace(entry, payload=line.unmet.get(id)) if entry.payload is None else entry
             for id, entry in zip(line.ids, entries, strict=True)
         )
         return Page(tuple(shown), line.cursor, total, problem=line.problem)
 
-    async def _waiting_ids(
-        self, cursor: str | None, max: int, start: int | None = None
-    ) -> WaitingIds:
-        return (await self._lined(cursor, max, start))[0]
+    async def _waiting_ids(self, query: PageQuery) -> WaitingIds:
+        return (await self._lined(query))[0]
 
-    async def _lined(
-        self, cursor: str | None, max: int, start: int | None
-    ) -> tuple[WaitingIds, int]:
+    async def _lined(self, query: PageQuery) -> tuple[WaitingIds, int]:
         """The result of `_waiting_ids`, and the number of waiting entries."""
         body = self.keys["body"]
         counts, (shape, there) = await both(
             self.counts.op(0), both(recorded(self.keys), Call(("HLEN", body), int, key=body))
         )
-        place = ListPosition.decoded(cursor) if cursor is not None else None
+        place = ListPosition.decoded(query.cursor) if query.cursor is not None else None
+        rotates = shape is not None and shape.residence == "rotate"
         elements, then, unread = await list_pages.waiting(
-            self.keys, shape is not None and shape.residence == "rotate", place, start or 0, max
+            self.keys, rotates, place, query.start or 0, query.max
         )
         ids = [name_of(raw).encode() for raw in elements]
         known = there - counts.pending - counts.delayed - counts.dead - counts.trash
@@ -295,12 +279,6 @@ class CircularQueue(Queue[C_co]):
 
     async def _alike(self, word: str, n: int) -> list[str | None]:
         return [word] * n
-
-    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
-        if not ids:
-            return []
-        key = self.keys["body"]
-        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
 
     async def _get_waiting(self, id: str) -> Entry | None:
         key = self.keys["body"]

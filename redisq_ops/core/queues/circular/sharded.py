@@ -20,7 +20,8 @@ from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import scored
 from ...sharding.rebalance import RebalancingQueue
-from ...sharding.sharded_queue import NEVER, SHARDS, Head, ShardedQueue, checked_shards, home
+from ...sharding.shard_map import NEVER, SHARDS, Head, checked_shards, home
+from ...sharding.sharded_queue import ShardedQueue
 from . import list_pages
 from .queue import CircularQueue
 from .variants import Completed, Idle, Repeats, Residence, recorded
@@ -58,7 +59,9 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
             self, client, name, shards=shards, prefix=prefix, clock=clock, callers=callers,
             random=random, entry=entry,
         )  # fmt: skip
-        self._configured(residence, completed, repeats, idle, turns, pause_ms)
+        self._configured(
+            turns, pause_ms, residence=residence, completed=completed, repeats=repeats, idle=idle
+        )
 
     async def _ensure_registered(self) -> None:
         if not self._registered:

@@ -8,7 +8,7 @@ from typing import Any
 from ...engine.reads import QueueReads
 from ...model.errors import CORRUPT, BadInput
 from ...model.states import ZSETS
-from ...redis.parsers import fields, members
+from ...redis.whole_keys import fields, members
 from .periodic import Periodic
 
 

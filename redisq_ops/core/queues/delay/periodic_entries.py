@@ -6,17 +6,18 @@ entry has the score inf there: no scheduler, also of an older release, finds it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from hashlib import sha1
 from math import inf
 
+from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasPeriodicEntries
 from ...engine.queue import Queue
 from ...model.errors import CORRUPT, BadInput, Unreadable
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_size
 from ...redis.operation import C_co, Call, attempt, both, operation, together
-from ...redis.parsers import fields, moment, number, scored, words
+from ...redis.parsers import moment, number, optional, scored, words
+from ...redis.whole_keys import fields
 from . import periodic
 from .periodic import Periodic, ScheduledPeriodic
 
@@ -48,9 +49,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         return await self._set_periodic(name, b"", 0) == "gone"
 
     def _set_periodic(self, name: str, spec: bytes, at: int) -> Call[str]:
-        return self._script("set_periodic").call(
-            self.keys, self.clock, bytes.decode, name=name, spec=spec, at=at
-        )
+        return self._call_script("set_periodic", bytes.decode, name=name, spec=spec, at=at)
 
     @operation
     async def periodics(self) -> list[ScheduledPeriodic]:
@@ -76,7 +75,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         score, (line, run) = await both(
             Call(("ZSCORE", keys["periodic_at"], name), number, key=keys["periodic_at"]),
             together(
-                Call(("HGET", keys[part], name), _maybe, key=keys[part])
+                Call(("HGET", keys[part], name), optional, key=keys[part])
                 for part in ("periodic", "periodic_run")
             ),
         )
@@ -154,17 +153,10 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         if slot is None or slot < 0:
             raise Unreadable(f"key {self.keys['periodic_at']}: the time of {name!r} is corrupt")
         runs, following = periodic.due(spec, slot, now)
-        return await self._script("fire_periodic").call(
-            self.keys,
-            self.clock,
-            bytes.decode,
-            [(periodic.run_id(name, run), run) for run in runs],
-            name=name,
-            spec=line,
-            at=slot,
-            following=following,
-            overlap=int(spec.overlap),
-        )
+        return await self._call_script(
+            "fire_periodic", bytes.decode, [(periodic.run_id(name, run), run) for run in runs],
+            name=name, spec=line, at=slot, following=following, overlap=int(spec.overlap),
+        )  # fmt: skip
 
     # --- what operators change -----------------------------------------------------------------
 
@@ -189,19 +181,11 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         each of them as it is. Returns ok | same | changed: it has another definition or latest run
         by now, and nothing was changed.
         """
-        return await self._script("change_periodic").call(
-            self.keys,
-            self.clock,
-            bytes.decode,
-            caller=op,
-            seq=step,
-            name=name,
-            was=was,
-            spec="=" if spec is None else spec,
-            at="" if at_ms is None else at_ms,
-            run=run or "",
+        return await self._call_script(
+            "change_periodic", bytes.decode, caller=op, seq=step, name=name, was=was,
+            spec="=" if spec is None else spec, at="" if at_ms is None else at_ms, run=run or "",
             paused="" if paused is None else int(paused),
-        )
+        )  # fmt: skip
 
     @operation
     def run_periodic(
@@ -212,23 +196,15 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         Returns ok | changed (it has another definition than the one with digest ``was``) | held
         (without ``overlap``: the run before has not ended), and the id of the run before.
         """
-        return self._script("run_periodic").call(
-            self.keys, self.clock, words, caller=op, seq=step, name=name, was=was, id=id,
+        return self._call_script(
+            "run_periodic", words, caller=op, seq=step, name=name, was=was, id=id,
             overlap=int(overlap),
         )  # fmt: skip
 
-    @operation
-    async def undo_change(
-        self,
-        op: str,
-        seq: int,
-        verb: str,
-        args: Sequence[str],
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> int:
-        if verb != UNDO:
-            return await Queue.undo_change(self, op, seq, verb, args, left)
-        name, changed_by, step = args
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        if undo.verb != UNDO:
+            return await Queue._undo_change(self, undo)
+        name, changed_by, step = undo.args
         key = f"{self.keys['undo_']}{changed_by}:{step}"
         word = "raced"
         while word == "raced":
@@ -238,12 +214,12 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             )
             run = None if entry is None else entry.run
             at = _next_time(kept[1], kept[2], run, now) if len(kept) == 3 else 0
-            word = await self._script("undo_periodic").call(
-                self.keys, self.clock, bytes.decode, caller=op, seq=seq, op=changed_by, step=step,
-                at=at, run=run or "",
+            word = await self._call_script(
+                "undo_periodic", bytes.decode, caller=undo.op, seq=undo.seq, op=changed_by,
+                step=step, at=at, run=run or "",
             )  # fmt: skip
         if word == "changed":
-            left([name])
+            undo.left([name])
         return int(word == "ok")
 
 
@@ -261,10 +237,6 @@ def _next_time(line: bytes, time: bytes, run: str | None, now: int) -> int:
 
 def _maybe_text(reply: bytes | None) -> str | None:
     return None if reply is None else reply.decode(errors="backslashreplace")
-
-
-def _maybe(reply: bytes | None) -> bytes | None:
-    return reply
 
 
 def checked_spec(spec: Periodic) -> Periodic:

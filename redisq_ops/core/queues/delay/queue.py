@@ -148,12 +148,6 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
 
     # --- looking -------------------------------------------------------------------------------
 
-    async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
-        if not ids:
-            return []
-        key = self.keys["body"]
-        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
-
     @operation
     async def get(self, id: str) -> Entry | None:
         entry = await Queue.get(self, id)

@@ -16,10 +16,8 @@ from ...model.keys import Keys
 from ...model.quoting import text
 from ...model.states import ZSETS
 from ...redis.operation import Call, both, together
-from ...redis.parsers import fields, members, scored, words
+from ...redis.whole_keys import elements, fields, members, scores, types_of
 from .account import Account
-
-_PAGE = 1000
 
 
 async def violations(queue: QueueReads[Any]) -> list[str]:
@@ -30,7 +28,7 @@ async def violations(queue: QueueReads[Any]) -> list[str]:
             together(members(keys[part]) for part in (*ZSETS.values(), "clients")),
             together(fields(keys[part]) for part in ("owner", "body", "holes", "accounts")),
         ),
-        _scores(keys["ring"]),
+        scores(keys["ring"]),
     )
     *states, by_name = zsets
     owner, body, holes, lines = hashes
@@ -49,7 +47,7 @@ async def violations(queue: QueueReads[Any]) -> list[str]:
     )
     seen_of = [name for name in accounts if name not in hidden]
     parts = await together(
-        both(_list(keys["f_"] + name), _list(keys["c_"] + name)) for name in seen_of
+        both(elements(keys["f_"] + name), elements(keys["c_"] + name)) for name in seen_of
     )
     for name, (packed, rest) in zip(seen_of, parts, strict=True):
         account = accounts[name]
@@ -102,31 +100,6 @@ def _client(content: bytes) -> str:
 
 async def _hidden(keys: Keys, names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Clients with a key of another type in their list's place: the key and its type."""
-    found: dict[str, tuple[str, str]] = {}
-    for low in range(0, len(names), _PAGE):
-        places = [(n, keys[part] + n) for n in names[low : low + _PAGE] for part in ("c_", "f_")]
-        types = await together(Call(("TYPE", key), bytes.decode, key=key) for _, key in places)
-        found |= {
-            name: (key, is_)
-            for (name, key), is_ in zip(places, types, strict=True)
-            if is_ not in ("none", "list")
-        }
-    return found
-
-
-async def _scores(key: str) -> list[tuple[str, float]]:
-    found: list[tuple[str, float]] = []
-    while True:
-        rows = await scored(key, str(len(found)), str(len(found) + _PAGE - 1))
-        found += rows
-        if len(rows) < _PAGE:
-            return found
-
-
-async def _list(key: str) -> list[str]:
-    length = await Call(("LLEN", key), int, key=key)
-    pages = await together(
-        Call(("LRANGE", key, low, low + _PAGE - 1), words, key=key)
-        for low in range(0, length, _PAGE)
-    )
-    return [id for page in pages for id in page]
+    place_of = {keys[part] + name: name for name in names for part in ("c_", "f_")}
+    types = await types_of(place_of)
+    return {place_of[key]: (key, is_) for key, is_ in types.items() if is_ not in ("none", "list")}

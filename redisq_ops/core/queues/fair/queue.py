@@ -13,14 +13,15 @@ with too many.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
+from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasClients
 from ...engine.queue import Queue
 from ...engine.state_scan import WaitingIds
-from ...model.entry import Client, Clients, Counts, Delivery, Entry, Limit, Page, State
+from ...model.entry import Client, Clients, Counts, Delivery, Entry, Limit, Page, PageQuery, State
 from ...model.errors import BadInput, Refused
 from ...model.keys import checked_name
 from ...model.queue_position import OTHERS, QueuePosition
@@ -225,17 +226,10 @@ class FairQueue(HasClients[C_co]):
         ``ok``; ``same``: it had that value; ``changed``: it isn't ``since``.
         """
         checked_name(client, "client name")
-        return self._script("set_client_rule").call(
-            self.keys,
-            self.clock,
-            lambda reply: (reply[0].decode(), int(reply[1])),
-            caller=op,
-            seq=seq,
-            rule=rule,
-            client=client,
-            value=value,
-            was="" if since is None else since,
-        )
+        return self._call_script(
+            "set_client_rule", lambda reply: (reply[0].decode(), int(reply[1])), caller=op, seq=seq,
+            rule=rule, client=client, value=value, was="" if since is None else since,
+        )  # fmt: skip
 
     @operation
     async def set_client_rule(
@@ -243,23 +237,15 @@ class FairQueue(HasClients[C_co]):
     ) -> tuple[str, int]:
         return await self.control.op(op, seq, cast(Rule, rule), client, value)
 
-    @operation
-    async def undo_change(
-        self,
-        op: str,
-        seq: int,
-        verb: str,
-        args: Sequence[str],
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> int:
-        if verb not in ("weight", "cap", "blocked"):
-            return await Queue.undo_change(self, op, seq, verb, args, left)
-        client, value, *since = args
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        if undo.verb not in self.client_rules:
+            return await Queue._undo_change(self, undo)
+        client, value, *since = undo.args
         word, _ = await self.control.op(
-            op, seq, cast(Rule, verb), client, int(value), *map(int, since)
+            undo.op, undo.seq, cast(Rule, undo.verb), client, int(value), *map(int, since)
         )
         if word == "changed":
-            left([client])
+            undo.left([client])
         return int(word == "ok")
 
     @operation
@@ -357,30 +343,21 @@ class FairQueue(HasClients[C_co]):
         return [_content(body) for body in await self._bodies(ids)]
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
-        if not ids:
-            return []
-        key = self.keys["body"]
-        return await Call(("HMGET", key, *ids), list[bytes | None], key=key)
+        return await Queue._payloads(self, ids)
 
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
+    async def _page_waiting(self, query: PageQuery) -> Page:
         """Clients by name, each client's entries in the order of its list.
 
         A window by rank (``start``) is off by the number of holes before it.
         """
-        line, (total,) = await both(
-            self._waiting_ids(cursor, max, start), self._counters("waiting")
-        )
-        found = await self._entries("waiting", [(id, None) for id in line.names], payloads)
+        line, (total,) = await both(self._waiting_ids(query), self._counters("waiting"))
+        found = await self._entries("waiting", [(id, None) for id in line.names], query.payloads)
         owned = zip(found, line.clients or (), strict=True)
         entries = (replace(entry, client=client) for entry, client in owned)
         return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
-    async def _waiting_ids(
-        self, cursor: str | None, max: int, start: int | None = None
-    ) -> WaitingIds:
-        return await waiting_pages.page(self, cursor, max, start)
+    async def _waiting_ids(self, query: PageQuery) -> WaitingIds:
+        return await waiting_pages.page(self, query)
 
     async def _get_waiting(self, id: str) -> Entry | None:
         (body,) = await self._bodies([id])

@@ -18,8 +18,10 @@ from ...model.errors import Refused
 from ...model.keys import checked_name
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, Description, both, operation, together
-from ...redis.parsers import members, scored
-from ...sharding.sharded_queue import NEVER, Head, ShardedQueue, home
+from ...redis.parsers import scored
+from ...redis.whole_keys import members
+from ...sharding.shard_map import NEVER, Head, home
+from ...sharding.sharded_queue import ShardedQueue
 from .account import Account, accounts
 from .queue import Deleted, FairQueue, Rule, SubmittedEntry, together_with
 
@@ -243,9 +245,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         left = list(parts)
         while left:
             gone = await together(
-                part._script("forget_clients").call(
-                    part.keys, self.clock, int, layout=self.layout, max=BATCH
-                )
+                part._call_script("forget_clients", int, layout=self.layout, max=BATCH)
                 for part in left
             )
             left = [part for part, n in zip(left, gone, strict=True) if n]

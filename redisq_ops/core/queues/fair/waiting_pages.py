@@ -13,6 +13,7 @@ from typing import Any
 
 from ...engine.reads import QueueReads
 from ...engine.state_scan import Unread, WaitingIds
+from ...model.entry import PageQuery
 from ...model.errors import Refused
 from ...model.queue_position import DEPTH, Ahead, QueuePosition
 from ...redis.operation import Call, attempt, both, together
@@ -88,11 +89,7 @@ async def window(
 
 
 async def _seen(
-    queue: QueueReads[Any],
-    client: str,
-    account: Account,
-    first: int,
-    ids: Sequence[bytes],
+    queue: QueueReads[Any], client: str, account: Account, first: int, ids: Sequence[bytes]
 ) -> ListWindow:
     """The waiting entries among ids from a place on."""
     if not ids:
@@ -123,10 +120,8 @@ async def _elements(
     return before, [id for part in parts for id in part], after
 
 
-async def page(
-    queue: QueueReads[Any], cursor: str | None, most: int, start: int | None
-) -> WaitingIds:
-    """Up to ``most`` ids of clients by name, each in the order of its list.
+async def page(queue: QueueReads[Any], query: PageQuery) -> WaitingIds:
+    """Ids of clients by name, each in the order of its list.
 
     A bounded number of round trips: a page may be short, even empty, and still have a cursor.
     """
@@ -137,8 +132,8 @@ async def page(
         clients = [client for client, _ in rows]
         return WaitingIds([id for _, id in rows], cursor, clients, tuple(unread))
 
-    at = None if cursor is None else Position.read(cursor)
-    skip = start or 0
+    at = None if query.cursor is None else Position.read(query.cursor)
+    most, skip = query.max, query.start or 0
     for _ in range(ROUNDS):
         most_names = FAR if skip else NEAR
         names = await _names(queue, at, most_names)

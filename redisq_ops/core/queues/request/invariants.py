@@ -13,7 +13,8 @@ from ...model.keys import Keys
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
 from ...redis.operation import Call, both, together
-from ...redis.parsers import members, words
+from ...redis.parsers import integers, words
+from ...redis.whole_keys import members
 from . import stream
 from .records import RequestRecords
 
@@ -89,11 +90,7 @@ async def violations(queue: RequestRecords[Any]) -> list[str]:
             if tok < want:
                 problems.append(f"{rid} has {tok} tokens where {want} are due: it could get stuck")
     stat = keys["stat"]
-    known = await Call(
-        ("HMGET", stat, "waiting", "cancelled"),
-        lambda reply: [int(v or 0) for v in reply],
-        key=stat,
-    )
+    known = await Call(("HMGET", stat, "waiting", "cancelled"), integers, key=stat)
     _expect(problems, "queue", "waiting", known[0], waiting)
     _expect(problems, "queue", "cancelled", known[1], cancelled)
     return problems
@@ -108,11 +105,7 @@ async def _looked_at(queue: RequestRecords[Any], rids: list[str]) -> list[Any]:
     """Record, marks, stream and pending list of each request, 100 requests a round trip."""
 
     def all_of(rid: str) -> Any:
-        marks = Call(
-            ("HMGET", queue.keys["r_"] + rid, *_FIELDS),
-            lambda reply: [int(v or 0) for v in reply],
-            key=queue.keys["r_"],
-        )
+        marks = Call(("HMGET", queue.keys["r_"] + rid, *_FIELDS), integers, key=queue.keys["r_"])
         return both(queue.request.op(rid), both(marks, _stream(queue.keys, rid)))
 
     found: list[Any] = []

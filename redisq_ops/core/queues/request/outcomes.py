@@ -9,7 +9,7 @@ from ...model.entry import Entry, Failure, State
 from ...model.errors import Unreadable
 from ...model.states import ZSETS
 from ...redis.operation import Call, both, together
-from ...redis.parsers import moment, number
+from ...redis.parsers import moment, scores_of
 from . import stream
 
 if TYPE_CHECKING:
@@ -48,11 +48,7 @@ async def outcomes(
             both(
                 stream.again(again_key, str(start), str(start + max - 1), max),
                 together(
-                    Call(
-                        ("ZMSCORE", keys[part], *(f"{id}/{n}" for n in range(start, start + max))),
-                        lambda reply: [number(score) for score in reply],
-                        key=keys[part],
-                    )
+                    scores_of(keys[part], [f"{id}/{n}" for n in range(start, start + max)])
                     for part in ZSETS.values()
                 ),
             ),

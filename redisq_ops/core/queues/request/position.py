@@ -14,7 +14,7 @@ from ...model.entry import Request
 from ...model.queue_position import DEPTH, HOLDERS, OTHERS, Ahead, Holder, QueuePosition
 from ...model.settings import PRIORITIES
 from ...redis.operation import Call, both, together
-from ...redis.parsers import moment, number, scored
+from ...redis.parsers import integers, moment, number, scored, scores_of
 from . import stream
 
 if TYPE_CHECKING:
@@ -33,11 +33,7 @@ async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) ->
     """Of a request, or of its sub-request ``n``."""
     keys = queue.keys
     group, record_key = keys["s_"] + rid, keys["r_"] + rid
-    marks = Call(
-        ("HMGET", record_key, "gen", "again", "read"),
-        lambda reply: [int(v or 0) for v in reply],
-        key=record_key,
-    )
+    marks = Call(("HMGET", record_key, "gen", "again", "read"), integers, key=record_key)
     (request, (gen, again, read)), (listed, (oldest, members)) = await both(
         both(queue._record(rid), marks),
         both(
@@ -133,7 +129,4 @@ async def _holders(queue: RequestRecords[Any], ids: Sequence[str]) -> list[Holde
 async def _scores(queue: RequestRecords[Any], part: str, ids: Sequence[str]) -> list[float | None]:
     if not ids:
         return []
-    key = queue.keys[part]
-    return await Call(
-        ("ZMSCORE", key, *ids), lambda reply: [number(score) for score in reply], key=key
-    )
+    return await scores_of(queue.keys[part], ids)

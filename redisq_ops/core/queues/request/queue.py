@@ -13,10 +13,11 @@ may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha1
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
+from ...engine.operator_changes import ChangeUndo
 from ...engine.queue import Queue
 from ...model.errors import Exists, NotFound, QueueClosed
 from ...model.keys import checked_consumer
@@ -162,17 +163,10 @@ class RequestQueue(RequestReads[C_co]):
                 raise Exists(f"request {id} exists with other content ({total} sub-requests)")
             return SubmittedRequest(id, word, int(total), state)
 
-        argv: dict[str, Any] = {
-            "rid": id,
-            "priority": priority,
-            "limit": limit,
-            "start": start,
-            "before": before,
-            "after": after,
-            "seal": int(seal),
-        }
-        rows = [(payload,) for payload in payloads]
-        return await self._script("submit").call(self.keys, self.clock, read, rows, **argv)
+        return await self._call_script(
+            "submit", read, [(payload,) for payload in payloads], rid=id, priority=priority,
+            limit=limit, start=start, before=before, after=after, seal=int(seal),
+        )  # fmt: skip
 
     # --- operators -----------------------------------------------------------------------------
 
@@ -194,44 +188,30 @@ class RequestQueue(RequestReads[C_co]):
             checked_limit(given)
         if verb == "priority":
             checked_priority(given)
-        return self._script("control_request").call(
-            self.keys,
-            self.clock,
-            lambda reply: (reply[0].decode(), reply[1].decode()),
-            caller=op,
-            seq=seq,
-            verb=verb,
-            rid=id,
-            value=value,
-            was=since,
-        )
+        return self._call_script(
+            "control_request", lambda reply: (reply[0].decode(), reply[1].decode()), caller=op,
+            seq=seq, verb=verb, rid=id, value=value, was=since,
+        )  # fmt: skip
 
-    @operation
-    async def undo_change(
-        self,
-        op: str,
-        seq: int,
-        verb: str,
-        args: Sequence[str],
-        left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> int:
-        if verb == "set":
-            return await Queue.undo_change(self, op, seq, verb, args, left)
-        id, *value = args
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        if undo.verb == "set":
+            return await Queue._undo_change(self, undo)
+        id, *value = undo.args
         try:
-            word, _ = await self.control.op(op, seq, cast(Control, verb), id, *value)
+            verb = cast(Control, undo.verb)
+            word, _ = await self.control.op(undo.op, undo.seq, verb, id, *value)
         except (QueueClosed, NotFound):
-            if verb not in ("cancel", "reopen"):
+            if undo.verb not in ("cancel", "reopen"):
                 raise
             found = await self.request.op(id)
-            if verb == "reopen":
+            if undo.verb == "reopen":
                 if found is None or found.settled:
                     raise
             elif found is None or found.state != "cancelled":
-                left([id])  # all its sub-requests are done
+                undo.left([id])  # all its sub-requests are done
             return 0
         if word == "changed":
-            left([id])
+            undo.left([id])
         return int(word == "ok")
 
     def transferred_id(self, op: str, id: str) -> str:
@@ -250,9 +230,7 @@ class RequestQueue(RequestReads[C_co]):
     @operation
     def remove_consumer(self, group: str, consumer: str) -> Call[str]:
         checked_consumer(consumer)
-        return self._script("remove_consumer").call(
-            self.keys, self.clock, bytes.decode, rid=group, consumer=consumer
-        )
+        return self._call_script("remove_consumer", bytes.decode, rid=group, consumer=consumer)
 
     async def _destroy_entries(self, max: int) -> int:
         gone = 0

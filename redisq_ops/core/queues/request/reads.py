@@ -9,7 +9,7 @@ from ...engine.queue import Queue
 from ...engine.state_scan import ScoreRange, WaitingIds, page, score_ranges
 from ...model.clock import Moment, bound_ms
 from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
-from ...model.entry import Consumer, Counts, Entry, Level, Limit, Page, Request, State
+from ...model.entry import Consumer, Counts, Entry, Level, Limit, Page, PageQuery, Request, State
 from ...model.errors import BadInput
 from ...model.queue_position import OTHERS, QueuePosition
 from ...model.settings import PRIORITIES
@@ -73,11 +73,7 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def request_ranges(
-        self,
-        settled: bool,
-        size: int,
-        low_ms: Moment | None = None,
-        high_ms: Moment | None = None,
+        self, settled: bool, size: int, low_ms: Moment | None = None, high_ms: Moment | None = None
     ) -> list[ScoreRange]:
         key = self.keys["fin" if settled else "open"]
         low, high = bound_ms(low_ms, "low_ms"), bound_ms(high_ms, "high_ms")
@@ -151,11 +147,7 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
+        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
     ) -> PendingPage:
         """Deliveries that aren't settled; of one request (``group``): those among its first ``max``
         unsettled sub-requests, or with ``consumer`` a page of that consumer's."""
@@ -235,18 +227,14 @@ class RequestReads(RequestRecords[C_co]):
             return Entry(id, "trash", payload=entry.payload, failures=entry.failures)
         return entry
 
-    async def _page_waiting(
-        self, cursor: str | None, max: int, start: int | None, payloads: bool
-    ) -> Page:
+    async def _page_waiting(self, query: PageQuery) -> Page:
         total = (await self.counts.op()).waiting
-        line = await self._waiting_ids(cursor, max, start)
-        entries = await self._entries("waiting", [(id, None) for id in line.names], payloads)
+        line = await self._waiting_ids(query)
+        entries = await self._entries("waiting", [(id, None) for id in line.names], query.payloads)
         return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
-    async def _waiting_ids(
-        self, cursor: str | None, max: int, start: int | None = None
-    ) -> WaitingIds:
-        return await waiting(self, cursor, max, start)
+    async def _waiting_ids(self, query: PageQuery) -> WaitingIds:
+        return await waiting(self, query)
 
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:

@@ -20,7 +20,8 @@ from ...model.errors import QueueClosed
 from ...model.settings import PRIORITIES
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import scored
-from ...sharding.sharded_queue import NEVER, Head, ShardedQueue, home
+from ...sharding.shard_map import NEVER, Head, home
+from ...sharding.sharded_queue import ShardedQueue
 from .queue import Control, RequestQueue
 from .stream import PendingSubRequest, Stream
 from .submission import SubmittedRequest
@@ -140,11 +141,7 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     @operation
     async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
+        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
     ) -> PendingPage:
         if not group:
             return await Queue.pending_deliveries(self, group, max, consumer, after)

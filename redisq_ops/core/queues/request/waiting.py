@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...engine.state_scan import Position, Unread, WaitingIds, positions
+from ...model.entry import PageQuery
 from ...redis.operation import Call, attempt, both, together
-from ...redis.parsers import number, spelt
+from ...redis.parsers import integers, number, spelt
 from . import stream
 
 if TYPE_CHECKING:
@@ -20,18 +21,17 @@ _REQUESTS = 50
 """open requests that are looked up at a time"""
 
 
-async def waiting(
-    queue: RequestRecords[Any], cursor: str | None, max: int, start: int | None
-) -> WaitingIds:
+async def waiting(queue: RequestRecords[Any], query: PageQuery) -> WaitingIds:
     """Waiting sub-requests of open requests: oldest request first, by number.
 
     The cursor is ``created:request/number``, without a number behind a request that can't be read.
     A window by rank isn't offered: ``start`` only skips from the front, ``max`` + ``start`` at
     most.
     """
-    created, place = (None, "") if cursor is None else cursor.split(":", 1)
+    created, place = (None, "") if query.cursor is None else query.cursor.split(":", 1)
     after, _, behind = place.encode("utf-8", "surrogateescape").rpartition(b"/")
-    want = max + (start or 0)
+    start = query.start or 0
+    want = start + query.max
     found: list[tuple[Position, int | Exception]] = []
     more, begin, skip = True, created or "-inf", 0
     while len(found) <= want and more:  # one behind the page says that it isn't the last
@@ -53,7 +53,7 @@ async def waiting(
             found += [(request, one) for one in some]
             if len(found) > want:
                 break
-    page = found[start or 0 : want]
+    page = found[start:want]
     last = _cursor(*page[-1]) if page and len(found) > want else None
     return WaitingIds(
         [b"%b/%d" % (id, n) for (_, id), n in page if not isinstance(n, Exception)],
@@ -73,11 +73,7 @@ async def _numbers(queue: RequestRecords[Any], request: bytes, behind: int, max:
     rid = request.decode()
     key, record_key = queue.keys["s_"] + rid, queue.keys["r_"] + rid
     trash = queue.keys["trash"]
-    marks = Call(
-        ("HMGET", record_key, "waiting", "again", "read"),
-        lambda reply: [int(v or 0) for v in reply],
-        key=record_key,
-    )
+    marks = Call(("HMGET", record_key, "waiting", "again", "read"), integers, key=record_key)
     (left, again, read), numbers = await both(
         marks, stream.again(queue.keys["again_"] + rid, f"({behind}", "+inf", max)
     )

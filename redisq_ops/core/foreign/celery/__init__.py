@@ -1,0 +1,3 @@
+from .queue import CeleryQueue
+
+__all__ = ["CeleryQueue"]

@@ -1,0 +1,204 @@
+"""Celery's queues in Redis, as kombu keeps them: lists of messages, a list for each priority.
+
+What workers were sent is in one hash for all queues, `unacked`, also what waits in a worker's
+memory until its time. Celery keeps no dead letters: a task that failed leaves its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha1
+from typing import Any, ClassVar
+
+from ...model.entry import Entry, State
+from ...model.quoting import bytes_of, legal
+from ...model.states import Verb
+from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.parsers import moment
+from ...redis.whole_keys import set_members
+from ..changes import ForeignChanges
+from ..declarations import Declared, Hash, List
+from ..places import Place, Row
+from ..scanned_results import ScannedResults
+from .recognise import BINDING, SEPARATOR
+from .task import Delivered, Result, Task
+
+RESULT = "celery-task-meta-"
+STEP = SEPARATOR.decode()
+_HELD = (
+    "a worker may have them in its memory, and would run them as well. A worker that is stopped"
+    " (TERM) puts them back into the queue"
+)
+
+
+class CeleryQueue(ForeignChanges[C_co]):
+    """``celery:<queue>``. An id is the task's, which it keeps when it is tried again."""
+
+    kind: ClassVar[str] = "celery"
+    owner: ClassVar[str] = "Celery"
+    package: ClassVar[str] = "foreign.celery"
+    screens: ClassVar[int] = 20
+    theirs: ClassVar[dict[str, str]] = {"unacked": "hash", "unacked_index": "zset"}
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
+        "waiting": (
+            List("{q}", "queued", "RIGHT"),
+            *(List(f"{{q}}{STEP}{step}", f"priority {step}", "RIGHT") for step in (3, 6, 9)),
+        ),
+        "pending": (Hash("unacked", "unacked"),),
+        "delayed": (Hash("unacked", "held by a worker"),),
+        "dead": (),  # results, see `_of_owner`
+        "done": (),
+    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        "purge": ("waiting",),
+        "hard": ("waiting", "trash"),
+        "restore": ("trash",),
+    }
+    prunes: ClassVar[bool] = False
+    enveloped: ClassVar[bool] = False
+    verbs: ClassVar[Mapping[str, str]] = {
+        "purge": "they go to the trash",
+        "hard": "they are removed for good: no undo",
+    }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "replay": "a failed task leaves a result, and no message that could be put back. Send it"
+        " again by Celery: `app.send_task(NAME, ARGS, KWARGS)`; the result has these with"
+        " `result_extended`",
+        "requeue": _HELD + "; what a killed worker had is back after the visibility timeout",
+        "claim": "only Celery's workers can take a task",
+        "reschedule": _HELD,
+        "purge pending": _HELD,
+        "purge delayed": _HELD + ", and `celery control revoke` stops them",
+        "purge dead": "they are results: `app.AsyncResult(ID).forget()` removes one",
+    }  # fmt: skip
+    layout_faults: ClassVar[tuple[str, ...]] = (
+        "a task with a time (`eta`, `countdown`, a retry) is in a worker's memory until then",
+        "tasks of a killed worker wait for the visibility timeout, an hour unless it is set",
+        "a task whose time is further away than the visibility timeout is delivered, and runs,"
+        " several times",
+        "failed tasks are in no queue, and cannot be sent again: a result has no message",
+    )
+
+    # --- where entries are -----------------------------------------------------------------------
+
+    @operation
+    async def names(self) -> list[str]:
+        """No key lists Celery's queues."""
+        return []
+
+    @operation
+    async def exists(self) -> bool:
+        if not self.own_name:
+            return False
+        declared = [
+            self.at + one.key.replace("{q}", self.own_name) for one in self.states["waiting"]
+        ]
+        keys = [*declared, f"{self.at}{BINDING.decode()}{self.own_name}"]
+        if any(await together(Call(("EXISTS", key), bool, key=key) for key in keys)):
+            return True
+        pages = await both(self.page.op("pending", max=1), self.page.op("delayed", max=1))
+        return any(page.entries for page in pages)
+
+    def _shared(self, state: State) -> bool:
+        return state in ("pending", "delayed", "dead", "done")
+
+    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+        if state not in ("dead", "done"):
+            return await super()._of_owner(state, wrong)
+
+        async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
+            return await self.read(state, place, rows)
+
+        called = "failed" if state == "dead" else "succeeded"
+        key = self.at + self.own_name
+        return [ScannedResults("zset", key, called, read, begin=self.at + RESULT)]
+
+    async def _size(self, state: State, places: Sequence[Place]) -> int | None:
+        """Results are not counted: no key lists them."""
+        return None if state in ("dead", "done") else await super()._size(state, places)
+
+    # --- records ---------------------------------------------------------------------------------
+
+    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        if not rows:
+            return []
+        if state in ("dead", "done"):
+            return await self._results(state, rows)
+        if state == "waiting":
+            return [_entry(state, Task.read(row.member), row.member, place.called) for row in rows]
+        return await self._delivered(state, place, rows)
+
+    async def _delivered(
+        self, state: State, place: Place, rows: Sequence[Row]
+    ) -> Sequence[Entry | None]:
+        """Of the messages that workers have, this queue's: those whose time is still to come are
+        delayed."""
+        found = [Delivered.read(row.value) for row in rows]
+        exchanges = sorted({each.exchange for each in found if each.exchange})
+        key = self.at + "unacked_index"
+        tags = [row.member for row in rows]
+        bound, (times, now) = await both(
+            together(set_members(f"{self.at}{BINDING.decode()}{name}") for name in exchanges),
+            both(Call(("ZMSCORE", key, *tags), list[Any], key=key), self._now()),
+        )
+        bindings = dict(zip(exchanges, map(_bindings, bound), strict=True))
+        entries: list[Entry | None] = []
+        for row, each, since in zip(rows, found, times, strict=True):
+            later = each.task.eta_ms is not None and each.task.eta_ms > now
+            mine = self.own_name in _queues(each, bindings)
+            since_ms = None if since is None else moment(float(since) * 1000)
+            entries.append(
+                _entry(state, each.task, row.member, place.called, since_ms)
+                if mine and later is (state == "delayed")
+                else None
+            )
+        return entries
+
+    async def _results(self, state: State, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        keys = [bytes_of(self.at + RESULT) + row.member for row in rows]
+        found = await Call(("MGET", *keys), list[Any], key=keys[0])
+        return [
+            self._result(state, row, Result.read(data))
+            for row, data in zip(rows, found, strict=True)
+        ]
+
+    def _result(self, state: State, row: Row, result: Result) -> Entry | None:
+        dead = state == "dead"
+        if result.fields.get("status") != ("FAILURE" if dead else "SUCCESS"):
+            return None
+        if result.queue not in (None, self.own_name):
+            return None
+        called = "failed" if dead else "succeeded"
+        return Entry(
+            legal(row.member), state, result.ended_ms, result.ended_ms, result.shown(),
+            failures=result.tries if dead else 0, reason="failed" if dead else None,
+            error=result.error() if dead else None,
+            called=called if result.queue else f"{called}, of any queue",
+        )  # fmt: skip
+
+
+def _entry(
+    state: State, task: Task, member: bytes, called: str, since_ms: int | None = None
+) -> Entry:
+    id = task.id
+    if id is None:
+        digest, problem = sha1(member).hexdigest()[:16], task.problem or "it has no id"
+        return Entry(digest, state, since_ms=since_ms, called=called, problem=problem)
+    at = task.eta_ms if state == "delayed" else None
+    return Entry(
+        legal(bytes_of(id)), state, at, since_ms, task.shown(), called=called,
+        failures=task.retries,
+    )  # fmt: skip
+
+
+def _bindings(members: Sequence[bytes]) -> list[tuple[str, str]]:
+    """Routing keys and queues of an exchange."""
+    parts = [member.decode("utf-8", "replace").split(STEP) for member in members]
+    return [(part[0], part[2]) for part in parts if len(part) == 3]
+
+
+def _queues(sent: Delivered, bindings: Mapping[str, Sequence[tuple[str, str]]]) -> set[str]:
+    """Where a message was sent to: by its routing key, or else all queues of its exchange."""
+    bound = bindings.get(sent.exchange, ())
+    exact = {queue for routing_key, queue in bound if routing_key == sent.routing_key}
+    return exact or {queue for _, queue in bound} or {sent.routing_key}

@@ -1,0 +1,158 @@
+"""A task as Celery sends it (a message of kombu, in JSON), and a task's result.
+
+Arguments are read from JSON only. Of a pickle, Celery's own text of the arguments is shown.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ...model.entry import Failure
+
+_SHOWN = ("root_id", "parent_id", "group", "expires", "origin")
+MOST = 256 * 1024
+"""characters of a traceback that are shown"""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A message: its headers and its body, as far as they can be read."""
+
+    headers: dict[str, Any] = field(default_factory=dict)
+    args: Any = None
+    kwargs: Any = None
+    size: int = 0
+    problem: str | None = None
+
+    @classmethod
+    def read(cls, data: bytes) -> Task:
+        return cls.of(_decoded(data), len(data))
+
+    @classmethod
+    def of(cls, message: Any, size: int) -> Task:
+        headers = message.get("headers") if isinstance(message, dict) else None
+        if not isinstance(headers, dict):
+            return cls(size=size, problem="not a message of Celery's")
+        body = _body(message)
+        if "task" not in headers and isinstance(body, dict):  # as Celery 3 sends it
+            return cls(body, body.get("args"), body.get("kwargs"), size)
+        if isinstance(body, list) and len(body) > 1:
+            return cls(headers, body[0], body[1], size)
+        return cls(headers, headers.get("argsrepr"), headers.get("kwargsrepr"), size)
+
+    @property
+    def id(self) -> str | None:
+        found = self.headers.get("id")
+        return found if isinstance(found, str) and found else None
+
+    @property
+    def retries(self) -> int:
+        found = self.headers.get("retries")
+        return found if isinstance(found, int) and 0 <= found < 2**31 else 0
+
+    @property
+    def eta_ms(self) -> int | None:
+        return _ms(self.headers.get("eta"))
+
+    def shown(self) -> bytes:
+        """Shown as the payload: the task's name, its arguments, and what Celery says of it."""
+        shown = {"task": self.headers.get("task"), "args": self.args, "kwargs": self.kwargs}
+        more = {name: value for name in _SHOWN if (value := self.headers.get(name)) is not None}
+        return _json(shown | {"retries": self.retries} | more | {"data_bytes": self.size})
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A field of the hash of delivered messages: a message, and where it was sent to."""
+
+    task: Task
+    exchange: str
+    routing_key: str
+
+    @classmethod
+    def read(cls, data: bytes) -> Delivered:
+        match _decoded(data):
+            case [message, str(exchange), str(routing_key)]:
+                return cls(Task.of(message, len(data)), exchange, routing_key)
+        return cls(Task(size=len(data), problem="not a message of Celery's"), "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a result says: a field that Celery didn't write is None."""
+
+    fields: dict[str, Any]
+
+    @classmethod
+    def read(cls, data: bytes | None) -> Result:
+        found = _decoded(data or b"")
+        return cls(found if isinstance(found, dict) else {})
+
+    @property
+    def queue(self) -> str | None:
+        found = self.fields.get("queue")
+        return found if isinstance(found, str) else None
+
+    @property
+    def ended_ms(self) -> int | None:
+        return _ms(self.fields.get("date_done"))
+
+    @property
+    def tries(self) -> int:
+        found = self.fields.get("retries")
+        return 1 + (found if isinstance(found, int) and 0 <= found < 2**31 else 0)
+
+    def shown(self) -> bytes:
+        names = {"task": "name", "args": "args", "kwargs": "kwargs", "worker": "worker"}
+        return _json({ours: self.fields.get(theirs) for ours, theirs in names.items()})
+
+    def error(self) -> Failure:
+        raised, trace = self.fields.get("result"), self.fields.get("traceback")
+        traceback = trace[:MOST] if isinstance(trace, str) else ""
+        if not isinstance(raised, dict):
+            return Failure("error", "", traceback)
+        message = raised.get("exc_message")
+        said = message if isinstance(message, str) else _text(message)
+        return Failure(str(raised.get("exc_type", "error")), said, traceback)
+
+
+def _text(message: Any) -> str:
+    """The arguments of an exception as the exception itself would show them."""
+    if isinstance(message, list) and len(message) == 1:
+        return str(message[0])
+    return "" if message in (None, []) else json.dumps(message)
+
+
+def _body(message: dict[str, Any]) -> Any:
+    body, properties = message.get("body"), message.get("properties")
+    if message.get("content-type") != "application/json" or not isinstance(body, str):
+        return None
+    coded = isinstance(properties, dict) and properties.get("body_encoding") == "base64"
+    try:
+        return _decoded(base64.b64decode(body) if coded else body.encode())
+    except ValueError:
+        return None
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def _ms(value: Any) -> int | None:
+    """A time as Celery writes it; without a zone it is UTC."""
+    try:
+        at = datetime.fromisoformat(value)
+        return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,3 @@
+from .queue import DramatiqQueue
+
+__all__ = ["DramatiqQueue"]

@@ -1,0 +1,26 @@
+-- Dramatiq's keys of one queue, and where messages are in them: an id is in a list, a sorted set or,
+-- once a broker has fetched it, in a set of that broker; the message is in a hash beside the list.
+-- KEYS: t_heartbeats
+-- NEEDS: queue
+local SILENT = 60000 -- a broker that was silent for so many ms is gone: Dramatiq's `heartbeat_timeout`
+local base = t_heartbeats:sub(1, -#'__heartbeats__' - 1)
+local list = base .. queue
+local types = {[list] = 'list', [list .. '.DQ'] = 'list', [list .. '.XQ'] = 'zset'}
+
+local function messages_type(key) return types[key] or 'set' end
+
+local function messages_fetched(e) return not types[e.key] end
+
+local function messages_of(e) return (types[e.key] and e.key or list) .. '.msgs' end
+
+-- The message in a hash, if it is the one of that digest.
+local function messages_get(hash, e, digest)
+  local message = redis.call('HGET', hash, e.member)
+  return message and redis.sha1hex(message) == digest and message
+end
+
+-- When the broker that fetched it was heard of last; nil: Dramatiq does not know it any more.
+local function messages_heartbeat(e)
+  local broker = e.key:sub(#base + #'__acks__.' + 1, -#queue - 2)
+  return tonumber(redis.call('ZSCORE', t_heartbeats, broker) or nil)
+end

@@ -1,0 +1,104 @@
+"""A message as Dramatiq's Redis broker keeps it: JSON, or the bytes of another encoder."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ...model.entry import Failure
+from ..python_errors import failure_of
+
+_SHOWN = ("actor_name", "args", "kwargs", "message_id")
+_HIDDEN = ("redis_message_id", "traceback", "eta", "requeue_timestamp")
+"""options that are shown as columns, or are Dramatiq's own"""
+_COUNTED = ("retries", "traceback", "requeue_timestamp")
+"""options that Dramatiq's `Retries` adds to a message that failed"""
+_ETA = re.compile(rb'"eta": ?(\d{1,15})')
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    data: bytes
+    fields: dict[str, Any] | None
+    """None: it isn't JSON"""
+
+    @classmethod
+    def read(cls, data: bytes) -> Message:
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
+            return cls(data, None)
+        sound = isinstance(found, dict) and isinstance(found.get("options"), dict)
+        return cls(data, found if sound else None)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self.fields["options"] if self.fields else {}
+
+    def number(self, option: str) -> int | None:
+        return _number(self.options.get(option))
+
+    @property
+    def sent_ms(self) -> int | None:
+        """When it was sent, or came back for another attempt."""
+        sent = self.fields.get("message_timestamp") if self.fields else None
+        return self.number("requeue_timestamp") or _number(sent)
+
+    def shown(self) -> bytes:
+        """Shown as the payload: actor, arguments, id and options. Bytes of another encoder are
+        shown as they are."""
+        if self.fields is None:
+            return self.data
+        shown = {name: self.fields.get(name) for name in _SHOWN}
+        options = {name: value for name, value in self.options.items() if name not in _HIDDEN}
+        return json.dumps(shown | {"options": options}, ensure_ascii=False).encode(
+            errors="backslashreplace"
+        )
+
+    def error(self) -> Failure | None:
+        """Of the attempt before the last one: the last one's is kept nowhere."""
+        traceback = self.options.get("traceback")
+        return failure_of(traceback) if isinstance(traceback, str) else None
+
+    # --- what is written -------------------------------------------------------------------------
+
+    def for_replay(self) -> bytes:
+        """The message at its first attempt again; its own bytes if these aren't certain."""
+        return self._rewritten(_COUNTED) or self.data
+
+    def for_now(self) -> bytes | None:
+        """A delayed message as its worker sends it when its time has come; None: can't be done."""
+        name = self.fields.get("queue_name") if self.fields else None
+        if not isinstance(name, str) or "eta" not in self.options:
+            return None
+        return self._rewritten(("eta",), queue_name=name.removesuffix(".DQ"))
+
+    def _rewritten(self, without: tuple[str, ...], **changed: str) -> bytes | None:
+        """Without these options. None: Dramatiq's encoder would write the rest differently, too."""
+        if self.fields is None or _encoded(self.fields) != self.data:
+            return None
+        left = {name: value for name, value in self.options.items() if name not in without}
+        return _encoded(self.fields | changed | {"options": left})
+
+    def eta_span(self) -> tuple[int, int] | None:
+        """Where in the bytes the digits of its time are (begin, end); None: not known for sure."""
+        for found in _ETA.finditer(self.data):
+            begin, end = found.span(1)
+            other = Message.read(self.data[:begin] + b"1" + self.data[end:])
+            if other.number("eta") == 1 and self.number("eta") == int(found[1]) != 1:
+                return begin, end
+        return None
+
+
+def _encoded(fields: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(fields, separators=(",", ":")).encode()
+    except RecursionError:
+        return b""
+
+
+def _number(value: Any) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value < 2**53 else None

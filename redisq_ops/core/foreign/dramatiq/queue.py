@@ -1,0 +1,134 @@
+"""The layout of Dramatiq's Redis broker (2): lists and sets of ids, messages in hashes beside them.
+
+A worker fetches what waits and, long before their time, all delayed messages of the list: what it
+has fetched is in its set of unacknowledged ids, and in its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha1
+from typing import Any, ClassVar
+
+from ...model.entry import Entry, State
+from ...model.quoting import legal, text
+from ...model.states import Verb
+from ...redis.operation import C_co, Call, operation, together
+from ...redis.parsers import moment
+from ..changes import JOB_VERBS, ForeignChanges
+from ..declarations import Declared, List, Set, Zset
+from ..places import LocatedEntry, Place, Row
+from .message import Message
+
+HELD = "held by a worker"
+BROKERS = 1000
+"""brokers whose messages are shown: those with the latest heartbeats"""
+
+
+class DramatiqQueue(ForeignChanges[C_co]):
+    """``dramatiq:<queue>``. An id is the ``redis_message_id``, which is new at every retry."""
+
+    kind: ClassVar[str] = "dramatiq"
+    owner: ClassVar[str] = "Dramatiq"
+    home: ClassVar[str] = "dramatiq:"
+    package: ClassVar[str] = "foreign.dramatiq"
+    by_id: ClassVar[bool] = True
+    theirs: ClassVar[dict[str, str]] = {"__heartbeats__": "zset"}
+    called: ClassVar[Mapping[str, str]] = {"t_heartbeats": "__heartbeats__"}
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
+        "waiting": (List("{q}", "queued"),),
+        "pending": (Set("__acks__.{worker}.{q}", "fetched"),),
+        "delayed": (List("{q}.DQ", "delayed"), Set("__acks__.{worker}.{q}.DQ", HELD)),
+        "dead": (Zset("{q}.XQ", "dead letter"),),
+    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        **JOB_VERBS,
+        "requeue": ("pending", "delayed"),
+    }
+    replay_note: ClassVar[str] = "they get all their retries again"
+    prunes: ClassVar[bool] = False
+    enveloped: ClassVar[bool] = False
+    verbs: ClassVar[Mapping[str, str]] = {
+        "requeue": "they wait for the next worker now, behind what waits there",
+        "purge": "they go to the trash",
+        "hard": "they are removed for good: no undo",
+    }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "claim": "only Dramatiq's workers can take a message",
+        "purge pending": "a worker has them in its memory; requeue them once it is gone",
+    }
+    layout_faults: ClassVar[tuple[str, ...]] = (
+        "dead letters are deleted after seven days (`dead_message_ttl`)",
+        "a dead letter keeps the traceback of the attempt before its last one, and none if it had"
+        " only one",
+        "a worker takes all delayed messages of a list at once, long before their time",
+    )
+
+    # --- where entries are -----------------------------------------------------------------------
+
+    @operation
+    async def names(self) -> list[str]:
+        """No key lists Dramatiq's queues."""
+        return []
+
+    async def workers_of(self) -> Sequence[str]:
+        """Brokers, by their ids: those of workers, and of programs that only send."""
+        key = self.at + "__heartbeats__"
+        latest = Call(("ZRANGE", key, 0, BROKERS - 1, "REV"), list[bytes], key=key)
+        return sorted(text(broker) for broker in await latest)
+
+    # --- records ---------------------------------------------------------------------------------
+
+    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        found = await self._messages(place, [row.member for row in rows])
+        return [self._entry(state, place, row, data) for row, data in zip(rows, found, strict=True)]
+
+    async def _messages(self, place: Place, ids: Sequence[bytes]) -> list[bytes | None]:
+        if not ids:
+            return []
+        key = place.key
+        if place.kind == "set":
+            key = self.at + self.own_name + (".DQ" if place.called == HELD else "")
+        return await Call(("HMGET", key + ".msgs", *ids), list[Any], key=key + ".msgs")
+
+    def _entry(self, state: State, place: Place, row: Row, data: bytes | None) -> Entry:
+        id, called, died = legal(row.member), place.called, state == "dead"
+        at = moment(row.score) if died else None
+        broker = self._broker(place) if place.kind == "set" else None
+        if data is None:
+            return Entry(
+                id, state, at, called=called, consumer=broker, problem="its message is gone"
+            )
+        message = Message.read(data)
+        return Entry(
+            id, state, message.number("eta") if state == "delayed" else at,
+            at if died else None if broker else message.sent_ms, message.shown(), called=called,
+            failures=(message.number("retries") or 0) + died, consumer=broker,
+            reason="failed" if died else None, error=message.error(),
+        )  # fmt: skip
+
+    def _broker(self, place: Place) -> str:
+        name = self.own_name + (".DQ" if place.called == HELD else "")
+        return place.key.removeprefix(self.at + "__acks__.").removesuffix("." + name)
+
+    # --- what operators change -------------------------------------------------------------------
+
+    def refused(self, seen: LocatedEntry, target: str) -> str:
+        return "busy" if seen.place.called == HELD else ""
+
+    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
+        """The digest of a message, where its time is in it, what the trash shows of it, and the
+        message that it is when it waits again."""
+        read = await together(self._messages(seen.place, [seen.member]) for seen in found)
+        return [_stamp(seen.entry.state, data) for seen, (data,) in zip(found, read, strict=True)]
+
+
+def _stamp(state: State, data: bytes | None) -> bytes:
+    if data is None:
+        return b""
+    message = Message.read(data)
+    begin, end = message.eta_span() or (0, 0)
+    shown = message.shown()
+    again = message.for_replay() if state == "dead" else message.for_now() or b""
+    digest = sha1(message.data).hexdigest()
+    return f"{digest} {begin} {end} {len(shown)} ".encode() + shown + again

@@ -1,0 +1,30 @@
+"""Keys of ours beside those of another program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..model.keys import Keys
+
+
+class ForeignKeys(Keys):
+    """Our keys ``<at><prefix>:<name>:<part>`` and, as ``t_…``, the owner's.
+
+    They begin like the owner's, so a hash tag there (``{app}:``) holds for both. Without one, a
+    Cluster spreads the owner's own keys, and neither program can work on it.
+    """
+
+    __slots__ = ("at", "theirs")
+
+    def __init__(self, at: str, name: str, prefix: str, theirs: Mapping[str, str]) -> None:
+        super().__init__(name, prefix)
+        self.base = f"{at}{prefix}:{name}:"
+        self.at = at
+        self.theirs = theirs
+        """the owner's keys that have other names than their parts"""
+
+    def __getitem__(self, part: str) -> str:
+        if not part.startswith("t_"):
+            return super().__getitem__(part)
+        theirs = self.theirs.get(part, part[2:])
+        return self.at + (theirs[:-1] + ":" if part.endswith("_") else theirs)

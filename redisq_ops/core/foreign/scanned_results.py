@@ -1,0 +1,48 @@
+"""Results, a string for each, as a place of entries: no key lists them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..model.quoting import bytes_of
+from ..redis.key_scan import literal
+from ..redis.operation import Call, together
+from .places import LocatedEntry, Place, Row
+
+SCANNED = 1000
+"""keys that one SCAN reads"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedResults(Place):
+    """The strings ``begin`` and an id, those of other queues among them: found by SCAN, page after
+    page. A cursor is that of a SCAN, and the last id of its reply, in order, that was shown.
+    ``key`` is the queue's."""
+
+    begin: str = ""
+
+    async def count(self) -> int:
+        return 0
+
+    async def after(
+        self, cursor: str | None, max: int
+    ) -> tuple[list[LocatedEntry], str | None, int]:
+        at, _, coded = (cursor or "0:").partition(":")
+        last = base64.b64decode(coded)
+        scan = Call(
+            ("SCAN", at, "MATCH", literal(self.begin) + "*", "COUNT", SCANNED),
+            lambda reply: (int(reply[0]), [key[len(bytes_of(self.begin)) :] for key in reply[1]]),
+        )
+        on, ids = await scan
+        rows = [Row(id, 0.0, int(at)) for id in sorted({*ids}) if id > last]
+        return await self.located(rows), f"{on}:" if on else None, 0
+
+    def behind(self, seen: LocatedEntry) -> str:
+        return f"{seen.at}:{base64.b64encode(seen.member).decode()}"
+
+    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
+        keys = [bytes_of(self.begin) + id for id in members]
+        there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
+        return await self.located([Row(id) for id, is_ in zip(members, there, strict=True) if is_])

@@ -1,0 +1,67 @@
+"""Reads of whole keys, by pages of 1,000; what changes meanwhile may be in them or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..model.quoting import text
+from .operation import Call, together
+from .parsers import scored, words
+
+PAGE = 1000
+
+
+async def fields(key: str) -> dict[str, bytes]:
+    """The fields of a hash."""
+    found: dict[str, bytes] = {}
+    cursor = 0
+    while True:
+        cursor, rows = await Call(("HSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
+        pairs = rows.items() if isinstance(rows, dict) else zip(rows[::2], rows[1::2], strict=True)
+        found |= {text(name): value for name, value in pairs}
+        if not cursor:
+            return found
+
+
+async def set_members(key: str | bytes) -> list[bytes]:
+    """The members of a set."""
+    found: list[bytes] = []
+    cursor = 0
+    while True:
+        cursor, part = await Call(("SSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
+        found += part
+        if not cursor:
+            return list(dict.fromkeys(found))
+
+
+async def scores(key: str) -> list[tuple[str, float]]:
+    """The members of a sorted set with their scores, in its order."""
+    found: list[tuple[str, float]] = []
+    while True:
+        rows = await scored(key, str(len(found)), str(len(found) + PAGE - 1))
+        found += rows
+        if len(rows) < PAGE:
+            return found
+
+
+async def members(key: str) -> list[str]:
+    """The members of a sorted set, in its order."""
+    return [member for member, _ in await scores(key)]
+
+
+async def elements(key: str) -> list[str]:
+    """The elements of a list."""
+    found: list[str] = []
+    while True:
+        rows = await Call(("LRANGE", key, len(found), len(found) + PAGE - 1), words, key=key)
+        found += rows
+        if len(rows) < PAGE:
+            return found
+
+
+async def types_of(keys: Iterable[str]) -> dict[str, str]:
+    """Key -> its type; ``none`` where there is no such key."""
+    names = list(keys)
+    found = await together(Call(("TYPE", key), bytes.decode, key=key) for key in names)
+    return dict(zip(names, found, strict=True))

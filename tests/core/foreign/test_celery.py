@@ -1,0 +1,284 @@
+"""Celery's layout beside a real Celery (see `celery_program`)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.foreign.celery import CeleryQueue
+from redisq_ops.core.foreign.celery.task import Delivered, Result, Task
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.audit_log import Author, find
+from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.scan import Filter, select
+
+from ...command_line import Redisq
+from ...foreign_keys.celery_program import KEPT, app_on, specimen, wait, worker
+
+Client = redis.Redis
+AUTHOR = Author("ann", "here")
+NAME = "celery:celery"
+LISTS = ["celery", *(f"celery\x06\x16{step}" for step in (3, 6, 9))]
+
+
+def ours(client: Client, name: str = NAME) -> CeleryQueue[Client]:
+    return CeleryQueue(client, name)
+
+
+def entries(client: Client, state: State) -> dict[str, Entry]:
+    return {entry.id: entry for entry in ours(client).page(state).entries}
+
+
+def lists(client: Client) -> list[Any]:
+    return [client.lrange(key, 0, -1) for key in LISTS]
+
+
+def bulk(client: Client, verb: Verb, state: State, *some: str) -> Bulk:
+    """An operator's change, run to its end."""
+    change = Bulk(run(client, select(ours(client), state, Filter(ids=some))), verb, AUTHOR)
+    while run(client, change.step()):
+        pass
+    return change
+
+
+def undone(client: Client, change: Bulk) -> Undo:
+    queue, operation = run(client, find(Deployment(client), change.op))
+    undo = Undo(queue, operation, AUTHOR)
+    while run(client, undo.step()):
+        pass
+    return undo
+
+
+def ran(client: Client) -> Counter[str]:
+    found: dict[Any, Any] = client.hgetall(KEPT)
+    return Counter({what.decode(): int(n) for what, n in found.items()})
+
+
+# --- what is seen -------------------------------------------------------------------
+
+
+def test_every_state_is_seen(client: Client) -> None:
+    specimen(client)
+    counts = ours(client).counts()
+    assert (counts.waiting, counts.pending, counts.delayed) == (6, 4, 6)
+    assert counts.of("dead") is None and counts.of("done") is None, "no key lists results"
+    waiting = entries(client, "waiting")
+    assert list(waiting) == ["w0", "w4", "w1", "w5", "w2", "w3"], "by priority, 0 first"
+    assert [waiting[id].called for id in ("w0", "w3")] == ["queued", "priority 9"]
+    assert set(entries(client, "pending")) == {f"run{n}" for n in range(4)}
+    delayed = entries(client, "delayed")
+    assert set(delayed) == {*(f"eta{n}" for n in range(5)), "again"}
+    assert delayed["again"].failures == 1 and delayed["again"].since_ms
+    assert delayed["eta1"].at_ms and delayed["eta1"].at_ms > ours(client).now() + 8_000_000
+    dead = entries(client, "dead")
+    assert set(dead) == {f"bad{n}" for n in range(4)}, "results of other queues are not shown"
+    bad = dead["bad2"]
+    assert bad.error and (bad.error.type, bad.error.message) == ("ValueError", "no luck2")
+    assert "Traceback" in bad.error.traceback and (bad.failures, bad.reason) == (1, "failed")
+    assert json.loads(bad.payload or b"")["kwargs"] == {"order": 2}
+    assert set(entries(client, "done")) == {f"good{n}" for n in range(4)}
+    for id, state in {
+        "w3": "waiting",
+        "run1": "pending",
+        "eta0": "delayed",
+        "bad0": "dead",
+    }.items():
+        found = ours(client).get(id)
+        assert found and (found.id, found.state) == (id, state)
+    assert ours(client).get("other") is None and ours(client).get("nothing") is None
+    (other,) = ours(client, "celery:other").page("delayed").entries
+    assert other.id == "otherlate"
+
+
+def test_celery_agrees_with_the_numbers(client: Client) -> None:
+    specimen(client)
+    with app_on(client).connection_for_read() as connection:
+        channel = connection.default_channel
+        assert channel._size("celery") == ours(client).counts().waiting
+    assert client.hlen("unacked") == 4 + 6 + 1
+
+
+def test_results_without_a_queue_are_shown_as_of_any(client: Client) -> None:
+    specimen(client)
+    data = json.loads(client.get("celery-task-meta-bad0") or b"")
+    for name in ("queue", "name", "args", "kwargs", "worker", "retries"):
+        del data[name]
+    client.set("celery-task-meta-bad0", json.dumps(data))
+    client.set("celery-task-meta-odd", b"\x80\x04nothing")
+    assert entries(client, "dead")["bad0"].called == "failed, of any queue"
+    assert len(entries(client, "dead")) == 4
+
+
+def test_many_tasks_of_workers_are_counted_as_unknown(client: Client) -> None:
+    specimen(client)
+    data: Any = client.hvals("unacked")[0]
+    for n in range(600):
+        client.hset("unacked", f"tag{n}", data)
+    counts = ours(client).counts()
+    assert counts.of("pending") is None and counts.of("delayed") is None and counts.waiting == 6
+
+
+def test_queues_are_found_behind_any_prefix(redisq: Redisq, client: Client) -> None:
+    specimen(client)
+    client.sadd("_kombu.binding.nothing", "x")
+    app = app_on(client, broker_transport_options={"global_keyprefix": "shop:"})
+    app.send_task("shop.fine", (1,), queue="mail")
+    found = {row["name"]: row["waiting"] for row in redisq.rows("discover")}
+    assert found[NAME] == 6 and found["celery:other"] == 0
+    (mail,) = found.keys() - {NAME, "celery:other"}
+    assert found[mail] == 1 and mail.startswith("celery:mail~")
+    redisq("discover", "--register", "--yes")
+    client.delete(*LISTS)
+    assert {row["name"]: row["waiting"] for row in redisq.rows("ls")}[NAME] == 0
+
+
+def test_the_filter_language_reads_tasks_and_arguments(redisq: Redisq, client: Client) -> None:
+    specimen(client)
+    where = "payload.task=shop.fine payload.kwargs.region=eu payload.args[0]>3"
+    assert len(redisq.rows("select", NAME, "--where", where)) == 2
+    assert redisq.rows("dlq", "groups", NAME)[0]["entries"] == 4
+
+
+class Trap:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return Path.mkdir, (self.folder,)
+
+
+def test_nothing_is_unpickled(client: Client, tmp_path: Path) -> None:
+    specimen(client)
+    folder = tmp_path / "unpickled"
+    message = json.loads(client.lindex("celery", 0) or b"")
+    message["body"] = base64.b64encode(pickle.dumps([[Trap(folder)], {}, {}])).decode()
+    message["content-type"] = "application/x-python-serialize"
+    client.lpush("celery", json.dumps(message))
+    first = ours(client).page("waiting").entries[2]
+    assert json.loads(first.payload or b"")["args"] == "(4,)", "Celery's own text of it"
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"[]", b"{}", b"null", b"\xff", b"[" * 100_000, b'{"headers":[]}', b'{"headers":{"id":5}}',
+    b'{"headers":{"id":"a","eta":"never","retries":-1},"body":5}', b'[1,"",""]', b'["a","b"]',
+    b'{"headers":{"id":"a"},"body":"=","properties":{"body_encoding":"base64"},'
+    b'"content-type":"application/json"}', b'{"status":"FAILURE","result":7,"date_done":"x"}',
+    b'{"status":"FAILURE","result":{"exc_message":{"a":["\\ud800"]}},"retries":1e999}',
+])  # fmt: skip
+def test_any_bytes_are_read(data: bytes, client: Client) -> None:
+    for read in (Task.read, Result.read):
+        assert read(data).shown()
+    assert Delivered.read(data).task.retries == 0 and Result.read(data).error()
+    client.rpush("celery", data)
+    client.hset("unacked", "tag", data)
+    client.set("celery-task-meta-odd", data)
+    for state in ("waiting", "pending", "delayed", "dead"):
+        ours(client).page(state)
+    assert len(entries(client, "waiting")) == 1
+
+
+def test_a_task_as_celery_3_sends_it_is_read(client: Client) -> None:
+    body = {"task": "shop.old", "id": "a", "args": [1], "kwargs": {"x": 2}, "retries": 2}
+    message = {
+        "body": base64.b64encode(json.dumps(body).encode()).decode(), "headers": {},
+        "content-type": "application/json", "properties": {"body_encoding": "base64"},
+    }  # fmt: skip
+    client.lpush("celery", json.dumps(message))
+    old = entries(client, "waiting")["a"]
+    assert old.failures == 2 and json.loads(old.payload or b"")["kwargs"] == {"x": 2}
+
+
+# --- what is written ----------------------------------------------------------------
+
+
+def test_undo_of_a_purge_restores_every_list(client: Client) -> None:
+    specimen(client)
+    before = lists(client)
+    purge = bulk(client, "purge", "waiting", "w0", "w5", "w2")
+    assert purge.outcome.done == 3 and list(entries(client, "waiting")) == ["w4", "w1", "w3"]
+    assert json.loads(entries(client, "trash")["w0"].payload or b"")["headers"]["id"] == "w0"
+    assert undone(client, purge).outcome.done == 3
+    assert lists(client) == before
+
+
+def test_a_task_sent_again_with_its_id_is_another_one(client: Client) -> None:
+    app = app_on(client)
+    app.send_task("shop.fine", ("first",), task_id="a")
+    change = Bulk(run(client, select(ours(client), "waiting", Filter(ids=("a",)))), "purge", AUTHOR)
+    client.delete("celery")  # a worker took it
+    app.send_task("shop.fine", ("second",), task_id="b")
+    while run(client, change.step()):
+        pass
+    assert change.outcome.done == 0 and list(entries(client, "waiting")) == ["b"]
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    (["dlq", "replay", NAME], "send_task"), (["requeue", NAME], "visibility timeout"),
+    (["purge", NAME, "--state", "delayed"], "revoke"),
+    (["purge", NAME, "--state", "dead"], "forget"),
+])  # fmt: skip
+def test_what_is_refused_says_why_and_what_to_do(
+    redisq: Redisq, client: Client, words: list[str], why: str
+) -> None:
+    specimen(client)
+    assert why in redisq.refusal(*words, "--yes", code=1)
+
+
+@pytest.mark.slow
+def test_workers_run_what_was_brought_back_once_and_give_back_what_they_hold(
+    client: Client,
+) -> None:
+    app = app_on(client)
+    for what in "abcd":
+        app.send_task("shop.fine", (what,), task_id=what, priority=3)
+    app.send_task("shop.fine", ("late",), task_id="late", countdown=9000)
+    purge = bulk(client, "purge", "waiting", "a", "b", "c")
+    undone(client, purge)
+    gone = bulk(client, "purge", "waiting", "c")
+    with worker(client) as process:
+        wait(lambda: len(ran(client)) == 3 and client.hlen("unacked") == 1)
+        assert list(entries(client, "delayed")) == ["late"]
+        assert undone(client, gone).outcome.done == 1
+        wait(lambda: ran(client)["c"])
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert ran(client) == Counter("abcd")
+    assert list(entries(client, "waiting")) == ["late"], "a worker that stops puts it back"
+
+
+@pytest.mark.slow
+def test_no_task_is_lost_between_operators_and_killed_workers(client: Client) -> None:
+    """Workers are killed while operators purge and bring back; what these had taken is in
+    `unacked`, as without operators, and everything else ran once."""
+    app = app_on(client)
+    wanted = set()
+    for turn in range(2):
+        for n in range(50):
+            wanted.add(f"{turn}-{n}")
+            app.send_task("shop.fine", (f"{turn}-{n}",), task_id=f"{turn}-{n}", priority=n % 10)
+        with worker(client):
+            done = time.monotonic() + 20
+            while not any(what.startswith(f"{turn}-") for what in ran(client)):
+                purge = bulk(client, "purge", "waiting")
+                if purge.outcome.done:
+                    undone(client, purge)
+                assert time.monotonic() < done
+    held = {*entries(client, "pending"), *entries(client, "waiting")}
+    assert ran(client).keys() | held == wanted
+    assert set(ran(client).values()) == {1}

@@ -1,0 +1,338 @@
+"""Dramatiq's layout beside a real Dramatiq (see `dramatiq_program`)."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import dramatiq
+import pytest
+import redis
+
+from redisq_ops.core.foreign.dramatiq import DramatiqQueue
+from redisq_ops.core.foreign.dramatiq.message import Message
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.audit_log import Author, find
+from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.scan import Filter, select
+
+from ...command_line import Redisq
+from ...foreign_keys.dramatiq_program import Program, lost, specimen, started
+
+Client = redis.Redis
+AUTHOR = Author("ann", "here")
+NAME = "dramatiq:low"
+
+
+def ours(client: Client) -> DramatiqQueue[Client]:
+    return DramatiqQueue(client, NAME)
+
+
+def entries(client: Client, state: State) -> list[Entry]:
+    return list(ours(client).page(state).entries)
+
+
+def ids(client: Client, state: State) -> list[str]:
+    return [entry.id for entry in entries(client, state)]
+
+
+def keys(client: Client) -> dict[bytes, Any]:
+    """What Dramatiq's keys hold; a heartbeat is new whenever a worker is."""
+    found = [key for key in client.scan_iter("dramatiq:*") if b"rq:" not in key]
+    return {key: content(client, key) for key in found if b"heartbeats" not in key}
+
+
+def content(client: Client, key: bytes) -> Any:
+    read: dict[Any, Callable[[bytes], Any]] = {
+        b"hash": client.hgetall,
+        b"list": lambda key: client.lrange(key, 0, -1),
+        b"set": client.smembers,
+        b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+    }
+    return read[client.type(key)](key)
+
+
+def bulk(client: Client, verb: Verb, state: State, *some: str, **more: Any) -> Bulk:
+    """An operator's change, run to its end."""
+    selection = run(client, select(ours(client), state, Filter(ids=some)))
+    change = Bulk(selection, verb, AUTHOR, **more)
+    while run(client, change.step()):
+        pass
+    return change
+
+
+def undone(client: Client, change: Bulk) -> Undo:
+    queue, operation = run(client, find(Deployment(client), change.op))
+    undo = Undo(queue, operation, AUTHOR)
+    while run(client, undo.step()):
+        pass
+    return undo
+
+
+def eventually(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def ran(client: Client) -> Counter[str]:
+    found: dict[Any, Any] = client.hgetall("ran")
+    return Counter({what.decode(): int(n) for what, n in found.items()})
+
+
+@pytest.fixture
+def program(client: Client) -> Program:
+    return Program(client)
+
+
+# --- what is seen -------------------------------------------------------------------
+
+
+def test_every_state_is_seen(client: Client) -> None:
+    specimen(client)
+    counts = ours(client).counts()
+    assert (counts.waiting, counts.pending, counts.delayed, counts.dead) == (6, 4, 6, 4)
+    assert counts.of("done") is None, "Dramatiq keeps no number of them"
+    dead = entries(client, "dead")[0]
+    assert dead.at_ms == client.zscore("dramatiq:low.XQ", dead.id)
+    assert dead.error and (dead.error.type, dead.failures, dead.reason) == (
+        "ValueError", 2, "failed",
+    )  # fmt: skip
+    shown = json.loads(dead.payload or b"")
+    assert (shown["actor_name"], shown["kwargs"].keys()) == ("fails", {"order"})
+    assert "traceback" not in shown["options"]
+    waiting = entries(client, "waiting")[2]
+    assert json.loads(waiting.payload or b"")["args"] == [2]
+    (delayed, *_) = entries(client, "delayed")
+    assert delayed.at_ms and delayed.at_ms > ours(client).now() + 8_000_000
+    (broker,) = {entry.consumer for entry in entries(client, "pending")}
+    assert client.zscore("dramatiq:__heartbeats__", broker or "")
+    for state in ("waiting", "pending", "delayed", "dead"):
+        found = ours(client).get(ids(client, state)[-1])
+        assert found and found.state == state
+    assert ours(client).get("nothing") is None
+
+
+def test_a_delayed_message_that_a_worker_holds_is_delayed(client: Client, program: Program) -> None:
+    program.fine.send_with_options(args=("a",), delay=60_000)
+    with program.worker():
+        eventually(lambda: not client.llen("dramatiq:low.DQ"))
+        (entry,) = entries(client, "delayed")
+        assert (entry.called, entry.consumer) == ("held by a worker", program.broker.broker_id)
+        for verb in ("requeue", "purge"):
+            change = bulk(client, verb, "delayed")
+            assert change.outcome.skipped == {"busy": 1}
+        later = int(time.time() * 1000) + 10**6
+        assert bulk(client, "reschedule", "delayed", at_ms=later).outcome.skipped == {"busy": 1}
+
+
+def test_an_id_without_its_message_is_shown_as_such(client: Client) -> None:
+    specimen(client)
+    id = ids(client, "waiting")[1]
+    client.hdel("dramatiq:low.msgs", id)
+    assert entries(client, "waiting")[1].problem == "its message is gone"
+    assert bulk(client, "purge", "waiting", id).outcome.skipped == {"corrupt": 1}
+
+
+def test_queues_are_found_in_any_namespace(redisq: Redisq, client: Client) -> None:
+    specimen(client)
+    client.hset("guest.msgs", "a", "b")
+    client.hset("dramatiq:", "a", "b")
+    client.zadd("team:__heartbeats__", {"not-a-broker": 5})
+    client.hset("team:mail.msgs", "a", "b")
+    Program(client, namespace="{app}:jobs").fine.send(1)
+    found = {row["name"] for row in redisq.rows("discover")}
+    assert {"dramatiq:low", "dramatiq:other"} < found and len(found) == 3
+    redisq("discover", "--register", "--yes")
+    (other,) = found - {"dramatiq:low", "dramatiq:other"}
+    assert {row["name"]: row["waiting"] for row in redisq.rows("ls")}[other] == 1
+    assert redisq.rows("dlq", "groups", NAME)[0]["type"] == "ValueError"
+
+
+def test_the_filter_language_reads_actors_and_arguments(redisq: Redisq, client: Client) -> None:
+    specimen(client)
+    found = redisq.rows("select", NAME, "--where", "payload.kwargs.region=eu payload.args[0]>3")
+    assert len(found) == 2
+    assert len(redisq.rows("select", NAME, "--where", "payload.actor_name=fails state:dead")) == 4
+
+
+# --- what is written ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [
+    b'{"a":1}', b"[]", b"\x80\x04", b'{"options":{"eta":5}}', b'{"options":{}}', b"null",
+    b'{"args":[{"eta":17}],"options":{"eta":"17"}}', pickle.dumps({"options": {"eta": 4}}),
+    b'{"options":{"retries":1.5,"eta":true}}', b"[" * 100_000,
+])  # fmt: skip
+def test_any_bytes_are_read(data: bytes) -> None:
+    message = Message.read(data)
+    message.shown(), message.error(), message.sent_ms
+    assert message.for_now() is None
+    assert message.for_replay() in (data, b'{"options":{"eta":true}}')
+
+
+def test_only_the_time_of_a_message_is_rescheduled(client: Client, program: Program) -> None:
+    """Arguments may look like it, and numbers must stay as they are."""
+    odd = {"eta": 123, "text": '"eta":5', "big": 2**70, "list": [], "x": 0.1, "é": "\u2028"}
+    sent = program.fine.send_with_options(args=("a",), kwargs=odd, delay=9_000_000)
+    (id,) = ids(client, "delayed")
+    bulk(client, "reschedule", "delayed", id, at_ms=sent.options["eta"] + 1000)
+    (moved,) = entries(client, "delayed")
+    assert moved.at_ms == sent.options["eta"] + 1000
+    message = dramatiq.Message.decode(content(client, b"dramatiq:low.DQ.msgs")[id.encode()])
+    assert (message.args, message.kwargs) == (("a",), odd)
+    assert message.options == sent.options | {"eta": sent.options["eta"] + 1000}
+
+
+def test_another_encoders_message_moves_as_it_is(client: Client, program: Program) -> None:
+    old = dramatiq.get_encoder()
+    dramatiq.set_encoder(dramatiq.PickleEncoder())
+    try:
+        program.fails_at_once.send("a")
+        program.fine.send_with_options(args=("b",), delay=9_000_000)
+        client.set("broken", 1)
+        with program.worker():
+            eventually(lambda: client.zcard("dramatiq:low.XQ"))
+        client.delete("broken")
+        (dead,) = entries(client, "dead")
+        assert (dead.payload or b"")[:1] == b"\x80"
+        assert bulk(client, "replay", "dead").outcome.done == 1
+        late = int(time.time() * 1000) + 10**7
+        assert bulk(client, "requeue", "delayed").outcome.skipped == {"invalid": 1}
+        change = bulk(client, "reschedule", "delayed", at_ms=late)
+        assert change.outcome.skipped == {"invalid": 1}
+        with program.worker():
+            eventually(lambda: ran(client)["a"] == 2)
+    finally:
+        dramatiq.set_encoder(old)
+
+
+# --- beside workers -----------------------------------------------------------------
+
+
+def test_a_replayed_message_runs_once_and_has_its_retries_again(
+    client: Client, program: Program
+) -> None:
+    client.set("broken", 1)
+    for what in "ab":
+        program.fails.send(what, order=1)
+    program.work()
+    assert ran(client) == Counter(a=2, b=2)
+    assert bulk(client, "replay", "dead").outcome.done == 2
+    program.work()
+    assert ran(client) == Counter(a=4, b=4) and len(entries(client, "dead")) == 2
+    client.delete("broken")
+    replay = bulk(client, "replay", "dead")
+    program.work()
+    assert ran(client) == Counter(a=5, b=5) and not entries(client, "dead")
+    assert undone(client, replay).outcome.done == 0, "they ran meanwhile"
+    assert not client.hlen("dramatiq:low.msgs") and not client.hlen("dramatiq:low.XQ.msgs")
+
+
+CHANGES: dict[str, tuple[Verb, State]] = {
+    "replay": ("replay", "dead"), "requeue": ("requeue", "delayed"),
+    "requeue lost": ("requeue", "pending"), "reschedule": ("reschedule", "delayed"),
+    "purge waiting": ("purge", "waiting"), "purge delayed": ("purge", "delayed"),
+    "purge dead": ("purge", "dead"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_undo_restores_every_key(client: Client, change: str) -> None:
+    specimen(client)
+    before = keys(client)
+    verb, state = CHANGES[change]
+    some = ids(client, state)[1:3]
+    more = {"at_ms": int(time.time() * 1000) + 10**9} if verb == "reschedule" else {}
+    done = bulk(client, verb, state, *some, **more)
+    assert done.outcome.done == 2 and keys(client) != before
+    assert undone(client, done).outcome.done == 2
+    assert keys(client) == before
+
+
+def test_a_requeued_message_runs_now_and_once(client: Client, program: Program) -> None:
+    for what in ("a", "b"):
+        program.fine.send_with_options(args=(what,), kwargs={"x": []}, delay=9_000_000)
+    assert bulk(client, "requeue", "delayed", ids(client, "delayed")[0]).outcome.done == 1
+    with program.worker():
+        eventually(lambda: ran(client)["a"])
+        eventually(lambda: not client.hlen("dramatiq:low.msgs"))
+        assert [entry.called for entry in entries(client, "delayed")] == ["held by a worker"]
+    assert ran(client) == Counter(a=1)
+
+
+def test_a_purged_message_does_not_run_until_its_undo(client: Client, program: Program) -> None:
+    for what in "abc":
+        program.fine.send(what)
+    purge = bulk(client, "purge", "waiting", *ids(client, "waiting")[:2])
+    program.work()
+    assert ran(client) == Counter(c=1)
+    assert undone(client, purge).outcome.done == 2
+    program.work()
+    assert ran(client) == Counter(a=1, b=1, c=1)
+
+
+def test_a_message_of_a_live_worker_is_left_alone(client: Client, program: Program) -> None:
+    program.lasts.send()
+    with started(client) as worker:
+        try:
+            eventually(lambda: client.exists("started"))
+            before = keys(client)
+            assert bulk(client, "requeue", "pending").outcome.skipped == {"busy": 1}
+            assert keys(client) == before
+        finally:
+            worker.kill()
+
+
+def test_what_a_killed_worker_had_is_requeued_once_by_one(client: Client, program: Program) -> None:
+    """By an operator; Dramatiq's own maintenance then finds nothing to do."""
+    for n in range(6):
+        program.fine.send(f"m{n}")
+    lost(client, 6)
+    assert bulk(client, "requeue", "pending", *ids(client, "pending")[:4]).outcome.done == 4
+    eager = Program(client, maintenance_chance=1_000_000, heartbeat_timeout=1500)
+    with eager.worker():
+        eventually(lambda: len(ran(client)) == 6)
+        eventually(lambda: not client.hlen("dramatiq:low.msgs"))
+    assert ran(client) == Counter({f"m{n}": 1 for n in range(6)})
+
+
+def test_messages_survive_operators_and_killed_workers(client: Client) -> None:
+    """Workers are killed while operators purge and bring back, replay and undo: every message
+    runs. What a killed worker had runs again, as without operators; nothing else runs twice."""
+    program = Program(client, maintenance_chance=1_000_000, heartbeat_timeout=800)
+    client.set("broken", 1)
+    for n in range(40):
+        program.fails_at_once.send(f"f{n}")
+    with program.worker():
+        eventually(lambda: client.zcard("dramatiq:low.XQ") == 40)
+    client.delete("broken", "ran")
+    kills = 3
+    for turn in range(kills):
+        for n in range(60):
+            program.fine.send(f"m{turn}-{n}")
+        with started(client) as worker:
+            purge = bulk(client, "purge", "waiting")
+            replay = bulk(client, "replay", "dead", *ids(client, "dead")[:20])
+            eventually(lambda: ran(client))
+            undone(client, purge)
+            undone(client, replay)
+            worker.send_signal(signal.SIGKILL)
+    bulk(client, "replay", "dead")
+    wanted = {f"f{n}" for n in range(40)} | {f"m{t}-{n}" for t in range(kills) for n in range(60)}
+    with program.worker():
+        eventually(lambda: ran(client).keys() == wanted)
+        eventually(lambda: not client.hlen("dramatiq:low.msgs"))
+    held_at_most = kills * 2 * 8  # by a killed worker: two for each of its threads
+    assert sum(n - 1 for n in ran(client).values()) <= held_at_most
+    assert not entries(client, "dead")

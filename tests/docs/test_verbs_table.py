@@ -1,0 +1,52 @@
+"""The table of what can be changed in queues of other programs is made from the code."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from redisq_ops.core.engine.queue_classes import foreign_class
+from redisq_ops.core.foreign import LAYOUTS
+from redisq_ops.core.model.states import VERBS
+
+from .reader import DOCS
+
+PAGE = DOCS / "how-to" / "inspect-other-queues.md"
+MADE = re.compile(r"(<!-- made from the code by [^\n]*-->\n).*?(<!-- end -->)", re.S)
+
+
+def table() -> str:
+    kinds = {name: foreign_class(name) for name in LAYOUTS}
+    changed = {name: kind for name, kind in kinds.items() if kind and kind.actions}
+    verbs = [verb for verb in VERBS if any(verb in kind.actions for kind in changed.values())]
+    rows = [
+        f"| `{verb}` | "
+        + " | ".join(", ".join(kind.actions.get(verb, ())) or "–" for kind in changed.values())
+        + " |"
+        for verb in verbs
+    ]
+    why = [
+        f"- {kind.owner}, {what}: {reason}."
+        for kind in changed.values()
+        for what, reason in kind.refusals.items()
+    ]
+    head = "| | " + " | ".join(f"`{name}`" for name in changed) + " |"
+    rule = "|---|" + "---|" * len(changed)
+    return "\n".join(["", head, rule, *rows, "", "Why not, and what to do instead:", "", *why, ""])
+
+
+def test_the_table_of_verbs_is_current() -> None:
+    page = PAGE.read_text()
+    made = MADE.sub(lambda found: f"{found[1]}{table()}\n{found[2]}", page)
+    if os.environ.get("REDISQ_DOCS") == "redraw":
+        PAGE.write_text(made)
+    assert PAGE.read_text() == made
+
+
+def test_what_is_refused_is_no_action() -> None:
+    for name in LAYOUTS:
+        kind = foreign_class(name)
+        for what in kind.refusals if kind else ():
+            verb, _, state = what.partition(" ")
+            assert verb in VERBS
+            assert not (state in kind.actions.get(verb, ()) if state else verb in kind.actions)  # type: ignore[union-attr]
