@@ -1,11 +1,12 @@
-"""Keys of programs whose queues redisq reads and repairs but doesn't fill: RQ, arq, plain streams;
-and the worker processes that Sidekiq, Resque and RQ register."""
+"""Keys of programs whose queues redisq reads and repairs but doesn't fill: RQ, arq, Dramatiq,
+Celery, plain streams; and the worker processes that Sidekiq, Resque and RQ register."""
 
 from __future__ import annotations
 
 import json
 import os
 import zlib
+from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,6 +36,8 @@ def write_keys(client: Any, now_ms: int) -> None:
     pipe = client.pipeline(transaction=False)
     _rq(pipe, now)
     _arq(pipe, now_ms)
+    _dramatiq(pipe, now_ms)
+    _celery(pipe)
     for name, group, size in (("clickstream", "warehouse", 240), ("payments", "ledger", 60)):
         for n in range(size):
             pipe.xadd(name, {"data": json.dumps({"event": f"{name}-{n}", "amount": 7 * n})})
@@ -112,6 +115,42 @@ def _arq(pipe: Any, now_ms: int) -> None:
         pipe.set(f"arq:job:{id}", json.dumps(job))
         later = 60_000 * n if n % 2 else -1_000 * n
         pipe.zadd("arq:queue", {id: now_ms + later})
+
+
+def _dramatiq(pipe: Any, now_ms: int) -> None:
+    pipe.zadd("dramatiq:__heartbeats__", {"5f0c1d52-9d3e-4a1c-8a39-2f7b5d1e6c01": now_ms})
+    for n in range(18):
+        id, dead = f"0d9f8c1e-{n:04}", n >= 14
+        options: dict[str, Any] = {"redis_message_id": id}
+        if dead:
+            options |= {"retries": 20, "traceback": _RQ_ERROR}
+        message = {
+            "queue_name": "emails", "actor_name": "send_welcome", "args": [n], "kwargs": {},
+            "options": options, "message_id": id, "message_timestamp": now_ms - 40_000 - n,
+        }  # fmt: skip
+        queue = "dramatiq:emails.XQ" if dead else "dramatiq:emails"
+        pipe.hset(f"{queue}.msgs", id, json.dumps(message, separators=(",", ":")))
+        if dead:
+            pipe.zadd(queue, {id: now_ms - 600_000 * n})
+        else:
+            pipe.rpush(queue, id)
+
+
+def _celery(pipe: Any) -> None:
+    pipe.sadd("_kombu.binding.ledger", "ledger\x06\x16\x06\x16ledger")
+    for n in range(9):
+        id = f"7b1f0e9a-{n:04}"
+        body = b64encode(json.dumps([[n, "EUR"], {}, {}]).encode()).decode()
+        headers = {"task": "ledger.book", "id": id, "retries": 0, "argsrepr": f"({n}, 'EUR')"}
+        message = {
+            "body": body, "headers": headers, "content-type": "application/json",
+            "content-encoding": "utf-8",
+            "properties": {
+                "correlation_id": id, "delivery_tag": id, "body_encoding": "base64",
+                "delivery_info": {"exchange": "", "routing_key": "ledger"},
+            },
+        }  # fmt: skip
+        pipe.lpush("ledger", json.dumps(message))
 
 
 def _iso(seconds: float) -> str:
