@@ -38,6 +38,7 @@ POISONED, RETRIED = 40, 6
 SILENT_WORKER = "geo-3:777"
 LEASED = 8
 NEWSLETTER = "newsletter-9"
+RECEIPT_PRIORITY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +121,12 @@ def _forget_pause(client: BlockingClient, now_ms: int) -> None:
     run(client, control.pause(queue, Author("kim", "ops-1", "db migration until 02:00")))
 
 
-async def _flows(queue: Any, counts: Counts) -> bool:
-    return counts.paused is None and counts.waiting == 0
-
-
 STUCK = Incident(
     "stuck",
     "a queue was paused and forgotten",
     _forget_pause,
     (IncidentStep("nightly-reports stands still", "nightly-reports", "overview",
-                  "H to resume it; t says why", _flows),),
+                  "H to resume it; t says why", _resumed),),
 )  # fmt: skip
 
 # --- silent worker -------------------------------------------------------------------------------
@@ -144,7 +141,8 @@ def _silence_worker(client: BlockingClient, now_ms: int) -> None:
 
 
 async def _taken_back(queue: Any, counts: Counts) -> bool:
-    return counts.waiting == 0 and counts.pending == 0
+    held = await queue.page.op("pending", max=100)
+    return SILENT_WORKER not in {entry.consumer for entry in held.entries}
 
 
 SILENT = Incident(
@@ -171,7 +169,7 @@ def _block_client(client: BlockingClient, now_ms: int) -> None:
 
 async def _unblocked(queue: Any, counts: Counts) -> bool:
     acme = await queue.get_client.op("acme")
-    return acme is None or (not acme.blocked and acme.waiting == 0)
+    return acme is None or not acme.blocked
 
 
 BLOCKED = Incident(
@@ -223,15 +221,21 @@ def _flood(client: BlockingClient, now_ms: int) -> None:
     queue.submit([b"newsletter"] * 6_000, id=NEWSLETTER, priority=0, limit=1000)
     clock.advance(2 * MINUTE_MS)
     for n in range(1, 21):
-        queue.submit([b"receipt"] * 3, id=f"receipt-{n}", priority=5)
+        queue.submit([b"receipt"] * 3, id=f"receipt-{n}", priority=RECEIPT_PRIORITY)
     clock.now_ms = now_ms
     taken = queue.take(10, consumer="mail-1:4021").deliveries
     queue.settle([Settlement(each, "ack") for each in taken])
 
 
-async def _receipts_sent(queue: Any, counts: Counts) -> bool:
+async def _receipts_first(queue: Any, counts: Counts) -> bool:
+    """The newsletter is paused, settled or cancelled, or comes after receipts."""
     newsletter = await queue.request.op(NEWSLETTER)
-    return newsletter is not None and counts.waiting <= newsletter.waiting
+    return (
+        newsletter is None
+        or newsletter.paused
+        or newsletter.settled
+        or newsletter.priority > RECEIPT_PRIORITY
+    )
 
 
 FLOOD = Incident(
@@ -239,7 +243,7 @@ FLOOD = Incident(
     "one large request keeps all others waiting",
     _flood,
     (IncidentStep("mail: receipts wait behind a newsletter", "mail", "requests",
-                  f"H on {NEWSLETTER} to pause it", _receipts_sent),),
+                  f"H on {NEWSLETTER} to pause it", _receipts_first),),
 )  # fmt: skip
 
 INCIDENTS: Mapping[str, Incident] = {

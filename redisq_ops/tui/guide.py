@@ -128,7 +128,7 @@ class GuideStrip(Static):
             key = step.press if step.view == "overview" else _key(step.view)
             return key if here else f"j or k until the cursor is on {step.queue}, then {key}"
         if app.queue != step.queue or step.view == "overview":
-            return "Esc for all queues"
+            return "1 for all queues"
         return step.press if app.view == step.view else _key(step.view)
 
 
