@@ -17,7 +17,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.filter.scan import Filter
-from redisq_ops.ops.groups.error_groups import groups
+from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.groups.traits import GroupComparison
 
 from .latency import report_longest_calls
@@ -63,6 +63,13 @@ def peak_kib() -> int:
     """Peak memory of this process in KiB; ru_maxrss would include its parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0])
+
+
+async def groups(queue: RequestQueue[Any]) -> Grouping:
+    grouping = Grouping(queue, "dead", Filter(), await queue.now.op())
+    while not grouping.over:
+        await grouping.step()
+    return grouping
 
 
 def measure_groups(url: str) -> None:

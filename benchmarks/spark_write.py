@@ -32,7 +32,7 @@ from redisq_ops.pipeline.replay_plan import (
     create_plan,
     plan_headers,
 )
-from redisq_ops.pipeline.request_writer import REQUESTS_PER_ROUND, RequestWriter, Row
+from redisq_ops.pipeline.request_writer import REQUESTS_PER_ROUND, RequestRows, RequestWriter
 from redisq_ops.pipeline.session import session
 from redisq_ops.pipeline.spark_jobs import TASK_REPORT_SCHEMA, collect_reports
 from redisq_ops.pipeline.submit import SubmitTasks
@@ -56,8 +56,8 @@ def payload(n: int) -> bytes:
     return (b"row %08d " % n).ljust(100, b"x")
 
 
-def rows() -> Sequence[Row]:
-    return [(f"r{n // EACH:05}", PRIORITY, payload(n)) for n in range(ENTRIES)]
+def rows() -> Sequence[RequestRows]:
+    return [(f"r{n // EACH:05}", PRIORITY, [payload(n)]) for n in range(ENTRIES)]
 
 
 def timed(job: Callable[[], object]) -> float:

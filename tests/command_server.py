@@ -124,7 +124,8 @@ def command(
         os.dup2(file, to)
         os.close(file)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    lines = 1 if b"PYTHONUNBUFFERED" in environment else -1
+    sys.stdout = open(1, "w", closefd=False, buffering=lines)  # noqa: SIM115
     sys.stderr = open(2, "w", closefd=False, errors="backslashreplace", buffering=1)  # noqa: SIM115
     os.chdir(folder)
     os.environb.clear()

@@ -18,8 +18,8 @@ from luaparser import ast
 from luaparser import astnodes as lua
 
 from redisq_ops import core
-from redisq_ops.core.redis import scripts
-from redisq_ops.core.redis.scripts import ENGINE, ScriptHeader
+from redisq_ops.core.redis import script_files
+from redisq_ops.core.redis.script_files import ENGINE, ScriptHeader
 
 CORE = Path(core.__file__).parent
 KINDS = {
@@ -137,10 +137,10 @@ class Tree:
     def __init__(self, root: Path = CORE) -> None:
         self.files = [LuaFile(path) for path in sorted(root.rglob("*.lua"))]
         self.places = {(file.folder, file.name): file for file in self.files}
-        self.hooks = {file.folder: scripts.defaults(file.folder) for file in self.files}
+        self.hooks = {file.folder: script_files.defaults(file.folder) for file in self.files}
 
     def module(self, folder: str, name: str) -> LuaFile | None:
-        places = [(place, name) for place in scripts.folders(folder)]
+        places = [(place, name) for place in script_files.folders(folder)]
         return next((self.places[place] for place in places if place in self.places), None)
 
     def problems(self) -> Iterator[str]:
@@ -177,7 +177,7 @@ class Tree:
             yield f"{name} is defined and not in IMPLEMENTS, or the other way round"
         for name in sorted(hooks - defaults.keys()):
             yield f"{name} is no hook of an interface"
-        others = scripts.folders(file.folder)[1:] if file.folder != ENGINE else ()
+        others = script_files.folders(file.folder)[1:] if file.folder != ENGINE else ()
         shared = [place for place in others if (place, file.name) in self.places]
         if shared and not header.implements and header.replaces != (file.name,):
             yield f"{shared[0]} has a {file.name}.lua too, and the header doesn't say REPLACES"
@@ -215,7 +215,7 @@ class Tree:
         for folder in KINDS.get(file.folder, (file.folder,)):
             names = file.header.parts
             parts = [part.header for name in names if (part := self.module(folder, name))]
-            for unit, text in scripts.modules(folder, file.header.joined(parts)).items():
+            for unit, text in script_files.modules(folder, file.header.joined(parts)).items():
                 needs = ScriptHeader.parse(text).needs
                 if lacks := set(needs) - set(file.header.argv):
                     yield f"{unit} NEEDS the arguments {sorted(lacks)}"

@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from redisq_ops.core.model.entry import Delivery, Entry, Settlement
+from redisq_ops.core.model.settings import LEASE_MS
+from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.redis.operation import BlockingClient, Description
 from redisq_ops.core.redis.transport import exchange
 
@@ -48,6 +50,24 @@ def ack_all(queue: Any) -> list[str]:
 
 def ids(entries: Iterable[Delivery | Entry]) -> list[str]:
     return [entry.id for entry in entries]
+
+
+def move(
+    queue: Any, op: str, verb: Any, source: Any, *which: str, at: int = LEASE_MS, step: int = 1
+) -> list[str]:
+    """One step of an operator's change; ``at``: the time of a reschedule, or a lease."""
+    words: list[str] = queue.move(
+        op, step, which, source=source, target=VERBS[verb][1], high_water_ms=queue.now(),
+        consumer="op", lease_ms=at,
+    )  # fmt: skip
+    return words
+
+
+def undo(queue: Any, op: str, verb: Any, step: int = 1) -> tuple[int, ...]:
+    found: tuple[int, ...] = queue.undo(
+        op, step, target=VERBS[verb][1], by=f"undo-{op}-{step}", seq=1
+    )
+    return found
 
 
 def end(queue: Any, delivery: Delivery, outcome: Any = "ack", value: bytes = b"") -> str:

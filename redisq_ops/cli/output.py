@@ -19,6 +19,8 @@ from redisq_ops.core.model.errors import Interrupted
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.terminal import age, count, date, printable
 
+__all__ = ["age", "count", "printable"]  # of `ops.terminal`, for the commands
+
 _LEAST = 24
 """least width of a table's last column"""
 _QUICK_S = 0.3
@@ -230,22 +232,3 @@ class _ProgressLine:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
-
-
-__all__ = [
-    "Meter",
-    "age",
-    "age_or_none",
-    "count",
-    "emit",
-    "plain",
-    "printable",
-    "progress",
-    "rate_limited",
-    "reading",
-    "say",
-    "table",
-    "tell",
-    "untouched",
-    "when",
-]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.entry import STATES, Entry, Event
+from redisq_ops.core.model.entry import GONE, STATES, Entry, Event
 
 from .output import printable, say, tell, when
 from .session import Session, redaction
@@ -53,6 +53,17 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
         "client": entry.client, "called": entry.called, "problem": entry.problem,
         "payload": None if done else entry.payload, "result": entry.payload if done else None,
     }  # fmt: skip
+
+
+ENTRY_HEADS = ("failures", "lost", "consumer", "reason", "error")
+
+
+def entry_cells(entry: Entry) -> list[Any]:
+    """The columns `ENTRY_HEADS` of an entry, redacted."""
+    entry = redaction().entry(entry)
+    error = f"{entry.error.type}: {entry.error.message}" if entry.error else entry.problem
+    reason = GONE if entry.called == GONE else entry.reason
+    return [entry.failures, entry.lost, entry.consumer, reason, error]
 
 
 def tell_unread(scans: Iterable[Scan]) -> bool:

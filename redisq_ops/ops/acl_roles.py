@@ -21,8 +21,6 @@ Role = Literal["viewer", "producer", "worker", "operator"]
 ROLES: tuple[Role, ...] = get_args(Role)
 CLUSTER = ("+cluster|slots", "+cluster|shards", "+cluster|nodes")
 """what a client of a Cluster needs besides, on every node"""
-NEEDED = frozenset({"info", "eval", "evalsha"})
-"""what the roles may run of the categories dangerous and scripting, and nothing else of them"""
 _READ = ("+@read", "+@connection", "-@dangerous")
 _SCRIPTS = ("-@scripting", "+eval", "+evalsha")
 _SEE = ("+subscribe", "+unsubscribe", "+time", "+info")

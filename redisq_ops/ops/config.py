@@ -203,14 +203,13 @@ def load(
             names = f"; its contexts are {', '.join(contexts)}" if contexts else ""
             raise BadInput(f"there is no context {context!r} in {path}{names}")
         chosen = contexts[context]
+    sources = _Sources(flags, context, chosen, environment, file, path)
     redact = []
-    for table, where in ((file, str(path)), (chosen, f"{path} [contexts.{context}]")):
+    for table, where in ((file, str(path)), (chosen, sources.context_place)):
         _check_keys(table, where)
         if "redact" in table:
             redact.append((_table(table["redact"], f"{where} redact"), where))
-    values = {}
-    for name, setting in SETTINGS.items():
-        values[name] = _value(name, setting, flags, chosen, context, environment, file, path)
+    values = {name: sources.value(name) for name in SETTINGS}
     if values["confirm"].value == "name" and context is None:
         raise BadInput(
             f'{values["confirm"].origin}: confirm = "name" needs a context, whose name is '
@@ -226,30 +225,25 @@ def contexts(environment: Mapping[str, str] = os.environ) -> list[NamedContext]:
     path = config_path(environment)
     named = []
     file, found = _read(path)
-    for name, table in found.items():
-        _check_keys(table, f"{path} [contexts.{name}]")
-        protections = {
-            key: _value(key, SETTINGS[key], {}, table, name, environment, file, path).value
-            for key in ("read_only", "max_entries", "confirm")
-        }
-        label = None
-        if "label" in table:
-            where = f"{path} [contexts.{name}]"
-            text = _text(table["label"], where, "label")
-            label = _checked("label", SETTINGS["label"], text, where)
-        url = table.get("url")
-        most = protections["max_entries"]
+    for name, table in sorted(found.items()):
+        sources = _Sources({}, name, table, environment, file, path)
+        where = sources.context_place
+        _check_keys(table, where)
+        read_only, most, confirm = (
+            sources.value(key).value for key in ("read_only", "max_entries", "confirm")
+        )
+        label, url = table.get("label"), table.get("url")
         named.append(
             NamedContext(
                 name,
                 None if url is None else _without_password(str(url)),
-                protections["read_only"] == "true",
+                read_only == "true",
                 int(most) if most else None,
-                protections["confirm"] or "plain",
-                label,
+                confirm or "plain",
+                None if label is None else _checked("label", _text(label, where, "label"), where),
             )
         )
-    return sorted(named, key=lambda each: each.name)
+    return named
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -284,51 +278,48 @@ def _check_keys(table: Mapping[str, Any], where: str) -> None:
             raise BadInput(f"{where}: unknown setting {key!r}")
 
 
-def _value(
-    name: str,
-    setting: Setting,
-    flags: Mapping[str, str | None],
-    chosen: Mapping[str, Any],
-    context: str | None,
-    environment: Mapping[str, str],
-    file: Mapping[str, Any],
-    path: Path,
-) -> ConfigValue:
-    stated = _stated(name, setting, flags, chosen, context, environment, file, path)
-    if name not in STRICTEST_WINS:
-        text, origin = next(stated, (setting.default, "default"))
-        return ConfigValue(name, text, origin)
-    found = list(stated)
-    if not found:
-        return ConfigValue(name, setting.default, "default")
-    strictest = min(found, key=lambda pair: STRICTEST_WINS[name](pair[0]))
-    others = tuple(pair for pair in found if pair is not strictest)
-    return ConfigValue(name, *strictest, others)
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """The sources of settings."""
 
+    flags: Mapping[str, str | None]
+    context: str | None
+    chosen: Mapping[str, Any]
+    """the context's table"""
+    environment: Mapping[str, str]
+    file: Mapping[str, Any]
+    path: Path
 
-def _stated(
-    name: str,
-    setting: Setting,
-    flags: Mapping[str, str | None],
-    chosen: Mapping[str, Any],
-    context: str | None,
-    environment: Mapping[str, str],
-    file: Mapping[str, Any],
-    path: Path,
-) -> Iterator[tuple[str, str]]:
-    """The (value, origin) of every source that has the setting, in order of precedence."""
-    if (text := flags.get(name)) is not None:
-        yield _checked(name, setting, text, f"--{name}"), "flag"
-    if name in chosen:
-        where = f"{path} [contexts.{context}]"
-        text, used = _filled(_text(chosen[name], where, name), where, name, environment)
-        yield _checked(name, setting, text, where), ", ".join([f"context {context}", *used])
-    if text := environment.get(setting.variable):
-        yield _checked(name, setting, text, setting.variable), setting.variable
-    if name in file:
-        where = str(path)
-        text, used = _filled(_text(file[name], where, name), where, name, environment)
-        yield _checked(name, setting, text, where), ", ".join([where, *used])
+    @property
+    def context_place(self) -> str:
+        return f"{self.path} [contexts.{self.context}]"
+
+    def value(self, name: str) -> ConfigValue:
+        """The value in force: the first one, or the strictest for settings that protect."""
+        stated, default = self._stated(name), (SETTINGS[name].default, "default")
+        if name not in STRICTEST_WINS:
+            return ConfigValue(name, *next(stated, default))
+        if not (found := list(stated)):
+            return ConfigValue(name, *default)
+        strictest = min(found, key=lambda pair: STRICTEST_WINS[name](pair[0]))
+        return ConfigValue(name, *strictest, tuple(pair for pair in found if pair is not strictest))
+
+    def _stated(self, name: str) -> Iterator[tuple[str, str]]:
+        """The (value, origin) of every source that has the setting, in order of precedence."""
+        variable = SETTINGS[name].variable
+        if (text := self.flags.get(name)) is not None:
+            yield _checked(name, text, f"--{name}"), "flag"
+        if name in self.chosen:
+            place, origin = self.context_place, f"context {self.context}"
+            yield self._from_file(name, self.chosen[name], place, origin)
+        if text := self.environment.get(variable):
+            yield _checked(name, text, variable), variable
+        if name in self.file:
+            yield self._from_file(name, self.file[name], str(self.path), str(self.path))
+
+    def _from_file(self, name: str, value: Any, where: str, origin: str) -> tuple[str, str]:
+        text, used = _filled(_text(value, where, name), where, name, self.environment)
+        return _checked(name, text, where), ", ".join([origin, *used])
 
 
 def _text(value: Any, where: str, name: str) -> str:
@@ -339,8 +330,7 @@ def _text(value: Any, where: str, name: str) -> str:
         text = str(value)
     else:
         raise BadInput(f"{where}: {name} must be one value, not {_kind(value)}")
-    kind = SETTINGS[name].kind
-    if kind != "yes or no" and isinstance(value, bool):
+    if SETTINGS[name].kind != "yes or no" and isinstance(value, bool):
         raise BadInput(f"{where}: {name} can't be {text}: it is not a yes-or-no setting")
     return text
 
@@ -348,7 +338,7 @@ def _text(value: Any, where: str, name: str) -> str:
 def _kind(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "a table" if isinstance(value, dict) else "a list"
-    return f"{value!r}"
+    return repr(value)
 
 
 def _filled(
@@ -369,14 +359,15 @@ def _filled(
     return _VARIABLE.sub(fill, text), used
 
 
-def _checked(name: str, setting: Setting, text: str, where: str) -> str:
+def _checked(name: str, text: str, where: str) -> str:
     """The value in canonical form; `BadInput` names the valid values."""
-    if setting.kind != "file":
+    kind = SETTINGS[name].kind
+    if kind != "file":
         try:
             text.encode()
         except UnicodeEncodeError:
             raise BadInput(f"{where}: {name} must be UTF-8 text") from None
-    match setting.kind:
+    match kind:
         case "prefix":
             try:
                 return checked_prefix(text)

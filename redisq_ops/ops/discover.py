@@ -18,8 +18,8 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.engine.registry import Registered, adopt, all_queues, find, forget
-from redisq_ops.core.foreign import recognition
-from redisq_ops.core.foreign.recognition import Find, KeyLook, recognisers
+from redisq_ops.core.foreign import recogniser
+from redisq_ops.core.foreign.recogniser import Find, KeyLook, recognisers
 from redisq_ops.core.model.entry import Checkup, Counts
 from redisq_ops.core.model.errors import Forbidden, NotFound, Refused, Unreachable
 from redisq_ops.core.model.quoting import bytes_of, legal, raw_of, text
@@ -70,7 +70,7 @@ class Discovery:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._recognisers = recognisers()
-        lanes = recognition.lanes(self._recognisers)
+        lanes = recogniser.lanes(self._recognisers)
         if match is not None:
             lanes = tuple(dict.fromkeys(Lane(lane.type, bytes_of(match)) for lane in lanes))
         count = min(COUNT, max(1, int(rate or COUNT)), most or COUNT)
@@ -118,7 +118,7 @@ class Discovery:
         """Show a key to the recognisers until one recognises it; a key that was deleted or changed
         its type meanwhile is ignored."""
         # A stream may belong to any program; those of these programs have no consumer groups.
-        if type_ != "stream" and (program := recognition.unreadable(key)):
+        if type_ != "stream" and (program := recogniser.unreadable(key)):
             self.frameworks[program] += 1
             return
         look = KeyLook(type_, key, self._now)

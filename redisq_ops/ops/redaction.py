@@ -290,8 +290,7 @@ def _pattern(text: Any, at: str) -> Regex:
     try:
         compiled = regex(text)
     except BadRegex as error:
-        column = f" column {error.at + 1}:" if error.at is not None else ""
-        raise BadInput(f"{at}: {text!r}:{column} {error}") from error
+        raise BadInput(f"{at}: {text!r}: {error.located}") from error
     if compiled.search(""):
         raise BadInput(f"{at}: {text!r} matches the empty text, and so everywhere")
     return compiled

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redisq_ops.ops.groups.traits import trait_sentence
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_ROWS = 20_000
 """rows of a table that are collected; Parquet has all"""
@@ -50,12 +46,25 @@ class Figures:
     """whether the weights of clients were read"""
 
 
-def by_queue(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows by queue, in their order."""
-    found: dict[str, list[Row]] = {}
+def by_queue(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
+    """Rows by queue, in their order; with ``names`` by a tuple of the queue and these columns."""
+    found: dict[Any, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["queue"], []).append(row)
+        key = (row["queue"], *(row[name] for name in names)) if names else row["queue"]
+        found.setdefault(key, []).append(row)
     return found
+
+
+def longest(segments: Sequence[Row], limit: int) -> list[Row]:
+    """The longest segments of a critical path, in their order."""
+    kept = sorted(range(len(segments)), key=lambda i: -segments[i]["took_ms"])[:limit]
+    return [segments[i] for i in sorted(kept)]
+
+
+def group_error(row: Row) -> str:
+    """The error of a group of dead letters, in its normal form."""
+    form: str = row["form"]
+    return form if row["error_type"] is None else f"{row['error_type']}: {form}"
 
 
 def totals(figures: Figures) -> list[Row]:

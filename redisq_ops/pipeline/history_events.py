@@ -34,17 +34,12 @@ def event_rows(found: Sequence[RawEvent], origin: RowOrigin, schema: pa.Schema) 
         row = len(ids)
         ids.append(id)
         ms = _event_time(fields)
-        if ms is not None:
-            at.append(ms)
-            by.append(fields[b"by"])
-            corrupt.append(None)
-        else:
-            at.append(None)
-            by.append(None)
-            corrupt.append("the event has no time or no author")
+        at.append(ms)
+        by.append(None if ms is None else fields[b"by"])
+        corrupt.append("the event has no time or no author" if ms is None else None)
         before = len(items)
         for name, value in fields.items():
-            if corrupt[row] is None and name not in (b"t", b"by"):
+            if ms is not None and name not in (b"t", b"by"):
                 parts = value.split(b" ")
                 items += parts
                 item_events += [name] * len(parts)

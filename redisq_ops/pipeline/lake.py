@@ -262,32 +262,23 @@ def export(
             # The data source's bounds are both inclusive.
             rows = read(name, **options, until=str(until_ms - 1))
             rows = _new_rows(rows, APPEND_TABLES[name], starts, until_ms)
-            _write(rows, lake_table.staging / run_id)
-            files, replaces = lake_table.staged_files(run_id), []
+            replaces = []
         else:
             bounds = {}
             day = _day(now_ms)
-            _write(_snapshot_rows(read(name, **options), day, now_ms), lake_table.staging / run_id)
-            files, replaces = (
-                lake_table.staged_files(run_id),
-                _replaced_files(lake_table, day, names),
-            )
+            rows = _snapshot_rows(read(name, **options), day, now_ms)
+            replaces = _replaced_files(lake_table, day, names)
+        _write(rows, lake_table.staging / run_id)
+        files = lake_table.staged_files(run_id)
         manifest = Manifest(run_id, name, "placing", now_ms, bounds, files, replaces, marks)
         if files or replaces or marks.keys() - known_marks.keys():
             lake_table.write_manifest(manifest)
             lake_table.place_files(manifest)
         shutil.rmtree(lake_table.staging, ignore_errors=True)
     return ExportResult(
-        run_id,
-        name,
-        manifest.rows,
-        len(files),
-        manifest.bytes,
-        manifest.corrupt,
-        since_ms,
-        until_ms,
-        recovered,
-    )
+        run_id, name, manifest.rows, len(files), manifest.bytes, manifest.corrupt, since_ms,
+        until_ms, recovered,
+    )  # fmt: skip
 
 
 def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:

@@ -182,13 +182,10 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _whole_number(low: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < low:
-            raise ValueError(f"expected a whole number from {low:,} on")
-        return int(text)
-
-    return read
+def _whole_number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("expected a whole number from 1 on")
+    return int(text)
 
 
 def _moment_ms(text: str) -> int:
@@ -247,32 +244,35 @@ _TABLES_WITH_PAYLOAD = tuple(name for name, table in TABLES.items() if table.col
 _HISTORY_ONLY = ("history",)
 
 OPTIONS = (
-    _Option("table", "table", _table, "dead, pending, delayed, waiting, requests, …"),
-    _Option("queue", "queue", _queues, "names parted by commas; else every queue of the registry"),
-    _Option("columns", "columns", _name_list, "only these, in this order"),
-    _Option("payloads", "payloads", _boolean, "read payloads too (so does choosing their column)",
-            _TABLES_WITH_PAYLOAD),
-    _Option("since", "since_ms", _moment_ms, "from this moment on, ISO 8601 with offset or ms"),
-    _Option("until", "until_ms", _moment_ms, "up to this moment"),
-    _Option("request", "request", str, "only this request's rows", _REQUEST_TABLES),
-    _Option("requests", "requests", _choice("open", "settled", "all"), "which requests",
-            _REQUEST_TABLES),
-    _Option("url", "url", _url_without_password, "the server, without a password"),
-    _Option("url_env", "url_env", str, "the environment variable with the URL"),
-    _Option("url_file", "url_file", str, "the file with the URL"),
-    _Option("prefix", "prefix", str, "what all keys begin with"),
+    _Option("table", "table", _table,
+            "table to read: dead, pending, delayed, waiting, requests, …"),
+    _Option("queue", "queue", _queues,
+            "names, separated by commas; default: every registered queue"),
+    _Option("columns", "columns", _name_list, "columns to read, in this order"),
+    _Option("payloads", "payloads", _boolean,
+            "read payloads, too; so does choosing their column", _TABLES_WITH_PAYLOAD),
+    _Option("since", "since_ms", _moment_ms, "start: ISO 8601 with offset, or ms"),
+    _Option("until", "until_ms", _moment_ms, "end, inclusive"),
+    _Option("request", "request", str, "read only the rows of this request", _REQUEST_TABLES),
+    _Option("requests", "requests", _choice("open", "settled", "all"),
+            "which requests: open, settled, all", _REQUEST_TABLES),
+    _Option("url", "url", _url_without_password, "URL of the server, without a password"),
+    _Option("url_env", "url_env", str, "environment variable with the URL"),
+    _Option("url_file", "url_file", str, "file with the URL"),
+    _Option("prefix", "prefix", str, "prefix of all keys"),
     _Option("replica", "replica", _boolean, "read from replicas (Cluster, Sentinel)"),
-    _Option("rowsPerPartition", "rows", _whole_number(1), "rows a partition aims at"),
-    _Option("maxCallMs", "max_call_us", _call_budget_us, "server time of one call, at most 1 ms"),
-    _Option("onTrim", "on_trim", _choice("fail", "report"), "history that went under the reader",
-            _HISTORY_ONLY),
-    _Option("maxEventsPerTrigger", "max_events", _whole_number(1),
-            "history events of a micro-batch", _HISTORY_ONLY),
-    _Option("startingOffsets", "start", _choice("earliest", "latest"), "where a stream begins",
-            _HISTORY_ONLY),
-    _Option("pushdown", "pushdown", _boolean,
-            "bounds from the filters of a frame that is used once"),
-    _Option("marks", "marks", _marks, "where an earlier read of the history ended", _HISTORY_ONLY),
+    _Option("rowsPerPartition", "rows", _whole_number, "rows of a partition, approximately"),
+    _Option("maxCallMs", "max_call_us", _call_budget_us,
+            "most server time of one call, up to 1 ms"),
+    _Option("onTrim", "on_trim", _choice("fail", "report"),
+            "trimmed history: fail, or report it in a row", _HISTORY_ONLY),
+    _Option("maxEventsPerTrigger", "max_events", _whole_number,
+            "most history events of a micro-batch", _HISTORY_ONLY),
+    _Option("startingOffsets", "start", _choice("earliest", "latest"),
+            "where a stream begins: earliest, latest", _HISTORY_ONLY),
+    _Option("pushdown", "pushdown", _boolean, "take bounds from the query's filters (see below)"),
+    _Option("marks", "marks", _marks,
+            "where an earlier read of the history ended (see below)", _HISTORY_ONLY),
 )  # fmt: skip
 _NAMES = {folded(option.name): option for option in OPTIONS}
 _DISPLAY_NAMES = [option.name for option in OPTIONS]

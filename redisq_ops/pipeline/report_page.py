@@ -22,6 +22,8 @@ from .figures import (
     by_queue,
     empty_table_reasons,
     failures_only_reason,
+    group_error,
+    longest,
     notes,
     single_group_reason,
     totals,
@@ -138,16 +140,12 @@ def _queues(figures: Figures, limit: int) -> str:
     hours, retries = by_queue(figures.tables["latency"]), by_queue(figures.tables["retries"])
     anomalies = by_queue(figures.tables["anomalies"])
     parts = []
-    for row in ranked[:limit]:
-        name = row["queue"]
-        parts.append(f"<h2>Queue {safe(name)}</h2>")
-        parts.append(
-            _plots(
-                figures, name, counts.get(name, []), times.get(name, []), anomalies.get(name, [])
-            )
-        )
-        parts.append(_hourly_table(hours.get(name, [])))
-        parts.append(_retries_table(retries.get(name, [])))
+    for name in [row["queue"] for row in ranked[:limit]]:
+        drawn = (each.get(name, []) for each in (counts, times, anomalies))
+        parts += [
+            f"<h2>Queue {safe(name)}</h2>", _plots(figures, name, *drawn),
+            _hourly_table(hours.get(name, [])), _retries_table(retries.get(name, [])),
+        ]  # fmt: skip
     if len(ranked) > limit:
         parts.append(_other_queues("queues", ranked[limit:]))
     return "".join(parts) or _empty_section("Queues", figures, "throughput")
@@ -206,11 +204,9 @@ def _plots(
                     title=f"Throughput of {name}")),
     ]  # fmt: skip
     if not known:
-        reason = (
-            failures_only_reason([name])
-            if name in figures.failures_only
-            else "no delivery in this time"
-        )
+        reason = "no delivery in this time"
+        if name in figures.failures_only:
+            reason = failures_only_reason([name])
         plots.append(("Backlog, waits, run times", f"None: {safe(reason, 600)}.", ""))
     if known:
         plots.append(
@@ -277,13 +273,11 @@ def _groups(figures: Figures, limit: int) -> str:
     rows = figures.tables["dead_groups"]
     if not rows:
         return _empty_section("Dead letters", figures, "dead_groups")
-    traits: dict[tuple[str, str], list[Row]] = {}
-    for trait in figures.tables["contrasts"]:
-        traits.setdefault((trait["queue"], trait["fingerprint"]), []).append(trait)
+    traits = by_queue(figures.tables["contrasts"], "fingerprint")
     ranked = sorted(rows, key=lambda row: -row["entries"])
     shown = ranked[:limit]
     bars = [
-        (f"{row['queue']} {row['fingerprint']}", [Bar(0, row["entries"], 1, _error(row))])
+        (f"{row['queue']} {row['fingerprint']}", [Bar(0, row["entries"], 1, group_error(row))])
         for row in shown
     ]
     parts = [
@@ -291,7 +285,7 @@ def _groups(figures: Figures, limit: int) -> str:
         f"<p>{sum(r['entries'] for r in rows):,} entries in {len(rows):,} groups of errors that "
         "differ only in numbers, ids, addresses and the like.</p><figure>",
         svg_plot.rows(bars, axis="dead letters", title="Dead letters by group",
-                  values=[f"{row['entries']:,}" for row in shown], left=230),
+                  values=[f"{row['entries']:,}" for row in shown]),
         "</figure>",
     ]  # fmt: skip
     if not traits or single_group_reason(rows):
@@ -313,15 +307,14 @@ def _group(row: Row, traits: Sequence[Row]) -> str:
         for kind in ("clients", "requests")
         if row[kind]
     )
-    when = ""
-    if row["first_ms"] is not None:
-        when = f" · {between(row['first_ms'], row['last_ms'])}"
+    first = row["first_ms"]
+    when = "" if first is None else f" · {between(first, row['last_ms'])}"
     common = "".join(
         f"<li>{safe(sentence, 300)}</li>" for sentence in trait_sentences(traits, moment)
     )
     return (
         f'<div class="group"><p><b>{row["entries"]:,}</b> ({percent(row["share"])} of '
-        f"{safe(row['queue'])}) · <code>{safe(_error(row), 320)}</code></p>"
+        f"{safe(row['queue'])}) · <code>{safe(group_error(row), 320)}</code></p>"
         f'<p class="soft">group {safe(row["fingerprint"])} · {reasons}{counts}{when} · latest '
         f"{safe(row['queue'])}/{safe(row['sample'] or '', 140)}</p>"
         + (f"<p>More frequent here than elsewhere:</p><ul>{common}</ul>" if common else "")
@@ -382,9 +375,7 @@ def _clients(rows: Sequence[Row], jain: Sequence[float | None]) -> tuple[list[st
 
 def _requests(figures: Figures) -> str:
     slow = figures.tables["requests"]
-    paths: dict[tuple[str, str], list[Row]] = {}
-    for row in figures.tables["critical_paths"]:
-        paths.setdefault((row["queue"], row["request"]), []).append(row)
+    paths = by_queue(figures.tables["critical_paths"], "request")
     if not paths:
         return _empty_section("What the slowest requests waited for", figures, "requests")
     parts = [
@@ -396,25 +387,21 @@ def _requests(figures: Figures) -> str:
     ]
     shown = [row for row in slow if (row["queue"], row["request"]) in paths]
     bars = []
+    details = []
     for request in shown:
         segments = paths[request["queue"], request["request"]]
         begin = segments[0]["from_ms"]
         bars.append(
             (f"{request['queue']}/{request['request']}",
              [Bar(s["from_ms"] - begin, s["to_ms"] - begin, _SEGMENT_COLOURS[s["what"]],
-                  _segment_tooltip(s)) for s in _longest(segments, 300)])
+                  _segment_tooltip(s)) for s in longest(segments, 300)])
         )  # fmt: skip
-    values = [duration(row["took_ms"]) for row in shown]
-    parts.append(
-        "<figure>"
-        + svg_plot.rows(bars, axis="time since submission", unit=duration,
-                    ticks=svg_plot.duration_ticks,
-                    title="Critical paths", values=values, left=230, row_height=24)
-        + "</figure>"
+        details.append(_path(request, segments))
+    plot = svg_plot.rows(
+        bars, axis="time since submission", unit=duration, ticks=svg_plot.duration_ticks,
+        title="Critical paths", values=[duration(row["took_ms"]) for row in shown], row_height=24,
     )  # fmt: skip
-    for request in shown:
-        parts.append(_path(request, paths[request["queue"], request["request"]]))
-    return "".join(parts)
+    return "".join([*parts, f"<figure>{plot}</figure>", *details])
 
 
 def _path(request: Row, segments: Sequence[Row]) -> str:
@@ -430,7 +417,7 @@ def _path(request: Row, segments: Sequence[Row]) -> str:
         (escaped_text(s["id"]), str(s["attempt"]), DESCRIPTIONS[s["what"]], s["ended"] or "",
          escaped_text(s["consumer"] or ""), duration(s["from_ms"] - segments[0]["from_ms"]),
          duration(s["took_ms"]), percent(s["took_ms"] / total_ms))
-        for s in _longest(segments, MAX_SEGMENTS)
+        for s in longest(segments, MAX_SEGMENTS)
     ]  # fmt: skip
     cut = "" if len(cells) == len(segments) else f", the {len(cells)} longest"
     headers = ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"]
@@ -478,20 +465,9 @@ def _other_queues(kind: str, rows: Sequence[Row]) -> str:
     return f"<h2>{len(rows):,} more {kind}</h2>{table(headers, cells, 1)}"
 
 
-def _longest(segments: Sequence[Row], limit: int) -> list[Row]:
-    """The longest segments, in their order."""
-    kept = sorted(range(len(segments)), key=lambda i: -segments[i]["took_ms"])[:limit]
-    return [segments[i] for i in sorted(kept)]
-
-
 def _segment_tooltip(row: Row) -> str:
     ended = f", {row['ended']}" if row["ended"] else ""
     return (
         f"{row['id']} (attempt {row['attempt']}): {DESCRIPTIONS[row['what']]}, "
         f"{duration(row['took_ms'])}{ended}"
     )
-
-
-def _error(row: Row) -> str:
-    form: str = row["form"]
-    return form if row["error_type"] is None else f"{row['error_type']}: {form}"

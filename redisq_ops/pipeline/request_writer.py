@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, TooLarge
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
@@ -27,26 +27,18 @@ from redisq_ops.core.queues.request.submission import (
 )
 from redisq_ops.core.redis.operation import BlockingClient, Description, attempt, together
 from redisq_ops.ops.change.control import requests_of
-from redisq_ops.ops.files.submit import opened
+from redisq_ops.ops.files.submit import opened, submit_whole
 
 from .connection import Server, run_retrying
 from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S, RateLimiter
-from .spark_jobs import (
-    TaskReport,
-)
-
-if TYPE_CHECKING:
-    pass
-
+from .spark_jobs import TaskReport
 
 REQUESTS_PER_ROUND = 16
 """small requests per round trip"""
 _BYTES_PER_ROUND = 256 * 1024
 SAMPLES = 5
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
-Row = tuple[str | None, int | None, bytes | None]
-"""request, priority, payload"""
 RequestRows = tuple[str | None, int | None, Sequence[bytes | None]]
 """consecutive rows of one request: its id, the first row's priority, all payloads"""
 
@@ -101,11 +93,7 @@ class RequestWriter:
     """called after each round trip with the number of entries submitted so far"""
     skip: bool = False
 
-    def write(self, rows: Iterable[Row]) -> SubmitCounts:
-        """Submit rows one by one."""
-        return self.write_batches((id, priority, [payload]) for id, priority, payload in rows)
-
-    def write_batches(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
+    def write(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
         return _TaskWriter(self).submit_all(request_rows)
 
 
@@ -231,20 +219,11 @@ class _TaskWriter:
     def _submit_round(
         self, requests: list[SmallRequest]
     ) -> Description[list[SubmittedRequest | Exception]]:
-        return together([self._try_submit(each) for each in requests])
-
-    async def _try_submit(self, request: SmallRequest) -> SubmittedRequest | Exception:
-        return await attempt(self._submit_whole(request))
-
-    def _submit_whole(self, request: SmallRequest) -> Description[SubmittedRequest]:
-        digest = Digest(request.priority, self.options.limit)
-        before = str(digest)
-        digest.extend(request.payloads)
-        call: Description[SubmittedRequest] = self.queue.append.op(
-            request.id, 1, request.payloads, before=before, after=str(digest), seal=True,
-            priority=request.priority, limit=self.options.limit,
-        )  # fmt: skip
-        return call
+        limit = self.options.limit
+        return together(
+            attempt(submit_whole(self.queue, each.id, each.payloads, each.priority, limit))
+            for each in requests
+        )
 
     # --- requests of many chunks ---------------------------------------------------------------
 

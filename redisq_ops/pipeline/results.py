@@ -64,7 +64,6 @@ def write(
     overwrite: bool = False,
     require_rows: bool = False,
     single_file: bool = False,
-    final_newline: bool = True,
 ) -> WrittenResults:
     """Write results to the folder ``out``, sorted by queue, request and number.
 
@@ -73,8 +72,7 @@ def write(
 
     ``text`` has the bytes of the results only, each followed by a line feed; a sub-request without
     a result has no line. ``require_rows``: raise `NotFound` and write nothing if there is no
-    sub-request. ``single_file``: ``out`` is one file, written by one task; without
-    ``final_newline`` the last line of a text has no line feed.
+    sub-request. ``single_file``: ``out`` is one file, written by one task.
     """
     out = out.absolute()
     check_output(out, format, overwrite=overwrite)
@@ -100,7 +98,7 @@ def write(
             writer = formatted.write.format(format).options(**options)
             translating(lambda: writer.save((temporary / "shown").as_uri()))
             if single_file:
-                _replace(_single_file(temporary / "shown", drop_last_byte=not final_newline), out)
+                _replace(_single_file(temporary / "shown"), out)
             else:
                 _replace(temporary / "shown", out)
     finally:
@@ -124,13 +122,10 @@ def _sorted_rows(frame: DataFrame) -> DataFrame:
     return frame.repartitionByRange(*keys).sortWithinPartitions(*keys)
 
 
-def _single_file(folder: Path, *, drop_last_byte: bool) -> Path:
-    """The file of a folder that one task wrote; with ``drop_last_byte`` without its last byte."""
-    parts = sorted(folder.glob("part-*"))
-    file = parts[0] if parts else folder / "part"
+def _single_file(folder: Path) -> Path:
+    """The file of a folder that one task wrote; an empty one if there were no rows."""
+    file = next(folder.glob("part-*"), folder / "part")
     file.touch()
-    if drop_last_byte and (size := file.stat().st_size):
-        os.truncate(file, size - 1)
     return file
 
 

@@ -21,7 +21,6 @@ ARROW: dict[Type, pa.DataType] = {
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "binary": pa.binary(),
-    "double": pa.float64(),
 }
 
 
@@ -42,23 +41,11 @@ def struct(table: TableDefinition, names: Sequence[str] = ()) -> StructType:
     """The same schema for Spark, with each column's description as its comment."""
     from pyspark.sql import types
 
-    spark_types: dict[Type, types.DataType] = {
-        "string": types.StringType(),
-        "int": types.IntegerType(),
-        "long": types.LongType(),
-        "boolean": types.BooleanType(),
-        "timestamp": types.TimestampType(),
-        "binary": types.BinaryType(),
-        "double": types.DoubleType(),
-    }
-    return types.StructType(
-        [
-            types.StructField(
-                c.name, spark_types[c.type], True, {"comment": c.says} if c.says else None
-            )
-            for c in columns(table, names)
-        ]
-    )
+    found = types.StructType()
+    for c in columns(table, names):
+        type_name = "integer" if c.type == "int" else c.type
+        found.add(c.name, type_name, True, {"comment": c.says} if c.says else None)
+    return found
 
 
 def selected_columns(table: TableDefinition, requested: StructType) -> tuple[str, ...]:

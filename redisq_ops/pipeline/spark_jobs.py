@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redisq_ops.core.model import errors
@@ -55,15 +55,8 @@ def report_batch(reports: list[TaskReport]) -> pa.RecordBatch:
     """Reports as Arrow, for `TASK_REPORT_SCHEMA`."""
     import pyarrow as pa
 
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([report.unit for report in reports], pa.int64()),
-            pa.array([report.word for report in reports], pa.string()),
-            pa.array([report.n for report in reports], pa.int64()),
-            pa.array([report.detail for report in reports], pa.string()),
-        ],
-        names=["unit", "word", "n", "detail"],
-    )
+    types = {"unit": pa.int64(), "word": pa.string(), "n": pa.int64(), "detail": pa.string()}
+    return pa.RecordBatch.from_pylist(list(map(asdict, reports)), pa.schema(types))
 
 
 def collect_reports(

@@ -46,7 +46,7 @@ class SubmitTasks:
         context = TaskContext.get()
         unit = context.partitionId() if context is not None else 0
         try:
-            counts = self.writer.write_batches(split_by_request(batches))
+            counts = self.writer.write(split_by_request(batches))
             yield report_batch(counts.reports(unit))
         except RedisqError as error:
             yield report_batch([refusal_report(unit, error)])

@@ -162,25 +162,19 @@ def lines(
     for span in spans:
         left, right = max(begin, span.from_ms), min(end, span.to_ms)
         if left < right:
-            parts.append(
-                f'<rect class="span" x="{x(left):.1f}" y="{TOP}" height="{plot_height}" '
-                f'width="{max(2, x(right) - x(left)):.1f}"><title>{safe(span.tooltip, 200)}</title>'
-                "</rect>"
-            )
+            width = max(2, x(right) - x(left))
+            parts.append(_rect("span", x(left), TOP, width, plot_height, span.tooltip))
     for value in scale:
-        parts.append(
-            f'<line class="grid" x1="{LEFT}" x2="{LEFT + plot_width}" y1="{y(value):.1f}" '
-            f'y2="{y(value):.1f}"/>'
-            f'<text class="tick" x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
-            f"{escape(unit(value))}</text>"
-        )
+        parts.append(_line("grid", LEFT, LEFT + plot_width, y(value), y(value)))
+        parts.append(_text("tick", LEFT - 6, y(value) + 4, escape(unit(value)), "end"))
     parts.append(_time_axis(begin, end, x, TOP + plot_height))
-    parts.append(_axis_label(axis, TOP + plot_height / 2))
+    middle = TOP + plot_height // 2
+    parts.append(_text("axis", 12, middle, escape(axis), "middle", f"rotate(-90 12 {middle})"))
     for s in series:
         parts += _series_elements(s, [x(begin + (i + 0.5) * step) for i in range(len(s.values))], y)
-    parts.append(_series_legend(series, y, unit))
-    parts.append("</svg>")
-    return "".join(parts)
+    for row, s in enumerate(series):
+        parts.append(_series_legend(s, TOP + 12 + row * 30, unit))
+    return "".join([*parts, "</svg>"])
 
 
 def _series_elements(s: Series, xs: Sequence[float], y: Callable[[float], float]) -> list[str]:
@@ -217,25 +211,15 @@ def _runs(values: Sequence[float | None]) -> Iterable[list[int]]:
         yield run
 
 
-def _series_legend(
-    series: Sequence[Series], y: Callable[[float], float], unit: Callable[[float], str]
-) -> str:
-    """The legend at the right: a piece of each line, its name and its highest value."""
-    parts = []
-    for row, s in enumerate(series):
-        top, left = TOP + 12 + row * 30, WIDTH - RIGHT + 12
-        dash = f' stroke-dasharray="{DASHES[s.dash]}"' if s.dash else ""
-        peak = max((v for v in s.values if v is not None), default=None)
-        parts.append(
-            f'<line class="line c{s.colour}"{dash} x1="{left}" x2="{left + 22}" y1="{top - 4}" '
-            f'y2="{top - 4}"/><text class="name" x="{left + 28}" y="{top}">'
-            f"{safe(s.name, 14)}</text>"
-        )
-        if peak is not None:
-            parts.append(
-                f'<text class="tick" x="{left + 28}" y="{top + 13}">max {escape(unit(peak))}</text>'
-            )
-    return "".join(parts)
+def _series_legend(s: Series, top: int, unit: Callable[[float], str]) -> str:
+    """At the right of the plot: a piece of the line, its name and its highest value."""
+    left = WIDTH - RIGHT + 12
+    peak = max((v for v in s.values if v is not None), default=None)
+    return (
+        _line(f"line c{s.colour}", left, left + 22, top - 4, top - 4, DASHES[s.dash])
+        + _text("name", left + 28, top, safe(s.name, 14))
+        + ("" if peak is None else _text("tick", left + 28, top + 13, f"max {escape(unit(peak))}"))
+    )
 
 
 def rows(
@@ -246,11 +230,11 @@ def rows(
     axis: str,
     title: str,
     values: Sequence[str] = (),
-    left: int = 200,
     row_height: int = 20,
 ) -> str:
     """Horizontal bars, each with a name at its left and, if given, a value at its right."""
     scale = ticks(max((bar.end for _, bars in named for bar in bars), default=0))
+    left = 230
     plot_width, plot_height = WIDTH - left - 70, max(1, len(named)) * row_height
     height = plot_height + 8 + BOTTOM
 
@@ -259,38 +243,21 @@ def rows(
 
     parts = [_svg_start(height, title)]
     for value in scale:
-        parts.append(
-            f'<line class="grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="4" '
-            f'y2="{plot_height + 6}"/>'
-            f'<text class="tick" x="{x(value):.1f}" y="{plot_height + 20}" text-anchor="middle">'
-            f"{escape(unit(value))}</text>"
-        )
-    parts.append(
-        f'<text class="axis" x="{left + plot_width / 2:.1f}" y="{plot_height + 36}" '
-        f'text-anchor="middle">'
-        f"{escape(axis)}</text>"
-    )
+        parts.append(_line("grid", x(value), x(value), 4, plot_height + 6))
+        parts.append(_text("tick", x(value), plot_height + 20, escape(unit(value)), "middle"))
+    parts.append(_text("axis", left + plot_width / 2, plot_height + 36, escape(axis), "middle"))
     for i, (name, bars) in enumerate(named):
         top = 6 + i * row_height
-        parts.append(
-            f'<text class="name" x="{left - 8}" y="{top + row_height / 2 + 2:.1f}" '
-            f'text-anchor="end">'
-            f"{safe(name, left // 7)}</text>"
-        )
+        middle = top + row_height / 2 + 2
+        parts.append(_text("name", left - 8, middle, safe(name, left // 7), "end"))
         for bar in bars:
-            parts.append(
-                f'<rect class="bar c{bar.colour}" x="{x(bar.begin):.1f}" y="{top}" '
-                f'height="{row_height - 6}" width="{max(1, x(bar.end) - x(bar.begin)):.1f}">'
-                f"<title>{safe(bar.tooltip, 200)}</title></rect>"
-            )
+            width = max(1, x(bar.end) - x(bar.begin))
+            place = x(bar.begin), top, width, row_height - 6
+            parts.append(_rect(f"bar c{bar.colour}", *place, bar.tooltip))
         if values:
             last = max((bar.end for bar in bars), default=0)
-            parts.append(
-                f'<text class="tick" x="{x(last) + 6:.1f}" y="{top + row_height / 2 + 2:.1f}">'
-                f"{safe(values[i], 20)}</text>"
-            )
-    parts.append("</svg>")
-    return "".join(parts)
+            parts.append(_text("tick", x(last) + 6, middle, safe(values[i], 20)))
+    return "".join([*parts, "</svg>"])
 
 
 def legend(entries: Iterable[tuple[int, str]]) -> str:
@@ -309,25 +276,30 @@ def _svg_start(height: int, title: str) -> str:
 def _time_axis(begin: int, end: int, x: Callable[[float], float], bottom: float) -> str:
     parts = []
     for ms, clock, date in time_ticks(begin, end):
-        parts.append(
-            f'<line class="grid" x1="{x(ms):.1f}" x2="{x(ms):.1f}" y1="{bottom}" '
-            f'y2="{bottom + 4}"/><text class="tick" x="{x(ms):.1f}" y="{bottom + 16}" '
-            f'text-anchor="middle">{clock}</text>'
-        )
+        parts.append(_line("grid", x(ms), x(ms), bottom, bottom + 4))
+        parts.append(_text("tick", x(ms), bottom + 16, clock, "middle"))
         if date:
-            parts.append(
-                f'<text class="tick" x="{x(ms):.1f}" y="{bottom + 30}" text-anchor="middle">'
-                f"{date}</text>"
-            )
-    parts.append(
-        f'<text class="axis" x="{WIDTH - RIGHT}" y="{bottom + 31}" '
-        f'text-anchor="end">time, UTC</text>'
-    )
-    return "".join(parts)
+            parts.append(_text("tick", x(ms), bottom + 30, date, "middle"))
+    return "".join([*parts, _text("axis", WIDTH - RIGHT, bottom + 31, "time, UTC", "end")])
 
 
-def _axis_label(axis: str, middle: float) -> str:
+# --- elements; texts are escaped already ----------------------------------------------------------
+
+
+def _line(style: str, x1: float, x2: float, y1: float, y2: float, dash: str = "") -> str:
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
     return (
-        f'<text class="axis" transform="rotate(-90 12 {middle:.0f})" x="12" y="{middle:.0f}" '
-        f'text-anchor="middle">{escape(axis)}</text>'
+        f'<line class="{style}"{dashes} x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}"/>'
+    )
+
+
+def _text(style: str, x: float, y: float, text: str, anchor: str = "", turn: str = "") -> str:
+    more = (f' text-anchor="{anchor}"' if anchor else "") + (f' transform="{turn}"' if turn else "")
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"{more}>{text}</text>'
+
+
+def _rect(style: str, x: float, y: float, width: float, height: float, tooltip: str) -> str:
+    return (
+        f'<rect class="{style}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}">'
+        f"<title>{safe(tooltip, 200)}</title></rect>"
     )

@@ -35,10 +35,11 @@ from .read_partitions import (
     TablePart,
     all_numbers,
     plan_parts,
-)
+)  # fmt: skip
 from .schemas import arrow
 
 T = TypeVar("T")
+P = TypeVar("P", ColumnPage, Page)
 
 BATCH_ROWS = 8192
 """approximate rows of an Arrow batch"""
@@ -109,12 +110,9 @@ class TableReader:
             return self._subrequest_batches(part, shard_queue, origin)
         if not shard_queue.has_sheets:
             return self._foreign_batches(shard_queue, origin)
-        pages = (
-            self._waiting_pages(shard_queue)
-            if part.span is None
-            else self._sorted_set_pages(shard_queue, part.span)
-        )
-        return self._entry_batches(pages, origin)
+        if part.span is None:
+            return self._entry_batches(self._waiting_pages(shard_queue), origin)
+        return self._entry_batches(self._sorted_set_pages(shard_queue, part.span), origin)
 
     def _entry_batches(
         self, pages: Iterator[ColumnPage], origin: RowOrigin
@@ -135,54 +133,49 @@ class TableReader:
 
     def _sorted_set_pages(self, shard_queue: Queue[Any], span: ScoreRange) -> Iterator[ColumnPage]:
         """Pages of a span of a sorted set."""
-        state, needed, cursor = ENTRY_STATES[self.options.table], self._needed_columns(), None
-        more = True
-        while more:
+        state, needed = ENTRY_STATES[self.options.table], self._needed_columns()
+
+        def read(cursor: Any) -> ColumnPage:
             step = self.call_size.size
-            page: ColumnPage
-            page = self.run(
-                partial(
-                    shard_queue.read_range.op,
-                    state,
-                    span,
-                    cursor,
-                    step * CALLS_PER_ROUND,
-                    needed,
-                    step,
-                )
+            rows = step * CALLS_PER_ROUND
+            page: ColumnPage = self.run(
+                partial(shard_queue.read_range.op, state, span, cursor, rows, needed, step)
             )
             self.call_size.learn(len(page.ids) // CALLS_PER_ROUND, page.call_us)
-            cursor, more = page.cursor, page.cursor is not None
-            yield page
+            return page
+
+        return _pages(read)
 
     def _waiting_pages(self, shard_queue: Queue[Any]) -> Iterator[ColumnPage]:
         """Pages of entries that wait in lists or streams."""
-        call_size, needed, cursor = self._entry_call_size(), self._needed_columns(), None
-        more = True
-        while more:
+        call_size, needed = self._entry_call_size(), self._needed_columns()
+
+        def read(cursor: Any) -> ColumnPage:
+            make = partial(shard_queue.read_waiting.op, cursor, call_size.size, needed)
             page: ColumnPage
-            page, took = self._timed(
-                shard_queue, partial(shard_queue.read_waiting.op, cursor, call_size.size, needed)
-            )
+            page, took = self._timed(shard_queue, make)
             call_size.learn(len(page.ids), took)
-            cursor, more = page.cursor, page.cursor is not None
-            yield page
+            return page
+
+        return _pages(read)
 
     def _foreign_batches(
         self, shard_queue: Queue[Any], origin: RowOrigin
     ) -> Iterator[pa.RecordBatch]:
         """Entries of another program's layout, decoded by the core."""
-        state, cursor, more = ENTRY_STATES[self.options.table], None, True
-        payloads = self.options.reads_payloads
-        while more:
+        state, payloads = ENTRY_STATES[self.options.table], self.options.reads_payloads
+
+        def read(cursor: Any) -> Page:
             # The cost of a page does not depend on its size here.
-            page: Page
-            page = self.run(partial(shard_queue.page.op, state, cursor, PAGE_ROWS, None, payloads))
+            make = partial(shard_queue.page.op, state, cursor, PAGE_ROWS, None, payloads)
+            page: Page = self.run(make)
+            return page
+
+        for page in _pages(read):
             if page.problem:  # a table can't mark itself as incomplete
                 raise WrongKind(page.problem)
-            read = [(entry, None) for entry in page.entries if self._in_time_range(entry)]
-            yield model_rows.entry_batch(read, origin, self.schema, payloads)
-            cursor, more = page.cursor, page.cursor is not None
+            rows = [(entry, None) for entry in page.entries if self._in_time_range(entry)]
+            yield model_rows.entry_batch(rows, origin, self.schema, payloads)
 
     def _entry_call_size(self) -> CallSize:
         """Call size for reads entry by entry, where the server touches payload or result in any
@@ -278,13 +271,11 @@ class TableReader:
     ) -> Iterator[list[tuple[str, Any]]]:
         assert part.span is not None and part.settled is not None
         assert isinstance(shard_queue, HasRequests)
+        read_range = partial(shard_queue.read_request_range.op, part.settled, part.span)
         call_size = CallSize(self.options.max_call_us, max_rows=PAGE_ROWS)
-        cursor: str | None = None
-        more = True
+        cursor, more = None, True
         while more:
-            make = partial(
-                shard_queue.read_request_range.op, part.settled, part.span, cursor, call_size.size
-            )
+            make = partial(read_range, cursor, call_size.size)
             (rows, cursor), took = self._timed(shard_queue, make)
             call_size.learn(len(rows), took)
             more = cursor is not None
@@ -352,6 +343,15 @@ class TableReader:
         found, took = self._timed(shard_queue, make)
         read = [(entry, None) for entry in found]
         return model_rows.entry_batch(read, origin, self.schema, payloads), took
+
+
+def _pages(read: Callable[[Any], P]) -> Iterator[P]:
+    """All pages of a state; ``read`` takes the cursor of the page before."""
+    page = read(None)
+    yield page
+    while page.cursor is not None:
+        page = read(page.cursor)
+        yield page
 
 
 def _join_pages(pages: Sequence[ColumnPage]) -> ColumnPage:

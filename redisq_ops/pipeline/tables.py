@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Type: TypeAlias = Literal["string", "int", "long", "boolean", "timestamp", "binary", "double"]
+Type: TypeAlias = Literal["string", "int", "long", "boolean", "timestamp", "binary"]
 
 
 @dataclass(frozen=True, slots=True)

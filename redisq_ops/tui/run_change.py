@@ -58,6 +58,9 @@ _SKIPPED = {
     "limited": "have a rate limit: only their own program enqueues them",
     "deferred": "wait for other entries: they go on when those end",
     "busy": "are with a worker of their own program",
+    "recurring": "are the next run of a schedule, which would end without them",
+    "linked": "have a parent or children, which would wait for ever",
+    "unclear": "can't be put where a paused queue keeps what waits: its release is unknown",
     "invalid": "have lost what their own program needs to run them",
     "deep": "lie too deep in another program's list for now: undo it again later",
 }

@@ -23,6 +23,7 @@ from redisq_ops.core.engine.queue_classes import foreign_class, queue_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.foreign.bullmq import BullmqQueue
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.dramatiq import DramatiqQueue
 from redisq_ops.core.foreign.resque import ResqueQueue
@@ -40,7 +41,7 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 
-from ..foreign_keys import arq_program, celery_program, dramatiq_program, rq_tasks
+from ..foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program, rq_tasks
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
 from ..pipeline.rows import rows
@@ -125,6 +126,11 @@ def arq(client: Client) -> Queue:
     return ArqQueue(client, "arq:arq:queue")
 
 
+def bullmq(client: Client) -> Queue:
+    bullmq_program.specimen(client)
+    return BullmqQueue(client, "bullmq:mail")
+
+
 def celery(client: Client) -> Queue:
     celery_program.specimen(client)
     return CeleryQueue(client, "celery:celery")
@@ -192,7 +198,8 @@ def carmine_four(client: Client) -> Queue:
 SPECIMENS: dict[str, Callable[[Client], Queue]] = {
     "request": request, "delay": delay, "fair": fair, "circular": circular, "carmine": carmine,
     "sidekiq": sidekiq, "resque": lambda client: jobs(ResqueQueue(client, "resque:low")),
-    "rq": rq_, "arq": arq, "celery": celery, "dramatiq": dramatiq, "stream": stream,
+    "rq": rq_, "arq": arq, "bullmq": bullmq, "celery": celery, "dramatiq": dramatiq,
+    "stream": stream,
     "raw-request": raw("raw-request", "raw-request:req", article_requests),
     "raw-circular": raw("raw-circular", "raw-circular:queue", article_circle),
     "raw-delay": raw("raw-delay", "raw-delay:delay_set", article_delays),
@@ -227,10 +234,14 @@ def keys(client: Client) -> dict[bytes, tuple[object, int]]:
     return {key: (content(client, key), client.pexpiretime(key)) for key in client.scan_iter()}
 
 
+GROWING = {"bullmq": (b":events", b":pc")}
+"""keys of an owner's that only grow: a log of what happened, a counter"""
+
+
 def theirs(client: Client, queue: Queue) -> dict[bytes, tuple[object, int]]:
-    """The owner's keys: all but those of ours beside them."""
+    """The owner's keys: all but those of ours beside them, and those that only grow."""
     own = queue.keys["op_"].removesuffix("op:").encode()
-    found = keys(client)
+    found = {k: v for k, v in keys(client).items() if not k.endswith(GROWING.get(queue.kind, ()))}
     return {k: v for k, v in found.items() if not k.startswith(own) and k != b"rq:registry"}
 
 

@@ -4,7 +4,9 @@ A page has a server of its own in place of the one at `ADDRESS`, and an empty wo
 Python blocks share one namespace, which is empty at first; its shell blocks run in bash, on a
 terminal whose user says yes. A Python block whose first line is ``# NAME.py`` is a file that a
 reader writes: it is put there; so is a TOML block that begins with the name of the configuration.
-What isn't to be run is in another language: `text`, `json`, `toml`.
+A `console` block is a transcript: each line after `$ ` is typed, and the lines below it are what
+it must print, up to the figures that `masked` hides. `…` stands for any lines, at the end of a
+line for its rest. What isn't to be run is in another language: `text`, `json`, `toml`.
 """
 
 import contextlib
@@ -14,10 +16,12 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from getpass import getuser
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +34,7 @@ PAGES = {
 SPARK = {"how-to/process-with-spark.md", "how-to/report-with-spark.md"}
 """pages that run in tests/pipeline, where a Spark session is"""
 ADDRESS = "redis://127.0.0.1:6379"
-SHELL = ("sh",)
+SHELL = ("sh", "console")
 SHOWN = ("text", "json", "toml", "where")
 """languages of what is shown only; test_docs.py reads the configurations"""
 
@@ -52,6 +56,18 @@ NOT_RUN = {
 """commands that are left out, and why"""
 
 PREPARED: dict[str, str] = {
+    # arq itself writes some of its jobs.
+    "how-to/work-with-arq.md": """python - <<'END'
+import os, redis
+from tests.foreign_keys.arq_program import specimen
+with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+    specimen(client)
+END""",
+    # So that there is something to report.
+    "how-to/check-a-server.md": """python - <<'END'
+import os, redis
+redis.Redis.from_url(os.environ["REDIS_URL"]).config_set("maxmemory-policy", "allkeys-lru")
+END""",
     # Resque's own registry, with a worker whose machine is gone: only Resque writes it.
     "how-to/work-with-sidekiq-and-resque.md": """python - <<'END'
 import json, os, redis
@@ -72,6 +88,43 @@ def blocks(page: Path) -> Iterator[tuple[int, str, str]]:
     text = page.read_text()
     for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.S | re.M):
         yield text.count("\n", 0, found.start()) + 2, found[1], found[2]
+
+
+_MASKS = (
+    (re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+(?:[+-]\d\d:\d\d|Z)?"), "TIME"),
+    (re.compile(r"[\w.-]+@[\w.-]+"), "USER@HOST"),
+    (re.compile(r"\b(?:[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{8,})\b"), "ID"),
+    (re.compile(r"\b\d+[smhd](?: \d+[smhd])?\b"), "AGE"),
+    (re.compile(r"\d[\d,.]*"), "N"),
+    (re.compile(r"[ \t]+"), " "),
+)
+
+
+_TRANSCRIBED = "set +e; trap - ERR; export PYTHONUNBUFFERED=1"
+"""before the commands of a transcript: one may fail, and both outputs keep their order"""
+
+
+def masked(text: str) -> str:
+    """A text without what differs from run to run: times, users, ids, ages, numbers, widths."""
+    for pattern, mask in _MASKS:
+        text = pattern.sub(mask, text)
+    return "\n".join(line.strip() for line in text.strip().split("\n"))
+
+
+def transcript(text: str) -> list[tuple[str, str]]:
+    """The commands of a `console` block, each with what it prints."""
+    parts = re.split(r"^\$ ((?:.*\\\n)*.*)\n", text, flags=re.M)
+    assert not parts[0], f"an output before the first command: {parts[0]}"
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def prints(shown: str, printed: str) -> bool:
+    """Whether an output is as shown."""
+    lines = []
+    for line in masked(shown).split("\n"):
+        end = ".*\n" if line.endswith("…") else "\n"
+        lines.append(r"(?:.*\n)*?" if line == "…" else re.escape(line.removesuffix("…")) + end)
+    return re.fullmatch("".join(lines), masked(printed) + "\n") is not None
 
 
 def ending(line: str) -> str:
@@ -117,6 +170,26 @@ class Reader:
         if text.startswith("# ~/.config/redisq/config.toml\n"):
             (self.home / "config/redisq").mkdir(parents=True, exist_ok=True)
             (self.home / "config/redisq/config.toml").write_text(text)
+
+    def console(self, line: int, text: str) -> None:
+        """Type the commands of a transcript, and compare what each prints."""
+        for command, shown, printed in self.outputs(line, text):
+            assert prints(shown, printed), (
+                f"{self.page}: $ {command}\n--- shown\n{shown}--- printed\n{printed}"
+            )
+
+    def outputs(self, line: int, text: str) -> list[tuple[str, str, str]]:
+        """The commands of a transcript, each with what is shown and what it prints."""
+        known = transcript(text)
+        typed = [f"{{ {command}\n}} > .output.{n} 2>&1" for n, (command, _) in enumerate(known)]
+        self.shell(line, "\n".join([_TRANSCRIBED, *typed, "set -e\n"]))
+        found = []
+        for n, (command, shown) in enumerate(known):
+            printed = (self.home / f".output.{n}").read_text()
+            printed = printed.replace(self.url, ADDRESS).replace(socket.gethostname(), "vm")
+            printed = printed.replace(f"by {getuser()}", "by ada")
+            found.append((command, shown, printed))
+        return found
 
     def shell(self, line: int, text: str) -> None:
         text = text.replace(ADDRESS, self.url).replace("\\\n", " ")

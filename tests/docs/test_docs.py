@@ -17,7 +17,7 @@ from redisq_ops.cli.main import global_options, hoisted
 from redisq_ops.core.model import settings
 from redisq_ops.ops.config import SETTINGS
 
-from .reader import DOCS, PAGES, ROOT
+from .reader import DOCS, PAGES, ROOT, transcript
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -38,8 +38,12 @@ def typed(text: str) -> Iterator[str]:
 
 def commands() -> Iterator[tuple[str, str]]:
     for name, page in PAGES.items():
-        for language in ("sh", "console", "bash", "shell"):
+        for language in ("sh", "console", "text"):
             for block in blocks(page, language):
+                if language == "text":
+                    block = "\n".join(re.findall(r"^redisq .*", block, re.M))
+                if language == "console":
+                    block = "\n".join(command for command, _ in transcript(block))
                 for line in typed(block):
                     yield name, line
 

@@ -1,5 +1,6 @@
 """Every code block of the README and the docs runs as printed, in order, from nothing."""
 
+import re
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import redis
 from redisq_ops.demo.server import EmbeddedServer
 
 from ..conftest import BINARIES
-from .reader import PAGES, PREPARED, SHELL, SHOWN, SPARK, Reader, blocks
+from .reader import PAGES, PREPARED, SHELL, SHOWN, SPARK, Reader, blocks, prints
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -17,6 +18,23 @@ def test_each_block_says_what_it_is(name: str) -> None:
     """What isn't run has a language of its own: `text`, `json`, `toml`."""
     known = ("python", *SHELL, *SHOWN)
     assert not [line for line, language, _ in blocks(PAGES[name]) if language not in known]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_an_output_is_below_its_command(name: str) -> None:
+    """So it is compared: a `text` block is what no command of the page prints."""
+    page = PAGES[name].read_text()
+    assert not re.search(r"^```\s*\n```text$", page, re.M), "write a console block"
+    assert not [line for line, language, text in blocks(PAGES[name])
+                if language == "text" and re.search(r"^\$ ", text, re.M)]  # fmt: skip
+
+
+def test_masks_hide_figures_only() -> None:
+    shown = "…\nmail  3 dead, the oldest 4m 03s (op replay-5e8d3c91f0) by ann@vm…\n"
+    printed = "a\nb\nmail    1,204 dead, the oldest 12s (op replay-0123456789) by root@x: why\n"
+    assert prints(shown, printed)
+    assert not prints(shown, printed.replace("dead", "delayed"))
+    assert not prints(shown, printed + "more\n") and not prints("1 of 2\n", "1\n")
 
 
 def run(name: str) -> bool:
@@ -45,6 +63,8 @@ def test_a_page_runs_as_printed(
                 reader.python(line, text)
             elif language == "toml":
                 reader.configuration(text)
+            elif language == "console":
+                reader.console(line, text)
             elif language in SHELL:
                 reader.shell(line, text)
         with redis.Redis.from_url(server.url) as client:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from redisq_ops.core.model.errors import RedisqError
-from redisq_ops.core.redis import scripts
+from redisq_ops.core.redis import script_files, scripts
 
 from .seeds import SEEDS, STEPS
 
@@ -22,7 +22,7 @@ Change = tuple[str, str, str]
 @contextmanager
 def spoilt(changes: Sequence[Change]) -> Iterator[None]:
     """Every Lua file is read with the changes in it; each of them has to have been."""
-    read, done = scripts._read, set()
+    read, done = script_files.read, set()
 
     def reading(room: str, name: str) -> str:
         text = read(room, name)
@@ -36,7 +36,7 @@ def spoilt(changes: Sequence[Change]) -> Iterator[None]:
         return text
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scripts, "_read", reading)
+        patch.setattr(script_files, "read", reading)
         scripts.script.cache_clear()
         try:
             yield

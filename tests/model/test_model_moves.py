@@ -11,7 +11,7 @@ import pytest
 import redis
 from _pytest.mark import ParameterSet
 
-from redisq_ops.core.engine import transfer
+from redisq_ops.core.engine import queue_transfer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.transfer import MoveAction
 
@@ -71,9 +71,9 @@ async def nothing(*given: Any) -> None:
     """Steps that others began are left as they are."""
 
 
-refused = transfer._refused
+refused = queue_transfer._refused
 PYTHON: dict[str, tuple[Any, Any, int]] = {
-    "_refused": (transfer, all_of_it, 5), "settle": (MoveAction, nothing, 8),
+    "_refused": (queue_transfer, all_of_it, 5), "settle": (MoveAction, nothing, 8),
 }  # fmt: skip
 """what stands there instead, and the story that tells"""
 LUA = {

@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from redisq_ops.core.engine.registry import Registered, adopt, all_queues
-from redisq_ops.core.foreign import recognition
+from redisq_ops.core.foreign import recogniser
 from redisq_ops.core.model.quoting import legal, raw_of
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
@@ -361,7 +361,7 @@ def test_round_trips_are_bounded_by_the_keys(client: Client) -> None:
     # One a thousand keys, three more where keys are looked into, and ten to begin and to end.
     assert len(trips) <= 20 + 3 * 20 + 10
     stats: Any = client.info("commandstats")
-    assert stats["cmdstat_scan"]["calls"] <= len(recognition.lanes(recognition.recognisers())) * 22
+    assert stats["cmdstat_scan"]["calls"] <= len(recogniser.lanes(recogniser.recognisers())) * 22
     looked_into = sum(row["calls"] for name, row in stats.items() if name != "cmdstat_scan")
     assert looked_into < 200  # nothing is asked about the other keys
 
@@ -780,7 +780,6 @@ def test_a_master_that_is_missing_is_named_and_hides_no_other() -> None:
 
 
 FRAMEWORKS = {
-    "BullMQ": ["bull:mail:delayed"],
     "Huey": ["huey.schedule.app"],
 }
 

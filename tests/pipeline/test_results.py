@@ -117,8 +117,6 @@ def test_results_of_an_echo_in_one_file_equal_the_input(
     out = tmp_path / "out.txt"
     results.write(picked, out, "text", single_file=True)
     assert out.read_bytes() == given
-    results.write(picked, out, "text", single_file=True, final_newline=False, overwrite=True)
-    assert out.read_bytes() == given[:-1]
     results.write(picked, tmp_path / "folder", "text")
     parts = sorted((tmp_path / "folder").glob("part-*"))
     assert b"".join(part.read_bytes() for part in parts) == given

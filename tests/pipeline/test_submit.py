@@ -25,7 +25,7 @@ from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.input_split import DatasetOptions
 from redisq_ops.pipeline.input_validation import ValidationResult, validate_dataset
 from redisq_ops.pipeline.job_errors import translating
-from redisq_ops.pipeline.request_writer import RequestWriter, Row
+from redisq_ops.pipeline.request_writer import RequestWriter, SubmitCounts
 from tests.proxy import FlakyProxy
 
 pytestmark = pytest.mark.alike
@@ -39,10 +39,19 @@ def server_at(url: str) -> Server:
     return Server(ServerAddress(url))
 
 
-def writer(server: Server, **given: Any) -> RequestWriter:
+Row = tuple[str | None, int | None, bytes | None]
+"""request, priority, payload"""
+
+
+class RowWriter(RequestWriter):
+    def write_rows(self, rows: Iterable[Row]) -> SubmitCounts:
+        return self.write((id, priority, [payload]) for id, priority, payload in rows)
+
+
+def writer(server: Server, **given: Any) -> RowWriter:
     on_progress = given.pop("on_progress", None)
     waits = {name: given.pop(name) for name in ("max_wait_s", "sleep") if name in given}
-    return RequestWriter(
+    return RowWriter(
         server, DatasetOptions("mail", id="id", **given), "job", on_progress=on_progress, **waits
     )
 
@@ -66,7 +75,7 @@ def mixed() -> list[Row]:
 def test_each_request_is_submitted_whole_and_in_order(
     client: redis.Redis, server_at: Server
 ) -> None:
-    tally = writer(server_at).write(mixed())
+    tally = writer(server_at).write_rows(mixed())
     assert tally.requests == {"ok": 6} and tally.entries == 1034
     queue = RequestQueue(client, "mail")
     for request in "abcdef":
@@ -80,8 +89,8 @@ def test_each_request_is_submitted_whole_and_in_order(
 def test_submitting_the_same_rows_again_adds_nothing(
     client: redis.Redis, server_at: Server
 ) -> None:
-    writer(server_at).write(mixed())
-    tally = writer(server_at).write(mixed())
+    writer(server_at).write_rows(mixed())
+    tally = writer(server_at).write_rows(mixed())
     assert tally.requests == {"same": 6} and tally.entries == 1034
     assert RequestQueue(client, "mail").counts().waiting == 1034
 
@@ -91,12 +100,12 @@ def test_a_request_submitted_by_the_command_line_is_the_same(
 ) -> None:
     lines = [b"%d" % n for n in range(250)]
     RequestQueue(client, "mail").submit(lines, id="r1", limit=8, priority=3)
-    tally = writer(server_at, limit=8).write([("r1", 3, line) for line in lines])
+    tally = writer(server_at, limit=8).write_rows([("r1", 3, line) for line in lines])
     assert tally.requests == {"same": 1}
 
 
 def test_rows_are_joined_into_sub_requests(client: redis.Redis, server_at: Server) -> None:
-    writer(server_at, split=20, limit=8).write(rows("a", 45, priority=7))
+    writer(server_at, split=20, limit=8).write_rows(rows("a", 45, priority=7))
     found = payloads(client, "a")
     assert [payload.count(b"\n") + 1 for payload in found] == [20, 20, 5]
     assert b"\n".join(found) == b"\n".join(payload or b"" for _, _, payload in rows("a", 45))
@@ -117,8 +126,8 @@ def test_a_repeated_task_continues_after_any_chunk(
             raise Died
 
     with pytest.raises(Died):
-        writer(server_at, on_progress=die).write(mixed())
-    tally = writer(server_at).write(mixed())
+        writer(server_at, on_progress=die).write_rows(mixed())
+    tally = writer(server_at).write_rows(mixed())
     assert tally.requests.total() == 6 and not tally.samples
     for request in "abcdef":
         assert payloads(client, request) == [p for id, _, p in mixed() if id == request]
@@ -133,7 +142,7 @@ def test_lost_replies_beyond_the_clients_retries_change_nothing(
         def lose(entries: int) -> None:
             proxy.drop_replies(4)
 
-        tally = writer(Server(ServerAddress(proxy.url)), on_progress=lose).write(mixed())
+        tally = writer(Server(ServerAddress(proxy.url)), on_progress=lose).write_rows(mixed())
     assert set(tally.requests) <= {"ok", "same"} and tally.requests.total() == 6
     for request in "abcdef":
         assert payloads(client, request) == [p for id, _, p in mixed() if id == request]
@@ -149,13 +158,13 @@ def test_a_request_begun_with_other_chunks_is_continued(
     for payload in given[:37]:
         digest.add(payload)
     queue.append("r1", 1, given[:37], before=before, after=str(digest))
-    assert writer(server_at).write(rows("r1", 330)).requests == {"ok": 1}
+    assert writer(server_at).write_rows(rows("r1", 330)).requests == {"ok": 1}
     assert payloads(client, "r1") == given
 
 
 def _copy(server: Server, go: Any) -> None:
     go.wait()
-    writer(server).write([row for n in range(40) for row in rows(f"r{n:02}", 60 + 20 * n)])
+    writer(server).write_rows([row for n in range(40) for row in rows(f"r{n:02}", 60 + 20 * n)])
 
 
 @pytest.mark.slow
@@ -183,7 +192,7 @@ def test_an_existing_id_with_other_content_stays_unchanged(
 ) -> None:
     others = [b"other %d" % n for n in range(there)]
     RequestQueue(client, "mail").submit(others, id="taken")
-    tally = writer(server_at).write([*rows("a", 3), *rows("taken", given), *rows("z", 3)])
+    tally = writer(server_at).write_rows([*rows("a", 3), *rows("taken", given), *rows("z", 3)])
     assert tally.requests == {"ok": 2, "exists": 1}
     assert tally.samples["exists"] == ["request taken exists with other content"] or (
         tally.samples["exists"][0].startswith("request taken exists with other content")
@@ -192,9 +201,9 @@ def test_an_existing_id_with_other_content_stays_unchanged(
 
 
 def test_a_shorter_request_is_other_content(client: redis.Redis, server_at: Server) -> None:
-    writer(server_at).write(rows("a", 300))
+    writer(server_at).write_rows(rows("a", 300))
     for fewer in (40, 150, 200):
-        assert writer(server_at).write(rows("a", fewer)).requests == {"exists": 1}
+        assert writer(server_at).write_rows(rows("a", fewer)).requests == {"exists": 1}
     assert len(payloads(client, "a")) == 300
 
 
@@ -208,7 +217,7 @@ def test_invalid_rows_are_counted_and_named(client: redis.Redis, server_at: Serv
         ("large", 5, b"x" * 2000),
         ("good", 5, b"x"),
     ]
-    tally = writer(server_at, max_payload=1000).write(bad)
+    tally = writer(server_at, max_payload=1000).write_rows(bad)
     assert tally.requests == {"invalid": 6, "ok": 1}
     assert tally.samples["invalid"][0] == "no request id"
     assert all(b"xxx" not in why.encode() for why in tally.samples["invalid"])
@@ -231,7 +240,7 @@ def test_submit_waits_for_a_full_queue(client: redis.Redis, server_at: Server) -
 
     done: list[str] = []
     given = [*rows("a", 350), *(row for n in range(20) for row in rows(f"s{n:02}", 15))]
-    tally = writer(server_at, sleep=sleep, limit=1000).write(given)
+    tally = writer(server_at, sleep=sleep, limit=1000).write_rows(given)
     assert tally.requests == {"ok": 21} and slept > 5
     done += [delivery.id for delivery in queue.take(500, consumer="w1").deliveries]
     assert len(set(done)) == len(done) == 651
@@ -245,7 +254,7 @@ def test_a_queue_that_stays_full_ends_the_task_with_an_error(
     queue.configure("op", 1, {"max_waiting": "50"})
     for given in (rows("a", 300), rows("b", 60)):
         with pytest.raises(QueueFull, match="max_waiting is 50"):
-            writer(server_at, max_wait_s=1.0, sleep=lambda seconds: None).write(given)
+            writer(server_at, max_wait_s=1.0, sleep=lambda seconds: None).write_rows(given)
 
 
 def test_a_draining_queue_ends_the_task(client: redis.Redis, server_at: Server) -> None:
@@ -253,13 +262,13 @@ def test_a_draining_queue_ends_the_task(client: redis.Redis, server_at: Server) 
     queue.submit([b"first"], id="first")
     queue.configure("op", 1, {"closed": "moving"})
     with pytest.raises(QueueClosed):
-        writer(server_at).write(rows("a", 3))
+        writer(server_at).write_rows(rows("a", 3))
 
 
 def test_the_rate_is_kept_by_waiting(client: redis.Redis, server_at: Server) -> None:
     slept: list[float] = []
     began = time.monotonic()
-    writer(server_at, rate=50.0, sleep=slept.append).write(rows("a", 120))
+    writer(server_at, rate=50.0, sleep=slept.append).write_rows(rows("a", 120))
     took = time.monotonic() - began + 0.01
     # 50 at once, then 50 in a second, then 20: no time passes here, so the waits add up.
     assert len(slept) == 2
@@ -268,9 +277,9 @@ def test_the_rate_is_kept_by_waiting(client: redis.Redis, server_at: Server) -> 
 
 
 def test_small_requests_share_round_trips(client: redis.Redis, server_at: Server) -> None:
-    writer(server_at).write(rows("first", 1))
+    writer(server_at).write_rows(rows("first", 1))
     before = client.info("stats")["total_reads_processed"]
-    writer(server_at).write([row for n in range(160) for row in rows(f"s{n:03}", 5)])
+    writer(server_at).write_rows([row for n in range(160) for row in rows(f"s{n:03}", 5)])
     assert client.info("stats")["total_reads_processed"] - before < 80  # one each would be 160
 
 

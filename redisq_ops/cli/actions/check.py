@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,13 +11,13 @@ from redis.exceptions import RedisError
 
 from redisq_ops.core.model.entry import STATES
 from redisq_ops.core.model.errors import RedisqError, translate
-from redisq_ops.ops.check.findings import Finding, findings, standings
+from redisq_ops.ops.check.findings import Standing, broken_rules, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.examination import examine
 from redisq_ops.ops.inspect.overview import Overview, overview
 from redisq_ops.ops.trouble import Severity
 
-from ..output import emit, printable, table, tell
+from ..output import emit, table, tell
 from ..session import Session
 
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
@@ -43,7 +44,7 @@ def check(s: Session, given: dict[str, Any]) -> int:
     if not rows and given["pattern"]:
         return _unknown(s, f"no queue matches {given['pattern']!r}")
     found = standings(seen, rules)
-    broken = findings(found, server)
+    broken = broken_rules(found, server)
     code = max((int(one.severity) for one in broken), default=0)
     if given["explain"]:
         _explain(s, found)
@@ -58,9 +59,7 @@ def check(s: Session, given: dict[str, Any]) -> int:
             "error": None,
         })  # fmt: skip
     else:
-        tell(
-            printable(f"{WORDS[code]}: {_sentence(broken, len(rows))} | {_perfdata(seen, broken)}")
-        )
+        tell(f"{WORDS[code]}: {_sentence(broken, len(rows))} | {_perfdata(seen, broken)}")
     return code
 
 
@@ -68,11 +67,11 @@ def _unknown(s: Session, why: str) -> int:
     if s.json:
         emit({"status": "unknown", "queues": None, "findings": [], "error": why})
     else:
-        tell(printable(f"UNKNOWN: {why}"))
+        tell(f"UNKNOWN: {why}")
     return 3
 
 
-def _sentence(broken: list[Finding], queues: int) -> str:
+def _sentence(broken: list[Standing], queues: int) -> str:
     if not broken:
         return f"{queues:,} {'queue' if queues == 1 else 'queues'}, no rule broken"
     named = [f"{one.queue or 'server'}: {one.reason}" for one in broken[:SHOWN]]
@@ -81,7 +80,7 @@ def _sentence(broken: list[Finding], queues: int) -> str:
     return "; ".join(named).replace("|", "/") + (f"; {more:,} more" if more else "")
 
 
-def _perfdata(seen: Overview, broken: list[Finding]) -> str:
+def _perfdata(seen: Overview, broken: list[Standing]) -> str:
     """Numbers as monitors read them: ``label=value``, seconds with their unit."""
     counted = [row.counts for row in seen.rows if row.counts is not None]
     shown = (state for state in STATES if state not in ("trash", "done"))
@@ -97,17 +96,12 @@ def _perfdata(seen: Overview, broken: list[Finding]) -> str:
     return " ".join([*(f"{name}={value}" for name, value in values.items()), oldest])
 
 
-def _explain(s: Session, found: list[Any]) -> None:
-    rows = [
-        [one.queue, one.rule, one.severity.name.lower(),
-         "ignored" if one.ignored else "ok" if one.reason is None else one.reason]
-        for one in found
-    ]  # fmt: skip
-    if s.json:
-        for one in found:
-            emit({
-                "queue": one.queue, "rule": one.rule, "severity": one.severity.name.lower(),
-                "ignored": one.ignored, "reason": one.reason,
-            })  # fmt: skip
-    elif rows:
-        table(["queue", "rule", "severity", "stands"], rows)
+def _explain(s: Session, found: list[Standing]) -> None:
+    rows = [asdict(one) | {"severity": one.severity.name.lower()} for one in found]
+    for row in rows if s.json else ():
+        emit(row)
+    if rows and not s.json:
+        heads = ["queue", "rule", "severity"]
+        stands = ["ignored" if one.ignored else one.reason or "ok" for one in found]
+        table([*heads, "stands"], [[row[name] for name in heads] + [text]
+                                   for row, text in zip(rows, stands, strict=True)])  # fmt: skip

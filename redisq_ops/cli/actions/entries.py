@@ -30,8 +30,8 @@ from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
 from ..output import age, emit, printable, say, table, when
-from ..rows import entry_row, tell_unread
-from ..session import Session, redaction
+from ..rows import ENTRY_HEADS, entry_cells, entry_row, tell_unread
+from ..session import Session
 
 
 def targets_of(
@@ -103,18 +103,12 @@ def tell_cancelled(s: Session, target: Target) -> None:
 
 def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:
     clock = {"pending": "lease left", "delayed": "ready in"}.get(state)
-    headers = ["entry", "since", *([clock] if clock else []), "failures", "lost", "consumer"]
-    texts: list[list[Any]] = []
-    for entry in map(redaction().entry, rows):
-        error = entry.error
-        texts.append(
-            [f"{queue}/{entry.id}", entry.since_ms and age(now - entry.since_ms)]
-            + ([entry.at_ms and age(entry.at_ms - now)] if clock else [])
-            + [entry.failures, entry.lost, entry.consumer,
-               GONE if entry.called == GONE else entry.reason,
-               f"{error.type}: {error.message}" if error else entry.problem]
-        )  # fmt: skip
-    return [*headers, "reason", "error"], texts
+    texts = [
+        [f"{queue}/{entry.id}", entry.since_ms and age(now - entry.since_ms),
+         *([entry.at_ms and age(entry.at_ms - now)] if clock else []), *entry_cells(entry)]
+        for entry in rows
+    ]  # fmt: skip
+    return ["entry", "since", *([clock] if clock else []), *ENTRY_HEADS], texts
 
 
 def ready_time(s: Session, given: Mapping[str, Any], now_ms: int) -> int:

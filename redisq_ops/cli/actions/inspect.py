@@ -11,6 +11,7 @@ from redisq_ops.ops.change.unfinished import unfinished
 from redisq_ops.ops.inspect.details import entry_details, queue_details, request_details
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow
+from redisq_ops.ops.terminal import entries as some
 from redisq_ops.ops.terminal import size
 
 from ..address import place
@@ -123,7 +124,7 @@ def _request(s: Session, address: str) -> None:
         "created_ms": request.created_ms, "added_ms": request.added_ms,
         "closed_ms": request.closed_ms,
         "results": f"{size(request.results_bytes)}, {request.results_dropped:,} over the limit",
-        "stream": f"{view.stream}: {view.length:,} entries, group g",
+        "stream": f"{view.stream}: {some(view.length)}, group g",
     }  # fmt: skip
     _facts(s, facts)
     for difference in differ:

@@ -16,14 +16,13 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import RUNS, every
 from redisq_ops.core.redis.operation import apart, together
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.periodic import LINES, PeriodicChange, carry_out, prepare_change
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.inspect.periodic import PeriodicStatus, periodic_status
 from redisq_ops.ops.terminal import count
 
-from ..confirm_and_run import agreed, ended
+from ..confirm_and_run import agreed, ended, nothing_matched
 from ..output import emit, printable, say, table, when
 from ..session import Session, redaction
 
@@ -108,7 +107,8 @@ def change(s: Session, verb: str, given: dict[str, Any]) -> int:
         "matched": int(not prepared.same), "next_ms": prepared.next_ms,
     }  # fmt: skip
     if prepared.same:
-        return _unchanged(s, title, facts, dry_run=given["dry_run"])
+        unchanged = Preview(title, ("nothing would change",), facts=facts)
+        return nothing_matched(s, [unchanged], given["dry_run"])
     lines = _lines(s, prepared)
     if verb == "add" and not s.run(queue.exists.op()):
         lines.append(f"queue {queue.name} does not exist yet: it becomes a delay queue")
@@ -160,14 +160,3 @@ def _lines(s: Session, change: PeriodicChange) -> list[str]:
     if change.verb != "add" and change.before is not None and change.before.paused:
         lines += ["it is paused"] if change.verb != "resume" else []
     return lines
-
-
-def _unchanged(s: Session, title: str, facts: Mapping[str, Any], *, dry_run: bool) -> int:
-    """It is so already: nothing is asked, nothing is written."""
-    if not s.json:
-        print(printable(f"0 matched: {title}: nothing would change"))
-    elif dry_run:
-        emit({"plan": title, **facts})
-    else:
-        emit(ChangeOutcome(None, 0))
-    return 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import STATES, Entry, State
+from redisq_ops.core.model.entry import STATES, State
 from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.redis.operation import apart, together
 from redisq_ops.ops.filter.scan import Filter, Scan
@@ -17,8 +17,8 @@ from redisq_ops.ops.terminal import entries
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
 from ..output import age, count, emit, printable, say, table
-from ..rows import entry_row, tell_unread
-from ..session import Session, redaction
+from ..rows import ENTRY_HEADS, entry_cells, entry_row, tell_unread
+from ..session import Session
 
 SHOWN = 100
 
@@ -105,11 +105,7 @@ def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
 
 
 def _scan_queue(
-    s: Session,
-    queue: Queue[Any],
-    filter: Filter,
-    given: Mapping[str, Any],
-    rows: list[list[Any]],
+    s: Session, queue: Queue[Any], filter: Filter, given: Mapping[str, Any], rows: list[list[Any]]
 ) -> list[Scan]:
     """Scan all states of a queue; entries are printed as JSON, or added to ``rows``."""
     scans: list[Scan] = []
@@ -128,7 +124,11 @@ def _scan_queue(
                     for entry in reads_payloads(s, queue, page):
                         emit(entry_row(queue.name, entry))
                 else:
-                    rows += [_row(queue.name, entry, now) for entry in page]
+                    rows += [
+                        [f"{queue.name}/{entry.id}", entry.state,
+                         entry.since_ms and age(now - entry.since_ms), *entry_cells(entry)]
+                        for entry in page
+                    ]  # fmt: skip
         except (Unreadable, WrongKind) as corrupt:  # the other states may be readable
             scan.problem, scan.over = f"{state}: {corrupt}", True
         left = None if left is None else left - scan.found
@@ -136,19 +136,9 @@ def _scan_queue(
     return scans
 
 
-def _row(queue: str, entry: Entry, now: int) -> list[Any]:
-    entry = redaction().entry(entry)
-    error = entry.error
-    return [
-        f"{queue}/{entry.id}", entry.state, entry.since_ms and age(now - entry.since_ms),
-        entry.failures, entry.lost, entry.consumer, entry.reason,
-        f"{error.type}: {error.message}" if error else entry.problem,
-    ]  # fmt: skip
-
-
 def _print_rows(rows: list[list[Any]], scans: list[Scan], most: int | None) -> None:
     if rows:
-        table(["entry", "state", "since", "failures", "lost", "consumer", "reason", "error"], rows)
+        table(["entry", "state", "since", *ENTRY_HEADS], rows)
     by_queue: dict[str, list[Scan]] = {}
     for scan in scans:
         by_queue.setdefault(scan.queue.name, []).append(scan)

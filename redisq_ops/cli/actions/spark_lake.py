@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.redis.operation import together
 from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.terminal import size
@@ -74,8 +74,6 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     end = out.suffix.removeprefix(".")
     format = given["format"] or {"txt": "text"}.get(end, end if end in FORMATS else "parquet")
     check_output(out, format, overwrite=given["overwrite"])
-    if given["no_final_newline"] and not (given["single_file"] and format == "text"):
-        raise BadInput("--no-final-newline is for --single-file --format text")
     queue = given["queue"] or s.config["queue"] or "default"
     requests = given["requests"] or []
     _known(s, queue, requests)
@@ -85,7 +83,7 @@ def collected(s: Session, given: dict[str, Any]) -> int:
         picked = select_requests(found, requests, given["starting"] or "")
         put = partial(
             write, picked, out, format, overwrite=given["overwrite"], require_rows=not requests,
-            single_file=given["single_file"], final_newline=not given["no_final_newline"],
+            single_file=given["single_file"],
         )  # fmt: skip
         done = awaited(session, "collecting", put)
     if s.json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -80,10 +81,11 @@ def grouped(s: Session, given: dict[str, Any]) -> int:
             f"{count(len(groups))} {'group' if len(groups) == 1 else 'groups'}"
         )
         return 0
-    own = ("field", "value", "share", "rest", "surely")
+    from redisq_ops.pipeline.figures import by_queue
+
+    own, by_group = ("field", "value", "share", "rest", "surely"), by_queue(traits, "fingerprint")
     for row in groups:
-        same = (row["queue"], row["fingerprint"])
-        its_traits = [t for t in traits if (t["queue"], t["fingerprint"]) == same]
+        its_traits = by_group.get((row["queue"], row["fingerprint"]), ())
         emit({**row, "contrast": [{name: t[name] for name in own} for t in its_traits]})
     return 0
 
@@ -129,38 +131,39 @@ def _report(
     request: str | None = None,
 ) -> Iterator[tuple[QueueReport, Progress]]:
     """A report from the tables of the server or of a lake, and a meter for its parts."""
-    redaction = s.redaction
-    names = tuple(given["queues"] or ())
-    lake: Path | None = given["lake"]
-    if lake is not None and not lake.is_dir():
-        raise BadInput(f"no lake at {lake}")
-    if lake is None:
+    names, payloads = tuple(given["queues"] or ()), bool(given.get("payloads"))
+    tables = _Tables(s, given["lake"], names)
+    if tables.lake is None:
         check_queues(s, names)
+    elif not tables.lake.is_dir():
+        raise BadInput(f"no lake at {tables.lake}")
     since, until = _range(s, given, DAY if history else None)
     announced(s, given)
     from redisq_ops.pipeline import spark_tuning
 
-    ours = spark_tuning.startup_conf(_rows(s, lake, names, history, request is None))
-    own = {**given, "conf": [*ours, *(given["conf"] or ())]}
+    # A critical path needs no dead letters, groups need no history.
+    wanted = [*(["history"] if history else []), *(["dead"] if request is None else [])]
+    own = {**given, "conf": [*tables.startup_conf(wanted), *(given["conf"] or ())]}
     with on_spark(s, own, announces=False) as running:
         from redisq_ops.pipeline.report import QueueReport
+        from redisq_ops.pipeline.schemas import struct
         from redisq_ops.pipeline.session import parse_conf
+        from redisq_ops.pipeline.tables import TABLES
 
         with progress("working the tables out") as meter:
-            # A critical path needs no dead letters, groups need no history.
-            events = _table(s, running, "history", lake, names, since, until, empty=not history)
-            letters = _table(
-                s, running, "dead", lake, names, None, None, empty=request is not None,
-                payloads=bool(given.get("payloads")),
-            )  # fmt: skip
+            events, letters = (
+                running.createDataFrame([], struct(TABLES[name])) for name in ("history", "dead")
+            )
+            if history:
+                events = tables.read(running, "history", since, until)
+            if request is None:
+                letters = tables.read(running, "dead", payloads=payloads)
             if not history:
                 letters = _between(letters, "since_at", since, until)
             weights = None
-            if history and lake is None and client is None:
+            if history and tables.lake is None and client is None:
                 weights = s.run(spark_tuning.weights(names, s.config["prefix"] or "rq"))
-            report = QueueReport(
-                events, letters, client, bool(given.get("payloads")), redaction, weights
-            )
+            report = QueueReport(events, letters, client, payloads, s.redaction, weights)
             asked = parse_conf(given["conf"] or ())
             for name, value in (report.settings if history else {}).items():
                 if name not in asked:
@@ -168,51 +171,48 @@ def _report(
             yield report, meter
 
 
-def _rows(s: Session, lake: Path | None, names: Sequence[str], history: bool, dead: bool) -> int:
-    """About how many rows of the two tables will be read."""
-    from redisq_ops.pipeline import spark_tuning
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """The tables of some queues of the server, or of a lake."""
 
-    wanted = [name for name, asked in (("history", history), ("dead", dead)) if asked]
-    if lake is not None:
-        return spark_tuning.lake_rows(lake, wanted)
-    return s.run(spark_tuning.server_rows(wanted, names, s.config["prefix"] or "rq"))
+    s: Session
+    lake: Path | None
+    names: tuple[str, ...]
 
+    def startup_conf(self, wanted: Sequence[str]) -> list[str]:
+        """Settings for a session that reads these tables."""
+        from redisq_ops.pipeline import spark_tuning
 
-def _table(
-    s: Session,
-    running: SparkSession,
-    name: str,
-    lake: Path | None,
-    names: Sequence[str],
-    since: int | None,
-    until: int | None,
-    *,
-    empty: bool,
-    payloads: bool = False,
-) -> DataFrame:
-    from redisq_ops.pipeline import report
-    from redisq_ops.pipeline.lake import read_table
-    from redisq_ops.pipeline.schemas import struct
-    from redisq_ops.pipeline.tables import TABLES
+        if self.lake is not None:
+            return spark_tuning.startup_conf(spark_tuning.lake_rows(self.lake, wanted))
+        prefix = self.s.config["prefix"] or "rq"
+        rows = self.s.run(spark_tuning.server_rows(wanted, self.names, prefix))
+        return spark_tuning.startup_conf(rows)
 
-    if empty:
-        return running.createDataFrame([], struct(TABLES[name]))
-    if lake is None:
-        columns = (*report.DEAD_COLUMNS, "payload") if payloads else report.DEAD_COLUMNS
-        wanted = {"columns": ",".join(report.HISTORY_COLUMNS if name == "history" else columns)}
-        if names:
-            wanted["queue"] = ",".join(names)
-        if since is not None:
-            wanted["since"] = str(since)
-        if until is not None:
-            wanted["until"] = str(until)
-        if name == "history":
-            wanted["onTrim"] = "report"
-        return frame(s, running, name, **wanted)
-    found = read_table(running, lake, name)
-    if names:
-        found = found.where(found["queue"].isin(*names))
-    return _between(found, "at" if name == "history" else "since_at", since, until)
+    def read(
+        self,
+        running: SparkSession,
+        name: str,
+        since: int | None = None,
+        until: int | None = None,
+        payloads: bool = False,
+    ) -> DataFrame:
+        from redisq_ops.pipeline import report
+        from redisq_ops.pipeline.lake import read_table
+
+        if self.lake is not None:
+            found = read_table(running, self.lake, name)
+            if self.names:
+                found = found.where(found["queue"].isin(*self.names))
+            return _between(found, "at" if name == "history" else "since_at", since, until)
+        columns: tuple[str, ...] = report.HISTORY_COLUMNS
+        if name == "dead":
+            columns = (*report.DEAD_COLUMNS, "payload") if payloads else report.DEAD_COLUMNS
+        bounds = {"since": since, "until": until}
+        wanted = {bound: str(ms) for bound, ms in bounds.items() if ms is not None}
+        wanted |= {"queue": ",".join(self.names)} if self.names else {}
+        wanted |= {"onTrim": "report"} if name == "history" else {}
+        return frame(self.s, running, name, columns=",".join(columns), **wanted)
 
 
 def _between(rows: DataFrame, column: str, since: int | None, until: int | None) -> DataFrame:
@@ -245,8 +245,7 @@ def _pattern(text: str | None) -> str | None:
     try:
         groups = regex(text).groups
     except BadRegex as error:
-        at = f" column {error.at + 1}:" if error.at is not None else ""
-        raise BadInput(f"--client {text!r}:{at} {error}") from error
+        raise BadInput(f"--client {text!r}: {error.located}") from error
     if groups < 1:
         raise BadInput(f"--client {text!r}: its first group is the client, as in '^(\\w+)-'")
     return text

@@ -31,7 +31,7 @@ def emitted(figures: Figures) -> None:
 
 
 def described(s: Session, figures: Figures) -> None:
-    from redisq_ops.pipeline.figures import empty_table_reasons, notes, totals
+    from redisq_ops.pipeline.figures import by_queue, empty_table_reasons, notes, totals
     from redisq_ops.pipeline.report_page import METRICS
     from redisq_ops.pipeline.svg_plot import duration, number
 
@@ -78,6 +78,7 @@ def described(s: Session, figures: Figures) -> None:
         why.get("anomalies"),
     )  # fmt: skip
     groups(s, tables["dead_groups"], None)
+    paths = by_queue(tables["critical_paths"], "request")
     _section(
         "fairness",
         ["queue", "hour", "Jain", "clients", "most to", "share", "of fair"],
@@ -88,7 +89,8 @@ def described(s: Session, figures: Figures) -> None:
         "slowest requests",
         ["request", "took", "sub-requests", "deliveries", "failed", "mostly"],
         ([f"{r['queue']}/{r['request']}", duration(r["took_ms"]), r["entries"], r["deliveries"],
-          r["bad"], _mostly(r, tables["critical_paths"])] for r in tables["requests"]),
+          r["bad"], _mostly(paths.get((r["queue"], r["request"]), []))]
+         for r in tables["requests"]),
         why.get("requests"),
         most=10,
     )  # fmt: skip
@@ -97,10 +99,9 @@ def described(s: Session, figures: Figures) -> None:
 
 
 def _fairness(rows: Iterable[Row], moment: Any) -> Iterator[list[Any]]:
-    hours: dict[tuple[str, int], list[Row]] = {}
-    for row in rows:
-        hours.setdefault((row["queue"], row["from_ms"]), []).append(row)
-    for (queue, at), clients in hours.items():
+    from redisq_ops.pipeline.figures import by_queue
+
+    for (queue, at), clients in by_queue(rows, "from_ms").items():
         first = clients[0]
         yield [
             queue, moment(at), None if first["jain"] is None else f"{first['jain']:.3f}",
@@ -110,13 +111,9 @@ def _fairness(rows: Iterable[Row], moment: Any) -> Iterator[list[Any]]:
         ]  # fmt: skip
 
 
-def _mostly(request: Row, stretches: Iterable[Row]) -> str | None:
+def _mostly(path: Iterable[Row]) -> str | None:
     """What most of a request's critical path was spent on."""
-    own = [
-        r for r in stretches if (r["queue"], r["request"]) == (request["queue"], request["request"])
-    ]
-    spent = _spent(own)
-    if not spent:
+    if not (spent := _spent(path)):
         return None
     what, ms = spent[0]
     return f"{percent(ms / max(1, sum(took for _, took in spent)))} {what}"
@@ -134,18 +131,20 @@ def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
 
 def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
     """Groups, and with ``traits`` what is more frequent in each."""
-    from redisq_ops.pipeline.figures import single_group_reason, trait_sentences
+    from redisq_ops.pipeline.figures import (
+        by_queue,
+        group_error,
+        single_group_reason,
+        trait_sentences,
+    )
 
-    by_group: dict[tuple[str, str], list[Row]] = {}
-    for trait in traits or ():
-        by_group.setdefault((trait["queue"], trait["fingerprint"]), []).append(trait)
+    by_group = by_queue(traits or (), "fingerprint")
     ranked = sorted(groups, key=lambda row: -row["entries"])
     rows = []
     for row in ranked:
-        error = row["form"] if row["error_type"] is None else f"{row['error_type']}: {row['form']}"
         rows.append([row["queue"], row["fingerprint"], row["entries"], percent(row["share"]),
                      row["lost"], row["clients"] or None, row["requests"] or None,
-                     when(row["last_ms"], s.utc)[:16], error])  # fmt: skip
+                     when(row["last_ms"], s.utc)[:16], group_error(row)])  # fmt: skip
     _section(
         "dead letters",
         ["queue", "group", "entries", "share", "lost", "clients", "requests", "last", "error"],
@@ -168,6 +167,7 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
 
 def walked(s: Session, rows: Sequence[Row], named: str) -> None:
     from redisq_ops.pipeline.critical_path import DESCRIPTIONS
+    from redisq_ops.pipeline.figures import longest
     from redisq_ops.pipeline.svg_plot import duration
 
     if s.json:
@@ -178,9 +178,7 @@ def walked(s: Session, rows: Sequence[Row], named: str) -> None:
     _line(f"{named}: {duration(rows[-1]['to_ms'] - begin)} from {when(begin, s.utc)}")
     for what, ms in _spent(rows):
         _line(f"  {percent(ms / whole):>5}  {duration(ms):>8}  {what}")
-    # The longest segments, in the order of time.
-    kept = sorted(range(len(rows)), key=lambda i: -rows[i]["took_ms"])[:SHOWN]
-    shown = [rows[i] for i in sorted(kept)]
+    shown = longest(rows, SHOWN)
     _section(
         "the path" if len(shown) == len(rows) else f"the {len(shown)} longest stretches",
         ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"],

@@ -157,7 +157,8 @@ def _absent(s: Session, job: _Job) -> list[str]:
 
 
 def _queues(s: Session, job: _Job) -> list[Queue[Any]]:
-    return s.run(together(opened(s.deployment, name) for name in job.queues))
+    deployment = s.deployment  # connects: after an error there is no coroutine left to await
+    return s.run(together(opened(deployment, name) for name in job.queues))
 
 
 def _run(s: Session, job: _Job) -> None:

@@ -39,7 +39,6 @@ add(
         "starting": option("--starting", "TEXT", "Requests whose id starts with TEXT."),
         "format": option("--format", "FORMAT", "parquet, json, csv, text."),
         "single_file": flag("--single-file", "Write one file with one task, not a folder."),
-        "no_final_newline": flag("--no-final-newline", "End the last line without a newline."),
         "overwrite": flag("--overwrite", "Replace an existing folder or file."),
         **RUNNING,
     },

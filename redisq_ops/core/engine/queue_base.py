@@ -17,7 +17,8 @@ from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
 from ..redis.operation import Arg, Bound, C_co, Call, both, mode, operation
 from ..redis.parsers import integers
-from ..redis.scripts import Script, script, script_names
+from ..redis.script_files import script_names
+from ..redis.scripts import Script, script
 from ..redis.whole_keys import types_of
 from .declared_features import DeclaredFeatures
 from .idempotency import CallerSlots
@@ -176,11 +177,6 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     def _all_key_types(self) -> frozenset[tuple[str, str]]:
         """Every fixed key of the queue: (key part, Redis type)."""
         return _types_of_keys(type(self))
-
-    @property
-    def _wake_key(self) -> str:
-        """The list an idle worker blocks on; an element is a hint, never work."""
-        return self.keys["wake"]
 
     @property
     def shard_queues(self) -> Sequence[QueueBase[Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..model.entry import Entry
-from ..redis.operation import together
+from ..redis.operation import in_batches
 from .parallel_reads import ParallelReads
 
 WATCHED = 1000
@@ -78,9 +78,7 @@ class ReplayTracker:
         """
         ids = list(self._since)[: self.at_once]
         self._owed.difference_update(ids)
-        found: list[Entry | None] = []
-        for start in range(0, len(ids), 50):
-            found += await together(self._queue.get.op(id) for id in ids[start : start + 50])
+        found = await in_batches((self._queue.get.op(id) for id in ids), 50)
         await self._read_history()
         ends = [self._end(id, entry) for id, entry in zip(ids, found, strict=True)]
         return [died for died in ends if died is not None]

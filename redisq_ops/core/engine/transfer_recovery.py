@@ -23,8 +23,8 @@ from ..redis.parsers import moment, scored
 from . import transfer
 from .queue import Queue
 from .queue_classes import open_queue
+from .queue_transfer import Transfer
 from .registry import find
-from .transfer import Transfer
 
 IDLE_MS = 10_000
 """a transfer is left to its owner for so long after its last step; both at once do no harm"""

@@ -15,10 +15,9 @@ from ..engine.idempotency import CallerSlots
 from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.queue import Queue
 from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
-from ..engine.state_scan import HistoryExtent
 from ..model.activity import Activity
 from ..model.clock import Clock, Duration
-from ..model.entry import Event, Page, PageQuery, Rates, Settlement, State, TakeResult
+from ..model.entry import Page, PageQuery, Rates, Settlement, State, TakeResult
 from ..model.errors import WrongKind
 from ..model.keys import PREFIX, Keys
 from ..model.queue_position import QueuePosition
@@ -147,38 +146,12 @@ class ForeignQueue(Queue[C_co]):
     async def queue_position(self, id: str = "") -> QueuePosition:
         return QueuePosition()
 
-    @operation
-    async def history(self, max: int = 100, before: str = "+") -> list[Event]:
-        return []
-
-    @operation
-    async def history_length(self) -> int:
-        return 0
-
     async def _zset_range(self, state: State) -> tuple[str, float | None, float | None] | None:
         return None
 
     @operation
-    async def history_extent(self) -> HistoryExtent:
-        return HistoryExtent()
-
-    @operation
-    async def history_range(
-        self, after: str, until: str, max: int = 100
-    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        return []
-
-    @operation
-    async def settings(self) -> dict[str, str]:
-        return {}
-
-    @operation
     async def due_counts(self, edges: Sequence[int]) -> list[int]:
         return [0] * (len(edges) - 1)
-
-    @operation
-    async def unfinished_transfers(self) -> dict[str, int]:
-        return {}
 
     @operation
     async def invariants(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Changes of entries that another program keeps: moves by identity, and their undo.
 
 A kind that allows any verb has the hooks that the shared scripts `move` and `undo` call, in
-``lua/owner.lua`` of its folder (see docs/new-kind.md). From the first change on there are keys of
+``lua/moves.lua`` of its folder (see docs/new-kind.md). From the first change on there are keys of
 ours beside the owner's: audit log, callers, history, and the trash (``trash``, ``was``,
 ``purged``).
 """
@@ -16,7 +16,6 @@ from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ..engine.operator_changes import MoveStep, UndoStep
-from ..engine.queue import Queue
 from ..engine.registry import Registered, find, server_ms
 from ..model.entry import State
 from ..model.errors import BadInput, Refused, WrongKind
@@ -24,7 +23,7 @@ from ..model.keys import registry_key
 from ..model.quoting import bytes_of
 from ..model.settings import MAX_BATCH
 from ..model.states import Verb
-from ..redis.operation import C_co, Call, both, operation, together
+from ..redis.operation import C_co, Call, both, together
 from ..redis.parsers import words
 from . import undo_search
 from .placed_queue import PlacedQueue
@@ -41,8 +40,11 @@ JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
 """the verbs for jobs that have ids and that only their owner's workers hold"""
 
 
-class ForeignHistory(PlacedQueue[C_co]):
-    """A queue with a history of what operators and our workers did with it."""
+class ForeignChanges(PlacedQueue[C_co]):
+    """A queue whose entries operators can change, as `actions` lists it."""
+
+    identity: ClassVar[tuple[str, ...]] = ()
+    """fields of an entry's hash (``t_job_`` and its member) that tell it from a later one"""
 
     async def _ensure_registered(self) -> None:
         """Write the registry entry before the first key of ours, so that the audit log is found."""
@@ -66,23 +68,8 @@ class ForeignHistory(PlacedQueue[C_co]):
             raise WrongKind(f"queue {self.name} is known with its keys under {known!r}")
         self._registered = True
 
-    # --- as with queues of our own ---------------------------------------------------------------
-
-    history = operation(Queue.history)
-    history_length = operation(Queue.history_length)
-    history_extent = operation(Queue.history_extent)
-    history_range = operation(Queue.history_range)
-    settings = operation(Queue.settings)
-
-
-class ForeignChanges(ForeignHistory[C_co]):
-    """A queue whose entries operators can change, as `actions` lists it."""
-
-    identity: ClassVar[tuple[str, ...]] = ()
-    """fields of an entry's hash (``t_job_`` and its member) that tell it from a later one"""
-
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """The `identity` of each entry as it is read here; `owner_take_out` compares it."""
+        """The `identity` of each entry as it is read here; `moves_take_out` compares it."""
         if not self.identity:
             return [b""] * len(found)
         keys = [bytes_of(self.keys["t_job_"]) + seen.member for seen in found]
@@ -97,7 +84,7 @@ class ForeignChanges(ForeignHistory[C_co]):
 
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         """For an entry that will wait: the bytes to write (None: its own) and the owner's queue
-        (empty: `owner_put_in` finds it). None: the entry can't wait anywhere."""
+        (empty: `moves_put_in` finds it). None: the entry can't wait anywhere."""
         return None, ""
 
     async def _move(self, step: MoveStep) -> list[str]:

@@ -29,7 +29,7 @@ class Zset(Declared):
     type = "zset"
     ready: bool = False
     """whether scores are the times at which the entries become ready"""
-    unit_ms: int = 1000
+    unit_ms: float = 1000
     """milliseconds in one unit of these times: scores are seconds, or (1) milliseconds"""
 
 

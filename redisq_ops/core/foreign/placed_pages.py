@@ -23,11 +23,10 @@ from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue
 from .declarations import Declared, List, Zset
 from .keys import ForeignKeys
+from .paging import entries_of, page_of, through
 from .places import LocatedEntry, Place, Read, Row
 
 PAGE = 500
-PAGES = 20
-"""pages read for one page of a place that all queues share"""
 T = TypeVar("T")
 
 
@@ -258,8 +257,8 @@ class PlacedPages(ForeignQueue[C_co]):
             return await page_of(places, query)
         if query.start is not None:
             return await self._picked(places, query.start, query.max)
-        found, on = await _through(places, query, PAGE)
-        return Page(_entries(found), on, len(found), query.cursor is None and on is None)
+        found, on = await through(places, query, PAGE)
+        return Page(entries_of(found), on, len(found), query.cursor is None and on is None)
 
     async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
         """Entries by rank among this queue's, in the first pages of places that others share."""
@@ -273,7 +272,7 @@ class PlacedPages(ForeignQueue[C_co]):
                 if inner is None:
                     break
             exact = exact and inner is None
-        return Page(_entries(found[start : start + max]), None, len(found), exact)
+        return Page(entries_of(found[start : start + max]), None, len(found), exact)
 
     # --- counts ----------------------------------------------------------------------------------
 
@@ -353,46 +352,6 @@ class PlacedPages(ForeignQueue[C_co]):
             for low, high in spans
         )
         return [sum(found[n :: len(spans)]) for n in range(len(spans))]
-
-
-async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
-    """The entries of these places, one place after the other."""
-    if query.start is None:
-        found, on = await _through(places, query)
-        return Page(_entries(found), on, sum(await together(place.count() for place in places)))
-    sizes = await together(place.count() for place in places)
-    found, first = [], 0
-    for place, size in zip(places, sizes, strict=True):
-        low = query.start + len(found) - first
-        if len(found) < query.max and 0 <= low < size:
-            found += (await place.window(low, query.max - len(found)))[0]
-        first += size
-    return Page(_entries(found), None, sum(sizes))
-
-
-async def _through(
-    places: Sequence[Place], query: PageQuery, step: int | None = None
-) -> tuple[list[LocatedEntry], str | None]:
-    """The entries behind a cursor, and the cursor to go on. ``step``: how many elements are read at
-    a time, where most of them may be of other queues."""
-    at, _, then = (query.cursor or "0;").partition(";")
-    index, inner = int(at), then or None
-    found: list[LocatedEntry] = []
-    for _ in range(PAGES):
-        room = query.max - len(found)
-        if index >= len(places) or room <= 0:
-            break
-        rows, inner, _ = await places[index].after(inner, step or room)
-        if len(rows) > room:
-            rows = rows[:room]
-            inner = places[index].behind(rows[-1])
-        found += rows
-        index += inner is None
-    return found, None if index >= len(places) else f"{index};{inner or ''}"
-
-
-def _entries(found: Sequence[LocatedEntry]) -> tuple[Entry, ...]:
-    return tuple(seen.entry for seen in found)
 
 
 async def _nothing(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:

@@ -1,8 +1,8 @@
 """Places where a program keeps entries: lists, sorted sets, sets and hashes, read by pages.
 
- Lists are read from the end where the next entry is taken. The cursor of a
-page of a list has digests of its last elements: the next page goes on behind them although entries
-came and went at both ends.
+Lists are read from the end where the next entry is taken. The cursor of a page of a list has
+digests of its last elements: the next page goes on behind them although entries came and went at
+both ends.
 The cursor of a page of a sorted set has a score and a member; scores may be any numbers. Sets and
 hashes have no order: they are read as the server scans them. An entry that is there all the time is
 in a page, perhaps in two while the server resizes the key.

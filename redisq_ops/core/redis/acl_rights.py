@@ -18,7 +18,8 @@ from ..model.errors import Forbidden
 from ..model.keys import Keys
 from .acl_denial import Denial, setuser
 from .operation import Call, together, user
-from .scripts import Script, ScriptHeader, commands, folders
+from .script_files import ScriptHeader, folders
+from .scripts import Script, commands
 
 
 class HasScripts(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
 from ..model.errors import (
@@ -155,6 +156,14 @@ async def together(descriptions: Iterable[Description[T]]) -> list[T]:
         for coroutine in coroutines:
             coroutine.close()
     return results
+
+
+async def in_batches(descriptions: Iterable[Description[T]], size: int = 100) -> list[T]:
+    """`together` for many descriptions, ``size`` of them at a time."""
+    left, found = iter(descriptions), list[T]()
+    while some := list(islice(left, size)):
+        found += await together(some)
+    return found
 
 
 async def both(one: Description[A], two: Description[B]) -> tuple[A, B]:

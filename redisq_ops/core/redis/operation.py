@@ -36,6 +36,7 @@ from .commands import (
     attempt,
     both,
     checked,
+    in_batches,
     together,
 )
 from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange, exchange
@@ -43,7 +44,7 @@ from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange,
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
     "PinnedConnection", "Replies", "Round", "apart", "arun", "attempt", "both",
-    "exchange", "mode", "operation", "run", "together", "user",
+    "exchange", "in_batches", "mode", "operation", "run", "together", "user",
 ]  # fmt: skip
 
 P = ParamSpec("P")

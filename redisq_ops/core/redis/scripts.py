@@ -1,26 +1,4 @@
-"""Load Lua scripts: a short file, the modules that its header names, and what the header declares.
-
-A file is a script (Python calls it) or a module (scripts and modules use its functions, which carry
-the module's name: ``record_pack`` is in ``record.lua``). The comment block on top is its header.
-Its words become code, so what is documented is what runs::
-
-    -- Renew leases.                      what it does, in words
-    -- KEYS: lease meta                   parts of the queue's key schema that this file uses
-    -- ARGV: caller seq                   a script's arguments, in order
-    -- REST: id receipt                   the columns of the rows that follow them, if any
-    -- USES: record storage_extended      modules, and hooks of the storage interface
-    -- NEEDS: caller seq                  a module: arguments that each script with it must have
-    -- INTERFACE: storage                 hooks and their defaults: engine/lua/storage.lua
-    -- IMPLEMENTS: storage_extended       a kind's file: the hooks that it defines
-    -- EXTENDS: foreign.ruby_jobs         a kind's file: a folder whose files the kind has as well
-    -- REPLACES: settle                   a kind's own script in place of the engine's of that name
-    -- TYPES: once                        when the types of all keys are checked, see below
-    -- CHECKS: meta lease                 with TYPES: keys that it writes before it reads them
-    -- ENTRIES: op_{caller}=hash          keys made of a part and arguments, with their types
-    -- RARELY: cancelled gone             counters that few calls change: read when they do
-    -- FIRST: HGET                        a module: a command that it runs before any write
-    -- RUN_BY: worker                     a worker runs it in its loop, not an operator
-    -- FLAGS: allow-oom                   script flags for the server
+"""Load Lua scripts: a short file, its modules, and what their headers declare (`script_files`).
 
 Beside KEYS and ARGV each file may use: ``now`` (integer ms: the server's TIME, or a test's clock),
 ``now_text`` (the same as text: a number as a command's argument costs as much again as the
@@ -41,11 +19,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
 
 from ..model.clock import Clock
@@ -53,7 +29,9 @@ from ..model.errors import BadInput
 from ..model.keys import Keys
 from ..model.settings import MAX_BATCH, lua_defaults
 from ..model.states import FIXED
+from . import script_files
 from .operation import Arg, Call
+from .script_files import ScriptHeader, statements
 
 T = TypeVar("T")
 
@@ -62,16 +40,10 @@ NUMBERS = {
     "popped", "shown", "vt", "vt_latest",
 }  # fmt: skip
 """fields of ``stat`` that are numbers: a script reads those that it counts with before it writes"""
-ENGINE = "engine"
 _FIXED = frozenset(FIXED.items())
-_CORE = "redisq_ops.core"
-_PARAGRAPH = re.compile(r"-- (\w+)")
-"""how a hook's comment begins"""
 _WORD = re.compile(r"(?<!\w\.)\b\w+")
 _NO_CODE = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|--[^\n]*")
 """strings and comments"""
-_GOES_ON = re.compile(r"\s|(end|else|elseif|until)\b|[)}]")
-"""how a line begins that belongs to the statement above it"""
 _FUNCTION = re.compile(r"local function (\w+)")
 _CONSTANT = re.compile(r"local ([\w, ]+?)(?: = ([^(]*))?$")
 """local variables whose value calls nothing"""
@@ -86,57 +58,6 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
   now_text = now .. ''
 end"""
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptHeader:
-    """The words of the comment block on top of a Lua file."""
-
-    keys: tuple[str, ...] = ()
-    argv: tuple[str, ...] = ()
-    rest: tuple[str, ...] = ()
-    uses: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    interface: tuple[str, ...] = ()
-    implements: tuple[str, ...] = ()
-    extends: tuple[str, ...] = ()
-    replaces: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-    checks: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
-    rarely: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()
-    run_by: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> ScriptHeader:
-        words = {field.name.upper() for field in fields(cls)}
-        found: dict[str, tuple[str, ...]] = {}
-        for line in text.splitlines():
-            if not line.startswith("--"):
-                break
-            word, colon, names = line[2:].strip().partition(":")
-            if colon and word in words:
-                found[word.lower()] = found.get(word.lower(), ()) + tuple(names.split())
-        return cls(**found)
-
-    @property
-    def writes(self) -> bool:
-        return "no-writes" not in self.flags
-
-    def joined(self, parts: Sequence[ScriptHeader]) -> ScriptHeader:
-        """The header of a script with those of the scripts that it runs one after the other."""
-        words = {
-            field: tuple(dict.fromkeys(word for each in (self, *parts)
-                                       for word in getattr(each, field)))
-            for field in ("keys", "uses", "checks", "entries", "first")
-        }  # fmt: skip
-        if parts:  # what one of them needs often is read at once for all
-            rare = set.intersection(*(set(part.rarely) for part in parts))
-            words["rarely"] = tuple(sorted(rare))
-        return replace(self, **words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,20 +101,20 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
 
     ``key_types``: parts of the key schema, with the types of their keys.
     """
-    body = _read(package, name)
+    body = script_files.read(package, name)
     header = ScriptHeader.parse(body)
     if header.parts:
-        parts = {part: _read(package, part) for part in header.parts}
+        parts = {part: script_files.read(package, part) for part in header.parts}
         header = header.joined([ScriptHeader.parse(text) for text in parts.values()])
         body = "\n".join([*(_as_function(part, text) for part, text in parts.items()), body])
-    texts = modules(package, header)
+    texts = script_files.modules(package, header)
     headers = [header, *map(ScriptHeader.parse, texts.values())]
     uses = tuple(texts)
     types = dict(key_types)
     # Types first: other modules read.
-    checks = [*_statements(texts.pop("type_check")), *_type_checks(header, types)] if (
+    checks = [*statements(texts.pop("type_check")), *_type_checks(header, types)] if (
         header.writes) else []  # fmt: skip
-    work = [statement for text in (*texts.values(), body) for statement in _statements(text)]
+    work = [statement for text in (*texts.values(), body) for statement in statements(text)]
     needed = _needed([*checks, *work])
     code = "\n".join(needed)
     mentioned = set(_WORD.findall(_NO_CODE.sub("", code)))
@@ -220,102 +141,10 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     return Script(f"{package}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), declared)
 
 
-def script_names(package: str) -> tuple[str, ...]:
-    """The scripts that a queue of a kind's folder can run."""
-    files = (each for place in folders(package) for each in _headers(place))
-    return tuple(dict.fromkeys(name for name, header in files if header.argv))
-
-
 def _as_function(name: str, body: str) -> str:
     """A script's body as a Lua function without arguments: a statement of the outermost level."""
     lines = (f"  {line}" for line in body.splitlines() if not line.startswith("--"))
     return "\n".join([f"local function {name}()", *lines, "end"])
-
-
-def modules(package: str, header: ScriptHeader) -> dict[str, str]:
-    """The texts of a script's modules and of the defaults of its hooks, in the order they must
-    stand: what one uses comes before it, and `type_check` before all others, which may read."""
-    texts: dict[str, str] = {}
-    implemented, default = hooks(package), defaults(package)
-
-    def collect(uses: Iterable[str]) -> None:
-        for name in uses:
-            unit = implemented.get(name, name)
-            if unit in texts:
-                continue
-            text = default[unit] if unit in default else _read(package, unit)
-            if not any(_statements(text)):
-                raise FileNotFoundError(f"{package}: no file implements {unit}")
-            collect(ScriptHeader.parse(text).uses)
-            texts[unit] = text
-
-    collect(("type_check", *header.uses) if header.writes else header.uses)
-    return texts
-
-
-@cache
-def hooks(package: str) -> dict[str, str]:
-    """The hooks that a kind implements -> the file of its folder where it does."""
-    return {
-        hook: name
-        for place in reversed(folders(package))
-        for name, header in _headers(place)
-        for hook in header.implements
-    }
-
-
-def defaults(package: str) -> dict[str, str]:
-    """The hooks that scripts of a kind may call, each with its comment and, if it has one, its
-    default: the paragraphs of an interface's file behind its header."""
-    sections = [section for place in folders(package) for name, header in _headers(place)
-                if header.interface
-                for section in _read(place, name).strip().split("\n\n")[1:]]  # fmt: skip
-    return {_PARAGRAPH.split(section, maxsplit=1)[1]: section for section in sections}
-
-
-@cache
-def _headers(package: str) -> tuple[tuple[str, ScriptHeader], ...]:
-    """The files of one folder, by name, and their headers."""
-    folder = _folder(package)
-    found = [file for file in folder.iterdir() if file.name.endswith(".lua")] if (
-        folder.is_dir()) else []  # fmt: skip
-    return tuple(
-        (file.name.removesuffix(".lua"), ScriptHeader.parse(file.read_text(encoding="utf-8")))
-        for file in found
-    )
-
-
-def _read(package: str, name: str) -> str:
-    places = [_folder(place) / f"{name}.lua" for place in folders(package)]
-    found = [place for place in places if place.is_file()]
-    return (found or places)[0].read_text(encoding="utf-8")
-
-
-def folders(package: str) -> tuple[str, ...]:
-    """Where a kind's files are looked for: its own folder, those it extends, its neighbours', the
-    engine's."""
-    extended = [place for _, header in _headers(package) for place in header.extends]
-    return tuple(dict.fromkeys((package, *extended, package.partition(".")[0], ENGINE)))
-
-
-@cache
-def _folder(package: str) -> Traversable:
-    return files(f"{_CORE}.{package}") / "lua"
-
-
-def _statements(text: str) -> Iterator[str]:
-    """The statements of a file's outermost level, without comments of their own line. Each begins
-    with a line that isn't indented."""
-    found: list[str] = []
-    for line in text.splitlines():
-        if not line.strip() or line.lstrip().startswith("--"):
-            continue
-        if found and not _GOES_ON.match(line):
-            yield "\n".join(found)
-            found = []
-        found.append(line)
-    if found:
-        yield "\n".join(found)
 
 
 def _needed(statements: Sequence[str]) -> list[str]:

@@ -409,22 +409,19 @@ class Worker:
         source = self._sources.next([s for s, _ in settling]) if free > 0 else None
         alone = not self._sources.held() and not self._exchanges.busy
         self._sources.since = now if self._sources.finished() else None
-        asks: list[Description[Any]]
-        if source and [source] == [s for s, _ in settling] and not self._connection.troubled:
-            asks = [source.ask(free, self.consumer, settling[0][1])]
-            self._exchanges.send(
-                asks,
-                lambda replies: self._exchange_done(
-                    settling, source, free, alone, _both_replies(replies[0])
-                ),
-            )
-            return
-        asks = [s.queue.settle.op(settlements(works)) for s, works in settling]
+        at_once = bool(source) and [source] == [s for s, _ in settling]
+        at_once = at_once and not self._connection.troubled
+        asks: list[Description[Any]] = []
+        if not at_once:
+            asks += [s.queue.settle.op(settlements(works)) for s, works in settling]
         if source:
-            asks.append(source.ask(free, self.consumer))
-        self._exchanges.send(
-            asks, lambda replies: self._exchange_done(settling, source, free, alone, replies)
-        )
+            asks.append(source.ask(free, self.consumer, settling[0][1] if at_once else ()))
+
+        def done(replies: list[Any]) -> None:
+            found = _both_replies(replies[0]) if at_once else replies
+            self._exchange_done(settling, source, free, alone, found)
+
+        self._exchanges.send(asks, done)
 
     def _exchange_done(
         self,

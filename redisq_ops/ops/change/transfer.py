@@ -15,6 +15,7 @@ from typing import Any
 
 from redisq_ops.core.engine import transfer, transfer_recovery
 from redisq_ops.core.engine.optional_features import HasTimeline
+from redisq_ops.core.engine.queue_transfer import Transfer
 from redisq_ops.core.engine.transfer import OK
 from redisq_ops.core.model.errors import BadInput, NotFound, Superseded
 from redisq_ops.core.model.settings import BATCH, DEFAULTS
@@ -89,11 +90,9 @@ class MoveAction(EntryAction):
         if await transfer_recovery.finish(self.queue, op, steps=self.ended.step or 0):
             await transfer_recovery.finish(target, op, at_ms=last)
 
-    def _transfer(self, op: str) -> transfer.Transfer:
+    def _transfer(self, op: str) -> Transfer:
         route = self.route
-        return transfer.Transfer(
-            self.queue, route.target, route.into_ms, op, self.state, route.keep_ms
-        )
+        return Transfer(self.queue, route.target, route.into_ms, op, self.state, route.keep_ms)
 
 
 class BulkMove(Bulk):

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from redisq_ops.core.engine import transfer, transfer_recovery
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.queue_transfer import Transfer
 from redisq_ops.core.engine.registry import find
 from redisq_ops.core.engine.transfer import OK, TransferEntry
 from redisq_ops.core.model.entry import Entry, State
@@ -55,7 +56,7 @@ class MoveUndo(Undo):
         route, source, by = self.route, self.queue, self.op
         state, seq = cast("State", self.operation.source), self._taken + 1
         self._held_ms = await transfer_recovery.list_unfinished(source, id, step)
-        move = transfer.Transfer(source, route.into, route.into_ms, id, state, route.keep_ms)
+        move = Transfer(source, route.into, route.into_ms, id, state, route.keep_ms)
         took = await move.revert(step, by, seq)
         rows, results, out, back, stay = took.rows, took.results, took.out, took.back, took.stay
         touched = [

@@ -21,21 +21,11 @@ SERVER_CHECKS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A rule that is broken."""
+class Standing:
+    """How a rule stands for a queue, or for the server."""
 
-    severity: Severity
     queue: str | None
     """None: the server"""
-    rule: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a rule stands for a queue."""
-
-    queue: str
     rule: str
     severity: Severity
     reason: str | None
@@ -71,15 +61,11 @@ def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
     return found
 
 
-def findings(found: Sequence[Standing], server: Sequence[Diagnosis] = ()) -> list[Finding]:
+def broken_rules(found: Sequence[Standing], server: Sequence[Diagnosis] = ()) -> list[Standing]:
     """The broken rules, the worst first. ``server``: what `examine` found."""
-    broken = [
-        Finding(one.severity, one.queue, one.rule, one.reason)
-        for one in found
-        if one.reason is not None and not one.ignored
-    ]
+    broken = [one for one in found if one.reason is not None and not one.ignored]
     broken += [
-        Finding(Severity.CRITICAL, None, one.check, one.sentence)
+        Standing(None, one.check, Severity.CRITICAL, one.sentence)
         for one in server
         if one.check in SERVER_CHECKS and one.verdict == "wrong"
     ]

@@ -244,15 +244,11 @@ async def _rights(deployment: Deployment, queues: list[Queue[Any]]) -> list[Diag
     found = [Diagnosis("rights", "ok", sentence, facts=facts)]
     harmful = await attempt(acl_rights.allowed(asked[0], HARMFUL))
     if isinstance(harmful, tuple) and harmful:
-        found.append(
-            Diagnosis(
-                "rights",
-                "warning",
-                f"user {name} may also run {', '.join(harmful).upper()}",
-                f"give each program a user of its role: {hint('acl', 'worker')}",
-                facts=facts,
-            )
-        )
+        found.append(Diagnosis(
+            "rights", "warning",
+            f"user {name} may also run {', '.join(harmful).upper().replace('|', ' ')}",
+            f"give each program a user of its role: {hint('acl', 'worker')}", facts=facts,
+        ))  # fmt: skip
     return found
 
 
@@ -274,43 +270,30 @@ async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
     """Unfinished changes and missed periodic runs of one queue."""
     now = await queue.now.op()
     moves, operations = await both(unfinished(queue), audit_log.last(queue, OPERATIONS))
-    found = list[Diagnosis]()
+    found, name = list[Diagnosis](), {"queue": queue.name}
     named = {move.operation.id for move in moves}
     for move in moves:
-        found.append(
-            Diagnosis(
-                "operations",
-                "wrong" if move.abandoned else "ok",
-                move.sentence(partial(date, zone=UTC)),
-                f"let a worker finish it, or take it back: {move.command}"
-                if move.abandoned
-                else None,
-                facts={"queue": queue.name, "op": move.operation.id},
-            )
-        )
+        verdict: Verdict = "wrong" if move.abandoned else "ok"
+        advice = f"let a worker finish it, or take it back: {move.command}"
+        found.append(Diagnosis(
+            "operations", verdict, move.sentence(partial(date, zone=UTC)),
+            advice if move.abandoned else None, facts=name | {"op": move.operation.id},
+        ))  # fmt: skip
     for one in operations:
         if one.ended or one.taken_back or one.id in named or one.origin:
             continue
-        found.append(
-            Diagnosis(
-                "operations",
-                "warning",
-                f"{one.id} of queue {queue.name}, begun {age(max(0, now - one.started_ms))} ago by "
-                f"{one.by}, has not ended: {count(one.done)} of {count(one.matched)} done",
-                f"continue it, or take it back: {hint('undo', one.id)}",
-                facts={"queue": queue.name, "op": one.id},
-            )
-        )
+        found.append(Diagnosis(
+            "operations", "warning",
+            f"{one.id} of queue {queue.name}, begun {age(max(0, now - one.started_ms))} ago by "
+            f"{one.by}, has not ended: {count(one.done)} of {count(one.matched)} done",
+            f"continue it, or take it back: {hint('undo', one.id)}", facts=name | {"op": one.id},
+        ))  # fmt: skip
     if isinstance(queue, HasPeriodicEntries):
         _, overdue = await queue.periodic_counts.op(now)
         if overdue:
-            found.append(
-                Diagnosis(
-                    "periodic",
-                    "wrong",
-                    f"periodic entries of queue {queue.name} that missed a run: {count(overdue)}",
-                    hint("explain", queue.name),
-                    facts={"queue": queue.name, "overdue": overdue},
-                )
-            )
+            found.append(Diagnosis(
+                "periodic", "wrong",
+                f"periodic entries of queue {queue.name} that missed a run: {count(overdue)}",
+                hint("explain", queue.name), facts=name | {"overdue": overdue},
+            ))  # fmt: skip
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..terminal import count, size
+from ..terminal import count, percent, size
 from .diagnosis import Diagnosis
 
 LEAST = {"redis": (7, 0), "valkey": (7, 2)}
@@ -79,7 +79,7 @@ def _memory(report: ServerReport) -> Iterator[Diagnosis]:
     facts = {"used": used, "maxmemory": limit, "limit": most}
     of = "maxmemory" if limit else "the machine's memory; maxmemory is not set"
     share = used / most if most else 0.0
-    sentence = f"{size(used)} used, {share:.0%} of {size(most)} ({of})"
+    sentence = f"{size(used)} used, {percent(share)} of {size(most)} ({of})"
     advice = "raise maxmemory, or free memory: redisq ls, redisq purge, redisq retention"
     if share >= MEMORY_WRONG:
         yield Diagnosis("memory", "wrong", f"{sentence}: new work is refused when it is full",

@@ -65,10 +65,7 @@ class Explanation:
 
 
 async def explain_text(
-    deployment: Deployment,
-    text: str,
-    when: FormatTime = utc,
-    redaction: Redaction = NO_REDACTION,
+    deployment: Deployment, text: str, when: FormatTime = utc, redaction: Redaction = NO_REDACTION
 ) -> Explanation:
     """Explain an address of the command line.
 

@@ -10,11 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import (
-    HasClients,
-    HasPeriodicEntries,
-    HasRequests,
-)
+from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Clients, Counts, Entry, Rates, Request, State
 from redisq_ops.core.model.queue_position import QueuePosition

@@ -45,12 +45,11 @@ class OutcomeReasons(BlockingReasons):
         if (same := self.observed.same_error) is not None:
             facts |= {"group": same.group, "alike": same.number, "looked": same.examined,
                       "dead": same.total if same.exact else None}  # fmt: skip
-            among = f"all {count(same.total)} dead entries"
-            if not same.exact:
-                among = f"the {count(same.examined)} dead entries examined"
-            elif same.examined < same.total:
-                among = f"{count(same.examined)} of {count(same.total)} dead entries"
-            alike = f"; {count(same.number)} with this error (group {same.group}) among {among}"
+            examined, of = count(same.examined), f" of {count(same.total)}" if same.exact else ""
+            alike = (
+                f"; {count(same.number)} with this error (group {same.group}) among {examined}{of} "
+                "dead entries"
+            )
         return Reason(
             "dead", f"dead{at} because {because}{error}{alike}", facts=facts,
             **self._command("replay", "dead"),
@@ -198,10 +197,7 @@ class OutcomeReasons(BlockingReasons):
                 facts=facts | {"total": request.total},
             )  # fmt: skip
         event = history.events[0] if history.events else None
-        look_up: dict[str, Any] = {
-            "verb": "history",
-            "command": hint("history", self.queue.name),
-        }
+        look_up: dict[str, Any] = {"verb": "history", "command": hint("history", self.queue.name)}
         if event is not None:
             facts |= {"event": dict(event.what), "at_ms": event.at_ms, "by": event.by}
         certain: list[Operation] = []

@@ -64,8 +64,7 @@ def includes(operation: Operation, id: str) -> bool | None:
     """Whether a change's filter includes an entry; None: it cannot be decided."""
     words = operation.what.split(", ")
     names = [word.removeprefix("request ") for word in words if _is_id(word)]
-    open = not names or operation.what == "all" or "…" in words
-    if open or any(word.startswith("client ") for word in words):
+    if not names or operation.what == "all" or "…" in words:
         return None
     if id in names:
         return operation.matched == operation.done == len(names) == len(words) or None

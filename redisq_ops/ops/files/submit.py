@@ -229,6 +229,19 @@ class Submission:
         return call
 
 
+async def submit_whole(
+    queue: RequestQueue[Any], id: str, payloads: Sequence[bytes], priority: int, limit: int
+) -> SubmittedRequest:
+    """Submit a request that fits into one call."""
+    digest = Digest(priority, limit)
+    before = str(digest)
+    digest.extend(payloads)
+    submitted: SubmittedRequest = await queue.append.op(
+        id, 1, payloads, before=before, after=str(digest), seal=True, priority=priority, limit=limit
+    )
+    return submitted
+
+
 class EachLine:
     """A request per payload, with ids ``ID-1``, ``ID-2``, …. Call `step` until it returns False.
 
@@ -265,7 +278,12 @@ class EachLine:
     async def step(self) -> bool:
         """Send some requests; False when all are sent."""
         chunk = next(self._chunks, [])
-        calls = [self._request(self._numbers.popleft(), payload) for payload in chunk]
+        calls = [
+            submit_whole(
+                self.queue, f"{self.id}-{self._numbers.popleft()}", [payload], **self._parameters
+            )
+            for payload in chunk
+        ]
         self.read += len(chunk)
         for submitted in await together(calls):
             if _whole(submitted).word == "ok":
@@ -274,16 +292,6 @@ class EachLine:
         if not calls:
             self.done = SubmittedRequest(self.id, self._word, self.sent, "sealed")
         return self.done is None
-
-    def _request(self, number: int, payload: bytes) -> Description[SubmittedRequest]:
-        digest = Digest(**self._parameters)
-        before = str(digest)
-        digest.add(payload)
-        call: Description[SubmittedRequest] = self.queue.append.op(
-            f"{self.id}-{number}", 1, [payload], before=before, after=str(digest), seal=True,
-            **self._parameters,
-        )  # fmt: skip
-        return call
 
 
 def _whole(submitted: SubmittedRequest) -> SubmittedRequest:

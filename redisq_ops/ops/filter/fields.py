@@ -174,48 +174,36 @@ def _priority(fields: EntryFields) -> int | None:
     return None if fields.request is None else fields.context.priorities.get(fields.request)
 
 
+def _error_part(name: str) -> Callable[[EntryFields], tuple[str] | None]:
+    def read(fields: EntryFields) -> tuple[str] | None:
+        return None if fields.entry.error is None else (getattr(fields.entry.error, name),)
+
+    return read
+
+
+def _size(fields: EntryFields) -> int | None:
+    return None if fields.entry.payload is None else len(fields.entry.payload)
+
+
 _ALL = (
     Field("id", "text", "the id, `REQUEST/N` for a sub-request", lambda s: (s.entry.id,)),
     Field("state", "state", "the state", lambda s: (s.entry.state,)),
     Field("queue", "text", "the queue's name", lambda s: _texts(s.context.queue)),
-    Field(
-        "kind", "text", "the kind of queue: `request`, `delay` …", lambda s: _texts(s.context.kind)
-    ),
+    Field("kind", "text", "the kind of queue: `request`, `delay` …",
+          lambda s: _texts(s.context.kind)),
     Field("request", "text", "its request", lambda s: _texts(s.request)),
     Field("number", "number", "its number in the request", lambda s: s.number),
     Field("priority", "number", "the priority of the request, 0 first", _priority, need="priority"),
     Field("client", "text", "its client, in a fair queue", lambda s: _texts(s.entry.client)),
-    Field(
-        "consumer",
-        "text",
-        "the consumer that has or had it",
-        lambda s: _texts(s.entry.consumer),
-    ),
-    Field(
-        "reason",
-        "text",
-        "why it is dead: `failed`, `lost`, `rejected`; `invalid`: pushed with an invalid id",
-        lambda s: _texts(s.entry.reason),
-    ),
+    Field("consumer", "text", "the consumer that has or had it",
+          lambda s: _texts(s.entry.consumer)),
+    Field("reason", "text",
+          "why it is dead: `failed`, `lost`, `rejected`; `invalid`: pushed with an invalid id",
+          lambda s: _texts(s.entry.reason)),
     Field("error", "text", "the last error: its type, its message, or `TYPE: MESSAGE`", _error),
-    Field(
-        "error.type",
-        "text",
-        "the type of the last error",
-        lambda s: None if s.entry.error is None else (s.entry.error.type,),
-    ),
-    Field(
-        "error.message",
-        "text",
-        "the message of the last error",
-        lambda s: None if s.entry.error is None else (s.entry.error.message,),
-    ),
-    Field(
-        "group",
-        "text",
-        "the fingerprint of its error",
-        _group,
-    ),
+    Field("error.type", "text", "the type of the last error", _error_part("type")),
+    Field("error.message", "text", "the message of the last error", _error_part("message")),
+    Field("group", "text", "the fingerprint of its error", _group),
     Field("age", "span", "how long it has been in its state", _age),
     Field("ready", "left", "time until it is ready", _left("waiting", "delayed")),
     Field("lease", "left", "time until its lease ends", _left("pending")),
@@ -224,27 +212,14 @@ _ALL = (
     Field("failures", "number", "failures of its handler", lambda s: s.entry.failures),
     Field("lost", "number", "leases that expired", lambda s: s.entry.lost),
     Field("attempts", "number", "`failures` + `lost`", lambda s: s.entry.attempts),
-    Field(
-        "deliveries",
-        "number",
-        "deliveries, as a stream's pending list counts them",
-        lambda s: s.entry.deliveries,
-    ),
-    Field(
-        "op",
-        "text",
-        "the operator's change that last changed it, unless something else did since",
-        lambda s: _texts(s.entry.op),
-    ),
-    Field(
-        "size",
-        "bytes",
-        "size of its payload",
-        lambda s: None if s.entry.payload is None else len(s.entry.payload),
-        need="payload",
-    ),
+    Field("deliveries", "number", "deliveries, as a stream's pending list counts them",
+          lambda s: s.entry.deliveries),
+    Field("op", "text",
+          "the operator's change that last changed it, unless something else did since",
+          lambda s: _texts(s.entry.op)),
+    Field("size", "bytes", "size of its payload", _size, need="payload"),
     Field("payload", "text", "its payload as text", lambda s: _texts(s.text), need="payload"),
-)
+)  # fmt: skip
 FIELDS: Mapping[str, Field] = {each.name: each for each in _ALL}
 
 

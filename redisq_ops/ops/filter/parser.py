@@ -31,15 +31,7 @@ from .comparison import (
     text_search,
     word_search,
 )
-from .fields import (
-    FIELDS,
-    OPERATORS,
-    VALUE_FORMS,
-    Field,
-    FilterValue,
-    Path,
-    payload_field,
-)
+from .fields import FIELDS, OPERATORS, VALUE_FORMS, Field, FilterValue, Path, payload_field
 from .regex import BadRegex, regex
 from .time import duration_ms, moment_ms
 

@@ -75,6 +75,11 @@ class BadRegex(BadInput):
         super().__init__(problem)
         self.at = at
 
+    @property
+    def located(self) -> str:
+        """The problem behind its column, counted from 1."""
+        return str(self) if self.at is None else f"column {self.at + 1}: {self}"
+
 
 @dataclass(frozen=True, slots=True)
 class Regex:

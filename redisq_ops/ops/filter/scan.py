@@ -41,8 +41,7 @@ def match_pattern(text: str) -> Regex:
     try:
         return regex(text)
     except BadRegex as error:
-        at = f" column {error.at + 1}:" if error.at is not None else ""
-        raise BadInput(f"--match {text!r}:{at} {error}") from error
+        raise BadInput(f"--match {text!r}: {error.located}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,6 @@ class Filter:
     """Conditions on the entries of a state, all of which must hold. An empty filter accepts all.
 
     ``ids`` and ``requests``: entries by id, and all entries of requests; either is enough.
-    ``clients``: entries of these clients of a fair queue.
     ``match``: a regular expression on id, error type and message.
     ``older_than_ms``: the least time in the present state; an entry that never left waiting has no
     such time and is not accepted.
@@ -64,14 +62,11 @@ class Filter:
     match: Regex | None = None
     older_than_ms: int | None = None
     max: int | None = None
-    clients: tuple[str, ...] = ()
     where: Query | None = None
     window: int | None = None
     redaction: Redaction = field(default=NO_REDACTION, compare=False, repr=False)
 
     def accepts(self, entry: Entry, now_ms: int, context: EntryContext = NO_CONTEXT) -> bool:
-        if self.clients and entry.client not in self.clients:
-            return False
         named = self.ids or self.requests
         request = entry.id.rpartition("/")[0]
         if named and entry.id not in self.ids and request not in self.requests:
@@ -100,8 +95,7 @@ class Filter:
 
     def __str__(self) -> str:
         parts = []
-        named = (("", self.ids), ("request ", self.requests), ("client ", self.clients))
-        for what, names in named:
+        for what, names in (("", self.ids), ("request ", self.requests)):
             if names:
                 parts.append(what + ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))
         if self.where is not None:

@@ -33,13 +33,12 @@ async def targets(
     filter: Filter,
     states: Sequence[State],
     queue: str | None = None,
-    default: str = "default",
     verb: Verb | None = None,
     check: Callable[[Queue[Any]], Awaitable[object]] | None = None,
 ) -> list[Target]:
     """A target for each queue addressed; every queue, request and entry named must exist.
 
-    With ``queue`` the addresses are ids in it; with neither it is the ``default`` queue. If several
+    With ``queue`` the addresses are ids in it; with neither it is the queue `default`. If several
     ``states`` are possible, the named entries or the filter's expression decide; if they don't, it
     is `BadInput`. Before that, ``check`` may refuse a queue, and a kind of queue without the
     ``verb`` is `Refused`.
@@ -47,7 +46,7 @@ async def targets(
     if queue is None and addresses:
         places = await together(deployment.resolve(address) for address in addresses)
     else:
-        in_queue = await deployment.queue(queue or default)
+        in_queue = await deployment.queue(queue or "default")
         prefix = f"{in_queue.name}/"
         ids = [address.removeprefix(prefix) for address in addresses if address != in_queue.name]
         places = [Address(in_queue, id) for id in ids] or [Address(in_queue)]

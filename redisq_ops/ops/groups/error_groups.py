@@ -5,7 +5,7 @@ Memory is bounded for any number of entries and errors; counts that are not exac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -161,17 +161,11 @@ class Grouping:
     """Groups the entries of a state that a filter accepts. Call `step` until `over` is True."""
 
     def __init__(
-        self,
-        queue: Queue[Any],
-        state: State,
-        filter: Filter,
-        now_ms: int,
-        kept: int = KEPT,
-        ids: int = 0,
+        self, queue: Queue[Any], state: State, filter: Filter, now_ms: int, ids: int = 0
     ) -> None:
         self.queue = queue
         self.state = state
-        self.groups = ErrorGroups(kept, filter.redaction, ids)
+        self.groups = ErrorGroups(redaction=filter.redaction, ids=ids)
         self.now_ms = now_ms
         self._filter = filter
         self.scan = Scan(queue, state, filter, now_ms, partly=True)
@@ -198,18 +192,3 @@ class Grouping:
     async def step(self) -> None:
         """Read one page."""
         self.groups.add([entry for entry in await self.scan.step() if not entry.problem])
-
-
-async def groups(
-    queue: Queue[Any],
-    state: State = "dead",
-    filter: Filter | None = None,
-    progress: Callable[[int, int | None], None] | None = None,
-) -> Grouping:
-    """All groups of a state; ``progress`` is called with (scanned, total or None) per page."""
-    grouping = Grouping(queue, state, filter or Filter(), await queue.now.op())
-    while not grouping.over:
-        await grouping.step()
-        if progress is not None:
-            progress(grouping.scanned, grouping.scan.expected)
-    return grouping

@@ -49,6 +49,7 @@ TEXT = 80
 """characters kept of a value"""
 HOUR = 3_600_000
 SAMPLES = 5
+TRAITS = 10
 ENVELOPE_ERRORS = ("error", "exception", "backtrace", "failed_at", "retried_at", "retry_count")
 """fields of another program's envelope that describe the error, which the group already shows"""
 
@@ -81,18 +82,18 @@ def trait_sentence(
     return f"{percent(here)} {what}, {percent(rest)} of the rest"
 
 
-def share_difference(a: int, of_a: int, b: int, of_b: int, z: float = SURE) -> float:
+def share_difference(a: int, of_a: int, b: int, of_b: int) -> float:
     """The lower bound of a/of_a - b/of_b."""
     p, q = a / of_a, b / of_b
-    low, _ = _wilson(a, of_a, z)
-    _, high = _wilson(b, of_b, z)
+    low, _ = _wilson(a, of_a)
+    _, high = _wilson(b, of_b)
     return p - q - sqrt((p - low) ** 2 + (high - q) ** 2)
 
 
-def _wilson(k: int, n: int, z: float) -> tuple[float, float]:
-    p, zz = k / n, z * z
+def _wilson(k: int, n: int) -> tuple[float, float]:
+    p, zz = k / n, SURE * SURE
     middle = (p + zz / (2 * n)) / (1 + zz / n)
-    half = z / (1 + zz / n) * sqrt(p * (1 - p) / n + zz / (4 * n * n))
+    half = SURE / (1 + zz / n) * sqrt(p * (1 - p) / n + zz / (4 * n * n))
     return middle - half, middle + half
 
 
@@ -273,10 +274,9 @@ class GroupComparison:
         mean = sum(map(len, payloads)) // max(1, len(payloads))
         self._batch = max(1, min(100, 2**20 // max(1, mean)))
 
-    def traits(self, most: int = 10) -> list[Trait]:
+    def traits(self) -> list[Trait]:
         """The values that are more frequent in the group for sure, the largest difference first."""
-        found = list(self._traits())
-        return sorted(found, key=lambda trait: (-trait.surely, -trait.here))[:most]
+        return sorted(self._traits(), key=lambda trait: (-trait.surely, -trait.here))[:TRAITS]
 
     def _traits(self) -> Iterator[Trait]:
         here, rest = self.here, self.rest

@@ -60,11 +60,7 @@ class ConsumerReport:
 
 
 async def consumer_reports(
-    queue: Queue[Any],
-    group: str | None = None,
-    *,
-    silent_ms: int = SILENT_MS,
-    poison: int = POISON,
+    queue: Queue[Any], group: str | None = None, *, silent_ms: int = SILENT_MS, poison: int = POISON
 ) -> list[ConsumerReport]:
     """A report for each consumer group that reads the queue independently, otherwise one for all.
 

@@ -78,18 +78,14 @@ class Overview:
     rows: tuple[QueueRow, ...]
 
 
-async def overview(
-    deployment: Deployment, minutes: int = 60, rates: bool = True, signs: bool = False
-) -> Overview:
+async def overview(deployment: Deployment, minutes: int = 60, signs: bool = False) -> Overview:
     """Read the registry and the clock, then every queue: two round trips.
 
-    ``minutes``: length of the rates, if ``rates`` are wanted. With ``signs`` also what
-    `ops.trouble` judges by: three more round trips at most.
+    ``minutes``: length of the rates. With ``signs`` also what `ops.trouble` judges by: three more
+    round trips at most.
     """
     entries, now = await both(all_queues(deployment.prefix), server_ms())
-    read = await together(
-        apart(_row(deployment, entry, now, minutes if rates else 0, signs)) for entry in entries
-    )
+    read = await together(apart(_row(deployment, entry, now, minutes, signs)) for entry in entries)
     rows = [
         QueueRow(entry.name, entry.kind, None, None, _problem(row))
         if isinstance(row, Exception)
@@ -216,8 +212,8 @@ async def _latest_dead(queue: Queue[Any]) -> list[Entry]:
 
 
 async def _rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:
-    rates: Rates | None = await queue.rates.op(now, minutes) if minutes else None
-    return rates if rates is not None and rates.arrived else None
+    rates: Rates = await queue.rates.op(now, minutes)
+    return rates if rates.arrived else None
 
 
 async def _unfinished(queue: Queue[Any]) -> tuple[str, ...]:

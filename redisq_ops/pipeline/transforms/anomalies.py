@@ -28,11 +28,7 @@ SAMPLES = 5
 """minimum number of entries in a step for its wait or run time to count"""
 
 
-def anomalies(
-    throughput: DataFrame,
-    latency: DataFrame,
-    step_ms: int = MINUTE,
-) -> DataFrame:
+def anomalies(throughput: DataFrame, latency: DataFrame, step_ms: int = MINUTE) -> DataFrame:
     """Spans of steps that are far from a queue's median: one row per metric and span.
 
     Far: the robust z = 0.6745 (value − median) / MAD is at least `THRESHOLD`, and the distance is

@@ -94,7 +94,7 @@ def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
         .where(F.col("event") == "taken")
     )
     unknown = F.col("ended").eqNullSafe("lost") | F.col("reason").eqNullSafe("lost")
-    by_id = client_from_id("id", client) if client else F.lit("")
+    by_id = client_from_id(client) if client else F.lit("")
     client_column = F.when(F.col("kind") == "fair", detail) if client is None else by_id
     return rows.select(
         "queue", "kind", "id", "request", "number",
@@ -145,14 +145,15 @@ def _submits_range() -> Column:
     )
 
 
-def client_from_id(column: str, pattern: str) -> Column:
-    """The first group of a user's regular expression, by RE2: Java's engine may not terminate."""
+def client_from_id(pattern: str) -> Column:
+    """The first group of a user's regular expression in an id, by RE2: Java's engine may not
+    terminate."""
     compiled = regex(pattern)
 
     def find(text: str | None) -> str | None:
         return None if text is None else compiled.first_group(text)
 
-    return F.udf(find, "string", useArrow=True)(column)
+    return F.udf(find, "string", useArrow=True)("id")
 
 
 def readable(rows: DataFrame) -> DataFrame:

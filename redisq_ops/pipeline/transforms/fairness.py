@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def fairness(
-    attempts: DataFrame,
-    submissions: DataFrame,
-    weights: DataFrame | None = None,
+    attempts: DataFrame, submissions: DataFrame, weights: DataFrame | None = None
 ) -> DataFrame:
     """Fairness between the clients of a queue in each hour, by the first deliveries of their
     entries.
@@ -34,10 +32,7 @@ def fairness(
     first_deliveries = attempts.where(F.col("client").isNotNull() & (F.col("since") == "submitted"))
     taken = first_deliveries.groupBy(
         "queue", "client", step_start_ms("taken_at", HOUR).alias("step")
-    ).agg(
-        F.count("*").alias("taken"),
-        F.percentile("wait_ms", F.lit(0.5)).alias("wait_p50_ms"),
-    )
+    ).agg(F.count("*").alias("taken"), F.percentile("wait_ms", F.lit(0.5)).alias("wait_p50_ms"))
     submitted = submissions.groupBy("queue", "client", step_start_ms("at", HOUR).alias("step")).agg(
         F.count("*").alias("came")
     )
@@ -101,7 +96,7 @@ def fairness(
 
 def client_submissions(history: DataFrame, client: str | None = None) -> DataFrame:
     """Submissions of entries with their clients, for `fairness`: queue, client, at."""
-    client_column = F.col("detail") if client is None else client_from_id("id", client)
+    client_column = F.col("detail") if client is None else client_from_id(client)
     rows = entry_events(history).where(F.col("event") == "submitted")
     if client is None:
         rows = rows.where(F.col("kind") == "fair")

@@ -181,7 +181,7 @@ def test_a_slot_that_moves_under_load_loses_and_doubles_nothing(binary: str, kin
     with cluster(binaries()[binary]) as nodes:
         url = nodes.urls[0].replace("://", "+cluster://")
         with GroupLoad(lambda: connect(url), kind) as load:
-            key = load.queue()._wake_key
+            key = load.queue().keys["wake"]
             for _ in range(3):
                 before = len(load.accepted)
                 until(lambda n=before: len(load.accepted) > n + 100)  # type: ignore[misc]

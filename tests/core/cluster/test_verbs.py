@@ -111,7 +111,7 @@ def test_every_verb(
 
 
 def node_of(client: Any, queue: RequestQueue[Any], nodes: EmbeddedCluster) -> EmbeddedServer:
-    port = client.get_node_from_key(queue._wake_key).port
+    port = client.get_node_from_key(queue.keys["wake"]).port
     (found,) = (node for node in nodes.nodes if node.port == port)
     return found
 

@@ -20,7 +20,6 @@ from redisq_ops.core.model.entry import Entry, Settlement, State
 from redisq_ops.core.model.errors import BadInput, QueueClosed, QueueFull, TooLarge, WrongKind
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.settings import LEASE_MS
-from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.queues.carmine import CarmineLayout, CarmineQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
@@ -33,7 +32,7 @@ from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import Redisq
 from ...model.wire import picture
-from ...queue_steps import ids, settle, take
+from ...queue_steps import ids, move, settle, take, undo
 from . import carmine_reader
 
 Queue = CarmineQueue[redis.Redis]
@@ -55,17 +54,6 @@ def queue(client: redis.Redis, clock: FakeClock) -> Iterator[Queue]:
 def put(queue: Queue, id: str, content: bytes = b"", **how: Any) -> str:
     (said,) = queue.enqueue([(id, content)], **how)
     return said.word
-
-
-def move(queue: Queue, op: str, verb: Any, source: Any, *which: str, at: int = 0) -> list[str]:
-    return queue.move(
-        op, 1, which, source=source, target=VERBS[verb][1], high_water_ms=queue.now(),
-        consumer="op", lease_ms=at or LEASE_MS,
-    )  # fmt: skip
-
-
-def undo(queue: Queue, op: str, verb: Any) -> tuple[int, ...]:
-    return queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)
 
 
 def seen(client: redis.Redis, queue: Queue, id: str) -> str:

@@ -21,23 +21,20 @@ from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
     QueueFull,
-    Refused,
     TooLarge,
     WrongKind,
 )
 from redisq_ops.core.model.settings import LEASE_MS
-from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.queues.circular import CircularQueue, unless_done
 from redisq_ops.core.queues.circular.element_names import name_of
 from redisq_ops.core.redis import operation
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
-from redisq_ops.demo.server import EmbeddedServer
 
 from ...command_line import Redisq
 from ...model.wire import picture
-from ...queue_steps import ids, settle
+from ...queue_steps import ids, move, settle, undo
 from ...queue_steps import take_all as take
 
 Queue = CircularQueue[redis.Redis]
@@ -89,17 +86,6 @@ def queue(request: pytest.FixtureRequest, open_queue: Opener) -> Queue:
 @pytest.fixture
 def plain(open_queue: Opener) -> Queue:
     return open_queue()
-
-
-def move(queue: Queue, op: str, verb: Any, source: Any, *which: str) -> list[str]:
-    return queue.move(
-        op, 1, which, source=source, target=VERBS[verb][1], high_water_ms=queue.now(),
-        consumer="op", lease_ms=LEASE_MS,
-    )  # fmt: skip
-
-
-def undo(queue: Queue, op: str, verb: Any) -> tuple[int, ...]:
-    return queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)
 
 
 def state(queue: Queue, id: str) -> str | None:
@@ -655,13 +641,13 @@ def test_a_consumer_sleeps_after_some_empty_turns(open_queue: Opener, clock: Fak
         assert not taken.more and taken.look_again_ms == clock.now_ms + 70
         queue.push("a")
         settle(queue, "ack", *queue.take(1, consumer="w").deliveries)
-    assert queue.client.llen(queue._wake_key) == 0, "nobody listens, so nobody rings"
+    assert queue.client.llen(queue.keys["wake"]) == 0, "nobody listens, so nobody rings"
 
 
 def test_who_is_woken_by_producers(plain: Queue, clock: FakeClock) -> None:
     def woken() -> int:
-        n: Any = plain.client.llen(plain._wake_key)
-        plain.client.delete(plain._wake_key)
+        n: Any = plain.client.llen(plain.keys["wake"])
+        plain.client.delete(plain.keys["wake"])
         return int(n)
 
     plain.push(["a", "b"])
@@ -743,43 +729,6 @@ def test_a_paused_queue_hands_out_nothing(queue: Queue, clock: FakeClock) -> Non
     assert settle(queue, "ack", held) == ["done"]
     queue.configure("op", 2, {"paused": ""})
     assert ids(take(queue)) == ["b"]
-
-
-def test_a_full_server_takes_no_new_work_and_can_be_worked_empty() -> None:
-    with (
-        EmbeddedServer(args=["--maxmemory", "12mb", "--maxmemory-policy", "noeviction"]) as own,
-        redis.Redis.from_url(own.url, protocol=3) as client,
-    ):
-        clock = FakeClock()
-        queue = CircularQueue(client, "q", clock=clock, residence="rotate")
-        queue.push([f"e{n}" for n in range(6)])
-        for size in (100_000, 100):
-            with pytest.raises(redis.OutOfMemoryError):
-                for n in range(100_000):
-                    client.set(f"ballast:{size}:{n}", b"x" * size)
-        with pytest.raises(Refused, match="full"):
-            queue.push("more")
-        held = take(queue, 3)
-        assert settle(queue, "ack", held[0]) == ["done"]
-        assert settle(queue, "fail", held[1], delay=10) == ["retry"]
-        assert queue.extend(held[2:]) == [True]
-        assert move(queue, "purge", "purge", "waiting", "e4") == ["moved"]
-        assert move(queue, "hard", "hard", "trash", "e4") == ["moved"]
-        clock.advance(LEASE_MS)
-        assert settle(queue, "ack", *take(queue)) == ["done"] * 4
-        assert queue.counts().done == 5
-        assert queue.invariants() == []
-
-
-@pytest.mark.parametrize("part", ["queue", "body", "again", "spent", "lease"])
-def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
-    client: redis.Redis, part: str
-) -> None:
-    client.sadd(f"rq:{{q}}:{part}", "somebody else's")
-    before = picture(client)
-    with pytest.raises(WrongKind, match=f"rq:{{q}}:{part}"):
-        CircularQueue(client, "q").push("e")
-    assert picture(client) == before
 
 
 def test_batches_have_bounds(plain: Queue) -> None:

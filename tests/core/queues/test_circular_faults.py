@@ -335,7 +335,7 @@ def test_d10_words_for_sleepers_are_bounded(article: Article, queue: Ours) -> No
     for start in range(0, 1000, 100):
         queue.push([f"e{n}" for n in range(start, start + 100)])
     take(queue, 500)
-    assert client.llen(queue._wake_key) <= 16
+    assert client.llen(queue.keys["wake"]) <= 16
 
 
 def test_d11_equal_ids_are_not_merged_by_a_sorted_set(client: redis.Redis) -> None:

@@ -14,17 +14,13 @@ from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
     QueueFull,
-    Refused,
     TooLarge,
-    WrongKind,
 )
 from redisq_ops.core.model.settings import LEASE_MS
-from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.queues.delay import DelaySet
-from redisq_ops.demo.server import EmbeddedServer
 
 from ...model.wire import picture
-from ...queue_steps import ids, settle, take
+from ...queue_steps import ids, move, settle, take, undo
 
 Queue = DelaySet[redis.Redis]
 
@@ -44,17 +40,6 @@ def queue(client: redis.Redis, clock: FakeClock) -> Iterator[Queue]:
 def put(queue: Queue, id: str, after: int, payload: bytes = b"", mode: Any = "new") -> str:
     (said,) = queue.schedule([(id, payload)], after_ms=after, mode=mode)
     return said.word
-
-
-def move(queue: Queue, op: str, verb: Any, source: Any, *which: str, at: int = 0) -> list[str]:
-    return queue.move(
-        op, 1, which, source=source, target=VERBS[verb][1], high_water_ms=queue.now(),
-        consumer="op", lease_ms=at or LEASE_MS,
-    )  # fmt: skip
-
-
-def undo(queue: Queue, op: str, verb: Any) -> tuple[int, ...]:
-    return queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)
 
 
 def test_never_before_its_time_and_in_the_order_of_times(queue: Queue, clock: FakeClock) -> None:
@@ -333,8 +318,8 @@ def test_an_earlier_time_wakes_a_sleeper_and_a_later_one_does_not(
     client: redis.Redis, queue: Queue
 ) -> None:
     def woken() -> int:
-        n = client.llen(queue._wake_key)
-        client.delete(queue._wake_key)
+        n = client.llen(queue.keys["wake"])
+        client.delete(queue.keys["wake"])
         return n
 
     put(queue, "a", 5000)
@@ -347,43 +332,6 @@ def test_an_earlier_time_wakes_a_sleeper_and_a_later_one_does_not(
     assert woken() == 1, "due at once, though nothing is new"
     queue.schedule([(f"e{n}", b"") for n in range(3)], after_ms=0)
     assert woken() == 3
-
-
-def test_a_full_server_takes_no_new_work_and_can_be_worked_empty() -> None:
-    with (
-        EmbeddedServer(args=["--maxmemory", "12mb", "--maxmemory-policy", "noeviction"]) as own,
-        redis.Redis.from_url(own.url, protocol=3) as client,
-    ):
-        clock = FakeClock()
-        queue = DelaySet(client, "q", clock=clock)
-        queue.schedule([(f"e{n}", b"x") for n in range(5)], after_ms=0)
-        for size in (100_000, 100):
-            with pytest.raises(redis.OutOfMemoryError):
-                for n in range(100_000):
-                    client.set(f"ballast:{size}:{n}", b"x" * size)
-        with pytest.raises(Refused, match="full"):
-            put(queue, "more", 0)
-        held = take(queue, 3)
-        assert settle(queue, "ack", held[0]) == ["done"]
-        assert queue.settle([Settlement(held[1], "fail", b"boom", 10)]) == ["retry"]
-        assert queue.extend(held[2:]) == [True]
-        assert move(queue, "purge", "purge", "waiting", "e4") == ["moved"]
-        assert move(queue, "hard", "hard", "trash", "e4") == ["moved"]
-        clock.advance(LEASE_MS)
-        assert settle(queue, "ack", *take(queue)) == ["done"] * 3
-        assert queue.counts().done == 4
-        assert queue.invariants() == []
-
-
-@pytest.mark.parametrize("part", ["body", "next", "delay", "stat"])
-def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
-    client: redis.Redis, part: str
-) -> None:
-    client.rpush(f"rq:{{q}}:{part}", "somebody else's")
-    before = picture(client)
-    with pytest.raises(WrongKind, match=f"rq:{{q}}:{part}"):
-        put(DelaySet(client, "q"), "e", 0)
-    assert picture(client) == before
 
 
 def test_a_time_far_off_survives_trash_and_undo(queue: Queue) -> None:

@@ -20,14 +20,12 @@ from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
     QueueFull,
-    Refused,
     Superseded,
     TooLarge,
     WrongKind,
 )
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.settings import LEASE_MS
-from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.fair.ids import new_ids
 from redisq_ops.core.redis import operation as io
@@ -42,12 +40,13 @@ from redisq_ops.ops.change.destroy import Destroy
 from redisq_ops.ops.change.runner import take_all
 from redisq_ops.ops.change.undo import Undo
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.scan import Filter, select
 
 from ...command_line import Redisq
 from ...model.wire import picture
 from ...proxy import FlakyProxy
-from ...queue_steps import ids, settle, take
+from ...queue_steps import ids, move, settle, take, undo
 
 Queue = FairQueue[redis.Redis]
 
@@ -78,17 +77,6 @@ def fill(queue: Queue, client: str, n: int) -> None:
 def whose(deliveries: list[Delivery]) -> str:
     """Clients of one letter, in the order they were served."""
     return "".join(delivery.client or "?" for delivery in deliveries)
-
-
-def move(queue: Queue, op: str, verb: Any, source: Any, *which: str) -> list[str]:
-    return queue.move(
-        op, 1, which, source=source, target=VERBS[verb][1], high_water_ms=queue.now(),
-        consumer="op",
-    )  # fmt: skip
-
-
-def undo(queue: Queue, op: str, verb: Any) -> tuple[int, ...]:
-    return queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)
 
 
 def waiting(queue: Queue, client: str | None = None) -> list[str]:
@@ -201,10 +189,10 @@ def test_a_cap_leaves_room_for_the_others_and_costs_no_turn(
     assert Counter(whose(held)) == {"a": 2, "b": 8}
     assert take(queue, 10, "w2")[-1].client == "b", "nothing more of a, whoever asks"
     assert take(queue) == []
-    client.delete(queue._wake_key)
+    client.delete(queue.keys["wake"])
     mine = [d for d in held if d.client == "a"]
     assert settle(queue, "ack", mine[0]) == ["done"]
-    assert client.llen(queue._wake_key) == 1, "whose turn it is again wakes a worker"
+    assert client.llen(queue.keys["wake"]) == 1, "whose turn it is again wakes a worker"
     put(queue, "b", "more")
     assert whose(take(queue)) in ("ab", "ba")
     assert queue.limit("a", 0) == 2
@@ -348,44 +336,6 @@ def test_a_full_or_draining_queue_takes_nothing_new(client: redis.Redis, queue: 
     with pytest.raises(QueueClosed):
         put(queue, "c", "c1")
     assert len(take(queue)) == 3, "what is there is worked off"
-
-
-def test_a_full_server_takes_no_new_work_and_can_be_worked_empty() -> None:
-    with (
-        EmbeddedServer(args=["--maxmemory", "12mb", "--maxmemory-policy", "noeviction"]) as own,
-        redis.Redis.from_url(own.url, protocol=3) as client,
-    ):
-        clock = FakeClock()
-        queue = FairQueue(client, "q", clock=clock)
-        put(queue, "a", *(f"e{n}" for n in range(5)))
-        for size in (100_000, 100):
-            with pytest.raises(redis.OutOfMemoryError):
-                for n in range(100_000):
-                    client.set(f"ballast:{size}:{n}", b"x" * size)
-        with pytest.raises(Refused, match="full"):
-            put(queue, "a", "more")
-        held = take(queue, 3)
-        assert settle(queue, "ack", held[0]) == ["done"]
-        assert settle(queue, "fail", held[1], delay=10) == ["retry"]
-        assert queue.extend(held[2:]) == [True]
-        assert move(queue, "purge", "purge", "waiting", "e4") == ["moved"]
-        assert move(queue, "hard", "hard", "trash", "e4") == ["moved"]
-        assert queue.block("a") and queue.unblock("a")
-        clock.advance(LEASE_MS)
-        assert settle(queue, "ack", *take(queue)) == ["done"] * 3
-        assert queue.counts().done == 4
-        assert queue.invariants() == []
-
-
-@pytest.mark.parametrize("part", ["body", "owner", "ring", "holes", "accounts"])
-def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
-    client: redis.Redis, part: str
-) -> None:
-    client.rpush(f"rq:{{q}}:{part}", "somebody else's")
-    before = picture(client)
-    with pytest.raises(WrongKind, match=f"rq:{{q}}:{part}"):
-        put(FairQueue(client, "q"), "a", "e")
-    assert picture(client) == before
 
 
 def test_a_list_of_another_type_is_found_before_anything_is_written(
@@ -756,7 +706,7 @@ def test_one_clients_entries_are_purged_and_brought_back_through_the_journal(
     for name in ("ann", "bob"):
         fill(queue, name, 60)
     order = waiting(queue)
-    chosen = io.run(client, select(queue, "waiting", Filter(clients=("ann",))))
+    chosen = io.run(client, select(queue, "waiting", Filter(where=parse("client=ann"))))
     assert chosen.count == 60
     author = Author("eve", "here", "test")
     bulk = Bulk(chosen, "purge", author)

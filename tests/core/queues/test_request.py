@@ -27,14 +27,14 @@ from redisq_ops.core.model.errors import (
 )
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.settings import LEASE_MS, MAX_RESULTS
-from redisq_ops.core.model.states import VERBS, ZSETS
+from redisq_ops.core.model.states import ZSETS
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.submission import Digest
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 
 from ...model.wire import picture
-from ...queue_steps import ids, settle
+from ...queue_steps import ids, move, settle, undo
 
 Queue = RequestQueue[redis.Redis]
 DAY = 24 * 3600 * 1000
@@ -58,17 +58,6 @@ def submit(queue: Queue, id: str, n: int = 1, **options: Any) -> None:
 
 def take(queue: Queue, n: int = 1, worker: str = "w") -> list[Delivery]:
     return list(queue.take(n, consumer=worker).deliveries)
-
-
-def move(queue: Queue, op: str, verb: Any, source: Any, *which: str, step: int = 1) -> list[str]:
-    return queue.move(
-        op, step, which, source=source, target=VERBS[verb][1], high_water_ms=queue.now(),
-        consumer="op",
-    )  # fmt: skip
-
-
-def undo(queue: Queue, op: str, verb: Any, step: int = 1) -> tuple[int, ...]:
-    return queue.undo(op, step, target=VERBS[verb][1], by=f"undo-{op}-{step}", seq=1)
 
 
 def counts(queue: Queue) -> tuple[int, int, int, int, int, int]:
@@ -774,10 +763,10 @@ def test_what_was_removed_from_the_stream_by_hand_holds_up_nobody(client: redis.
 
 def test_one_entry_wakes_one_and_hints_never_pile_up(client: redis.Redis, queue: Queue) -> None:
     submit(queue, "r", 1)
-    assert client.llen(queue._wake_key) == 1
+    assert client.llen(queue.keys["wake"]) == 1
     for n in range(50):
         submit(queue, f"r{n}", 5)
-    assert client.llen(queue._wake_key) == 16
+    assert client.llen(queue.keys["wake"]) == 16
 
 
 def test_of_many_idle_workers_one_keeps_watch(queue: Queue, clock: FakeClock) -> None:

@@ -14,9 +14,10 @@ from redisq_ops.core.model.clock import FakeClock, ServerClock
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import Keys
 from redisq_ops.core.model.settings import DEFAULTS, MAX_BATCH, MAX_RESULTS
-from redisq_ops.core.redis import scripts
+from redisq_ops.core.redis import script_files, scripts
 from redisq_ops.core.redis.operation import Call
-from redisq_ops.core.redis.scripts import ScriptHeader, script
+from redisq_ops.core.redis.script_files import ScriptHeader
+from redisq_ops.core.redis.scripts import script
 
 CORE = Path(core.__file__).parent
 FILES = sorted(CORE.rglob("*.lua"))
@@ -25,8 +26,8 @@ FOREIGN = sorted({folder for folder, _ in LAYOUTS.values() if folder.startswith(
 MOST_LINES = 90
 LONGER = {
     "storage.lua": "the whole storage interface, each hook with its default",
-    "rq/owner.lua": "all that is written into RQ's keys is in one place",
-    "ruby_jobs/owner.lua": "all that a change writes into the owner's keys is in one place",
+    "rq/moves.lua": "all that is written into RQ's keys is in one place",
+    "ruby_jobs/moves.lua": "all that a change writes into the owner's keys is in one place",
     "request/take.lua": "tokens, limits, purged ones and retries meet in one loop",
 }
 
@@ -128,7 +129,7 @@ def test_a_file_has_none_of_what_goes_wrong(path: Path) -> None:
 
 def scripts_of(package: str) -> list[str]:
     """The names of all scripts that a queue of that kind can run."""
-    places = scripts.folders(package)
+    places = script_files.folders(package)
     names = {path.stem for path in FILES if folder(path) in places and is_script(path)}
     return sorted(name for name in names if complete(package, name))
 
@@ -175,7 +176,7 @@ def test_a_script_has_the_functions_and_constants_it_needs_and_no_others() -> No
         "return a()",
     ]
     text = "\n\n-- Why.\n".join(statements)
-    assert list(scripts._statements(text)) == statements
+    assert list(script_files.statements(text)) == statements
     kept = [statements[i] for i in (0, 2, 3, 4, 6)]
     assert scripts._needed(statements) == kept
     with pytest.raises(AssertionError, match="two functions"):
@@ -189,7 +190,7 @@ def test_what_is_counted_is_written(package: str) -> None:
         text, parts = script(package, each).text, script(package, each).header.parts
         for part in parts:
             text = text.replace(f"local function {part}()", "do")
-        outside = [part for part in scripts._statements(text) if not part.startswith("local f")]
+        outside = [part for part in script_files.statements(text) if not part.startswith("local f")]
         counts = re.search(r"\bcounters_(add|reserve)\(", "\n".join(outside))
         if counts or "function counters_reserve" in text:
             ends = re.compile(r"^ *(transitions_flush|counters_write)\(\)", re.M)
@@ -252,7 +253,7 @@ def test_no_module_hides_a_key_or_an_argument(package: str) -> None:
     for each in scripts_of(package):
         header = script(package, each).header
         named = {*header.keys, *header.argv}
-        for unit, text in scripts.modules(package, header).items():
+        for unit, text in script_files.modules(package, header).items():
             for names in declared.findall(text):
                 hidden = named & set(re.split(r", *", names.strip()))
                 assert not hidden, f"{unit} hides {hidden} of {each}"

@@ -8,7 +8,7 @@ import pytest
 
 from redisq_ops.core.model.entry import Counts, Rates
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.ops.check.findings import findings, standings
+from redisq_ops.ops.check.findings import broken_rules, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.diagnosis import Diagnosis
 from redisq_ops.ops.inspect.overview import Overview, QueueRow
@@ -29,8 +29,8 @@ def row(name: str, waiting: int = 0, dead: int = 0, age_ms: int = 0, **more: obj
 
 
 def broken(rules: Rules, *rows: QueueRow) -> list[tuple[str | None, str, str]]:
-    found = findings(standings(Overview(NOW, rows), rules))
-    return [(one.queue, one.rule, one.reason) for one in found]
+    found = broken_rules(standings(Overview(NOW, rows), rules))
+    return [(one.queue, one.rule, one.reason or "") for one in found]
 
 
 def test_a_later_table_overrides_values_and_adds_conditions(file: Path) -> None:
@@ -122,4 +122,4 @@ def test_of_the_server_only_what_is_wrong_counts() -> None:
         Diagnosis("persistence", "warning", "no append-only file"),
         Diagnosis("rights", "wrong", "may not submit"),
     ]
-    assert [(one.queue, one.rule) for one in findings([], server)] == [(None, "eviction")]
+    assert [(one.queue, one.rule) for one in broken_rules([], server)] == [(None, "eviction")]

@@ -46,7 +46,7 @@ def test_a_server_that_is_set_up_well_is_ok() -> None:
         ({"redis_version": "6.2.14"}, "version", "wrong", "Redis 6.2.14 is too old"),
         ({"valkey_version": "7.1.0"}, "version", "wrong", "7.2 or newer"),
         ({"maxmemory_policy": "allkeys-lru"}, "eviction", "wrong", "noeviction"),
-        ({"used_memory": 3.2 * GIB}, "memory", "warning", "80% of 4.0 GiB"),
+        ({"used_memory": 3.2 * GIB}, "memory", "warning", "80 % of 4.0 GiB"),
         ({"used_memory": 3.9 * GIB}, "memory", "wrong", "new work is refused"),
         ({"maxmemory": 0, "total_system_memory": GIB}, "memory", "wrong", "maxmemory is not set"),
         ({"rdb_last_bgsave_status": "err"}, "persistence", "wrong", "last snapshot failed"),

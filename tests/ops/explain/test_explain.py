@@ -300,7 +300,7 @@ def test_dead_entry_and_how_many_have_the_same_error(
         "dead since 2023-11-14 22:13:20+00:00 (1m 00s ago) because its handler rejected it: "
         "Timeout: smtp-1 did not answer in 10 s; 3 with this error (group "
     )
-    assert answer.sentence.endswith("among all 4 dead entries")
+    assert answer.sentence.endswith("among 4 of 4 dead entries")
     assert (answer.facts["alike"], answer.facts["looked"], answer.facts["dead"]) == (3, 4, 4)
     assert answer.command == "redisq replay mail/r1/2"
     clock.advance(-3 * 60 * MINUTE)  # a failover to a server whose clock is hours behind

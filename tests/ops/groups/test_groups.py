@@ -17,7 +17,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter
-from redisq_ops.ops.groups.error_groups import ErrorGroups, groups
+from redisq_ops.ops.groups.error_groups import ErrorGroups, Grouping
 from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames, HeavyHitters
 from redisq_ops.ops.groups.traits import PAYLOADS, GroupComparison, share_difference
@@ -123,6 +123,13 @@ def test_groups_that_fit_are_exact() -> None:
 
 
 # --- groups of a real queue -------------------------------------------------------------------
+
+
+async def groups(queue: Queue[Any], filter: Filter | None = None) -> Grouping:
+    grouping = Grouping(queue, "dead", filter or Filter(), await queue.now.op())
+    while not grouping.over:
+        await grouping.step()
+    return grouping
 
 
 def test_dead_letters_in_groups(client: redis.Redis) -> None:

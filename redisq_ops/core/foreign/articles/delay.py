@@ -17,7 +17,7 @@ from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import legal, raw_of, text
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment, scored
-from ..placed_pages import page_of
+from ..paging import page_of
 from ..places import DuePart, Place, Row
 from .base import STALE_MS, RawLayout
 

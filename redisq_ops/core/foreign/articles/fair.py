@@ -17,8 +17,8 @@ from typing import ClassVar
 from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.key_scan import Lane, escaped, look
-from ...redis.operation import C_co, Call, Description, both, operation, together
-from ..placed_pages import page_of
+from ...redis.operation import C_co, Call, Description, both, in_batches, operation, together
+from ..paging import page_of
 from ..places import Place, Row
 from .base import LOOK_KEYS, RawLayout
 from .message import Message, flaws
@@ -180,10 +180,8 @@ class RawFairQueue(RawLayout[C_co]):
             share = min(size, left // (len(keys) - n))
             left -= share
             windows += [(key, at, min(100, share - at)) for at in range(0, share, 100)]
-        found: list[Message] = []
-        for i in range(0, len(windows), 100):
-            for rows in await together(self._window(*window) for window in windows[i : i + 100]):
-                found += rows
+        parts = await in_batches(self._window(*window) for window in windows)
+        found = [message for rows in parts for message in rows]
         return found, max(0, sum(sizes) - len(found))
 
     def _ambiguous(self, keys: Sequence[bytes]) -> list[str]:

@@ -19,7 +19,7 @@ from ...engine.optional_features import HasPriorityLevels
 from ...model.entry import Checkup, Counts, Entry, Level, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.key_scan import Lane, escaped, look
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import C_co, Call, attempt, both, in_batches, operation, together
 from ...redis.parsers import optional
 from ..streams import groups
 from ..streams.groups import ConsumerGroup, LabelledGroup
@@ -110,11 +110,7 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         return Tokens(of, all(size <= most for _, size in there))
 
     async def _requests(self, ids: Sequence[bytes]) -> list[Raw]:
-        """Requests by id, 100 a round trip."""
-        found: list[Raw] = []
-        for i in range(0, len(ids), 100):
-            found += await together(self._request(id) for id in ids[i : i + 100])
-        return found
+        return await in_batches(map(self._request, ids))
 
     async def _request(self, id: bytes) -> Raw:
         stream, counter = self._stream(id), bytes_of(self.at) + b"counter:{" + id + b"}"
@@ -213,11 +209,8 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         requests = await self._requests(ids)
         found = {one.id: flaws for one in requests if (flaws := _flaws(one, tokens))}
         held = [one for one in requests if one.id not in found and _at_work(one, tokens)]
-        for i in range(0, len(held), 100):
-            some = held[i : i + 100]
-            faults = await together(self._stranded(one) for one in some)
-            found |= {one.id: flaws for one, flaws in zip(some, faults, strict=True) if flaws}
-        return found
+        faults = await in_batches(map(self._stranded, held))
+        return found | {one.id: flaws for one, flaws in zip(held, faults, strict=True) if flaws}
 
     async def _stranded(self, request: Raw) -> list[str]:
         """A request without a token whose entries have been with consumers for too long."""

@@ -20,7 +20,7 @@ from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
 from ..places import Place, Row
 from ..scanned_results import ScannedResults
-from .recognise import BINDING, SEPARATOR
+from .recogniser import BINDING, SEPARATOR
 from .task import Delivered, Result, Task
 
 RESULT = "celery-task-meta-"

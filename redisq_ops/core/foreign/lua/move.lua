@@ -1,5 +1,5 @@
 -- One step of an operator's bulk move of entries of another program. Python has just located each entry
--- by its id; it is moved if it is still the one that was read. The hooks (`owner`) write the owner's
+-- by its id; it is moved if it is still the one that was read. Hooks (`move_hooks`) write the owner's
 -- keys. `why`: a word for an entry that isn't moved, else empty. `put`: = and the bytes to write instead
 -- of the entry's own, or empty. An entry in the trash is found by its id.
 -- KEYS: undo_ op_
@@ -7,8 +7,8 @@
 -- REST: id why key member seen stamp put goes_to
 -- REPLACES: move
 -- USES: idempotency concurrent_step config counters history operation_journal trash step_rows
--- USES: remove_from_list expire_bookkeeping owner_fit owner_take_out owner_put_in owner_restorable
--- USES: owner_put_back owner_done
+-- USES: remove_from_list expire_bookkeeping
+-- USES: moves_fit moves_take_out moves_put_in moves_restorable moves_put_back moves_done
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved, theirs (see `concurrent_step`), or why not.
@@ -28,16 +28,16 @@ for i = first, #ARGV, width do
     e, word = kept, kept and '' or 'changed'
     if e then e.label, e.since, e.op = label, since, op end
   end
-  if word == '' then owner_fit(e, to) end
+  if word == '' then moves_fit(e, to) end
   entries[#entries + 1] = {e, word}
 end
 for i = 1, #entries do
   local e, word = entries[i][1], entries[i][2]
   local ok, why = word == '', word
   if ok and to == 'restore' then
-    ok, why = owner_restorable(e, true), 'invalid'
+    ok, why = moves_restorable(e, true), 'invalid'
   elseif ok and from ~= 'trash' then
-    ok, why = owner_take_out(e, to)
+    ok, why = moves_take_out(e, to)
     if why == 'unsure' then why = nil end
   end
   reply[i] = ok and 'moved' or why or 'changed'
@@ -49,9 +49,9 @@ for i = 1, #entries do
     if to == 'trash' then
       e = {label = trash_put(caller, e)}
     elseif to == 'restore' then
-      list, bytes = owner_put_back(e, true)
+      list, bytes = moves_put_back(e, true)
     elseif to ~= 'gone' then
-      list, bytes = owner_put_in(e, to, tonumber(at), consumer)
+      list, bytes = moves_put_in(e, to, tonumber(at), consumer)
     end
     row.packed = step_rows_pack(to, e, list, bytes)
     undo[#undo + 1] = row
@@ -59,7 +59,7 @@ for i = 1, #entries do
 end
 sweep_marks()
 empty_trash(100)
-owner_done()
+moves_done()
 if not sorted then table.sort(undo, function(a, b) return a.rank < b.rank end) end
 for i = 1, #undo do undo[i] = undo[i].packed end
 if #undo > 0 then

@@ -1,5 +1,5 @@
 -- Undo a portion of a step of a bulk move, the first rows of what is left of it, as far as nobody has
--- touched its entries since (hooks: see `owner`). Python has looked through the lists (`undo_places`):
+-- touched its entries since (hooks: `move_hooks`). Python has looked through the lists (`undo_places`):
 -- for each row in turn it sends the digest of the entry's bytes in a list, empty if it is in none, and
 -- its position from the left: empty if it isn't there, `deep` if it may be out of reach. Rows out of
 -- reach stay in the step, behind the others. The call ends at a row that has another digest. Sent again
@@ -9,7 +9,7 @@
 -- REST: digest seen
 -- REPLACES: undo
 -- USES: idempotency counters history operation_journal trash step_rows remove_from_list
--- USES: owner_fit owner_restorable owner_take_back owner_put_back owner_done
+-- USES: moves_fit moves_restorable moves_take_back moves_put_back moves_done
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns, of all calls, how many were put back and how many had been touched; and how many are left.
@@ -30,7 +30,7 @@ for i = 1, #rows do
     e = by_op == op and kept or nil
     if e then e.label = label end
   end
-  if e then owner_fit(e) end
+  if e then moves_fit(e) end
   entries[i] = {to, e, list ~= '' and list or nil, digest}
 end
 budget.all = 3 * REACH
@@ -43,12 +43,12 @@ for i = 1, #rows do
   local ok, why
   if list and seen == 'deep' then
     why = seen
-  elseif e and not (list and seen == '') and (to == 'restore' or owner_restorable(e)) then
+  elseif e and not (list and seen == '') and (to == 'restore' or moves_restorable(e)) then
     if to == 'trash' then
       trash_drop(e.label)
       ok = true
     else
-      ok, why = owner_take_back(e, to, list, tonumber(seen))
+      ok, why = moves_take_back(e, to, list, tonumber(seen))
     end
   end
   if ok then
@@ -62,9 +62,9 @@ end
 sweep_marks()
 for _, entry in ipairs(back) do
   local to, e = entry[1], entry[2]
-  if to == 'restore' then trash_put(e.op, e, e.since) else owner_put_back(e) end
+  if to == 'restore' then trash_put(e.op, e, e.since) else moves_put_back(e) end
 end
-owner_done()
+moves_done()
 if #left > 0 then redis.call('RPUSH', key, unpack(left)) end -- first: the list keeps its expiry time
 if through > 0 then redis.call('LTRIM', key, through, -1) end
 if #back > 0 then

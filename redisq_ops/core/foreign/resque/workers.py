@@ -11,7 +11,7 @@ from typing import Any
 from ...engine.registry import server_ms
 from ...model.quoting import text
 from ...model.worker_process import Process, RunningJob
-from ...redis.operation import Call, attempt, both, together
+from ...redis.operation import Call, attempt, both, in_batches
 from ...redis.parsers import optional
 from ..keys import ForeignKeys
 from ..ruby_jobs import job
@@ -19,8 +19,6 @@ from ..ruby_jobs.job import IdOf
 
 PRUNE_MS = 300_000
 """silence after which Resque itself takes a worker for dead"""
-BATCH = 100
-"""workers whose records are read in one exchange"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +31,16 @@ class ResqueWorker(Process):
 
 async def workers(names: Sequence[bytes], keys: ForeignKeys, id_of: IdOf) -> list[ResqueWorker]:
     """These workers, ``host:pid:queues``, by name."""
-    key = keys.at + "workers:heartbeat"
-    found: list[ResqueWorker] = []
-    for i in range(0, len(names), BATCH):
-        some = names[i : i + BATCH]
-        beats, (records, now) = await both(
-            attempt(Call(("HMGET", key, *some), list[Any], key=key)),
-            both(
-                together(attempt(_record(f"{keys.at}worker:{text(name)}")) for name in some),
-                server_ms(),
-            ),
+    shown, key = sorted(map(text, names)), keys.at + "workers:heartbeat"
+    looks = (
+        both(
+            attempt(Call(("HGET", key, name), optional, key=key)),
+            attempt(_record(f"{keys.at}worker:{name}")),
         )
-        problem = str(beats) if isinstance(beats, Exception) else None
-        known = [None] * len(some) if isinstance(beats, Exception) else beats
-        found += [
-            _worker(text(name), beat or b"", record, now, problem, id_of)
-            for name, beat, record in zip(some, known, records, strict=True)
-        ]
-    return sorted(found, key=lambda worker: worker.name)
+        for name in shown
+    )
+    rows, now = await both(in_batches(looks), server_ms())
+    return [_worker(name, *row, now, id_of) for name, row in zip(shown, rows, strict=True)]
 
 
 async def _record(key: str) -> tuple[bytes | None, bytes | None]:
@@ -63,11 +53,13 @@ def _string(key: str) -> Call[bytes | None]:
 
 
 def _worker(
-    name: str, beat: bytes, record: Any, now_ms: int, problem: str | None, id_of: IdOf
+    name: str, heard: bytes | Exception | None, record: Any, now_ms: int, id_of: IdOf
 ) -> ResqueWorker:
     if isinstance(record, Exception):  # keys of another type must not hide the other workers
         return ResqueWorker(name, problem=str(record))
     working, started = record
+    problem = str(heard) if isinstance(heard, Exception) else None
+    beat = heard if isinstance(heard, bytes) else b""
     # Resque splits at every colon; names of hosts and queues may have some themselves.
     parts = re.match(r"(.*?):(\d+):(.*)", name, re.S)
     at = iso_ms(text(beat))

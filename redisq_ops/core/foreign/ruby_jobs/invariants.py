@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ...redis.operation import Call, attempt, both, together
+from ...redis.operation import Call, attempt, both, in_batches, together
 from ...redis.whole_keys import fields, members
 from . import job
 
@@ -63,19 +63,17 @@ async def breaking(queue: RubyJobQueue[Any]) -> list[str]:
     if not queue.stops_at:
         return flaws
     names = await queue._queues()
-    for i in range(0, len(names), SOME):
-        some = names[i : i + SOME]
-        windows = await together(attempt(queue._list(name).window(0, FIRST)) for name in some)
-        for name, window in zip(some, windows, strict=True):
-            if isinstance(window, Exception):
-                flaws.append(str(window))
-                continue
-            rows, _ = window
-            if odd := sum(job.fields(seen.member) is None for seen in rows):
-                flaws.append(
-                    f"{odd:,} of the first {len(rows):,} jobs that wait in {name} are no JSON "
-                    f"objects: {queue.stops_at}"
-                )
+    looks = (attempt(queue._list(name).window(0, FIRST)) for name in names)
+    for name, window in zip(names, await in_batches(looks, SOME), strict=True):
+        if isinstance(window, Exception):
+            flaws.append(str(window))
+            continue
+        rows, _ = window
+        if odd := sum(job.fields(seen.member) is None for seen in rows):
+            flaws.append(
+                f"{odd:,} of the first {len(rows):,} jobs that wait in {name} are no JSON "
+                f"objects: {queue.stops_at}"
+            )
     return flaws
 
 

@@ -7,27 +7,20 @@ from typing import Any
 
 from ...model.quoting import bytes_of, text
 from ...model.worker_process import Process, RunningJob
-from ...redis.operation import Call, attempt, both, together
+from ...redis.operation import Call, attempt, both, in_batches
 from ..keys import ForeignKeys
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
 
 TTL_MS = 60_000
 """how long a process's record outlives its last heartbeat"""
-BATCH = 100
-"""processes whose records are read in one exchange"""
 
 
 async def processes(names: Sequence[bytes], keys: ForeignKeys, id_of: IdOf) -> list[Process]:
     """These processes, by name."""
-    found = []
-    for i in range(0, len(names), BATCH):
-        some = names[i : i + BATCH]
-        records = await together(attempt(_record(keys.at + text(name))) for name in some)
-        found += [
-            _process(text(name), record, id_of) for name, record in zip(some, records, strict=True)
-        ]
-    return sorted(found, key=lambda process: process.name)
+    shown = sorted(map(text, names))
+    records = await in_batches(attempt(_record(keys.at + name)) for name in shown)
+    return [_process(name, record, id_of) for name, record in zip(shown, records, strict=True)]
 
 
 async def _record(key: str) -> tuple[bytes | None, bytes | None, int, list[bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...model.entry import Checkup, Consumer
-from ...redis.operation import together
+from ...redis.operation import in_batches
 from .groups import LabelledGroup, PendingStreamEntry, consumers, content, held
 
 GROUPS = 100
@@ -67,10 +67,7 @@ def _silent(part: LabelledGroup, name: str, there: Sequence[Consumer]) -> list[s
 async def _lost(
     part: LabelledGroup, name: str, of: str, rows: Sequence[PendingStreamEntry]
 ) -> list[str]:
-    gone = 0
-    for i in range(0, len(rows), 100):
-        there = await together(content(part.key, r.id, r.id, 1) for r in rows[i : i + 100])
-        gone += sum(not found for found in there)
+    gone = (await in_batches(content(part.key, r.id, r.id, 1) for r in rows)).count([])
     again = sum(row.deliveries >= DELIVERIES for row in rows)
     flaws = []
     if gone:

@@ -13,7 +13,7 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...foreign.base import ForeignQueue
-from ...foreign.placed_pages import page_of
+from ...foreign.paging import page_of
 from ...foreign.places import Place, Row
 from ...model.entry import Counts, Entry, Failure, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text

@@ -23,7 +23,8 @@ from ...redis.whole_keys import members
 from ...sharding.shard_map import NEVER, Head, home
 from ...sharding.sharded_queue import ShardedQueue
 from .account import Account, accounts
-from .queue import Deleted, FairQueue, Rule, SubmittedEntry, together_with
+from .client_rules import Rule
+from .queue import Deleted, FairQueue, SubmittedEntry, together_with
 
 _ATTEMPTS = 4
 USUAL: dict[Rule, int] = {"weight": 1, "cap": 0, "blocked": 0}

@@ -12,7 +12,7 @@ from typing import Any
 from ...model.keys import Keys
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, both, in_batches, together
 from ...redis.parsers import integers, words
 from ...redis.whole_keys import members
 from . import stream
@@ -108,10 +108,7 @@ async def _looked_at(queue: RequestRecords[Any], rids: list[str]) -> list[Any]:
         marks = Call(("HMGET", queue.keys["r_"] + rid, *_FIELDS), integers, key=queue.keys["r_"])
         return both(queue.request.op(rid), both(marks, _stream(queue.keys, rid)))
 
-    found: list[Any] = []
-    for i in range(0, len(rids), 100):
-        found += await together(all_of(rid) for rid in rids[i : i + 100])
-    return found
+    return await in_batches(map(all_of, rids))
 
 
 async def _stream(keys: Keys, rid: str) -> tuple[int, int, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...redis.key_scan import Lane
-from ..recognition import Find, KeyLook, Recogniser
+from ..recogniser import Find, KeyLook, Recogniser
 from .groups import groups
 
 

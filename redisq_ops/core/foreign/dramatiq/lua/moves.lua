@@ -1,9 +1,9 @@
 -- What Dramatiq writes when a message goes from one of its lists and sets to another. `e.member` is the
 -- message's id there, the field of its hash.
--- IMPLEMENTS: owner_fit owner_take_out owner_put_in owner_take_back owner_restorable owner_put_back
+-- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_heartbeats
 -- USES: messages remove_from_list type_check
-local function owner_fit(e)
+local function moves_fit(e)
   type_check_key(e.key, messages_type(e.key))
   type_check_key(messages_of(e), 'hash')
   type_check_key(list, 'list')
@@ -11,7 +11,7 @@ local function owner_fit(e)
   type_check_key(t_heartbeats, 'zset')
 end
 
-local function owner_take_out(e, to)
+local function moves_take_out(e, to)
   local digest, from, till, n, rest = e.stamp:match('^(%x+) (%d+) (%d+) (%d+) (.*)$')
   local messages = messages_of(e)
   local message = digest and messages_get(messages, e, digest)
@@ -48,7 +48,7 @@ local function owner_take_out(e, to)
   return true
 end
 
-local function owner_put_in(e, to, at)
+local function moves_put_in(e, to, at)
   local key, again = to == 'delayed' and e.key or list, e.again
   if to == 'delayed' then again = again[1] .. string.format('%.0f', at) .. again[2] end
   if not messages_fetched(e) then
@@ -60,10 +60,10 @@ local function owner_put_in(e, to, at)
   return key, e.member
 end
 
-local function owner_take_back(e, to, went, seen)
+local function moves_take_back(e, to, went, seen)
   if to == 'restore' then
     e.seen = seen or e.seen
-    return owner_take_out(e, 'trash')
+    return moves_take_out(e, 'trash')
   end
   if not messages_get(went .. '.msgs', e, e.digest) then return nil end
   local ok, why = out_of_list(went, e.member, seen)
@@ -71,12 +71,12 @@ local function owner_take_back(e, to, went, seen)
   return ok, why
 end
 
-local function owner_restorable(e)
+local function moves_restorable(e)
   if messages_fetched(e) then return messages_heartbeat(e) ~= nil end -- else nobody looks after that set
   return e.went == e.key or redis.call('HEXISTS', messages_of(e), e.member) == 0
 end
 
-local function owner_put_back(e)
+local function moves_put_back(e)
   if not messages_fetched(e) then redis.call('HSET', messages_of(e), e.member, e.message) end
   if messages_type(e.key) == 'list' then
     into_list(e.key, e.member, e.left)

@@ -1,5 +1,5 @@
 -- What arq's own client would write. `e.key` is the queue, `e.member` the job's id.
--- IMPLEMENTS: owner_fit owner_take_out owner_put_in owner_take_back owner_restorable owner_put_back
+-- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_job_ t_result_ t_retry_ t_progress_ t_abort
 -- USES: kept_keys type_check
 local DAY = 86400000 -- a job expires so many ms after it is due
@@ -18,14 +18,14 @@ local function out_of_queue(e)
   redis.call('ZREM', e.key, e.member)
 end
 
-local function owner_fit(e)
+local function moves_fit(e)
   type_check_key(e.key, 'zset')
   for _, prefix in ipairs({t_job_, t_result_, t_retry_}) do
     type_check_key(prefix .. e.member, 'string')
   end
 end
 
-local function owner_take_out(e, to)
+local function moves_take_out(e, to)
   local what, digest, n, rest = e.stamp:match('^(%l+) (%x+) (%d+) (.*)$')
   if not what or in_progress(e) then return nil, what and 'busy' end
   local is_job, job = what == 'job', rest:sub(n + 1)
@@ -49,7 +49,7 @@ local function owner_take_out(e, to)
   return true
 end
 
-local function owner_put_in(e, to, at)
+local function moves_put_in(e, to, at)
   local key, due = t_job_ .. e.member, to == 'delayed' and at or now
   e.there = string.format('%.0f', due)
   if e.kept then
@@ -61,8 +61,8 @@ local function owner_put_in(e, to, at)
   redis.call('ZADD', e.key, e.there, e.member)
 end
 
-local function owner_take_back(e, to)
-  if to == 'restore' then return owner_take_out(e, 'trash') end
+local function moves_take_back(e, to)
+  if to == 'restore' then return moves_take_out(e, 'trash') end
   local score = redis.call('ZSCORE', e.key, e.member)
   if not score or tonumber(score) ~= tonumber(e.there) or in_progress(e) then return nil end
   if not holds(t_job_ .. e.member, e.digest) then return nil end
@@ -71,14 +71,14 @@ local function owner_take_back(e, to)
   return true
 end
 
-local function owner_restorable(e)
+local function moves_restorable(e)
   local here = redis.call('EXISTS', t_job_ .. e.member, t_result_ .. e.member)
   if not e.kept then return here == 1 end
   local free = here == 0 and not redis.call('ZSCORE', e.key, e.member)
   return (free or e.there) and kept_keys_restorable(e.kept)
 end
 
-local function owner_put_back(e)
+local function moves_put_back(e)
   if e.kept then
     kept_keys_restore(e.kept)
   elseif e.expires >= 0 then

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from ...foreign.recognition import Find, KeyLook, Recogniser
+from ...foreign.recogniser import Find, KeyLook, Recogniser
 from ...redis.key_scan import Lane
 
 _AT = b"carmine:mq:"

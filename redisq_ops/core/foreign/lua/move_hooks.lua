@@ -1,5 +1,5 @@
--- The owner interface: the hooks that `move` and `undo` call for entries of another program. Each kind
--- whose entries can be changed implements them in `lua/owner.lua` of its folder (header: IMPLEMENTS).
+-- The interface `moves`: the hooks that `move` and `undo` call for entries of another program. Each kind
+-- whose entries can be changed implements them in `lua/moves.lua` of its folder (header: IMPLEMENTS).
 -- A hook without a default is required. An entry `e` is a table; packed, it is kept in the trash and in
 -- the undo list, so a hook can add to it what a later hook needs. `move` sets
 --   id      its id here                       key     the list or sorted set it was read from
@@ -9,34 +9,34 @@
 --   label   its name in the trash, if it comes from there
 -- Hooks may set `e.shown`, what the trash shows of it (default: `e.member`), and `e.rank`: an undo puts
 -- the entries of a step back in the order of their ranks (default: the order of the rows).
--- INTERFACE: owner
+-- INTERFACE: moves
 
--- owner_fit(e, to): called for all entries of a step before anything is written. Fails the call if a key
+-- moves_fit(e, to): called for all entries of a step before anything is written. Fails the call if a key
 -- that will be written is of another type. `to` is nil for an undo.
 
--- owner_take_out(e, to): removes the entry from where it was read, if it is the one that was read. `to`:
+-- moves_take_out(e, to): removes the entry from where it was read, if it is the one that was read. `to`:
 -- waiting, pending, delayed, trash or gone; for the last two the owner's keys of the entry go, too.
 -- Returns true; or nil, and a word why not.
 
--- owner_put_in(e, to, at, consumer): puts the entry where `to` says. `at`: the time (ms) of delayed, the
+-- moves_put_in(e, to, at, consumer): puts the entry where `to` says. `at`: the time (ms) of delayed, the
 -- lease (ms) of pending. Returns the list it went to and its bytes there; nil if it isn't in a list.
 
--- owner_take_back(e, to, list, seen): the reverse of `owner_put_in`, or of `owner_put_back` for `to`
+-- moves_take_back(e, to, list, seen): the reverse of `moves_put_in`, or of `moves_put_back` for `to`
 -- restore, if nobody has touched the entry since. `list`: the list it went to, nil if none; `seen`: its
 -- present position there. Returns true; or nil, and `deep` or `unsure` if it may still be there.
 
--- owner_restorable(e, restored): whether `owner_put_back` can put it back: the id is free, nothing that
+-- moves_restorable(e, restored): whether `moves_put_back` can put it back: the id is free, nothing that
 -- was kept has expired. Reads only.
 
--- owner_put_back(e, restored): exactly where and as it was before `owner_take_out`. `restored`: an
--- operator restores it from the trash, else it is an undo. Returns what `owner_put_in` returns.
+-- moves_put_back(e, restored): exactly where and as it was before `moves_take_out`. `restored`: an
+-- operator restores it from the trash, else it is an undo. Returns what `moves_put_in` returns.
 
--- owner_first_trash(row, label, payload): the entry of a record that release 0.1.0 put into the trash.
+-- moves_first_trash(row, label, payload): the entry of a record that release 0.1.0 put into the trash.
 -- Default: it put none there.
-local function owner_first_trash() return nil end
+local function moves_first_trash() return nil end
 
--- owner_first_step(row): what `step_rows_read` returns, of a row that release 0.1.0 wrote.
-local function owner_first_step() return nil end
+-- moves_first_step(row): what `step_rows_read` returns, of a row that release 0.1.0 wrote.
+local function moves_first_step() return nil end
 
--- owner_done(): called when all entries of a step are where they belong.
-local function owner_done() end
+-- moves_done(): called when all entries of a step are where they belong.
+local function moves_done() end

@@ -1,6 +1,6 @@
 """Recognising other programs' queues by their keys.
 
-A layout's folder has a module ``recognise`` with `recognisers()`, which returns a `Recogniser` for
+A layout's folder has a module ``recogniser`` with `recognisers()`, which returns a `Recogniser` for
 each program. `redisq discover` passes every key that matches one of their lanes to all `by_name`,
 then to all `by_content`, until one returns True; `finds` are the queues.
 """
@@ -25,7 +25,6 @@ LARGE = 1024 * 1024
 """an element of this many bytes is not read"""
 
 UNREADABLE = {
-    "BullMQ": rb"(?:bull|\{bull\}):.+",
     "Huey": rb"huey\..+",
     "SAQ": rb"saq:.+",
 }
@@ -137,7 +136,7 @@ class Recogniser(ABC):
 def recognisers() -> list[Recogniser]:
     """A recogniser of each program, for one scan of a server. Packages may share a function."""
     modules = [
-        import_module(f"redisq_ops.core.{package}.recognise") for package, _ in LAYOUTS.values()
+        import_module(f"redisq_ops.core.{package}.recogniser") for package, _ in LAYOUTS.values()
     ]
     return [one for made in dict.fromkeys(each.recognisers for each in modules) for one in made()]
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from ...redis.key_scan import Lane
 from ...redis.operation import Call, apart, together
-from ..recognition import Find, KeyLook, Recogniser
+from ..recogniser import Find, KeyLook, Recogniser
 from . import job
 
 _LIST = re.compile(rb"((?:.*?:)?)queue:(.+)", re.DOTALL)

@@ -6,7 +6,7 @@ import re
 from typing import ClassVar
 
 from ...redis.key_scan import Lane
-from ..recognition import Find, KeyLook, Recogniser
+from ..recogniser import Find, KeyLook, Recogniser
 
 _HEARTBEATS, _MESSAGES = b"__heartbeats__", b".msgs"
 _BROKER = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...redis.key_scan import Lane
-from ..recognition import Find, KeyLook, Recogniser
+from ..recogniser import Find, KeyLook, Recogniser
 
 BINDING, SEPARATOR = b"_kombu.binding.", b"\x06\x16"
 _SHARED = (b"unacked", b"unacked_index", b"unacked_mutex")

@@ -6,7 +6,7 @@ import re
 from typing import ClassVar
 
 from ...redis.key_scan import Lane
-from ..recognition import Find, KeyLook, Recogniser
+from ..recogniser import Find, KeyLook, Recogniser
 
 _PARTS = (
     rb"(?:queue|failed|scheduled|wip|deferred|finished|canceled|ready|results|executions?|job"

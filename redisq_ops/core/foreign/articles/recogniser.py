@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from ...model.quoting import bytes_of
 from ...redis.key_scan import Lane
 from ...redis.operation import Call, together
-from ..recognition import Find, KeyLook, Recogniser
-from ..streams.recognise import group_names
+from ..recogniser import Find, KeyLook, Recogniser
+from ..streams.recogniser import group_names
 
 PARTS = 100_000
 """keys remembered of one queue"""

@@ -1,5 +1,5 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
--- IMPLEMENTS: owner_fit owner_take_out owner_put_in owner_take_back owner_restorable owner_put_back
+-- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_queues t_job_ t_queue_ t_results_ t_scheduled_
 -- USES: remove_from_list kept_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
@@ -28,13 +28,13 @@ local function list_of(e)
   return t_queue_ .. (redis.call('HGET', job_of(e), 'origin') or '')
 end
 
-local function owner_fit(e)
+local function moves_fit(e)
   type_check_key(e.key, is_list(e.key) and 'list' or 'zset')
   type_check_key(job_of(e), 'hash')
   type_check_key(list_of(e), 'list')
 end
 
-local function owner_take_out(e, to)
+local function moves_take_out(e, to)
   local job = job_of(e)
   local fields = redis.call('HMGET', job, 'created_at', 'enqueued_at', 'ended_at', 'status',
     'rate_limit_key', 'description')
@@ -68,7 +68,7 @@ local function owner_take_out(e, to)
   return true
 end
 
-local function owner_put_in(e, to, at)
+local function moves_put_in(e, to, at)
   local job = job_of(e)
   if to == 'delayed' then
     e.there = string.format('%.0f', math.floor(at / 1000))
@@ -95,10 +95,10 @@ local function owner_put_in(e, to, at)
   return list, e.member
 end
 
-local function owner_take_back(e, to, list, seen)
+local function moves_take_back(e, to, list, seen)
   if to == 'restore' then
     e.seen = seen or e.seen
-    return owner_take_out(e, 'trash')
+    return moves_take_out(e, 'trash')
   end
   local state, enqueued = unpack(redis.call('HMGET', job_of(e), 'status', 'enqueued_at'))
   if list then
@@ -112,12 +112,12 @@ local function owner_take_back(e, to, list, seen)
   return true
 end
 
-local function owner_restorable(e)
+local function moves_restorable(e)
   if e.kept then return kept_keys_restorable(e.kept) end
   return e.before.times[1] < 0 or e.before.times[1] > now
 end
 
-local function owner_put_back(e)
+local function moves_put_back(e)
   if e.kept then
     kept_keys_restore(e.kept)
   else

@@ -1,8 +1,8 @@
 -- What is written when a job goes from one place of Resque's or Sidekiq's to another. Jobs are found by
 -- their exact bytes, `e.member`. One that a worker of ours holds is in `lease`, by its ticket. Lists get
 -- a job back at the end where new ones come.
--- IMPLEMENTS: owner_fit owner_take_out owner_put_in owner_take_back owner_restorable owner_put_back
--- IMPLEMENTS: owner_done
+-- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
+-- IMPLEMENTS: moves_done
 -- KEYS: lease body meta t_queue_
 -- NEEDS: queue caller
 -- USES: type_check remove_from_list leased_jobs job_lists record wake_workers
@@ -15,11 +15,11 @@ local function is_open(key)
   return not type_check_mismatch(key, is_list(key) and 'list' or 'zset')
 end
 
-local function owner_fit(e, to)
+local function moves_fit(e, to)
   if to and not e.label then type_check_key(e.key, is_list(e.key) and 'list' or 'zset') end
 end
 
-local function owner_take_out(e, to)
+local function moves_take_out(e, to)
   if to == 'waiting' and not can_wait(e.queue) then return nil, 'invalid' end
   if is_list(e.key) then return out_of_list(e.key, e.member, tonumber(e.seen)) end
   e.score = redis.call('ZSCORE', e.key, e.member)
@@ -37,7 +37,7 @@ local function owner_take_out(e, to)
 end
 
 local front, woken = {}, 0
-local function owner_put_in(e, to, at, consumer)
+local function moves_put_in(e, to, at, consumer)
   if to == 'waiting' then
     local payload = e.put or e.member
     if e.ticket then front[#front + 1] = {e.queue, payload} else jobs_append(e.queue, payload) end
@@ -54,7 +54,7 @@ local function owner_put_in(e, to, at, consumer)
   end
 end
 
-local function owner_take_back(e, to, list, seen)
+local function moves_take_back(e, to, list, seen)
   if list then
     if not is_open(list) then return nil end
     return out_of_list(list, e.put or e.member, seen)
@@ -70,12 +70,12 @@ local function owner_take_back(e, to, list, seen)
   return true
 end
 
-local function owner_restorable(e, restored)
+local function moves_restorable(e, restored)
   if e.ticket then return not restored or can_wait(queue) end
   return is_open(e.key)
 end
 
-local function owner_put_back(e, restored)
+local function moves_put_back(e, restored)
   if e.ticket and restored then -- its holder is long gone
     jobs_append(queue, e.member)
     return t_queue_ .. queue, e.member
@@ -91,7 +91,7 @@ local function owner_put_back(e, restored)
 end
 
 -- Released jobs go in front, the one that was due first as the next.
-local function owner_done()
+local function moves_done()
   for i = #front, 1, -1 do jobs_prepend(front[i][1], front[i][2]) end
   if woken > 0 then wake_workers(woken) end
 end

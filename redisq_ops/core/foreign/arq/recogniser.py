@@ -7,7 +7,7 @@ from typing import ClassVar
 from ...model.quoting import bytes_of
 from ...redis.key_scan import Lane
 from ...redis.operation import Call, apart
-from ..recognition import Find, KeyLook, Recogniser
+from ..recogniser import Find, KeyLook, Recogniser
 from .job import Record
 
 _HEALTH = b":health-check"

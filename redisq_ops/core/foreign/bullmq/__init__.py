@@ -1,0 +1,3 @@
+from .queue import BullmqQueue
+
+__all__ = ["BullmqQueue"]

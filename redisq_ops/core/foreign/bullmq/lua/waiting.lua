@@ -1,0 +1,62 @@
+-- Putting a job where BullMQ's workers take it next, and waking them.
+-- USES: jobs
+local LIMIT = 4294967296 -- of the counter that orders jobs of one priority
+
+-- The list for jobs that wait; nil if nobody can tell: in release 5 a paused queue has another list, and
+-- what is in the usual one is lost when the queue goes on.
+local function waiting_list(base)
+  local paused, version = unpack(redis.call('HMGET', base .. 'meta', 'paused', 'version'))
+  if not paused then return base .. 'wait' end
+  if redis.call('EXISTS', base .. 'paused') == 1 then return base .. 'paused' end
+  local release = tonumber((version or ''):match('bullmq[^:]*:(%d+)') or nil)
+  return release and base .. (release < 6 and 'paused' or 'wait')
+end
+
+-- Workers sleep on a sorted set: a job that can be taken, or the time of the first delayed one.
+local function waiting_wake(base)
+  local paused, most = unpack(redis.call('HMGET', base .. 'meta', 'paused', 'concurrency'))
+  if paused or most and redis.call('LLEN', base .. 'active') >= tonumber(most) then return end
+  redis.call('ZADD', base .. 'marker', 0, '0')
+end
+
+local function waiting_wake_later(base)
+  local first = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')
+  if first[2] then
+    redis.call('ZADD', base .. 'marker', string.format('%.0f', first[2] / 4096), '1')
+  end
+end
+
+local function waiting_wake_for(state, base)
+  if state == 'delayed' then waiting_wake_later(base) end
+  if state == 'wait' or state == 'prioritized' then waiting_wake(base) end
+end
+
+-- Behind the others of its priority; in `front` of them if a worker had it. Returns the list, or nil and
+-- the score.
+local function waiting_add(e, front)
+  local base, key, score = jobs_base(e), nil, nil
+  local priority = tonumber(jobs_field(e, 'priority') or nil) or 0
+  if priority > 0 then
+    local n = front and 0 or redis.call('INCR', base .. 'pc') % LIMIT
+    score = string.format('%.0f', priority * LIMIT + n)
+    redis.call('ZADD', base .. 'prioritized', score, e.member)
+  else
+    key = waiting_list(base)
+    local last = (jobs_field(e, 'opts') or ''):find('"lifo":true', 1, true) and jobs_state(e) == 'failed'
+    if front or last then redis.call('RPUSH', key, e.member) else redis.call('LPUSH', key, e.member) end
+  end
+  waiting_wake(base)
+  return key, score
+end
+
+-- In the score of a time, 4,096 jobs of one millisecond keep their order.
+local function waiting_delay(e, at)
+  local base, low, event = jobs_base(e), at * 4096, string.format('%.0f', at)
+  local last = redis.call('ZREVRANGEBYSCORE', e.key, string.format('%.0f', low + 4095),
+    string.format('%.0f', low), 'WITHSCORES', 'LIMIT', 0, 1)
+  e.there = string.format('%.0f', last[2] and math.min(last[2] + 1, low + 4095) or low)
+  redis.call('ZADD', e.key, e.there, e.member)
+  redis.call('HSET', jobs_key(e), 'delay', string.format('%.0f', math.max(0, at - now)))
+  jobs_event(base, 'delayed', 'jobId', e.member, 'delay', event)
+  waiting_wake_later(base)
+end

@@ -1,0 +1,131 @@
+"""BullMQ's layout (5 and 6): lists and sorted sets of job ids; the hash beside them is the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ...engine.optional_features import HasTimeline
+from ...model.entry import Entry, State
+from ...model.quoting import bytes_of, legal
+from ...model.states import Verb
+from ...redis.operation import C_co, Call, operation, together
+from ...redis.parsers import moment
+from ..changes import JOB_VERBS, ForeignChanges
+from ..declarations import Declared, List, Zset
+from ..places import LocatedEntry, Place, Row
+from .job import FIELDS, Job
+
+CHILDREN = "waiting for children"
+SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
+IDENTITY = ("timestamp", "processedOn", "finishedOn", "atm")
+
+
+class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
+    """``bullmq:<queue>``. An id is BullMQ's job id, which can come again."""
+
+    kind: ClassVar[str] = "bullmq"
+    owner: ClassVar[str] = "BullMQ"
+    home: ClassVar[str] = "bull:"
+    package: ClassVar[str] = "foreign.bullmq"
+    by_id: ClassVar[bool] = True
+    theirs: ClassVar[dict[str, str]] = {}
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
+        "waiting": (
+            List("{q}:wait", "wait", "RIGHT"), List("{q}:paused", "paused", "RIGHT"),
+            Zset("{q}:prioritized", "prioritized"),
+        ),
+        "pending": (List("{q}:active", "active", "RIGHT"),),
+        "delayed": (
+            Zset("{q}:delayed", "delayed", ready=True, unit_ms=1 / 4096),
+            Zset("{q}:waiting-children", CHILDREN),
+        ),
+        "dead": (Zset("{q}:failed", "failed"),),
+        "done": (Zset("{q}:completed", "completed"),),
+    }  # fmt: skip
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        **JOB_VERBS,
+        "requeue": ("pending", "delayed"),
+    }
+    replay_note: ClassVar[str] = "as BullMQ's own retry does it: one more attempt"
+    prunes: ClassVar[bool] = False
+    enveloped: ClassVar[bool] = False
+    verbs: ClassVar[Mapping[str, str]] = {
+        "requeue": "they wait for the next worker now",
+        "purge": "they go to the trash",
+        "hard": "they are removed for good: no undo",
+    }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "claim": "only BullMQ's workers can take a job",
+        "purge pending": "a worker has them; once its lock is gone, requeue them first",
+    }
+    layout_faults: ClassVar[tuple[str, ...]] = (
+        "a job that anybody removes while its worker runs fails there, and is recorded nowhere",
+        "a child that is removed without BullMQ leaves its parent waiting for ever",
+        "a schedule goes on from its next job: without that job it ends",
+    )
+
+    # --- where entries are -----------------------------------------------------------------------
+
+    @operation
+    async def names(self) -> list[str]:
+        """No key lists BullMQ's queues."""
+        return []
+
+    @operation
+    async def exists(self) -> bool:
+        if not self.own_name:
+            return False
+        key = f"{self.at}{self.own_name}:meta"
+        return await Call(("EXISTS", key), bool, key=key)
+
+    async def paused_there(self) -> str | None:
+        key = f"{self.at}{self.own_name}:meta"
+        paused = Call(("HEXISTS", key, "paused"), bool, key=key)
+        return "paused in BullMQ" if await paused else None
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def _job_key(self, id: bytes) -> bytes:
+        return bytes_of(f"{self.at}{self.own_name}:") + id
+
+    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        keys = [self._job_key(row.member) for row in rows]
+        found = await together(Call(("HMGET", k, *FIELDS), list[Any], key=k) for k in keys)
+        return [
+            _entry(state, place, row, Job.read(values))
+            for row, values in zip(rows, found, strict=True)
+        ]
+
+    # --- what operators change -------------------------------------------------------------------
+
+    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
+        """When the job was made, began and ended, how often it was tried, and what the trash shows
+        of it."""
+        keys = [self._job_key(seen.member) for seen in found]
+        rows = await together(Call(("HMGET", k, *IDENTITY), list[Any], key=k) for k in keys)
+        return [
+            b" ".join(value or b"-" for value in row) + b" " + (seen.entry.payload or b"")
+            for seen, row in zip(found, rows, strict=True)
+        ]
+
+    def refused(self, seen: LocatedEntry, target: str) -> str:
+        return "deferred" if seen.place.called == CHILDREN else ""
+
+
+def _entry(state: State, place: Place, row: Row, job: Job) -> Entry | None:
+    called = place.called
+    if place.kind == "list" and row.member.startswith(b"0:"):
+        return None  # a mark for workers, as BullMQ 4 left it
+    at = moment(row.score / 4096) if called == "delayed" else None
+    if job.problem:
+        return Entry(legal(row.member), state, at, called=called, problem=job.problem)
+    since = job.number(SINCE.get(called, "timestamp"))
+    dead, lost = state == "dead", job.number("stc") or 0
+    attempts = (job.number("atm") or 0) - (state == "done")
+    return Entry(
+        legal(row.member), state, since if dead else at, since, job.shown(), called=called,
+        failures=max(0, attempts - lost), lost=lost,
+        consumer=job.text("pb") or None, error=job.error() if state != "done" else None,
+        reason=("lost" if job.stalled else "failed") if dead else None,
+    )  # fmt: skip

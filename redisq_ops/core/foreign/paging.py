@@ -1,0 +1,52 @@
+"""Pages over several places. A cursor is the number of a place and the cursor in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..model.entry import Entry, Page, PageQuery
+from ..redis.operation import together
+from .places import LocatedEntry, Place
+
+PAGES = 20
+"""reads of places for one page"""
+
+
+async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
+    """The entries of these places, one place after the other."""
+    if query.start is None:
+        found, on = await through(places, query)
+        return Page(entries_of(found), on, sum(await together(place.count() for place in places)))
+    sizes = await together(place.count() for place in places)
+    found, first = [], 0
+    for place, size in zip(places, sizes, strict=True):
+        low = query.start + len(found) - first
+        if len(found) < query.max and 0 <= low < size:
+            found += (await place.window(low, query.max - len(found)))[0]
+        first += size
+    return Page(entries_of(found), None, sum(sizes))
+
+
+async def through(
+    places: Sequence[Place], query: PageQuery, step: int | None = None
+) -> tuple[list[LocatedEntry], str | None]:
+    """The entries behind a cursor, and the cursor to go on. ``step``: how many elements are read at
+    a time, where most of them may be of other queues."""
+    at, _, then = (query.cursor or "0;").partition(";")
+    index, inner = int(at), then or None
+    found: list[LocatedEntry] = []
+    for _ in range(PAGES):
+        room = query.max - len(found)
+        if index >= len(places) or room <= 0:
+            break
+        rows, inner, _ = await places[index].after(inner, step or room)
+        if len(rows) > room:
+            rows = rows[:room]
+            inner = places[index].behind(rows[-1])
+        found += rows
+        index += inner is None
+    return found, None if index >= len(places) else f"{index};{inner or ''}"
+
+
+def entries_of(found: Sequence[LocatedEntry]) -> tuple[Entry, ...]:
+    return tuple(seen.entry for seen in found)

@@ -1,0 +1,132 @@
+"""The clients of a fair queue and their rules: weight, cap, and whether a client is blocked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, cast
+
+from ...engine.operator_changes import ChangeUndo
+from ...engine.optional_features import HasClients
+from ...engine.queue import Queue
+from ...model.entry import Client, Clients, Limit
+from ...model.errors import BadInput
+from ...model.keys import checked_name
+from ...model.queue_position import OTHERS
+from ...model.settings import BATCH
+from ...redis.operation import C_co, Call, both, operation
+from ...redis.parsers import words
+from .account import accounts
+
+MAX_WEIGHT = 100
+Rule = Literal["weight", "cap", "blocked"]
+
+
+class ClientRules(HasClients[C_co]):
+    """Reads of clients, and changes of their rules."""
+
+    client_rules: ClassVar[Mapping[str, range]] = {
+        "weight": range(1, MAX_WEIGHT + 1), "cap": range(10**9), "blocked": range(2)
+    }  # fmt: skip
+
+    @operation
+    async def clients(self, start: int = 0, max: int = BATCH) -> Clients:
+        """Up to ``max`` clients by name from rank ``start`` on: those that have entries waiting or
+        pending, or rules."""
+        key = self.keys["clients"]
+        names, total = await both(
+            Call(("ZRANGE", key, start, start + max - 1), words, key=key),
+            Call(("ZCARD", key), int, key=key),
+        )
+        found = await accounts(self.keys, names)
+        return Clients(tuple(a.shown(name) for name, a in found.items() if a is not None), total)
+
+    @operation
+    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
+        return [
+            Limit("client", one.client, one.cap, one.waiting)
+            for one in (await self.clients.op(0, max)).clients
+            if one.waiting and not one.blocked and one.cap and one.pending >= one.cap
+        ]
+
+    @operation
+    async def get_client(self, client: str) -> Client | None:
+        """One client; None when it has no entries waiting or pending and no rules."""
+        found = (await accounts(self.keys, [client]))[client]
+        return None if found is None else found.shown(client)
+
+    @operation
+    async def length(self, client: str) -> int:
+        """Number of a client's waiting entries."""
+        found = await self.get_client.op(client)
+        return 0 if found is None else found.waiting
+
+    @operation
+    async def weigh(self, client: str, weight: int) -> int:
+        """Set a client's weight: its number of turns for each turn of a client of weight 1.
+
+        ``weight``: 1 to 100. Returns the weight before. Clients can have rules before their first
+        entry. Raises `BadInput`.
+        """
+        if weight not in self.client_rules["weight"]:
+            raise BadInput(f"weight {weight}: 1 to {MAX_WEIGHT}")
+        return await self._set_rule("weight", client, weight)
+
+    @operation
+    async def limit(self, client: str, cap: int) -> int:
+        """Set how many of a client's entries may be pending at a time; 0: no cap.
+
+        Returns the cap before. Entries that are pending already stay pending. Raises `BadInput`.
+        """
+        if cap not in self.client_rules["cap"]:
+            raise BadInput(f"cap {cap}: 0 (none) or more")
+        return await self._set_rule("cap", client, cap)
+
+    @operation
+    async def block(self, client: str) -> bool:
+        """Stop handing out a client's entries; it can still submit. False: it was blocked."""
+        return not await self._set_rule("blocked", client, 1)
+
+    @operation
+    async def unblock(self, client: str) -> bool:
+        """Hand out a client's entries again, from the present turn on. False: it wasn't blocked."""
+        return bool(await self._set_rule("blocked", client, 0))
+
+    async def _set_rule(self, rule: Rule, client: str, value: int) -> int:
+        checked_name(client, "client name")
+        await self._ensure_registered()
+        replies: list[str] = await self._call_idempotent(
+            "set_client_rule", words, rule=rule, client=client, value=value, was=""
+        )
+        return int(replies[1])
+
+    @operation
+    def control(
+        self, op: str, seq: int, rule: Rule, client: str, value: int, since: int | None = None
+    ) -> Call[tuple[str, int]]:
+        """Set a rule of a client (weight, cap or blocked) as step ``seq`` of operation ``op``.
+
+        With ``since`` only where that is the present value. Returns (word, the value before):
+        ``ok``; ``same``: it had that value; ``changed``: it isn't ``since``.
+        """
+        checked_name(client, "client name")
+        return self._call_script(
+            "set_client_rule", lambda reply: (reply[0].decode(), int(reply[1])), caller=op, seq=seq,
+            rule=rule, client=client, value=value, was="" if since is None else since,
+        )  # fmt: skip
+
+    @operation
+    async def set_client_rule(
+        self, op: str, seq: int, rule: str, client: str, value: int
+    ) -> tuple[str, int]:
+        return await self.control.op(op, seq, cast(Rule, rule), client, value)
+
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        if undo.verb not in self.client_rules:
+            return await Queue._undo_change(self, undo)
+        client, value, *since = undo.args
+        word, _ = await self.control.op(
+            undo.op, undo.seq, cast(Rule, undo.verb), client, int(value), *map(int, since)
+        )
+        if word == "changed":
+            undo.left([client])
+        return int(word == "ok")

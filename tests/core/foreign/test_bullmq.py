@@ -1,0 +1,309 @@
+"""BullMQ's layout beside a real BullMQ, releases 5 and 6 (see `bullmq_program`)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.foreign.bullmq import BullmqQueue
+from redisq_ops.core.foreign.bullmq.job import FIELDS, Job
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.audit_log import Author, find
+from redisq_ops.ops.change.bulk import Bulk
+from redisq_ops.ops.change.undo import Undo
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.scan import Filter, select
+
+from ...command_line import Redisq
+from ...foreign_keys.bullmq_program import VERSIONS, Program, add, specimen, wait
+
+Client = redis.Redis
+AUTHOR = Author("ann", "here")
+NAME = "bullmq:mail"
+B = "bull:mail:"
+
+
+def ours(client: Client) -> BullmqQueue[Client]:
+    return BullmqQueue(client, NAME)
+
+
+def entries(client: Client, state: State) -> dict[str, Entry]:
+    return {entry.id: entry for entry in ours(client).page(state, max=1000).entries}
+
+
+def bulk(client: Client, verb: Verb, state: State, *some: str, **more: Any) -> Bulk:
+    """An operator's change, run to its end."""
+    selection = run(client, select(ours(client), state, Filter(ids=some)))
+    change = Bulk(selection, verb, AUTHOR, **more)
+    while run(client, change.step()):
+        pass
+    return change
+
+
+def undone(client: Client, change: Bulk) -> Undo:
+    queue, operation = run(client, find(Deployment(client), change.op))
+    undo = Undo(queue, operation, AUTHOR)
+    while run(client, undo.step()):
+        pass
+    return undo
+
+
+def ran(client: Client) -> Counter[str]:
+    found: dict[Any, Any] = client.hgetall("ran")
+    return Counter({id.decode(): int(n) for id, n in found.items()})
+
+
+# --- what is seen -------------------------------------------------------------------
+
+
+def test_every_state_is_seen_as_bullmq_counts_it(client: Client) -> None:
+    specimen(client)
+    counts = ours(client).counts()
+    (theirs,) = Program(client).call(["getJobCounts"])
+    assert counts.waiting == theirs["waiting"] + theirs["prioritized"] == 6
+    assert (counts.pending, counts.delayed) == (theirs["active"], theirs["delayed"]) == (4, 5)
+    assert (counts.dead, counts.done) == (theirs["failed"], theirs["completed"]) == (4, 3)
+    dead = entries(client, "dead")["bad1"]
+    assert dead.error and (dead.error.type, dead.error.message) == ("TypeError", "no bad1")
+    assert "at handle" in dead.error.traceback and (dead.failures, dead.reason) == (1, "failed")
+    assert dead.at_ms == client.zscore(B + "failed", "bad1")
+    shown = json.loads(dead.payload or b"")
+    assert shown["name"] == "fails" and shown["data"] == {"what": "bad1", "region": "eu"}
+    delayed = entries(client, "delayed")["d2"]
+    assert delayed.at_ms and delayed.at_ms > ours(client).now() + 8_000_000
+    assert list(entries(client, "waiting")) == [f"w{n}" for n in range(6)], "priorities come last"
+    for id, state in {"w5": "waiting", "run1": "pending", "d0": "delayed", "bad0": "dead"}.items():
+        found = ours(client).get(id)
+        assert found and (found.id, found.state) == (id, state)
+    now = ours(client).now()
+    assert ours(client).due_counts([now, now + 8_000_000, now + 10_000_000]) == [0, 5]
+
+
+def test_jobs_that_wait_for_children_are_shown_apart(client: Client) -> None:
+    Program(client).flow()
+    parent = entries(client, "delayed")["p"]
+    assert parent.called == "waiting for children" and parent.at_ms is None
+    child = json.loads(entries(client, "waiting")["c"].payload or b"")
+    assert child["parent"] == B + "p"
+    assert bulk(client, "requeue", "delayed").outcome.skipped == {"deferred": 1}
+
+
+def test_an_id_without_its_job_is_shown_as_such(client: Client) -> None:
+    specimen(client)
+    client.delete(B + "w1")
+    assert entries(client, "waiting")["w1"].problem == "its job is gone"
+    assert bulk(client, "purge", "waiting", "w1").outcome.skipped == {"corrupt": 1}
+
+
+def test_queues_are_found_behind_any_prefix(redisq: Redisq, client: Client) -> None:
+    specimen(client)
+    client.hset("bull:old:meta", "paused", 1)  # as Bull 3 leaves it
+    client.hset("{shop}:orders:meta", mapping={"opts.maxLenEvents": 10000})
+    client.hset("user:7:meta", mapping={"version": "3"})
+    names = {row["name"] for row in redisq.rows("discover")}
+    assert NAME in names and len(names) == 2
+    redisq("discover", "--register", "--yes")
+    assert {row["name"]: row["dead"] for row in redisq.rows("ls")}[NAME] == 4
+    assert redisq.rows("dlq", "groups", NAME)[0]["entries"] == 4
+    where = "payload.name=fails payload.data.region=eu state:dead"
+    assert len(redisq.rows("select", NAME, "--where", where)) == 4
+
+
+@pytest.mark.parametrize("values", [
+    {"name": b"\xff", "data": b"[" * 100_000, "opts": b"5"}, {"stacktrace": b'{"a":1}'},
+    {"name": b"x", "atm": b"-1", "timestamp": b"1e400", "stacktrace": b'[null, {"a": []}]'},
+    {"failedReason": b"\x00\x1b]52", "stacktrace": b'["\\ud800: x"]', "data": b'"\\ud800"'},
+])  # fmt: skip
+def test_any_bytes_are_read(values: dict[str, bytes]) -> None:
+    job = Job.read([values.get(field) for field in FIELDS])
+    assert job.shown() and job.number("timestamp") is None
+    assert (job.error() is None) is ("stacktrace" not in values or values["stacktrace"][:1] == b"{")
+
+
+# --- what is written ----------------------------------------------------------------
+
+
+def dumps(client: Client) -> dict[bytes, Any]:
+    """What BullMQ's keys hold, but for its log of events, the counter that orders priorities, and
+    the mark that wakes workers: one too many finds nothing."""
+    grows = (b":events", b":pc", b":marker")
+    found = [key for key in client.scan_iter(B + "*") if not key.endswith(grows)]
+    return {
+        key: client.hgetall(key) if client.type(key) == b"hash" else client.dump(key)
+        for key in found
+    }
+
+
+CHANGES: dict[str, tuple[Verb, State, tuple[str, ...]]] = {
+    "replay": ("replay", "dead", ("bad0", "bad1")),
+    "requeue": ("requeue", "delayed", ("d1", "d2")),
+    "requeue lost": ("requeue", "pending", ("run1", "run3")),
+    "reschedule": ("reschedule", "delayed", ("d0", "d3")),
+    "purge waiting": ("purge", "waiting", ("w1", "w2", "w4")),
+    "purge dead": ("purge", "dead", ("bad1",)), "purge delayed": ("purge", "delayed", ("d0", "d1")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_undo_restores_every_key(client: Client, change: str) -> None:
+    specimen(client)
+    before = dumps(client)
+    verb, state, some = CHANGES[change]
+    more = {"at_ms": int(time.time() * 1000) + 10**9} if verb == "reschedule" else {}
+    done = bulk(client, verb, state, *some, **more)
+    assert done.outcome.done == len(some) and dumps(client) != before
+    assert undone(client, done).outcome.done == len(some)
+    assert dumps(client) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_workers_run_what_was_replayed_requeued_and_brought_back_once(
+    client: Client, version: str
+) -> None:
+    program = Program(client, version)
+    client.set("broken", 1)
+    program.call(*[add("fails", f"f{n}", priority=2 * (n % 2)) for n in range(6)])
+    program.work(6)
+    assert ran(client) == Counter(f"f{n}" for n in range(6))
+    program.call(
+        *[add("fine", f"d{n}", delay=9_000_000, priority=n) for n in range(2)],
+        *[add("fine", f"w{n}") for n in range(3)],
+    )  # fmt: skip
+    client.delete("broken", "ran")
+    assert bulk(client, "replay", "dead").outcome.done == 6
+    assert bulk(client, "requeue", "delayed").outcome.done == 2
+    purge = bulk(client, "purge", "waiting", "w0", "w1", "f0")
+    program.call(*[add("fine", "w1")])  # an id that comes again
+    assert undone(client, purge).outcome.done == 2
+    assert not entries(client, "dead") and not entries(client, "delayed")
+    with program.worker():
+        wait(lambda: len(ran(client)) == 11)
+        wait(lambda: client.zcard(B + "completed") == 11)
+    assert set(ran(client).values()) == {1}
+
+
+@pytest.mark.slow
+def test_a_worker_that_sleeps_wakes_for_what_was_replayed(client: Client) -> None:
+    program = Program(client)
+    client.set("broken", 1)
+    with program.worker():
+        program.call(add("fails", "a"))
+        wait(lambda: client.zcard(B + "failed"))
+        client.delete("broken")
+        time.sleep(0.5)
+        assert bulk(client, "replay", "dead").outcome.done == 1
+        wait(lambda: client.zcard(B + "completed"))
+    assert ran(client) == Counter(a=2)
+
+
+@pytest.mark.slow
+def test_a_job_with_a_lock_is_left_alone(client: Client) -> None:
+    program = Program(client)
+    program.call(add("lasts", "a"))
+    with program.worker():
+        wait(lambda: client.exists("started"))
+        before = dumps(client)
+        assert bulk(client, "requeue", "pending").outcome.skipped == {"busy": 1}
+        lock = (B + "a:lock").encode()
+        assert {k for k, v in dumps(client).items() if before.get(k) != v} <= {lock}
+
+
+def test_the_next_run_of_a_schedule_is_left_alone(client: Client) -> None:
+    """The first one waits at once, the second one is delayed: without it the schedule would end."""
+    program = Program(client)
+    program.call(["upsertJobScheduler", "hourly", {"every": 3_600_000}, {"name": "fine"}])
+    assert bulk(client, "purge", "waiting").outcome.skipped == {"recurring": 1}
+    program.work(1)
+    before = dumps(client)
+    verbs: tuple[Verb, ...] = ("purge", "requeue", "reschedule")
+    for verb in verbs:
+        assert bulk(client, verb, "delayed", at_ms=5).outcome.skipped == {"recurring": 1}
+    assert dumps(client) == before
+
+
+@pytest.mark.slow
+def test_a_child_is_replayed_with_its_parent_and_never_purged(client: Client) -> None:
+    program = Program(client)
+    client.set("broken", 1)
+    program.flow()
+    assert bulk(client, "purge", "waiting", "c", "d").outcome.skipped == {"linked": 2}
+    client.delete(B + "d")  # so that the parent goes on waiting
+    client.lrem(B + "wait", 1, "d")
+    program.work(1)
+    assert list(entries(client, "dead")) == ["c"]
+    assert bulk(client, "purge", "dead").outcome.skipped == {"linked": 1}
+    before = dumps(client)
+    client.delete("broken")
+    replay = bulk(client, "replay", "dead")
+    assert replay.outcome.done == 1
+    assert (B + "c").encode() in client.smembers(B + "p:dependencies")
+    assert undone(client, replay).outcome.done == 1 and dumps(client) == before
+    client.zrem(B + "waiting-children", "p")  # the parent goes on without it
+    assert bulk(client, "replay", "dead").outcome.skipped == {"linked": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_replayed_into_a_paused_queue_waits_until_it_goes_on(
+    client: Client, version: str
+) -> None:
+    """Release 5 renames the list of a paused queue, and overwrites another one when it goes on."""
+    program = Program(client, version)
+    client.set("broken", 1)
+    program.call(add("fails", "a"), add("fails", "b"))
+    program.work(2)
+    client.delete("broken")
+    program.call(add("fine", "w"), ["pause"])
+    assert ours(client).counts().paused == "paused in BullMQ"
+    assert bulk(client, "replay", "dead").outcome.done == 2
+    assert set(entries(client, "waiting")) == {"a", "b", "w"}
+    program.call(["resume"])
+    with program.worker():
+        wait(lambda: client.zcard(B + "completed") == 3)
+    assert ran(client) == Counter(a=2, b=2, w=1)
+
+
+def test_a_paused_queue_of_an_unknown_release_takes_nothing(client: Client) -> None:
+    specimen(client)
+    client.hset(B + "meta", mapping={"paused": 1, "version": "fork"})
+    assert bulk(client, "replay", "dead").outcome.skipped == {"unclear": 4}
+
+
+@pytest.mark.slow
+def test_no_job_is_lost_between_operators_and_killed_workers(client: Client) -> None:
+    """Workers are killed while operators purge and bring back, replay and undo. What a worker had
+    is `active`, as without operators, and nothing runs twice."""
+    program = Program(client)
+    client.set("broken", 1)
+    program.call(["addBulk", [
+        {"name": "fails", "data": {}, "opts": {"jobId": f"f{n}"}} for n in range(40)
+    ]])  # fmt: skip
+    program.work(40)
+    client.delete("broken", "ran")
+    wanted = {f"f{n}" for n in range(40)}
+    for turn in range(3):
+        jobs = [f"t{turn}-{n}" for n in range(80)]
+        wanted |= set(jobs)
+        program.call(["addBulk", [
+            {"name": "fine", "data": {}, "opts": {"jobId": id, "priority": n % 3}}
+            for n, id in enumerate(jobs)
+        ]])  # fmt: skip
+        with program.worker():
+            while not any(id.startswith(f"t{turn}-") for id in ran(client)):
+                purge = bulk(client, "purge", "waiting")
+                replay = bulk(client, "replay", "dead")
+                for change in (purge, replay):
+                    if change.outcome.done:
+                        undone(client, change)
+    states: tuple[State, ...] = ("waiting", "pending", "dead", "done")
+    where = Counter(id for state in states for id in entries(client, state))
+    assert set(where) == wanted and set(where.values()) == {1}
+    assert set(ran(client).values()) == {1}

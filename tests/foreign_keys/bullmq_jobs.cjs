@@ -1,0 +1,62 @@
+// Jobs of a real BullMQ and its workers: run by bullmq_program.py, with BullMQ's packages.
+//
+// node bullmq_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
+// node bullmq_jobs.cjs PORT flow           a parent "p" with a child "c" that fails, and one that does not
+// node bullmq_jobs.cjs PORT work [N]       a worker, until N jobs have ended; without N, until it is killed
+"use strict";
+const { FlowProducer, Queue, Worker } = require("bullmq");
+const { Redis } = require("ioredis");
+
+const [port, command, given] = process.argv.slice(2);
+const connection = { host: "127.0.0.1", port: Number(port) };
+const name = process.env.QUEUE || "mail";
+
+async function handle(job, client) {
+  await client.hincrby("ran", job.id, 1);
+  if (job.name === "fails" && (await client.exists("broken"))) {
+    throw new TypeError(`no ${job.data.what}`);
+  }
+  if (job.name === "lasts") {
+    await client.incr("started");
+    await new Promise((resolve) => setTimeout(resolve, 600000));
+  }
+  return job.data;
+}
+
+async function main() {
+  const queue = new Queue(name, { connection });
+  if (command === "call") {
+    const found = [];
+    for (const [method, ...rest] of JSON.parse(given)) {
+      const result = await queue[method](...rest);
+      found.push(result && result.id !== undefined ? result.id : result);
+    }
+    console.log(JSON.stringify(found));
+  } else if (command === "flow") {
+    const flow = new FlowProducer({ connection });
+    const child = (id, name) => ({
+      name, queueName: queue.name, data: { what: id }, opts: { jobId: id, ignoreDependencyOnFailure: id === "c" },
+    });
+    await flow.add({
+      name: "parent", queueName: queue.name, data: {}, opts: { jobId: "p" },
+      children: [child("c", "fails"), child("d", "fine")],
+    });
+    await flow.close();
+  } else {
+    const client = new Redis(connection);
+    let left = given ? Number(given) : Infinity;
+    await new Promise((resolve) => {
+      const ended = () => --left <= 0 && resolve();
+      const worker = new Worker(queue.name, (job) => handle(job, client), {
+        connection, concurrency: 4, lockDuration: 1500, stalledInterval: 300000, drainDelay: 1,
+      });
+      worker.on("completed", ended);
+      worker.on("failed", ended);
+      worker.on("error", () => {});
+    });
+  }
+  await queue.close();
+  process.exit(0);
+}
+
+main();
