@@ -1,5 +1,5 @@
 """Keys of programs whose queues redisq reads and repairs but doesn't fill: RQ, arq, Dramatiq,
-Celery, plain streams; and the worker processes that Sidekiq, Resque and RQ register."""
+Celery, BullMQ, plain streams; and the worker processes that Sidekiq, Resque and RQ register."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def write_keys(client: Any, now_ms: int) -> None:
     _arq(pipe, now_ms)
     _dramatiq(pipe, now_ms)
     _celery(pipe)
+    _bullmq(pipe, now_ms)
     for name, group, size in (("clickstream", "warehouse", 240), ("payments", "ledger", 60)):
         for n in range(size):
             pipe.xadd(name, {"data": json.dumps({"event": f"{name}-{n}", "amount": 7 * n})})
@@ -151,6 +152,27 @@ def _celery(pipe: Any) -> None:
             },
         }  # fmt: skip
         pipe.lpush("ledger", json.dumps(message))
+
+
+def _bullmq(pipe: Any, now_ms: int) -> None:
+    at = "bull:checkout:"
+    pipe.hset(f"{at}meta", mapping={"version": "bullmq:5.61.0", "opts.maxLenEvents": "10000"})
+    for n in range(1, 21):
+        failed = n > 16
+        fields = {
+            "name": "charge", "data": json.dumps({"order": 4_000 + n, "amount": 9.9 * n}),
+            "opts": '{"attempts": 3}', "timestamp": now_ms - 30_000 * n, "priority": 0,
+        }  # fmt: skip
+        if failed:
+            trace = "Error: card declined\n    at charge (/app/checkout.js:41:11)"
+            fields |= {
+                "processedOn": now_ms - 20_000 * n, "finishedOn": now_ms - 19_000 * n, "atm": 3,
+                "failedReason": "card declined", "stacktrace": json.dumps([trace]),
+            }  # fmt: skip
+            pipe.zadd(f"{at}failed", {str(n): now_ms - 19_000 * n})
+        else:
+            pipe.lpush(f"{at}wait", n)
+        pipe.hset(f"{at}{n}", mapping=fields)
 
 
 def _iso(seconds: float) -> str:

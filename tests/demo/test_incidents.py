@@ -162,7 +162,7 @@ def test_the_first_frame_is_full_of_life(url: str, client: redis.Redis) -> None:
     found = run(connect(url), overview(Deployment(), signs=True))
     kinds = {row.kind for row in found.rows}
     assert kinds == {"request", "fair", "delay", "circular", "carmine", "sidekiq", "resque", "rq",
-                     "arq", "dramatiq", "celery", "stream"}  # fmt: skip
+                     "arq", "dramatiq", "celery", "bullmq", "stream"}  # fmt: skip
     assert len(found.rows) >= 32
     assert not [row.problem for row in found.rows if row.problem]
     rates = [row.rates for row in found.rows if row.rates is not None]
