@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,11 +23,25 @@ MOST = 200
 _PLAIN = re.compile(r"[\w.:@%+,=^~-]+", re.ASCII)
 """names that are offered: zsh evaluates what it gets and bash expands it; this does nothing"""
 
+_KNOWN: ContextVar[Sequence[str] | None] = ContextVar("known_queues", default=None)
+
+
+@contextmanager
+def known_queues(names: Sequence[str]) -> Iterator[None]:
+    """Complete these names of queues, and ask no server."""
+    token = _KNOWN.set(names)
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
+
 
 def queues(incomplete: str) -> list[str]:
     """Names of queues with this beginning; none if the server doesn't answer in time."""
     if "/" in incomplete:
         return []
+    if (known := _KNOWN.get()) is not None:
+        return _offered(known, incomplete)
     # Import before the time-out starts, which is for the server only.
     from redisq_ops.core.engine.registry import all_queues
     from redisq_ops.core.redis.operation import run
@@ -78,6 +94,8 @@ def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
     from redisq_ops.core.redis.client import connect
     from redisq_ops.ops.config import load
 
+    if _KNOWN.get() is not None:  # the dashboard must not wait, and may look at another server
+        return []
     options, found = _connection_options(os.environ), list[str]()
 
     def ask() -> None:

@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,6 +123,8 @@ class Config:
     """what is hidden in payloads and errors"""
     redact_from: tuple[str, ...] = ()
     """places of the ``[redact]`` tables"""
+    dashboard: Mapping[str, Any] = field(default_factory=dict)
+    """the table ``[dashboard]``, which the dashboard checks"""
 
     def __getitem__(self, name: str) -> str | None:
         return self.values[name].value
@@ -197,6 +199,7 @@ def load(
         context, context_from = environment["REDISQ_CONTEXT"], "REDISQ_CONTEXT"
     path = config_path(environment)
     file, contexts = _read(path)
+    dashboard = _table(file.pop("dashboard", {}), f"{path} dashboard")
     chosen: Mapping[str, Any] = {}
     if context is not None:
         if context not in contexts:
@@ -217,7 +220,8 @@ def load(
         )
     # A bad pattern is an error of every command, before it connects.
     redaction = Redaction.read(redact)
-    return Config(values, context, context_from, redaction, tuple(where for _, where in redact))
+    redacted = tuple(where for _, where in redact)
+    return Config(values, context, context_from, redaction, redacted, dashboard)
 
 
 def contexts(environment: Mapping[str, str] = os.environ) -> list[NamedContext]:

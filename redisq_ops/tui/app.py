@@ -5,33 +5,48 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import on
 from textual.actions import parse as parse_action
 from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.events import Event, Key, Paste
+from textual.filter import LineFilter
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui import keys
+from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
 from redisq_ops.tui.banner import Banner, State, Tabs, TabsState
 from redisq_ops.tui.changes import Changes
-from redisq_ops.tui.command_line import CommandInput, RowAddresses, parsed
+from redisq_ops.tui.command_line import CommandInput, CompletionList, RowAddresses, parsed
+from redisq_ops.tui.dashboard_commands import (
+    OWN,
+    OwnCommand,
+    ViewCommand,
+    completions,
+    own_command,
+    refresh_seconds,
+)
+from redisq_ops.tui.dashboard_settings import DashboardSettings
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.explain_screen import WhyScreen
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.guide import GuideStep, GuideStrip
 from redisq_ops.tui.help import HelpScreen
+from redisq_ops.tui.host import Completion, Host
 from redisq_ops.tui.input_order import InputOrder
+from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
+from redisq_ops.tui.saved_filters import SavedFiltersScreen
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table import PagedTable
-from redisq_ops.tui.theme import REDISQ
+from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
 from redisq_ops.tui.views import (
     ALL,
     Consumers,
@@ -46,6 +61,8 @@ from redisq_ops.tui.views.consumers import parted
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts
     from redisq_ops.core.model.states import Verb
+    from redisq_ops.ops.check.findings import Standing
+    from redisq_ops.ops.filter.ast import Query
 
 _LAST = {
     "move": " --to ",
@@ -62,6 +79,8 @@ _OF_CLIENTS = {
     "request cancel": "client block",
 }
 """the same keys for clients"""
+_BEFORE_DIALOGS = ("queue", "filter", "command", "command_palette")
+"""actions whose keys are asked before a dialog's own Tab and /"""
 NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
 
 
@@ -81,11 +100,14 @@ class Top(App[Exception]):
         queue: str | None = None,
         read_only: bool = False,
         zone: tzinfo | None = None,
+        host: Host | None = None,
+        settings: DashboardSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
         guide: Sequence[GuideStep] = (),
     ) -> None:
-        """``interval`` in seconds; ``queue`` is opened at once; ``clock`` only measures; ``guide``:
-        the steps of a demo's incidents."""
+        """``interval`` in seconds; ``queue`` is opened at once; ``host`` knows the commands and the
+        other servers; ``clock`` only measures; ``guide``: the steps of a demo's incidents."""
+        self._theme_colors = {name: ThemeColors(name) for name in COLORS}
         super().__init__()
         self.source = source
         self.interval = interval
@@ -95,11 +117,14 @@ class Top(App[Exception]):
         self._read_only = read_only
         self.zone = zone
         self.clock = clock
+        self.settings = settings or DashboardSettings()
         self.snapshot: Snapshot | None = None
         self.problem: Exception | None = None
         """why the latest look brought no picture"""
         self.poller = Poller(source, self.viewport, self.post_message, interval)
         self.changes = Changes(self)
+        self.host = host or Host()
+        self.navigation = Navigation(self)
         self.refused = ""
         """why the latest key did nothing"""
         self._order = InputOrder(self)
@@ -112,7 +137,8 @@ class Top(App[Exception]):
         self._seen_at: float | None = None
         # Held, not queried: messages still come while the screen is being taken apart at the end.
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
-        self._command = CommandInput()
+        self._completions = CompletionList()
+        self._command = CommandInput(self._completed, self._completions)
         self.guide = GuideStrip(guide) if guide else None
         self._notice = Static(id="notice", markup=False)
         self._status = Static(id="status", markup=False)
@@ -125,7 +151,8 @@ class Top(App[Exception]):
 
     def compose(self) -> ComposeResult:
         yield from (self._banner, self._tabs, *([self.guide] if self.guide else []))
-        yield from (self._notice, self._switcher, self._field, self._command, self._status)
+        yield from (self._notice, self._switcher, self._field)
+        yield from (self._completions, self._command, self._status)
         yield Footer(compact=True, show_command_palette=False)
 
     def run(self, *args: Any, **options: Any) -> Exception | None:
@@ -137,15 +164,24 @@ class Top(App[Exception]):
             end_on_signals(self)
 
     def on_mount(self) -> None:
-        self.register_theme(REDISQ)
-        self.theme = REDISQ.name
+        for theme in THEMES.values():
+            self.register_theme(theme)
+        self.theme = self.settings.theme
+        self.set_keymap(dict(self.settings.keys))
+        for name, columns in self.settings.columns.items():
+            self._views[name].table.keep_columns(columns)
         self.current.table.focus()
         # After `fg` the terminal shows nothing of ours, and only what changes would be drawn.
         self.app_resume_signal.subscribe(self, lambda _: self._redraw())
         self.set_interval(1.0, self.tick)
+        self._watch_for_alerts()
         # After the first frame: what the poller loads takes longer than drawing it.
         self.call_after_refresh(self.run_worker, self.poller.run(), group="poller")
         self.tick()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        own = self._theme_colors.get(self.theme)
+        return [*([own] if own else []), *super().get_line_filters()]
 
     def _redraw(self) -> None:
         for widget in self.screen.walk_children():
@@ -194,12 +230,26 @@ class Top(App[Exception]):
             return f"{sign} has no meaning in a filter: Enter keeps it, Esc drops it."
         if self.focused is self._command:
             return f"{sign} has no meaning in a command: Enter runs it, Esc drops it."
-        for binding in (*keys.LOOK, *keys.CHANGE, *keys.LEAVE):
+        for binding in self.key_bindings:
             if key.key in binding.key.split(","):
                 _, action, parameters = parse_action(binding.action)
-                why = self._unfit(action, parameters) or self._forbidden(action)
+                why = self.why_unfit(action, parameters)
                 return f"{sign} {binding.description}: {why}"
         return f"{sign} has no meaning here: ? lists the keys."
+
+    @property
+    def key_bindings(self) -> tuple[Binding, ...]:
+        """Every key, as the configuration file has it."""
+        chosen = self.settings.keys
+        return tuple(replace(one, key=chosen.get(one.id or "", one.key)) for one in keys.ALL)
+
+    def why_unfit(self, action: str, parameters: tuple[object, ...]) -> str:
+        """Why a key's action can't be done now; empty if it can."""
+        return self._unfit(action, parameters) or self._forbidden(action)
+
+    def begin_line(self, start: str) -> None:
+        """Begin a command for the person to end."""
+        self._command.begin(start)
 
     # --- pictures ------------------------------------------------------------------------------
 
@@ -218,8 +268,8 @@ class Top(App[Exception]):
         )  # fmt: skip
 
     def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
-        if not self.screen_stack:  # it came while we were leaving
-            return
+        if not self.screen_stack or seen.source is not self.source:
+            return  # it came while we were leaving, or going to another server
         first, self.snapshot = self.snapshot is None, seen.snapshot
         self._seen_at, self.problem = self.clock(), None
         if first:
@@ -227,10 +277,13 @@ class Top(App[Exception]):
         with self.batch_update():
             if self.answered:
                 self.current.show(seen.snapshot)
+                self.navigation.fetched()
             for screen in self.screen_stack:
                 if isinstance(screen, (DetailScreen, WhyScreen)):
                     screen.show(seen.snapshot)
             self.tick()
+            if self.focused is None and len(self.screen_stack) == 1:
+                self.current.table.focus()  # it could not have it before it was shown
 
     @property
     def answered(self) -> bool:
@@ -245,7 +298,7 @@ class Top(App[Exception]):
     def on_missed(self, missed: Missed) -> None:
         from redisq_ops.core.model.errors import BadInput
 
-        if not self.screen_stack:
+        if not self.screen_stack or missed.source is not self.source:
             return
         if isinstance(missed.error, BadInput) and self.snapshot is None:
             self.exit(missed.error)
@@ -272,7 +325,8 @@ class Top(App[Exception]):
         failing, connected = self.problem is not None, self.source.connected
         queue = self._chosen if self.view != "overview" else None
         counts = self._counts if queue else None
-        stale = silent is not None and (failing or silent > 2 * self.interval + 1)
+        frozen = silent is not None and self.poller.frozen and not failing
+        stale = silent is not None and not frozen and (failing or silent > 2 * self.interval + 1)
         self._banner.state = State(
             connected.label if connected else "",
             queue,
@@ -285,6 +339,8 @@ class Top(App[Exception]):
             connected.word if connected else "",
             connected.color if connected else "",
             self._overview.in_trouble if self.view == "overview" and self.answered else None,
+            self.navigation.crumbs,
+            int(silent or 0) if frozen else None,
         )
         self._tabs.state = TabsState(self.view, queue or self._under_cursor, counts)
         self._say_notice()
@@ -293,11 +349,9 @@ class Top(App[Exception]):
     def _say_notice(self) -> None:
         """One line in place of a view that can't be shown."""
         said, view, snapshot = "", self.current, self.snapshot
-        if (
-            view.name_ != "overview"
-            and snapshot is not None
-            and snapshot.viewport.queue == self.queue
-        ):
+        if snapshot is None:
+            said = self._nothing_seen()
+        elif view.name_ != "overview" and snapshot.viewport.queue == self.queue:
             queue = snapshot.queue
             if self.queue is None:
                 said = "There is no queue here yet."
@@ -305,9 +359,21 @@ class Top(App[Exception]):
                 said = snapshot.problem or f"no queue {self.queue!r} here"
             elif not view.offered_by(queue):
                 said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
-        self._notice.update(printable(said))
+        self._notice.update("\n".join(map(printable, said.split("\n"))))
         self._notice.display = bool(said)
         self._switcher.display = not said
+
+    def _nothing_seen(self) -> str:
+        """What stands in place of the first picture, as long as there is none."""
+        if self.problem is None:
+            return "Reading the queues …"
+        from redisq_ops.core.model.errors import Forbidden
+
+        lines = [f"There is no picture of the server yet: {self.problem}"]
+        if isinstance(self.problem, Forbidden):
+            lines.append("`redisq acl viewer` prints the ACL rule that a user needs to look.")
+        lines.append(f"It is asked again every {self.interval:g} s. q leaves.")
+        return "\n".join(lines)
 
     def say_status(self) -> None:
         """The line above the keys: a problem, a running change, or where we are."""
@@ -333,10 +399,11 @@ class Top(App[Exception]):
             return
         if self.view == "overview" and name != "overview":
             under = self.current.table.identity
-            self._choose(under or self.queue or next((q.name for q in self._queues), None))
+            self._choose(under or self.queue or next((q.name for q in self.queues), None))
         self._show_view(name)
 
     def _show_view(self, name: View) -> None:
+        self.navigation.leaving()
         self._drop_unreadable()
         self._field.display = False
         self.current.everything = False
@@ -344,6 +411,7 @@ class Top(App[Exception]):
         self._switcher.current = name
         if name == "overview" and self.queue is not None:
             self.current.table.go_to(self.queue)
+        self.navigation.arrived()
         self.refresh_bindings()
         self._look()
 
@@ -359,7 +427,7 @@ class Top(App[Exception]):
         self.action_view(chosen.view)
 
     def action_queue(self, step: int) -> None:
-        names = [queue.name for queue in self._queues]
+        names = [queue.name for queue in self.queues]
         if self.view == "overview":
             self._refuse("Tab goes from queue to queue once one is open: Enter opens one.")
         elif not names or names == [self.queue]:
@@ -395,6 +463,7 @@ class Top(App[Exception]):
 
     def _choose(self, queue: str | None) -> None:
         if queue != self.queue:
+            self.navigation.leaving()
             self.queue = queue
             for view in self._views.values():
                 if view.name_ != "overview":
@@ -410,13 +479,13 @@ class Top(App[Exception]):
 
     @property
     def _chosen(self) -> ListedQueue | None:
-        return next((queue for queue in self._queues if queue.name == self.queue), None)
+        return next((queue for queue in self.queues if queue.name == self.queue), None)
 
     @property
     def _under_cursor(self) -> ListedQueue | None:
         """The queue that a digit opens from the overview."""
         under = self._overview.table.identity
-        return next((queue for queue in self._queues if queue.name == under), None)
+        return next((queue for queue in self.queues if queue.name == under), None)
 
     @property
     def _counts(self) -> Counts | None:
@@ -427,7 +496,8 @@ class Top(App[Exception]):
         return self._overview.counts_of(self.queue)
 
     @property
-    def _queues(self) -> tuple[ListedQueue, ...]:
+    def queues(self) -> tuple[ListedQueue, ...]:
+        """All there are, by name."""
         return self.snapshot.queues if self.snapshot else ()
 
     def _look(self) -> None:
@@ -436,6 +506,8 @@ class Top(App[Exception]):
         self.poller.wake()
 
     def on_paged_table_opened(self, opened: PagedTable.Opened) -> None:
+        if opened.table is not self.current.table:
+            return  # a click on another view was faster
         if self.view == "overview":
             self._choose(opened.identity)
             self._go_home()
@@ -450,9 +522,31 @@ class Top(App[Exception]):
         elif self.current.named_rows:
             self._refuse("Enter: the row shows all that is known of it.")
         else:
-            self._detail = opened.identity
-            self._open(DetailScreen(opened.identity, self.zone), self._left_detail)
-            self.poller.wake()
+            self.open_detail(opened.identity)
+
+    def open_detail(self, id: str) -> None:
+        """Show all that is known of an entry or request of the queue that is open."""
+        self._detail = id
+        self._open(DetailScreen(id, self.zone), self._left_detail)
+        self.poller.wake()
+
+    def open_place(self, view: View, queue: str | None, filter: Query | None = None) -> None:
+        """Show a view of a queue; the overview of a queue is what that queue is about."""
+        if queue is not None:
+            self._choose(queue)
+        if view == "overview" and queue is not None:
+            self._go_home()
+        else:
+            self._show_view(view)
+        if filter is not None:
+            self.current.narrow(filter)
+            self._look()
+
+    def action_go_back(self) -> None:
+        self._refuse(self.navigation.back())
+
+    def action_go_forward(self) -> None:
+        self._refuse(self.navigation.forward())
 
     def _narrowed(self, view: View, expression: str) -> None:
         """Another view of what a row stands for; Esc leads back."""
@@ -586,7 +680,7 @@ class Top(App[Exception]):
         """False hides a key that means nothing here, None greys out what is not allowed."""
         if self.focused in (self._field, self._command):
             return False
-        if action in ("queue", "filter", "command"):  # asked before a dialog's own Tab and /
+        if action in _BEFORE_DIALOGS:
             return len(self.screen_stack) == 1
         if self._unfit(action, parameters):
             return False
@@ -656,7 +750,7 @@ class Top(App[Exception]):
         """Whether one of the queues that a hold would be for has flags of ours."""
         view = self.current
         names = view.chosen if view.holds == "queues" else (self.queue,)
-        chosen = [queue for queue in self._queues if queue.name in names]
+        chosen = [queue for queue in self.queues if queue.name in names]
         return not chosen or any(queue.has_settings for queue in chosen)
 
     @property
@@ -710,7 +804,14 @@ class Top(App[Exception]):
     def run_command(self) -> None:
         line = self._command.end()
         self._look()
-        if not line:
+        if line:
+            self.run_line(line)
+
+    def run_line(self, line: str) -> None:
+        """Run a command: one of the dashboard's own, or one of `redisq`."""
+        own = own_command(line, [queue.name for queue in self.queues])
+        if own is not None:
+            self._run_own(own)
             return
         try:
             words = parsed(line, self._addresses)
@@ -719,6 +820,143 @@ class Top(App[Exception]):
             return
         if words:
             self.changes.command(words)
+
+    def _completed(self, line: str) -> Sequence[Completion]:
+        return completions(line, self.host, [queue.name for queue in self.queues])
+
+    def _run_own(self, command: ViewCommand | OwnCommand) -> None:
+        """Carry out one of the dashboard's own commands; why it can't be is said below."""
+        from redisq_ops.core.model.errors import RedisqError
+
+        try:
+            if isinstance(command, ViewCommand):
+                self._open_view(command)
+                return
+            match command.name, command.argument:
+                case "back", _:
+                    self.action_go_back()
+                case "forward", _:
+                    self.action_go_forward()
+                case "go" | "ctx" | "theme" | "refresh" as name, "":
+                    self._refuse(f":{name} {OWN[name]}")
+                case "go", address:
+                    self.run_worker(self._jump(address), group="jump", exclusive=True)
+                case "ctx", name:
+                    self._switch_server(name)
+                case "theme", name if name in THEMES:
+                    self.theme = name
+                case "theme", name:
+                    self._refuse(f"There is no theme {name!r}: {', '.join(THEMES)}.")
+                case "refresh", span:
+                    self._refresh_every(refresh_seconds(span))
+        except (RedisqError, LookupError) as error:
+            self._refuse(str(error))
+
+    def _open_view(self, command: ViewCommand) -> None:
+        from redisq_ops.ops.filter.parser import parse
+
+        filter = parse(command.filter, utc=self.zone is UTC) if command.filter else None
+        if command.view == "overview":
+            self._show_view("overview")
+        elif command.queue is None:
+            self.action_view(command.view)
+        else:
+            self.open_place(command.view, command.queue)
+        if filter is not None and filter.has_fields and self.current.state is None:
+            self._refuse(f"A filter of {self.current.title} is words only.")
+        elif filter is not None:
+            self.current.narrow(filter)
+            self._look()
+
+    async def _jump(self, address: str) -> None:
+        if why := await self.navigation.jump(address):
+            self._refuse(why)
+
+    def _switch_server(self, context: str) -> None:
+        """Leave this server for that of another context; nothing of this one is kept."""
+        if self.changes.running:
+            self._refuse("A change is running here: Esc stops it, then :ctx leaves.")
+            return
+        source = self.host.open_context(context)
+        self.workers.cancel_group(self, "poller")
+        self.workers.cancel_group(self, "jump")
+        self.source, self.snapshot, self.problem, self._seen_at = source, None, None, None
+        self.queue, self.view, self._back = None, "overview", None
+        for view in self._views.values():
+            view.forget()
+        self.clear_notifications()  # they name changes that could be undone there
+        self.changes, self.navigation = Changes(self), Navigation(self)
+        self._opened = True
+        self._switcher.current = "overview"
+        frozen, interval = self.poller.frozen, self.poller.interval
+        self.poller = Poller(source, self.viewport, self.post_message, interval)
+        self.poller.frozen = frozen
+        self.run_worker(self.poller.run(), group="poller")
+        self._watch_for_alerts()
+        self.refresh_bindings()
+        self._look()
+
+    def _watch_for_alerts(self) -> None:
+        """Begin to look for new trouble on this server, if the configuration file says so."""
+        if self.settings.alerts is not None:
+            watch = AlertWatch(self.settings.alerts)
+            self.run_worker(watch.run(self.source, self._alert), group="alerts", exclusive=True)
+
+    def _alert(self, found: Sequence[Standing]) -> None:
+        text = alert_text(found)
+        self.notify(text, title="New trouble", severity="warning", markup=False, timeout=30)
+        if self.settings.alerts is not None and self._driver is not None:
+            notify_terminal(self._driver.write, text, self.settings.alerts.notify)
+
+    def action_saved_filter(self) -> None:
+        self.push_screen(SavedFiltersScreen(self.settings.filters), self._apply_saved_filter)  # type: ignore[unused-awaitable]
+
+    def _apply_saved_filter(self, expression: str | None) -> None:
+        from redisq_ops.ops.filter.parser import parse
+
+        if expression is None:
+            return
+        query = parse(expression, utc=self.zone is UTC)
+        if query.has_fields and self.current.state is None:
+            self._refuse(f"A filter of {self.current.title} is words only: {expression}")
+            return
+        self.current.narrow(query)
+        self._look()
+
+    def action_command_palette(self) -> None:
+        from textual.command import CommandPalette
+
+        from redisq_ops.tui.command_palette import DashboardPalette
+
+        if len(self.screen_stack) == 1:
+            self._open(CommandPalette(providers=[DashboardPalette], placeholder="Find …"))
+
+    def _refresh_every(self, seconds: float) -> None:
+        self.interval = self.poller.interval = seconds
+        self.poller.frozen = False
+        self.poller.wake()
+        self.notify(f"refreshed every {seconds:g} s", markup=False)
+
+    def action_freeze(self) -> None:
+        """Look no more by itself, so that the screen holds still; again: go on."""
+        self.poller.frozen = not self.poller.frozen
+        if not self.poller.frozen:
+            self.poller.wake()
+        self.tick()
+
+    def action_page(self) -> None:
+        """What is under the cursor in the person's pager."""
+        rows, queue = self._addresses.rows, self._addresses.queue
+        if self.view in ("levels", "requests") and rows:
+            words = ["inspect", "request", rows[0]]
+        elif self.current.state is not None and rows:
+            words = ["inspect", "entry", rows[0]]
+        elif queue is not None:
+            words = ["inspect", "queue", queue]
+        else:
+            self._refuse(NOTHING)
+            return
+        self.changes.page(words)
 
     @property
     def _addresses(self) -> RowAddresses:

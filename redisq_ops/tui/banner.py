@@ -39,6 +39,10 @@ class State:
     color: str = ""
     in_trouble: int | None = None
     """queues in trouble; None: not looked at now"""
+    crumbs: str = ""
+    """where back leads"""
+    frozen_s: int | None = None
+    """seconds since the last picture, if there is to be no other"""
 
 
 class Banner(Widget):
@@ -69,6 +73,8 @@ def _left(state: State) -> Text:
     if state.queue is not None:
         text.append("  " + printable(state.queue.name), f"bold {HELD}")
         text.append(f" {state.queue.kind}", DIM)
+    if state.crumbs:
+        text.append("  " + printable(state.crumbs), DIM)
     text.append("  " + (printable(state.label) or "connecting …"), DIM)
     return text
 
@@ -85,6 +91,8 @@ def _right(state: State) -> Text:
         said.append((words, f"bold {BAD}" if state.in_trouble else OK))
     if state.read_only:
         said.append(("read-only", WARN))
+    if state.frozen_s is not None:
+        said.append((f"FROZEN {age(1000 * state.frozen_s)} (z)", f"bold {WARN}"))
     if state.stale_s is not None:
         said.append((f"stale {age(1000 * state.stale_s)}", f"bold {BAD}"))
     if state.now_ms is not None:

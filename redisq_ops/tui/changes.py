@@ -178,6 +178,25 @@ class Changes:
         self._app.poller.wake()
         return None
 
+    def page(self, words: Sequence[str]) -> None:
+        """Show what a command of `redisq` prints in the person's pager."""
+        from textual.app import SuspendNotSupported
+
+        from redisq_ops.tui.command_line import run_in_pager
+
+        if self._app.source.connected is None:
+            return self.tell("There is no server yet.", False)
+        try:
+            with self._app.suspend():
+                failed = run_in_pager(words, self._app.source.connected.options)
+        except SuspendNotSupported:
+            line = shlex.join(["redisq", *words])
+            return self.tell(f"This terminal can't be left; in a shell: {line}", False)
+        if failed:
+            self.tell(failed, False)
+        self._app.refresh(layout=True)
+        return None
+
     # --- what a running change uses ------------------------------------------------------------
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -16,6 +16,10 @@ from redisq_ops.tui.keys import CHANGE, sign
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import DIM, HELD
 
+if TYPE_CHECKING:
+    from .app import Top
+
+_CHANGING = frozenset(binding.id for binding in CHANGE)
 _WIDTH = 13
 _LOST = Text(
     "✗: the entry under the cursor went away.\nNothing is selected until the cursor moves.", DIM
@@ -28,7 +32,8 @@ def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str, bool]]:
         if isinstance(binding, Binding):
             parts = binding.key.split(",")
             signs = " ".join(sign(part) for part in parts)
-            yield signs, binding.tooltip or binding.description, binding in CHANGE
+            changes = binding.id in _CHANGING
+            yield signs, binding.tooltip or binding.description, changes
 
 
 class HelpScreen(ModalScreen[None]):
@@ -42,7 +47,7 @@ class HelpScreen(ModalScreen[None]):
     ]
 
     def compose(self) -> ComposeResult:
-        app = list(keys(self.app.BINDINGS))
+        app = list(keys(cast("Top", self.app).key_bindings))
         with VerticalScroll(id="sheet"), Container(id="columns"):
             yield Static(_group("Look", [key for key in app if not key[2]]), markup=False)
             change = _group("Change: each key asks first", [key for key in app if key[2]])

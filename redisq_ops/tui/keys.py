@@ -10,6 +10,8 @@ from redisq_ops.tui.views import numbered
 _SIGNS = {
     "slash": "/", "colon": ":", "comma": ",", "exclamation_mark": "!", "question_mark": "?",
     "left_square_bracket": "[", "right_square_bracket": "]",
+    "apostrophe": "'", "less_than_sign": "<", "greater_than_sign": ">",
+    "alt+left": "Alt+←", "alt+right": "Alt+→", "ctrl+p": "Ctrl+P",
     "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
     "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
     "ctrl+c": "Ctrl+C", "ctrl+z": "Ctrl+Z",
@@ -27,11 +29,27 @@ def sign(key: str, character: str | None = None) -> str:
 
 def _hidden(key: str, action: str, words: str, tooltip: str = "", first: bool = False) -> Binding:
     """A key that the help names and the footer does not; asked ``first``, before any widget."""
-    return Binding(key, action, words, show=False, tooltip=tooltip, priority=first)
+    name = _name(action)
+    return Binding(key, action, words, show=False, tooltip=tooltip, priority=first, id=name)
 
 
 def _shown(key: str, action: str, words: str, tooltip: str, first: bool = False) -> Binding:
-    return Binding(key, action, words, tooltip=tooltip, priority=first)
+    return Binding(key, action, words, tooltip=tooltip, priority=first, id=_name(action))
+
+
+def _name(action: str) -> str:
+    """The name of a binding in the configuration file: ``view-dead``, ``replay``, ``explain``."""
+    name, _, parameter = action.rstrip(")").partition("(")
+    parameter = parameter.strip("'").replace(" ", "-")
+    if name == "queue":
+        return "next-queue" if parameter == "1" else "previous-queue"
+    parts = {"move": [parameter], "begin": ["begin", parameter]}.get(name, [name, parameter])
+    return "-".join(filter(None, parts)).replace("_", "-")
+
+
+def key_name(sign: str) -> str:
+    """A key as Textual calls it, by its name or by what is written on it."""
+    return _NAMES.get(sign, sign)
 
 
 LOOK = (
@@ -50,6 +68,12 @@ LOOK = (
     _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
     _shown("f", "scan", "Group all", "Group all dead, not just the latest"),
     _hidden("w", "export", "Export", "Write what is shown to a file"),
+    _hidden("o", "page", "Pager", "Show all of it in $PAGER"),
+    _hidden("z", "freeze", "Freeze", "Freeze the screen, or go on"),
+    _hidden("apostrophe", "saved_filter", "Saved filters", "Filter by one of the saved filters"),
+    _hidden("less_than_sign,alt+left", "go_back", "Back", "Back to the place before"),
+    _hidden("greater_than_sign,alt+right", "go_forward", "Forward", "Forward again"),
+    _hidden("ctrl+p", "command_palette", "Palette", "Find a key, queue or command by its words"),
     _hidden("y", "yank", "Copy", "Copy the id to the clipboard"),
     _hidden("escape", "leave", "Back", "Stop a change, drop the filter, go back"),
 )
@@ -79,3 +103,6 @@ LEAVE = (
     _shown("q,ctrl+c", "quit", "Quit", "Leave the dashboard"),
     _hidden("ctrl+z", "suspend_process", "Suspend", "Suspend; `fg` in the shell comes back", True),
 )
+ALL = (*LOOK, *CHANGE, *LEAVE)
+TABLE = ("j", "k", "g", "G", "down", "up", "pagedown", "pageup", "home", "end", "space", "enter")
+"""keys of every table, which can't be given to anything else"""

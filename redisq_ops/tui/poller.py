@@ -89,22 +89,24 @@ class Live:
 
 
 class SnapshotFetched(Message):
-    """A new picture."""
+    """A new picture, of the server of ``source``."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, source: SnapshotSource) -> None:
         super().__init__()
         self.snapshot = snapshot
+        self.source = source
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, SnapshotFetched)
 
 
 class Missed(Message):
-    """There is no new picture, and why."""
+    """There is no new picture of the server of ``source``, and why."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, source: SnapshotSource) -> None:
         super().__init__()
         self.error = error
+        self.source = source
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, Missed)
@@ -126,7 +128,9 @@ class Poller:
         self._source = source
         self._viewport = viewport
         self._post = post
-        self._interval = interval
+        self.interval = interval
+        self.frozen = False
+        """looks only when it is woken"""
         self._awake = asyncio.Event()
 
     def wake(self) -> None:
@@ -142,11 +146,11 @@ class Poller:
                     snapshot = await self._source.look(self._viewport())
                 except Exception as error:
                     # Whatever it was: at 03:00 the last picture is worth more than none at all.
-                    self._post(Missed(error))
+                    self._post(Missed(error, self._source))
                 else:
-                    self._post(SnapshotFetched(snapshot))
-                rest = self._interval - (time.monotonic() - began)
+                    self._post(SnapshotFetched(snapshot, self._source))
+                rest = max(0.01, self.interval - (time.monotonic() - began))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._awake.wait(), max(0.01, rest))
+                    await asyncio.wait_for(self._awake.wait(), None if self.frozen else rest)
         finally:
             await self._source.close()

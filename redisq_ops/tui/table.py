@@ -28,6 +28,8 @@ Cell = str | tuple[str, str]
 
 _GAP: Final = 2
 _GUTTER: Final = 2
+_LEAST: Final = 12
+"""cells that a flexible column keeps on a narrow terminal"""
 _PLAIN: Final = Style()
 
 
@@ -35,8 +37,8 @@ _PLAIN: Final = Style()
 class TableColumn:
     """A column: ``width`` in cells, the least when ``flex``, its share of the spare width, is set.
 
-    On a narrow terminal the columns of the highest ``priority`` go first, from the right; those of
-    priority 0 stay, and the table scrolls sideways.
+    On a narrow terminal the columns of the highest ``priority`` go first, from the right; of those
+    of priority 0 the flexible ones get narrower, and then the table scrolls sideways.
     """
 
     key: str
@@ -86,6 +88,10 @@ def fit(columns: Iterable[TableColumn], width: int) -> tuple[tuple[int, int], ..
     while spare < 0 and (least := max((column.priority for _, column in kept), default=0)):
         at = max(at for at, (_, column) in enumerate(kept) if column.priority == least)
         spare += kept.pop(at)[1].width + _GAP
+    for at, (index, column) in sorted(enumerate(kept), key=lambda one: -one[1][1].width):
+        if spare < 0 and column.flex:  # still too wide: the widest of those that can give way
+            taken = min(-spare, max(0, column.width - _LEAST))
+            kept[at], spare = (index, replace(column, width=column.width - taken)), spare + taken
     spare, shares = max(0, spare), sum(column.flex for _, column in kept)
     fitted = []
     for index, column in kept:
@@ -213,6 +219,7 @@ class PagedTable(ScrollView, can_focus=True):
         self._seen: frozenset[str] | None = None
         self._new = 0
         self._marks: frozenset[str] = frozenset()
+        self._kept: frozenset[str] | None = None
         self._sort: tuple[str, str] = ("", "")
         self._layout: tuple[tuple[TableColumn, int, int], ...] = ()
         self._asked: tuple[int, int] | None = None
@@ -343,6 +350,11 @@ class PagedTable(ScrollView, can_focus=True):
     def sorted_by(self, key: str, *, descending: bool = False, exact: bool = True) -> None:
         """Show in the header what orders the rows; not ``exact`` if only the loaded ones are."""
         self._sort = (key, (" ▼" if descending else " ▲") + ("" if exact else " (loaded)"))
+        self._arrange()
+
+    def keep_columns(self, keys: frozenset[str]) -> None:
+        """Show no other columns than these."""
+        self._kept = keys
         self._arrange()
 
     # -- keys and mouse -----------------------------------------------------------------------
@@ -492,13 +504,16 @@ class PagedTable(ScrollView, can_focus=True):
 
     def _arrange(self) -> None:
         """Lay out the columns again. A title is never cut: it widens its column."""
-        titled = []
-        for column in self._columns:
+        titled, kept = [], list[int]()
+        for index, column in enumerate(self._columns):
+            if self._kept is not None and column.key not in self._kept:
+                continue
+            kept.append(index)
             title = column.title + (self._sort[1] if column.key == self._sort[0] else "")
             width = max(column.width, cell_len(title))
             titled.append(replace(column, title=title, width=width))
         fitted = fit(titled, self.scrollable_content_region.width)
-        self._layout = tuple((titled[index], index, width) for index, width in fitted)
+        self._layout = tuple((titled[at], kept[at], width) for at, width in fitted)
         self._drawn.clear()
         self._resize_contents()
         self.refresh()

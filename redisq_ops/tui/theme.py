@@ -1,12 +1,23 @@
-"""The dashboard's colours: one Textual theme, and the styles its cells use by meaning.
+"""The dashboard's colours: the styles of its cells by meaning, and a theme for each kind of screen.
 
-The constants are Rich style strings, readable on the theme's background and on its cursor line.
-No state is told by colour alone: the words beside it say the same.
+The constants are Rich style strings with the colours of the dark theme. The other themes replace
+each of these colours by their own while a line is drawn (`ThemeColors`). No state is told by colour
+alone: the words beside it say the same.
 """
 
-from typing import Final
+from __future__ import annotations
 
-from textual.theme import Theme
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.filter import LineFilter
+from textual.theme import BUILTIN_THEMES, Theme
+
+if TYPE_CHECKING:
+    from textual.color import Color
 
 OK: Final = "#7fd1a0"
 WARN: Final = "#e8c37a"
@@ -28,8 +39,8 @@ HEAT: Final = (
 )
 """Few to many, dark to bright; each a text colour on its own background."""
 
-REDISQ: Final = Theme(
-    name="redisq",
+DARK: Final = Theme(
+    name="dark",
     dark=True,
     primary="#4d9de0",
     secondary="#7d8fa3",
@@ -55,3 +66,136 @@ REDISQ: Final = Theme(
         "border-blurred": "#28333e",
     },
 )
+LIGHT: Final = Theme(
+    name="light",
+    dark=False,
+    primary="#0b5cad",
+    secondary="#4c5a68",
+    accent="#6b3fc0",
+    success="#1a6b33",
+    warning="#7a4f00",
+    error="#b3261e",
+    foreground="#17202a",
+    background="#fbfcfd",
+    surface="#f1f4f7",
+    panel="#e4eaf0",
+    variables={
+        "primary-muted": "#cfe3f7",
+        "footer-key-foreground": "#0b5cad",
+        "footer-description-foreground": "#4c5a68",
+        "scrollbar": "#a9b8c6",
+        "scrollbar-hover": "#8699ab",
+        "scrollbar-active": "#667b8f",
+        "scrollbar-background": "#fbfcfd",
+        "scrollbar-background-hover": "#fbfcfd",
+        "scrollbar-background-active": "#fbfcfd",
+        "border": "#8a9bab",
+        "border-blurred": "#b9c5d0",
+    },
+)
+HIGH_CONTRAST: Final = Theme(
+    name="high-contrast",
+    dark=True,
+    primary="#9fd4ff",
+    secondary="#d5dde5",
+    accent="#e0d0ff",
+    success="#6dff9b",
+    warning="#ffd75f",
+    error="#ffb0aa",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#101010",
+    variables={
+        "primary-muted": "#00265c",
+        "footer-key-foreground": "#9fd4ff",
+        "footer-description-foreground": "#ffffff",
+        "scrollbar": "#ffffff",
+        "scrollbar-hover": "#ffffff",
+        "scrollbar-active": "#ffffff",
+        "scrollbar-background": "#000000",
+        "scrollbar-background-hover": "#000000",
+        "scrollbar-background-active": "#000000",
+        "border": "#ffffff",
+        "border-blurred": "#ffffff",
+    },
+)
+_TERMINAL: Final = BUILTIN_THEMES["ansi-dark"]
+ANSI: Final = Theme(
+    name="ansi",
+    ansi=True,
+    dark=True,
+    primary="ansi_blue",
+    secondary="ansi_default",
+    accent="ansi_magenta",
+    success="ansi_green",
+    warning="ansi_yellow",
+    error="ansi_red",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    variables={
+        **_TERMINAL.variables,
+        "primary-muted": "ansi_default",
+        "footer-key-foreground": "ansi_cyan",
+        "footer-description-foreground": "ansi_default",
+        "border": "ansi_default",
+        "border-blurred": "ansi_default",
+    },
+)
+"""the terminal's own 16 colours, on its own ground"""
+THEMES: Final = {theme.name: theme for theme in (DARK, LIGHT, ANSI, HIGH_CONTRAST)}
+
+
+def _colors(*styles: str) -> dict[str, str]:
+    """The dark theme's colours -> those of a theme that gives its own in the same order."""
+    meanings = (OK, WARN, BAD, HELD, DELAYED, DEAD.split()[-1], DIM, PART, INK)
+    heat = [word for style in HEAT for word in style.split() if word.startswith("#")]
+    # The text of the hottest is INK, which has its colour already.
+    return dict(zip([*meanings, *heat[:8], heat[9]], styles, strict=True))
+
+
+COLORS: Final[Mapping[str, Mapping[str, str]]] = {
+    "light": _colors(
+        "#1a6b33", "#7a4f00", "#b3261e", "#0b5cad", "#6b3fc0", "#a0105f", "#4c5a68", "#2b5f94",
+        "#ffffff", "#2b4257", "#eaf1f8", "#1d3850", "#cfe2f3", "#10293d", "#9fc7ea", "#ffffff",
+        "#2b6ea3", "#123d63",
+    ),
+    "high-contrast": _colors(
+        "#6dff9b", "#ffd75f", "#ffb0aa", "#9fd4ff", "#e0d0ff", "#ffb8da", "#d5dde5", "#9fd4ff",
+        "#000000", "#ffffff", "#13212f", "#ffffff", "#12304a", "#ffffff", "#123f66", "#ffffff",
+        "#15507f", "#9fd4ff",
+    ),
+    "ansi": _colors(
+        "green", "yellow", "red", "cyan", "magenta", "bright_magenta", "dim", "cyan",
+        "black", "cyan", "default", "bright_cyan", "default", "black", "cyan", "black",
+        "green", "yellow",
+    ),
+}  # fmt: skip
+"""theme -> the dark theme's colour -> what is drawn instead: a colour, or ``dim``"""
+
+
+class ThemeColors(LineFilter):
+    """Draws the colours of the constants in those of another theme."""
+
+    def __init__(self, theme: str) -> None:
+        super().__init__()
+        self._styles = {color: Style.parse(other) for color, other in COLORS[theme].items()}
+        self._restyled = lru_cache(1024)(self._restyle)
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        restyled = self._restyled
+        return [
+            Segment(text, style and restyled(style), control) for text, style, control in segments
+        ]
+
+    def _restyle(self, style: Style) -> Style:
+        text = self._styles.get(style.color.name) if style.color else None
+        ground = self._styles.get(style.bgcolor.name) if style.bgcolor else None
+        if text is not None:
+            color = text.color or Style.parse("default").color
+            style += Style(color=color, dim=True if text.dim else None)
+        if ground is not None:
+            style += Style(bgcolor=ground.color)
+        return style

@@ -208,6 +208,7 @@ def test_every_configuration_in_the_docs_can_be_read(
 ) -> None:
     from redisq_ops.ops.check.rules import read_rules
     from redisq_ops.ops.config import contexts, load
+    from redisq_ops.tui.settings_file import read_settings
 
     read = 0
     for page in PAGES.values():
@@ -221,6 +222,8 @@ def test_every_configuration_in_the_docs_can_be_read(
             environment = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block), "redis://h")
             environment["XDG_CONFIG_HOME"] = str(configuration.parent.parent)
             for name in [None, *(one.name for one in contexts())]:
-                load({}, name, environment).display_values()
+                config = load({}, name, environment)
+                config.display_values()
+                read_settings(config.dashboard, "[dashboard]")
                 read += 1
     assert read > 3

@@ -731,8 +731,8 @@ def test_what_comes_while_leaving_is_nobodys(url: str, client: redis.Redis) -> N
         assert app.snapshot is not None
         screens = app._screen_stack[:]
         app._screen_stack.clear()  # as it is for a moment on the way out
-        app.on_snapshot_fetched(SnapshotFetched(app.snapshot))
-        app.on_missed(Missed(Unreachable("gone")))
+        app.on_snapshot_fetched(SnapshotFetched(app.snapshot, app.source))
+        app.on_missed(Missed(Unreachable("gone"), app.source))
         app._screen_stack.extend(screens)
 
     drive_in(url, body, "5")

@@ -17,6 +17,7 @@ import pytest
 import resvg_py
 from textual.pilot import Pilot
 
+from redisq_ops.cli.command_completion import completions
 from redisq_ops.core.engine.optional_features import features
 from redisq_ops.core.engine.queue_base import QueueBase
 from redisq_ops.core.model.activity import Activity
@@ -32,6 +33,7 @@ from redisq_ops.core.model.entry import (
     Request,
     State,
 )
+from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, run_id
@@ -55,6 +57,8 @@ from redisq_ops.ops.inspect.periodic import PeriodicStatus
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Upcoming, View, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
+from redisq_ops.tui.dashboard_settings import DashboardSettings
+from redisq_ops.tui.host import Host
 from redisq_ops.tui.poller import Connected
 from redisq_ops.tui.run_change import edit_question, question
 from redisq_ops.tui.undo_screen import PastScreen
@@ -550,10 +554,12 @@ class Clock:
         return self.now
 
 
-def draw(steps: Iterable[Step], size: tuple[int, int], **options: Any) -> str:
+def draw(steps: Iterable[Step], size: tuple[int, int], theme: str = "dark", **options: Any) -> str:
     async def body() -> str:
         source = Seeded()
-        app = Top(source, interval=3600, clock=Clock(), **options)
+        host = Host(completions, contexts=lambda: ["prod", "staging"])
+        settings = DashboardSettings(theme, filters={"1": "error~timeout age>2h", "2": "lost>1"})
+        app = Top(source, interval=3600, clock=Clock(), host=host, settings=settings, **options)
         async with app.run_test(size=size) as pilot:
             await settled(app, pilot)
             for step in steps:
@@ -636,6 +642,17 @@ async def edits(app: Top, source: Seeded) -> None:
     app.push_screen(Confirm(replace(asked, why=True)))  # type: ignore[unused-awaitable]
 
 
+async def freezes(app: Top, source: Seeded) -> None:
+    app.action_freeze()
+
+
+async def forbidden(app: Top, source: Seeded) -> None:
+    app.snapshot, app._seen_at, app.source.connected = None, None, None
+    source.broken = Forbidden("the user 'eve' may not run HGETALL: add +hgetall to its ACL rule")
+    app.poller.wake()
+    await asyncio.sleep(0.05)
+
+
 async def breaks(app: Top, source: Seeded) -> None:
     source.broken = ConnectionError("can't reach the server: connection refused")
     app.poller.wake()
@@ -673,6 +690,14 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "groups-80x24": ([*MAIL, "7"], (80, 24)),
     "consumers": ([*MAIL, "8"], (120, 34)),
     "consumers-80x24": ([*MAIL, "8"], (80, 24)),
+    "completion": ([*MAIL, "5", "colon", *"dlq replay mail --ma", "tab"], (120, 34)),
+    "completion-80x24": ([*MAIL, "colon", *"re"], (80, 24)),
+    "saved-filters": ([*MAIL, "5", "apostrophe"], (120, 34)),
+    "back": ([*MAIL, "7", "enter", "l"], (120, 34)),
+    "frozen": ([*MAIL, "5", freezes], (120, 34)),
+    "forbidden-80x24": ([forbidden], (80, 24)),
+    "overview-60x24": ([], (60, 24)),
+    "overview-200x45": ([], (200, 45)),
     "help-80x24": (["question_mark"], (80, 24)),
     "stale": ([*MAIL, "5", breaks], (120, 34)),
     "help": (["question_mark"], (120, 34)),
@@ -686,6 +711,11 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
 }
 
 
+THEMED = {
+    f"{name}-{theme}": (name, theme)
+    for theme in ("light", "ansi", "high-contrast")
+    for name in ("overview", "levels", "dead", "consequences")
+}
 QUICK = ("overview", "requests", "dead", "confirm")
 
 
@@ -722,6 +752,17 @@ def test_the_guide_is_above_the_view(name: str, steps: list[Step]) -> None:
     compare(name, draw(steps, size, guide=steps_to_solve))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", THEMED)
+def test_a_picture_in_other_colours_is_as_it_was(name: str) -> None:
+    look, theme = THEMED[name]
+    svg = draw(*LOOKS[look], theme=theme)
+    compare(name, svg)
+    if REDRAW and name == "overview-light":
+        png = resvg_py.svg_to_bytes(svg_string=svg, zoom=1.5, monospace_family="DejaVu Sans Mono")
+        (ROOT / "docs" / "pictures" / "light.png").write_bytes(bytes(png))
+
+
 def test_every_picture_belongs_to_a_test() -> None:
     drawn = {path.stem for path in PICTURES.glob("*.svg")}
-    assert drawn == {*LOOKS, "read-only", "guide-160x45", "guide-80x24"}
+    assert drawn == {*LOOKS, *THEMED, "read-only", "guide-160x45", "guide-80x24"}

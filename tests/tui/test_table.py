@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow, fit
-from redisq_ops.tui.theme import REDISQ
+from redisq_ops.tui.theme import DARK
 
 COLUMNS = (
     TableColumn("id", "entry", 10),
@@ -63,8 +63,8 @@ class Bench(App[None]):
         yield Table()
 
     def on_mount(self) -> None:
-        self.register_theme(REDISQ)
-        self.theme = "redisq"
+        self.register_theme(DARK)
+        self.theme = DARK.name
         self.table.focus()
 
     @property

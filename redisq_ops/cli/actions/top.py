@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC
 from math import isfinite
@@ -19,19 +18,23 @@ from ..main import run
 from ..session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from redisq_ops.ops.inspect.snapshot import Snapshot
     from redisq_ops.tui.guide import GuideStep
-    from redisq_ops.tui.poller import Connected
+    from redisq_ops.tui.host import Completion, Host
+    from redisq_ops.tui.poller import Connected, SnapshotSource
 
 
 def top(s: Session, given: dict[str, Any]) -> int:
     interval, once = given["interval"], given["once"]
-    if not isfinite(interval):
+    if interval is not None and not isfinite(interval):
         raise BadInput(f"--interval {interval}: say how many seconds")
     s.role = "top"
     guide: list[GuideStep] = []
     with ExitStack() as stack:
-        once = once or s.json or not sys.stdout.isatty()
+        in_browser = "TEXTUAL_DRIVER" in os.environ  # its terminal is a pipe to the web server
+        once = once or s.json or not (in_browser or sys.stdout.isatty())
         if given["demo"]:
             from redisq_ops.demo.demonstration import demonstration
             from redisq_ops.demo.incidents import chosen
@@ -41,13 +44,17 @@ def top(s: Session, given: dict[str, Any]) -> int:
             guide = [step for incident in incidents for step in incident.steps]
         if s.no_redact:
             _ = s.redaction  # refused before there is a screen
+        if given["serve"]:
+            return _serve(s, given)
         if s.json:
             return _rows(s, given["queue"])
         return _show(s, given["queue"], interval, once, given["read_only"], guide)
 
 
 def demo(s: Session, given: dict[str, Any]) -> int:
-    usual = {"queue": None, "interval": 1.0, "once": False, "read_only": False}
+    usual = {
+        "queue": None, "interval": None, "once": False, "read_only": False, "serve": False
+    }  # fmt: skip
     return top(s, usual | {"demo": True, "incident": given["incident"]})
 
 
@@ -64,20 +71,25 @@ def _rows(s: Session, queue: str | None) -> int:
 def _show(
     s: Session,
     queue: str | None,
-    interval: float,
+    interval: float | None,
     once: bool,
     read_only: bool,
     guide: Sequence[GuideStep],
 ) -> int:
+    from redisq_ops.ops.config import config_path
     from redisq_ops.tui.app import Top
     from redisq_ops.tui.poller import Live
+    from redisq_ops.tui.settings_file import read_settings
 
+    settings = read_settings(s.config.dashboard, f"{config_path()} [dashboard]")
     dashboard = Top(
         Live(lambda: _connect(s)),
-        interval=interval,
+        interval=interval or settings.refresh_s or 1.0,
         queue=queue,
         read_only=read_only,
         zone=UTC if s.utc else None,
+        host=_host(s),
+        settings=settings,
         guide=guide,
     )
     if once:
@@ -92,6 +104,34 @@ def _show(
     return dashboard.return_code or 0
 
 
+def _serve(s: Session, given: dict[str, Any]) -> int:
+    """Serve the dashboard: each browser tab runs this command again, without --serve."""
+    try:
+        from redisq_ops.tui.web_server import DashboardServer
+    except ImportError as error:
+        raise BadInput("--serve needs textual-serve: pip install 'redisq-ops[web]'") from error
+    from redisq_ops.core.worker.health import parse_address
+
+    from ..output import say
+
+    listen: str = given["listen"]
+    host, port = parse_address(listen) or (None, 0)
+    if host is None:
+        raise BadInput(f"--listen {listen!r}: HOST:PORT, for example 127.0.0.1:8765")
+    _ = s.deployment  # a wrong address or password is reported now, not in a browser
+    command = [sys.executable, "-m", "redisq_ops", *_options(s), "top"]
+    command += ["--interval", str(given["interval"])] if given["interval"] else []
+    command += ["--queue", given["queue"]] if given["queue"] else []
+    command += ["--read-only"] if given["read_only"] else []
+    try:
+        server = DashboardServer(command, host, port)
+    except OSError as error:
+        raise BadInput(f"--listen {listen}: {os.strerror(error.errno or 0)}") from error
+    say(f"serving {server.url}")
+    server.serve()
+    return 0
+
+
 def _unread(seen: Snapshot) -> bool:
     """Whether a part could not be read; then `ls` ends with 3 as well."""
     shown = [row.counts for row in seen.overview] + [seen.counts]
@@ -102,6 +142,49 @@ def _unread(seen: Snapshot) -> bool:
 def main() -> None:
     """The command `redisq-top`."""
     sys.exit(run(["top", *sys.argv[1:]]))
+
+
+def _host(s: Session) -> Host:
+    """What the dashboard needs of the command line; loaded when it is asked for."""
+    from redisq_ops.tui.host import FIRST, Host
+
+    def complete(
+        words: Sequence[str], incomplete: str, queues: Sequence[str]
+    ) -> Sequence[Completion]:
+        from ..command_completion import completions
+
+        return completions(words, incomplete, queues)
+
+    def commands() -> Iterable[Completion]:
+        from ..command_completion import commands
+
+        return commands()
+
+    def contexts() -> Sequence[str]:
+        from ..completion import contexts
+
+        return contexts("")
+
+    first = dict(s.flags), s.context
+
+    def open_context(name: str) -> SnapshotSource:
+        # Flags that chose the first server don't choose that of a context.
+        flags, context = first if name == FIRST else ({}, name)
+        return _another(s, flags, context)
+
+    return Host(complete, commands, contexts, open_context)
+
+
+def _another(s: Session, flags: dict[str, str | None], context: str | None) -> SnapshotSource:
+    """Another server, for the rest of this invocation."""
+    from redisq_ops.tui.poller import Live
+
+    other = Session(dict(flags), context, utc=s.utc, role=s.role, no_redact=s.no_redact)
+    _ = other.config.server_address(), other.redaction  # refused while the former is still shown
+    # Hints read the flags of the first session: a command that is copied is for the new server.
+    s.flags.clear()
+    s.flags.update(flags, context=context)
+    return Live(lambda: _connect(other))
 
 
 def _connect(s: Session) -> Connected:

@@ -14,10 +14,15 @@ add(
     {
         "queue": option("--queue", None, "Queue to open.", autocompletion=queues),
         "interval": option(
-            "--interval", None, "Seconds between refreshes.", float, 1.0, min=0.1
+            "--interval", None, "Seconds between refreshes. [1]", float, min=0.1
         ),
         "once": flag("--once", "Print one frame as text."),
         "read_only": flag("--read-only", "Allow no changes."),
+        "serve": flag("--serve", "Serve the dashboard to browsers; prints its address."),
+        "listen": option(
+            "--listen", "HOST:PORT", "Where to serve it; port 0: any free one.",
+            default="127.0.0.1:8765",
+        ),
         "demo": flag("--demo", "Use a demo server, as redisq demo."),
     },
     "top.top",
@@ -25,8 +30,12 @@ add(
 
     Without a terminal, or with --once, prints one frame of COLUMNS × LINES (else 120 × 40). With
     --json prints once what redisq ls prints, and with --queue what redisq inspect queue prints.
+
+    With --serve, whoever has the address that it prints can use the dashboard in a browser, with
+    the rights of the user who runs the command, until SIGTERM or Ctrl+C.
     """,
     examples=(
-        "redisq top", "redisq top --queue mail --interval 0.5", "redisq top --once --json"
+        "redisq top", "redisq top --queue mail --interval 0.5", "redisq top --once --json",
+        "redisq top --serve --read-only",
     ),
 )  # fmt: skip

@@ -121,6 +121,16 @@ def read_rules(path: Path) -> Rules:
     ))  # fmt: skip
 
 
+def rules_of(tables: Any, where: str) -> Rules:
+    """The rules of tables that were read already; `BadInput` names ``where``, table and key."""
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise BadInput(f"{where}: expected tables [[{where.rpartition(' ')[2]}]]")
+    return Rules(tuple(
+        _table(table, lambda name, nth=nth: f"{where}, table {nth}: {name}")
+        for nth, table in enumerate(tables, 1)
+    ))  # fmt: skip
+
+
 def _table(values: Mapping[str, Any], place: Any) -> RuleTable:
     """A table of checked values; ``place`` names where a value is, in words."""
     limits: dict[str, int] = {}

@@ -25,7 +25,7 @@ class AuditLogView(QueueView):
     columns = (
         TableColumn("op", "change", 18),
         TableColumn("ago", "ago", 7, align="right"),
-        TableColumn("done", "entries", 7, align="right"),
+        TableColumn("done", "entries", 7, align="right", priority=1),
         TableColumn("undo", "undo", 6),
         TableColumn("who", "who", 12, flex=1),
         TableColumn("why", "why", 8, flex=2, priority=1),

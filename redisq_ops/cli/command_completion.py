@@ -1,0 +1,49 @@
+"""Completion of a command that is typed in the dashboard, by the commands' own declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from redisq_ops.tui.host import Completion
+
+from .completion import known_queues
+
+_OF_SHELLS = ("format_completion", "get_completion_args", "source_vars")
+
+
+def completions(words: Sequence[str], incomplete: str, queues: Sequence[str]) -> list[Completion]:
+    """What can follow ``words`` (those behind `redisq`) and begins with ``incomplete``.
+
+    ``queues``: names of queues that are known already; no server is asked.
+    """
+    from .main import hoisted, root_command
+
+    root = root_command()
+    # Typer bundles click or uses the installed one: take the module of what it raises.
+    click = typer.BadParameter.__module__.rpartition(".")[0]
+    shell: Any = import_module(f"{click}.shell_completion")
+    # Finding completions is the same for every shell, and abstract all the same.
+    finder = type("Finder", (shell.ShellComplete,), dict.fromkeys(_OF_SHELLS))
+    with known_queues(queues):
+        found = finder(root, {}, "redisq", "").get_completions(hoisted(words), incomplete)
+    return [Completion(item.value, item.help or "") for item in found if item.type == "plain"]
+
+
+def commands() -> Iterator[Completion]:
+    """Every command that does something, with its path and the first line of its help."""
+    from .main import root_command
+
+    root = root_command()
+    yield from _leaves(root, root.make_context("redisq", [], resilient_parsing=True), ())
+
+
+def _leaves(command: Any, context: Any, path: tuple[str, ...]) -> Iterator[Completion]:
+    if not hasattr(command, "list_commands"):
+        yield Completion(" ".join(path), command.get_short_help_str(90))
+        return
+    for name in command.list_commands(context):
+        yield from _leaves(command.get_command(context, name), context, (*path, name))

@@ -1,0 +1,75 @@
+"""Notifies of new trouble by the terminal's bell and by OSC 9, on the rules of `redisq check`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
+from redisq_ops.ops.terminal import printable
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.check.findings import Standing
+
+    from .dashboard_settings import AlertSettings
+    from .poller import SnapshotSource
+
+EVERY_S: Final = 10.0
+_LISTED: Final = 3
+"""broken rules that are named in one notification"""
+
+
+class AlertWatch:
+    """Judges the overview, and names what was not wrong the time before.
+
+    What is wrong at the first look is on the screen and no news.
+    """
+
+    def __init__(self, settings: AlertSettings) -> None:
+        self.settings = settings
+        self._known: set[tuple[str | None, str, str | None]] | None = None
+
+    def judge(self, snapshot: Snapshot) -> list[Standing]:
+        """The broken rules of an overview that are new, the worst first."""
+        from redisq_ops.ops.check.findings import broken_rules, standings
+        from redisq_ops.ops.inspect.overview import Overview
+        from redisq_ops.ops.trouble import Severity
+
+        least = Severity[self.settings.severity.upper()]
+        seen = Overview(snapshot.now_ms, snapshot.overview)
+        found = {
+            (one.queue, one.rule, one.reason if one.rule == "condition" else ""): one
+            for one in broken_rules(standings(seen, self.settings.rules))
+            if one.severity >= least
+        }
+        known, self._known = self._known, set(found)
+        return [] if known is None else [found[key] for key in found if key not in known]
+
+    async def run(
+        self, source: SnapshotSource, alert: Callable[[Sequence[Standing]], object]
+    ) -> None:
+        """Look at all queues every `EVERY_S` seconds, whatever is on the screen."""
+        while True:
+            with suppress(Exception):  # the poller shows why there is no picture
+                if source.connected is not None and (
+                    new := self.judge(await source.look(Viewport()))
+                ):
+                    alert(new)
+            await asyncio.sleep(EVERY_S)
+
+
+def alert_text(found: Sequence[Standing]) -> str:
+    """Newly broken rules in one line."""
+    words = [f"{one.queue}: {one.reason}" for one in found[:_LISTED]]
+    more = [f"{len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    return printable("; ".join([*words, *more]))
+
+
+def notify_terminal(write: Callable[[str], Any], text: str, ways: frozenset[str]) -> None:
+    """Ring the bell, and send the text as a desktop notification (OSC 9)."""
+    if "osc9" in ways:
+        write(f"\x1b]9;redisq: {text}\x07")
+    if "bell" in ways:
+        write("\x07")

@@ -1,0 +1,196 @@
+"""`redisq top --serve`: the dashboard in a browser, for whoever has the token."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import redis
+from playwright.sync_api import Page, WebSocket, sync_playwright
+
+from redisq_ops.core.queues.request import RequestQueue
+
+from .test_app import bury
+
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
+WAIT_S = 60
+PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "browser.png"
+
+
+@contextmanager
+def served(url: str, *words: str) -> Iterator[str]:
+    """The address that the command prints, while it runs."""
+    command = [sys.executable, "-m", "redisq_ops", "--url", url, "top", "--serve",
+               "--listen", "127.0.0.1:0", *words]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            yield line.split()[-1]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+class Screen:
+    """What the program has drawn in the browser, cell by cell, read from its websocket."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._cells: dict[tuple[int, int], str] = {}
+        self._size, self._frames = (1, 1), 0
+        page.on("websocket", self._opened)
+
+    def _opened(self, socket: WebSocket) -> None:
+        query = parse_qs(urlsplit(socket.url).query)
+        self._size = int(query["width"][0]), int(query["height"][0])
+        socket.on("framereceived", self._take)
+
+    def _take(self, frame: str | bytes) -> None:
+        self._frames += 1
+        if isinstance(frame, str):
+            return
+        x = y = 0
+        for row, column, rest, char in re.findall(
+            r"\x1b\[(\d+);(\d+)H|\x1b(\[[0-9;?<>=]*[A-Za-z]|\][^\x07]*\x07|[^\[\]])|([^\x1b])",
+            frame.decode(errors="replace"), re.S,
+        ):  # fmt: skip
+            if row:
+                y, x = int(row) - 1, int(column) - 1
+            elif char == "\n":
+                y += 1
+            elif char == "\r":
+                x = 0
+            elif char and not rest:
+                self._cells[y, x] = char
+                x += 1
+
+    @property
+    def lines(self) -> list[str]:
+        height = max((y for y, _ in self._cells), default=0) + 1
+        width = max((x for _, x in self._cells), default=0) + 1
+        return ["".join(self._cells.get((y, x), " ") for x in range(width)) for y in range(height)]
+
+    def see(self, words: str) -> tuple[int, int]:
+        """The cell (x, y) at which these words begin, once they are on the screen."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            for y, line in enumerate(self.lines):
+                if (x := line.find(words)) >= 0:
+                    return x, y
+            assert time.monotonic() < end, f"no {words!r} in\n" + "\n".join(self.lines)
+            self._page.wait_for_timeout(50)
+
+    def click(self, words: str, times: int = 1) -> None:
+        """Click on the first of these words, once nothing is being drawn: a key of the footer that
+        is about to be drawn again takes no click."""
+        self.see(words)
+        frames = -1
+        while frames != self._frames:
+            frames = self._frames
+            self._page.wait_for_timeout(250)
+        x, y = self.see(words)
+        box = self._page.locator(".xterm-screen").bounding_box()
+        assert box is not None
+        width, height = box["width"] / self._size[0], box["height"] / self._size[1]
+        self._page.mouse.click(
+            box["x"] + (x + 0.5) * width, box["y"] + (y + 0.5) * height, click_count=times
+        )
+
+
+def until(holds: Callable[[], bool], page: Page) -> None:
+    end = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < end
+        page.wait_for_timeout(50)
+
+
+def test_a_replay_and_its_undo_are_clicked_through_in_a_browser(
+    url: str, client: redis.Redis
+) -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        if os.environ.get("REDISQ_REQUIRE_CHROMIUM"):
+            pytest.fail("no chromium on this machine, and the test needs one")
+        return
+    bury(client, "r", 3)
+    mail = RequestQueue(client, "mail")
+    with served(url) as address, sync_playwright() as playwright:
+        # Drawn by the processor: without a graphics card the page would stay black.
+        arguments = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        page = browser.new_page(viewport={"width": 1300, "height": 800})
+        asked, complaints = list[str](), list[str]()
+        page.on("request", lambda request: asked.append(urlsplit(request.url).netloc))
+        page.on("console", lambda message: complaints.append(message.text))
+        screen = Screen(page)
+        page.goto(address)
+        screen.click("mail", times=2)
+        screen.see("held/limit")
+        screen.click("5 dead")
+        screen.see("1 of 3")
+        screen.click("A All")
+        screen.see("ALL that match")
+        screen.click("P Replay")
+        screen.see("Replay 3 dead entries")
+        screen.click("Yes (y)")
+        until(lambda: mail.counts().waiting == 3, page)
+        screen.click("U Undo")
+        screen.see("Enter chooses")
+        page.keyboard.press("Enter")
+        screen.click("Yes (y)")
+        until(lambda: mail.counts().dead == 3, page)
+        screen.see("rejected")
+        picture = page.screenshot()
+        if os.environ.get("REDISQ_PICTURES") == "redraw":
+            PICTURE.write_bytes(picture)
+        browser.close()
+    assert len(picture) > 20_000, "a blank page is smaller"
+    assert set(asked) == {urlsplit(address).netloc}, "nothing is loaded from elsewhere"
+    assert not [text for text in complaints if "Content Security Policy" in text]
+
+
+def test_without_the_token_there_is_neither_page_nor_websocket(url: str) -> None:
+    with served(url) as address:
+        parts = urlsplit(address)
+        assert parts.hostname == "127.0.0.1" and parts.port
+        token = parts.path.strip("/")
+        assert len(token) >= 32
+
+        def status(path: str, **headers: str) -> int:
+            connection = HTTPConnection("127.0.0.1", parts.port or 0, timeout=30)
+            connection.request("GET", path, headers=headers)
+            code = connection.getresponse().status
+            connection.close()
+            return code
+
+        upgrade = {
+            "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        }  # fmt: skip
+        assert status(f"/{token}/") == 200
+        assert status(f"/{token}/ws", **upgrade) == 101
+        for wrong in (token[:-1], token + "x", "x" * len(token), "%C3%A9", "%FF"):
+            assert status(f"/{wrong}/") == 403
+            assert status(f"/{wrong}/ws", **upgrade) == 403
+        assert status("/") == status("/ws", **upgrade) == 404
+
+
+def test_a_port_in_use_is_an_error_in_one_line(url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, "-m", "redisq_ops", "--url", url, "top", "--serve",
+                   "--listen", where]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == f"redisq: --listen {where}: Address already in use\n"
