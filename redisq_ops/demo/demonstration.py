@@ -1,23 +1,46 @@
-"""The demo: a temporary server with a workload on it."""
+"""The demo: a temporary server with queues of every kind, a workload, and incidents."""
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.redis.client import connect
+from redisq_ops.core.redis.operation import BlockingClient, run
+
+from .incidents import Incident
+from .other_programs import register_found, write_keys
+from .sample_queues import create_samples
 from .server import EmbeddedServer
 
 
+def create_queues(
+    client: BlockingClient, incidents: Sequence[Incident], dice: random.Random
+) -> None:
+    """Fill an empty server with the demo's queues; takes less than a second."""
+    now_ms = run(client, server_ms())
+    create_samples(client, now_ms, dice)
+    write_keys(client, now_ms)
+    for incident in incidents:
+        incident.create(client, now_ms)
+    register_found(client)
+
+
 @contextmanager
-def demonstration() -> Iterator[str]:
-    """The URL of a temporary server with a workload; both end with the block."""
+def demonstration(incidents: Sequence[Incident]) -> Iterator[str]:
+    """The URL of a temporary server with queues and a workload; both end with the block."""
     with EmbeddedServer() as server:
-        command = [sys.executable, "-m", "redisq_ops.demo.workload", server.url]
+        with connect(server.url, "demo") as client:
+            create_queues(client, incidents, random.Random())
+        command = [sys.executable, "-m", "redisq_ops.demo.workload", str(server.port)]
         workload = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+            [*command, *(incident.name for incident in incidents)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         try:
             yield server.url
         finally:

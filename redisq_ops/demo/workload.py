@@ -1,133 +1,151 @@
-"""A demo workload: a producer, several worker processes, and some failures.
+"""The demo's producers and workers, all in one process.
 
-    python -m redisq_ops.demo.workload redis://127.0.0.1:6379 [--workers N]
-
-Requests of three kinds with priorities and limits arrive in two queues, reminders in a delay set.
-Some handlers fail, some reject their entry, and now and then a process dies during its work and is
-started again. Nothing is simulated: `redisq-top` shows what these processes do.
+It makes the same calls as real ones: what the dashboard shows is what the server has.
 """
 
 from __future__ import annotations
 
-import argparse
-import logging
-import multiprocessing
 import os
 import random
 import signal
 import sys
 import time
-from multiprocessing.process import BaseProcess
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from typing import Any
 
+from redisq_ops.core.model.entry import Delivery, Failure, Settlement
 from redisq_ops.core.model.errors import RedisqError
-from redisq_ops.core.queues.delay import DelaySet
-from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
-from redisq_ops.core.worker import Worker
-from redisq_ops.core.worker.handler import Work
-from redisq_ops.core.worker.retry import Reject
+from redisq_ops.core.redis.operation import BlockingClient, Description, apart, run, together
+from redisq_ops.ops.deployment import Deployment
 
-LEASE_MS = 5_000
-MAX_WAITING = 2_000
-"""the producer pauses while a queue has this many entries, so that the demo stays small"""
-
-REQUEST_KINDS = (
-    # queue, name, priority, limit, sub-requests from, to
-    ("mail", "receipt", 5, 8, 1, 12),
-    ("mail", "newsletter", 60, 3, 60, 240),
-    ("imports", "catalogue", 40, 6, 40, 160),
+from .incidents import BAD_DEPLOY, GONE, INCIDENTS, UNREADABLE, Incident
+from .other_programs import HEARTBEAT_S, beat
+from .sample_queues import (
+    MAX_WAITING,
+    RESIZED_TO,
+    SAMPLES,
+    settlement,
+    submission,
+    worker_of,
 )
 
-
-def handle(work: Work) -> bytes | None:
-    """Takes some time; now and then fails, rejects the entry, or kills its process."""
-    chance = random.random()
-    time.sleep(random.expovariate(1 / 0.12))
-    if chance < 0.0008:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if chance < 0.012:
-        raise Reject("550 mailbox does not exist")
-    if chance < 0.03:
-        raise ConnectionError("smtp.example.org:25 refused the connection")
-    if chance < 0.04:
-        raise TimeoutError("no answer from 203.0.113.7 within 10 s")
-    return work.payload.upper() if chance > 0.5 else None
+TICK_S = 0.25
+RESIZE_AT = 40
+"""tick at which the number of shards of `orders` is changed"""
 
 
-def work(url: str, name: str) -> None:
-    """Run one worker process for all queues."""
-    client = connect(url, "demo")
-    queues = [RequestQueue(client, "mail"), RequestQueue(client, "imports")]
-    Worker(
-        [*queues, DelaySet(client, "reminders")],
-        handle,
-        consumer=name,
-        concurrency=4,
-        lease_ms=LEASE_MS,
-    ).run()
+class Workload:
+    """Producers and workers for the sample queues and for those of ``incidents``."""
 
+    def __init__(
+        self, client: BlockingClient, incidents: Collection[Incident], dice: random.Random
+    ) -> None:
+        self.client = client
+        self.dice = dice
+        self.samples = [(sample, sample.open(client)) for sample in SAMPLES]
+        deployment = Deployment(client)
+        names = [incident.queue for incident in incidents]
+        self.incident_queues: list[Any] = [run(client, deployment.queue(name)) for name in names]
+        self.version = "2.4"
+        """of the worker of `webhooks`"""
+        self._held: dict[str, list[Delivery]] = defaultdict(list)
+        self._serial = int(time.time() * 10) % 1_000_000
+        self._ticks = 0
 
-def produce(url: str) -> None:
-    """Submit requests and schedule reminders until terminated."""
-    client = connect(url, "demo")
-    queues = {"mail": RequestQueue(client, "mail"), "imports": RequestQueue(client, "imports")}
-    reminders = DelaySet(client, "reminders")
-    for queue in (*queues.values(), reminders):
-        # dead after a few failures instead of twenty
-        queue.configure(f"demo-{os.getpid()}", time.time_ns(), {"max_failures": "3"})
-    serial = int(time.time() * 10) % 100_000
-    while True:
-        serial += 1
-        name, request_kind, priority, limit, low, high = random.choices(REQUEST_KINDS, (6, 1, 2))[0]
-        try:
-            if queues[name].counts().waiting < MAX_WAITING:
-                size = random.randint(low, high)
-                rows = [f"{request_kind} {serial}, line {n}".encode() for n in range(1, size + 1)]
-                queues[name].submit(
-                    rows, id=f"{request_kind}-{serial}", priority=priority, limit=limit
-                )
-            if reminders.counts().delayed < MAX_WAITING:
-                for n in range(random.randint(1, 4)):
-                    when = int(random.expovariate(1 / 45_000))
-                    entry = (f"remind-{serial}-{n}", b"call back about the invoice")
-                    reminders.schedule([entry], after_ms=when)
-        except RedisqError as error:
-            logging.getLogger(__name__).warning("%s", error)
-            time.sleep(1)
-        time.sleep(random.expovariate(1 / 0.5))
+    def tick(self) -> None:
+        """A quarter of a second of work: three round trips and a few more."""
+        self._ticks += 1
+        self._serial += 1
+        counts = self._run(queue.counts.op() for _, queue in self.samples)
+        some = [
+            (queue, size)
+            for (sample, queue), counted in zip(self.samples, counts, strict=True)
+            if counted is not None and counted.waiting < MAX_WAITING
+            and (size := self._number(sample.pace * TICK_S / 60))
+        ]  # fmt: skip
+        self._run(submission(queue, self._serial, size) for queue, size in some)
+        self._work([
+            (queue, sample.errors, self._number(1.1 * sample.pace * TICK_S / 60))
+            for sample, queue in self.samples
+        ])  # fmt: skip
+        self._work_on_incidents()
+        if self._ticks >= RESIZE_AT:
+            self._resize()
+        if self._ticks % int(HEARTBEAT_S / TICK_S / 4) == 1:
+            pipe = self.client.pipeline(transaction=False)
+            beat(pipe, time.time_ns() // 1_000_000)
+            pipe.execute()
+
+    def _run(self, descriptions: Iterable[Description[Any]]) -> list[Any]:
+        """In one round trip; None for what failed, such as a queue that was destroyed."""
+        found = run(self.client, together(map(apart, descriptions)))
+        return [None if isinstance(each, Exception) else each for each in found]
+
+    def _number(self, mean: float) -> int:
+        """Random, ``mean`` on average."""
+        whole = int(mean)
+        return whole + (self.dice.random() < mean - whole)
+
+    def _work(self, queues: list[tuple[Any, tuple[Failure, ...], int]]) -> None:
+        """Settle what was taken about a second ago, and take some more."""
+        self._run(
+            queue.settle.op([
+                settlement(delivery, errors, self.dice.random())
+                for delivery in self._held.pop(queue.name)
+            ])
+            for queue, errors, _ in queues
+            if queue.name in self._held and self.dice.random() < TICK_S
+        )  # fmt: skip
+        busy = [(queue, size) for queue, _, size in queues if size]
+        taken = self._run(queue.take.op(size, consumer=worker_of(queue)) for queue, size in busy)
+        for (queue, _), found in zip(busy, taken, strict=True):
+            self._held[queue.name] += found.deliveries if found else ()
+
+    def _work_on_incidents(self) -> None:
+        for queue in self.incident_queues:
+            worker, n = worker_of(queue), 5
+            if queue.name == "webhooks":
+                # A colleague rolls the deploy back as soon as the queue is paused.
+                if self.version == "2.4" and queue.counts().paused is not None:
+                    self.version = "2.3"
+                worker = f"webhooks-{self.version}"
+                if self._ticks % 20 == 0:
+                    queue.schedule([(f"event-new-{self._serial}", b'{"event": "paid"}')])
+            taken = queue.take(n, consumer=worker).deliveries
+            queue.settle([self._outcome(queue.name, each) for each in taken])
+
+    def _outcome(self, queue: str, delivery: Delivery) -> Settlement:
+        id = delivery.id
+        if queue == "webhooks" and id.startswith("gone-"):
+            return Settlement(delivery, "reject", GONE.encoded())
+        if queue == "webhooks" and self.version == "2.4":
+            return Settlement(delivery, "reject", BAD_DEPLOY.encoded())
+        if queue == "imports" and id.startswith("scan-"):
+            return Settlement(delivery, "fail", UNREADABLE.encoded(), 900_000)
+        return Settlement(delivery, "ack")
+
+    def _resize(self) -> None:
+        with suppress(RedisqError):  # refused during a transfer of its entries
+            next(queue for _, queue in self.samples if queue.name == "orders").resize(RESIZED_TO)
 
 
 def main() -> None:
-    """Run a producer and the workers; restart processes that die, end all at the end."""
-    parser = argparse.ArgumentParser(prog="python -m redisq_ops.demo.workload")
-    parser.add_argument("url")
-    parser.add_argument("--workers", type=int, default=4)
-    arguments = parser.parse_args()
-    logging.getLogger("redisq_ops").addHandler(logging.NullHandler())
-    context = multiprocessing.get_context("spawn")
-    running: dict[str, BaseProcess] = {}
+    """``python -m redisq_ops.demo.workload PORT INCIDENT…``, started by `demonstration`.
 
-    def start(name: str) -> None:
-        target, args = (
-            (produce, (arguments.url,)) if name == "producer" else (work, (arguments.url, name))
-        )
-        process = context.Process(target=target, args=args, daemon=True)
-        process.start()
-        running[name] = process
-
+    Ends with the process that started it.
+    """
+    port, *names = sys.argv[1:]
+    client = connect(f"redis://127.0.0.1:{int(port)}", "demo")
+    workload = Workload(client, [INCIDENTS[name] for name in names], random.Random())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     parent = os.getppid()
-    for name in ("producer", *(f"worker-{n}" for n in range(1, arguments.workers + 1))):
-        start(name)
-    try:
-        while os.getppid() == parent:  # end when the parent process is gone
-            time.sleep(1)
-            for name, process in list(running.items()):
-                if not process.is_alive():
-                    start(name)
-    finally:
-        for process in running.values():
-            process.kill()
+    while os.getppid() == parent:
+        with suppress(RedisqError):  # the server restarts, or a queue was destroyed
+            workload.tick()
+        time.sleep(TICK_S)
 
 
 if __name__ == "__main__":

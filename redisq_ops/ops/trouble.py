@@ -121,8 +121,14 @@ def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
         return
     if not counts.waiting and not counts.pending:
         return
-    oldest = 0 if counts.oldest_ms is None else now_ms - counts.oldest_ms
+    if counts.oldest_ms is None:  # some layouts don't keep the time
+        oldest = limits.no_worker_ms if seen.registered else 0
+    else:
+        oldest = now_ms - counts.oldest_ms
     if silent is None and max(oldest, late) < limits.no_worker_ms:
+        return
+    if silent is None and seen.registered:
+        yield "no worker is registered for it"
         return
     since = "a day or more" if silent is None else rough_age(silent)
     yield "no worker seen yet" if silent is None and not counts.done else f"no worker for {since}"

@@ -46,6 +46,7 @@ from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.entry_tree import EntryTree
 from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.filter_input import FilterInput
+from redisq_ops.tui.guide import GuideStep, GuideStrip
 from redisq_ops.tui.help import HelpScreen
 from redisq_ops.tui.host import Completion, Host
 from redisq_ops.tui.input_order import InputOrder
@@ -64,6 +65,7 @@ from redisq_ops.tui.views import (
     Consumers,
     GroupsView,
     OverviewView,
+    PeriodicView,
     QueueView,
     numbered,
 )
@@ -115,9 +117,10 @@ class Top(App[Exception]):
         host: Host | None = None,
         settings: DashboardSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
+        guide: Sequence[GuideStep] = (),
     ) -> None:
         """``interval`` in seconds; ``queue`` is opened at once; ``host`` knows the commands and the
-        other servers; ``clock`` only measures."""
+        other servers; ``clock`` only measures; ``guide``: the steps of a demo's incidents."""
         self._theme_colors = {name: ThemeColors(name) for name in COLORS}
         super().__init__()
         self.source = source
@@ -149,6 +152,7 @@ class Top(App[Exception]):
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
         self._completions = CompletionList()
         self._command = CommandInput(self._completed, self._completions)
+        self.guide = GuideStrip(guide) if guide else None
         self._notice, self._status = FixedText("notice"), FixedText("status")
         self._overview, self._charts = OverviewView(), ChartsView()
         others = (view() for view in ALL if view not in (OverviewView, ChartsView))
@@ -160,8 +164,9 @@ class Top(App[Exception]):
         self._split = Container(self._switcher, self._preview, id="split")
 
     def compose(self) -> ComposeResult:
-        yield from (self._banner, self._tabs, self._notice, self._split)
-        yield from (self._field, self._completions, self._command, self._status)
+        yield from (self._banner, self._tabs, *([self.guide] if self.guide else []))
+        yield from (self._notice, self._split, self._field)
+        yield from (self._completions, self._command, self._status)
         yield Footer(compact=True, show_command_palette=False)
 
     def run(self, *args: Any, **options: Any) -> Exception | None:
@@ -211,6 +216,8 @@ class Top(App[Exception]):
             return
         if isinstance(event, Key) and not event.is_forwarded:
             self.refused = ""
+            if self.guide:
+                self.guide.count_key()
         await super().on_event(event)
 
     def on_key(self, key: Key) -> None:
@@ -900,6 +907,8 @@ class Top(App[Exception]):
         self.current.table.stay()
         if isinstance(self.current, Consumers):
             self.changes.take_over(verb, self.current)
+        elif isinstance(self.current, PeriodicView):
+            self.changes.periodic("run" if verb == "requeue" else "rm", self.current)
         else:
             self.changes.move(verb, self.current)
 
@@ -909,7 +918,10 @@ class Top(App[Exception]):
 
     def action_hold(self) -> None:
         self.current.table.stay()
-        self.changes.hold(self.current)
+        if isinstance(self.current, PeriodicView):
+            self.changes.periodic("hold", self.current)
+        else:
+            self.changes.hold(self.current)
 
     def action_command(self) -> None:
         self._command.begin()
@@ -1093,9 +1105,9 @@ class Top(App[Exception]):
         view, under = self.current, self.current.chosen
         if view.holds == "queues":
             return RowAddresses(under, under[0] if under else None)
-        if view.named_rows:
+        if view.named_rows and view.holds != "periodic":
             return RowAddresses(under, self.queue)
-        if self.queue is None or (view.state is None and view.holds != "requests"):
+        if self.queue is None or (view.state is None and view.holds == "queue"):
             return RowAddresses((), self.queue)  # its rows are no entries
         return RowAddresses(tuple(f"{self.queue}/{id}" for id in under), self.queue)
 

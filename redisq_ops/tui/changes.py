@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.redaction import Redaction
     from redisq_ops.tui.confirm_dialog import Question
+    from redisq_ops.tui.speed_fields import ChangeSpeed
     from redisq_ops.tui.views import GroupsView, QueueView
 
     from .app import Top
@@ -39,6 +40,8 @@ class Changes:
         """the reason given for the running change"""
         self.consumer = ""
         """the consumer named in the dialog of a claim"""
+        self.speed: ChangeSpeed
+        """the speed set in the dialog; known once somebody was asked"""
         self.complete = False
         """whether the latest change went through to its end"""
         self.last_op: str | None = None
@@ -121,6 +124,22 @@ class Changes:
             self._start(lambda: run_change.hold_requests(self, queue, names), view)
         else:
             self._start(lambda: run_change.hold_queues(self, names), view)
+
+    def periodic(self, verb: str, view: QueueView) -> None:
+        """Pause or resume (``hold``), ``run`` or remove (``rm``) the periodic entry under the
+        cursor."""
+        queue, chosen = self._app.queue, view.chosen
+        if queue is None or not chosen:
+            return self._nothing()
+        if len(chosen) > 1:
+            return self.tell("One periodic entry at a time: take the marks away.", False)
+
+        async def run() -> bool:
+            from .change_periodic import change_periodic
+
+            return await change_periodic(self, queue, chosen[0], verb, self._app.zone)
+
+        self._start(run, view)
 
     def undo(self, queue: str | None) -> None:
         """Take back one of the latest changes of this queue, or of all."""
@@ -206,7 +225,7 @@ class Changes:
         asked = replace(question, typed=self.guard.typed(None, question.typed), why=True)
         dialog = Confirm(asked)
         yes = await self._app.push_screen_wait(dialog)
-        self.why, self.consumer = dialog.why, dialog.consumer
+        self.why, self.consumer, self.speed = dialog.why, dialog.consumer, dialog.speed
         return yes
 
     async def choose(self, operations: Sequence[Operation], now_ms: int) -> str | None:

@@ -1,7 +1,7 @@
 """The dialog every change goes through: what will happen, to how many, and No first."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,6 +14,7 @@ from textual.widgets import Button, Input, Static
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.speed_fields import ChangeSpeed, SpeedFields
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Question:
     """whether a reason may be given; it goes into the audit log"""
     consumer: bool = False
     """whether the name of the consumer that receives the entries is asked for"""
+    speed: Literal["", "rate", "ramp"] = ""
+    """which of the `SpeedFields` there are: none, a rate, or also a canary and a ramp"""
 
 
 class _Field(Input):
@@ -101,6 +104,7 @@ class Confirm(ModalScreen[bool]):
         #title { text-style: bold; margin-bottom: 1; }
         #foot { dock: bottom; height: auto; }
         #how, #why, #consumer { margin-top: 1; }
+        #why.-below-speed { margin-top: 0; }
         #typed, #why, #consumer { background: $panel; padding: 0 1; }
         #answers { height: 1; margin-top: 1; align-horizontal: right; }
         #answers Button {
@@ -116,7 +120,7 @@ class Confirm(ModalScreen[bool]):
         &.-short {
             #dialog { border: none; padding: 0 1; }
             #title, #answers { margin: 0; }
-            #how, #why { display: none; }
+            #how, #why, #speed { display: none; }
             #answers Button { min-width: 8; margin: 0 1 0 0; }
         }
     }
@@ -127,6 +131,7 @@ class Confirm(ModalScreen[bool]):
         Binding("n", "no", "No", priority=True),
         Binding("escape", "answer(False)", "No"),
         Binding("w", "reason", "Say why", show=False),
+        Binding("r", "speed", "Set the speed", show=False),
         Binding("left", "app.focus_previous", "Previous", show=False),
         Binding("right", "app.focus_next", "Next", show=False),
         Binding("up", "scroll_text(-1)", "Scroll up", show=False),
@@ -139,6 +144,12 @@ class Confirm(ModalScreen[bool]):
         # Held, not queried: it is read after the screen is gone.
         self._why = _Reason() if question.why else None
         self._consumer = _Consumer() if question.consumer else None
+        self._speed = SpeedFields(ramp=question.speed == "ramp") if question.speed else None
+
+    @property
+    def speed(self) -> ChangeSpeed:
+        """How fast the change is to be carried out."""
+        return self._speed.speed if self._speed is not None else ChangeSpeed()
 
     @property
     def consumer(self) -> str:
@@ -154,6 +165,8 @@ class Confirm(ModalScreen[bool]):
     def agreed(self) -> bool:
         """True if what had to be typed is typed."""
         if self._consumer is not None and not self._consumer.name_is_legal:
+            return False
+        if self._speed is not None and not self._speed.legal:
             return False
         typed = self.question.typed
         return typed is None or self.query_one("#typed", Input).value.strip() == typed
@@ -171,7 +184,10 @@ class Confirm(ModalScreen[bool]):
                 if typed is not None:
                     yield Static(printable(f"To go on, type {typed}"), id="how", markup=False)
                     yield _Field(typed)
+                if self._speed is not None:
+                    yield self._speed
                 if self._why is not None:
+                    self._why.set_class(self._speed is not None, "-below-speed")
                     yield self._why
                 with Horizontal(id="answers"):
                     yield Button("No (n)", id="no", compact=True)
@@ -216,10 +232,14 @@ class Confirm(ModalScreen[bool]):
         if self._why is not None:
             self._why.focus()
 
+    def action_speed(self) -> None:
+        if self._speed is not None:
+            self._speed.focus_first()
+
     def action_scroll_text(self, lines: int) -> None:
         self.query_one("#what").scroll_relative(y=lines, animate=False)
 
-    @on(Input.Changed, "#typed, #consumer")
+    @on(Input.Changed, "#typed, #consumer, #rate, #canary")
     def typed_more(self) -> None:
         self.query_one("#yes", Button).disabled = not self.agreed
 

@@ -30,7 +30,7 @@ from redisq_ops.ops.change.held_entries import check_requeueable, held_entries
 from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST, Preview
-from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.runner import ChangeRun, Run
 from redisq_ops.ops.change.selection import PlannedScope
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import undo_preview
@@ -40,6 +40,7 @@ from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import age, count, printable
+from redisq_ops.tui.change_speed import change_at_speed, state_of, why_stopped
 from redisq_ops.tui.confirm_dialog import Question
 from redisq_ops.tui.views.base import ChangeTarget
 from redisq_ops.tui.views.groups import Scanned
@@ -97,7 +98,7 @@ async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) ->
     asked = question(prepared, trash_ms, changes.redaction)
     if not await changes.ask(asked, prepared.scope.count):
         return False
-    change = prepared.run(changes.why, consumer=changes.consumer)
+    change = await change_at_speed(changes, prepared)
     await _drive(changes, change, verb, PAST[verb])
     return True
 
@@ -127,16 +128,17 @@ def question(
     if prepared.scope.count > _SAMPLE:
         lines.append(f"  … and {count(prepared.scope.count - _SAMPLE)} more")
     return Question(
-        preview.question, tuple(lines), verb == "purge", preview.typed, consumer=verb == "claim"
-    )
+        preview.question, tuple(lines), verb == "purge", preview.typed, consumer=verb == "claim",
+        speed="ramp" if verb == "replay" else "rate",
+    )  # fmt: skip
 
 
-def asked(preview: Preview, *more: str, consumer: bool = False) -> Question:
+def asked(preview: Preview, *more: str, consumer: bool = False, danger: bool = False) -> Question:
     """The preview of a change, with ``more`` lines below it."""
     about = [f"filter: {preview.filter}"] if preview.filter else []
     return Question(
-        preview.question, (*about, *preview.lines, *more), typed=preview.typed, consumer=consumer
-    )  # fmt: skip
+        preview.question, (*about, *preview.lines, *more), danger, preview.typed, consumer=consumer
+    )
 
 
 def _sampled(entry: Entry) -> str:
@@ -274,9 +276,7 @@ async def _undo(changes: Changes, queue: Queue[Any], operation: Operation, now: 
     return True
 
 
-async def _drive(
-    changes: Changes, change: ChangeRun[Any], what: str, past: str, undo: bool = True
-) -> None:
+async def _drive(changes: Changes, change: Run, what: str, past: str, undo: bool = True) -> None:
     """Take all steps, or those until Esc or an error, and say what came of them."""
     outcome, stopped = change.outcome, ""
     change.limit_rate(changes.guard.max_rate)
@@ -284,18 +284,28 @@ async def _drive(
         changes.last_op = outcome.op
     try:
         while await arun(changes.deployment.client, change.step()):
-            changes.say(f"{what}: {' of '.join(map(count, change.progress))}")
-            await asyncio.sleep(change.pause)
+            state = state_of(change) or " of ".join(map(count, change.progress))
+            changes.say(f"{what}: {state}")
+            await _pause(changes, change.pause)
             if changes.stopping:
                 stopped = "stopped before the rest"
                 break
     except Exception as error:
         stopped = f"stopped: {' '.join(str(error).split())}"
+    stopped = stopped or why_stopped(change)
     if stopped:  # a step whose reply was lost may have been carried out
         with suppress(Exception):
             outcome.done = await arun(changes.deployment.client, change.reached())
     changes.complete = not stopped
     _show_outcome(changes, outcome, past, stopped, undo)
+
+
+async def _pause(changes: Changes, seconds: float) -> None:
+    """Sleep before the next step; Esc ends it."""
+    end = asyncio.get_running_loop().time() + seconds
+    await asyncio.sleep(0)
+    while not changes.stopping and (left := end - asyncio.get_running_loop().time()) > 0:
+        await asyncio.sleep(min(0.1, left))
 
 
 def _show_outcome(

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.engine.worker_register import WorkerRegistration
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
 
 from ..command_line import Redisq, everywhere
 from ..foreign_keys import put
@@ -200,12 +203,18 @@ def test_resque_s_workers(redisq: Redisq, client: Client) -> None:
     assert client.smembers("resque:workers") == {b"box:77:low", b"old:5:*"}
 
 
-def test_our_own_queues_have_no_such_list(redisq: Redisq, client: Client) -> None:
+def test_our_own_workers_are_listed_and_not_pruned(redisq: Redisq, client: Client) -> None:
     everywhere(client)
     assert redisq("workers", "ls", "mail") == ""
-    assert redisq.err == "queue mail is a request queue: its workers are not registered\n"
+    assert redisq.err == "no worker process is registered with mail\n"
     assert redisq("workers", "ls") == "" and redisq.err.count("\n") == 1
-    assert "its workers are not registered" in redisq.refusal(
+    queue = RequestQueue(client, "mail")
+    run(client, WorkerRegistration("box.77", 4, "box", 77).beat(queue))
+    (row,) = redisq.rows("workers", "ls", "mail")
+    assert (row["name"], row["host"], row["pid"], row["state"], row["queues"]) == (
+        "box.77", "box", 77, "alive", ["mail"]
+    )  # fmt: skip
+    assert "no program registers workers for it" in redisq.refusal(
         "workers", "prune", "mail", "--yes", code=1
     )
 

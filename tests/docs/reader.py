@@ -50,7 +50,7 @@ NOT_RUN = {
     r"pip install .*": "an installation",
     r"python3 -m venv .*": "likewise",
     r"python -m benchmarks .*": "takes minutes",
-    r"redisq demo": "a server and a workload, until they are stopped",
+    r"redisq demo( --incident [a-z-]+)?": "a server and a workload, until they are stopped",
     r"redisq-top --demo": "likewise",
 }
 """commands that are left out, and why"""

@@ -53,6 +53,13 @@ STILL = rates()
          "no worker for 13 m"),
         # Another program's layout doesn't have it.
         (row(WAITING, Activity()), ""),
+        # It registers its workers, and none of them is alive and serves the queue.
+        (row(WAITING, Activity(None, 0, registered=True)), "no worker is registered for it"),
+        (row(replace(WAITING, oldest_ms=None), Activity(None, 0, registered=True)),
+         "no worker is registered for it"),
+        (row(replace(WAITING, oldest_ms=NOW), Activity(None, 0, registered=True)), ""),
+        (row(WAITING, Activity(NOW, 1, registered=True)), ""),
+        (row(WAITING, Activity(NOW - HOUR, 1, registered=True)), "no worker for 1 h"),
         (row(HELD, pace=STILL), "nothing settled for 5 m although workers ask"),
         (row(HELD, pace=rates(0, 1)), ""),
         (row(HELD, pace=STILL, evidence=Evidence(

@@ -11,8 +11,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import resvg_py
@@ -32,10 +33,12 @@ from redisq_ops.core.model.entry import (
     Level,
     Rates,
     Request,
+    State,
 )
 from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, run_id
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.edit import CHANGES, Sample, diff, edit_preview
@@ -52,12 +55,14 @@ from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import Evidence, QueueRow
+from redisq_ops.ops.inspect.periodic import PeriodicStatus
 from redisq_ops.ops.inspect.snapshot import (
     ChartData,
     ChartScope,
     ListedQueue,
     Snapshot,
     Upcoming,
+    View,
     Viewport,
 )
 from redisq_ops.tui.app import Top
@@ -466,6 +471,54 @@ async def watched(app: Top, source: "Seeded") -> None:
         samples.record(Snapshot(Viewport("charts", "mail"), at, counts=counts, charts=data))
 
 
+def periodic() -> tuple[PeriodicStatus, ...]:
+    def status(
+        name: str,
+        cron: str,
+        next_ms: int | None,
+        ran_ms: int | None,
+        *,
+        state: State | None = None,
+        missed: int = 0,
+        zone: str = "UTC",
+    ) -> PeriodicStatus:
+        run = None if ran_ms is None else run_id(name, ran_ms)
+        spec = Periodic(name, cron, b"", zone)
+        entry = ScheduledPeriodic(name, spec, next_ms, run, paused=next_ms is None)
+        return PeriodicStatus(entry, state, missed)
+
+    corrupt = ScheduledPeriodic("poll", None, None, None, problem="its definition is corrupt")
+    return (
+        status("digest", "*/5 * * * *", NOW + 135 * SECOND, NOW - 165 * SECOND),
+        status(
+            "invoice-run",
+            "0 6 * * mon-fri",
+            NOW + 2 * HOUR,
+            NOW - 22 * HOUR,
+            state="dead",
+            zone="Europe/Berlin",
+        ),
+        status(
+            "clean-up", "30 2 * * *", NOW - 40 * MINUTE, NOW - 25 * HOUR, state="pending", missed=1
+        ),
+        status("yearly-report", "0 0 1 1 *", None, None, zone="America/New_York"),
+        PeriodicStatus(corrupt, None, 0),
+    )
+
+
+@dataclass(frozen=True)
+class Unsolved:
+    """A step of an incident that nobody solves."""
+
+    problem: str
+    queue: str
+    view: View
+    press: str
+
+    async def done(self, deployment: Deployment) -> bool:
+        return False
+
+
 class Seeded:
     """A server that stands still; ``broken`` makes it fail from then on."""
 
@@ -506,6 +559,8 @@ class Seeded:
                 return replace(bare, requests=requests(), total=24, open=18)
             case "pending":
                 return replace(bare, entries=pending(), total=24)
+            case "periodic":
+                return replace(bare, periodic=periodic())
             case "log":
                 return replace(bare, operations=tuple(operations()))
             case "charts":
@@ -568,16 +623,12 @@ class Clock:
         return self.now
 
 
-def draw(
-    steps: Iterable[Step], size: tuple[int, int], read_only: bool = False, theme: str = "dark"
-) -> str:
+def draw(steps: Iterable[Step], size: tuple[int, int], theme: str = "dark", **options: Any) -> str:
     async def body() -> str:
         source = Seeded()
         host = Host(completions, contexts=lambda: ["prod", "staging"])
         settings = DashboardSettings(theme, filters={"1": "error~timeout age>2h", "2": "lost>1"})
-        app = Top(
-            source, interval=3600, read_only=read_only, clock=Clock(), host=host, settings=settings
-        )
+        app = Top(source, interval=3600, clock=Clock(), host=host, settings=settings, **options)
         async with app.run_test(size=size) as pilot:
             await settled(app, pilot)
             for step in steps:
@@ -712,6 +763,8 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "charts-hour": ([*MAIL, watched, "v", "minus"], (120, 34)),
     "charts-80x24": ([*MAIL, watched, "v", "minus", "minus"], (80, 24)),
     "charts-empty": ([*REMINDERS, "v"], (80, 24)),
+    "periodic": ([*REMINDERS, "e"], (120, 34)),
+    "periodic-80x24": ([*REMINDERS, "e", "j"], (80, 24)),
     "trash-80x24": ([*MAIL, "0"], (80, 24)),
     "entry": ([*MAIL, "5", "enter"], (120, 34)),
     "preview": ([*MAIL, "5", json_payload, "p", "j"], (120, 34)),
@@ -790,6 +843,19 @@ def test_read_only_greys_the_changes_out() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "steps"), [("guide-160x45", []), ("guide-80x24", [at("webhooks"), "7"])]
+)
+def test_the_guide_is_above_the_view(name: str, steps: list[Step]) -> None:
+    size = (160, 45) if name.endswith("45") else (80, 24)
+    steps_to_solve = [
+        Unsolved("webhooks rejects everything since a deploy", "webhooks", "groups", "P to replay"),
+        Unsolved("geo-import waits", "geo-import", "consumers", "R"),
+    ]
+    compare(name, draw(steps, size, guide=steps_to_solve))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", THEMED)
 def test_a_picture_in_other_colours_is_as_it_was(name: str) -> None:
     look, theme = THEMED[name]
@@ -802,4 +868,4 @@ def test_a_picture_in_other_colours_is_as_it_was(name: str) -> None:
 
 def test_every_picture_belongs_to_a_test() -> None:
     drawn = {path.stem for path in PICTURES.glob("*.svg")}
-    assert drawn == {*LOOKS, *THEMED, "read-only"}
+    assert drawn == {*LOOKS, *THEMED, "read-only", "guide-160x45", "guide-80x24"}

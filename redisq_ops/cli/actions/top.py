@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from contextlib import ExitStack
 from datetime import UTC
 from math import isfinite
@@ -23,12 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from redisq_ops.ops.inspect.snapshot import Snapshot
+    from redisq_ops.tui.guide import GuideStep
     from redisq_ops.tui.host import Completion, Host
     from redisq_ops.tui.poller import Connected, SnapshotSource
-
-
-DEMO_S = 4.0
-"""how long the demo runs before its only frame is drawn"""
 
 
 def top(s: Session, given: dict[str, Any]) -> int:
@@ -40,22 +36,24 @@ def top(s: Session, given: dict[str, Any]) -> int:
         return _replay(s, given, once=once or not sys.stdout.isatty())
     if given["at"] is not None:
         raise BadInput("--at is a moment of a recording: name it with --replay FILE")
+    guide: list[GuideStep] = []
     with ExitStack() as stack:
         in_browser = "TEXTUAL_DRIVER" in os.environ  # its terminal is a pipe to the web server
         once = once or s.json or not (in_browser or sys.stdout.isatty())
         if given["demo"]:
             from redisq_ops.demo.demonstration import demonstration
+            from redisq_ops.demo.incidents import chosen
 
-            s.flags["url"] = stack.enter_context(demonstration())
-            if once:
-                time.sleep(DEMO_S)
+            incidents = chosen(given.get("incident"))
+            s.flags["url"] = stack.enter_context(demonstration(incidents))
+            guide = [step for incident in incidents for step in incident.steps]
         if s.no_redact:
             _ = s.redaction  # refused before there is a screen
         if given["serve"]:
             return _serve(s, given)
         if s.json:
             return _rows(s, given["queue"])
-        return _show(s, given["queue"], interval, once, given["read_only"])
+        return _show(s, given["queue"], interval, once, given["read_only"], guide)
 
 
 def demo(s: Session, given: dict[str, Any]) -> int:
@@ -63,7 +61,7 @@ def demo(s: Session, given: dict[str, Any]) -> int:
         "queue": None, "interval": None, "once": False, "read_only": False, "serve": False,
         "replay": None, "at": None,
     }  # fmt: skip
-    return top(s, usual | {"demo": True})
+    return top(s, usual | {"demo": True, "incident": given["incident"]})
 
 
 def _rows(s: Session, queue: str | None) -> int:
@@ -77,7 +75,12 @@ def _rows(s: Session, queue: str | None) -> int:
 
 
 def _show(
-    s: Session, queue: str | None, interval: float | None, once: bool, read_only: bool
+    s: Session,
+    queue: str | None,
+    interval: float | None,
+    once: bool,
+    read_only: bool,
+    guide: Sequence[GuideStep],
 ) -> int:
     from redisq_ops.ops.config import config_path
     from redisq_ops.tui.app import Top
@@ -93,6 +96,7 @@ def _show(
         zone=UTC if s.utc else None,
         host=_host(s),
         settings=settings,
+        guide=guide,
     )
     if once:
         if queue is not None:  # without it the frame would show another view

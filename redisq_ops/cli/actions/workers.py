@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.runner import ChangeRun
@@ -14,9 +13,9 @@ from redisq_ops.ops.inspect.worker_processes import (
     PruneSteps,
     job_outcomes,
     process_registers,
+    processes_of,
     prune_preview,
     select_processes,
-    with_processes,
 )
 
 from ..confirm_and_run import agreed, drive, ended, nothing_matched
@@ -25,21 +24,15 @@ from ..session import Session
 
 
 def listed(s: Session, given: dict[str, Any]) -> int:
-    """The processes of a queue's program, or of all known programs."""
+    """The processes that serve a queue, or those of all known programs."""
     name = given["queue"]
     if name is None:
         registers = s.run(process_registers(s.deployment))
         nothing = "no queue here has an owner that lists its workers"
     else:
         queue = s.run(s.deployment.queue(name))
-        nothing, registers = f"no worker process is registered with {queue.name}", []
-        try:
-            registering = with_processes(queue)
-        except Refused as why:
-            nothing = str(why)
-        else:
-            processes = s.run(registering.worker_processes.op())
-            registers = [ProcessRegister(registering, tuple(processes))]
+        nothing = f"no worker process is registered with {queue.name}"
+        registers = [ProcessRegister(queue, tuple(s.run(processes_of(queue))))]
     rows = [_row(each.queue.name, process) for each in registers for process in each.processes]
     if s.json:
         for row in rows:

@@ -52,7 +52,7 @@ COMMANDS = {
     "playback": ("recording", "Show the queues at a moment of a recording."),
     "config": ("overview", "Show every setting and where its value comes from."),
     "top": ("top", "Open the dashboard."),
-    "demo": ("demo", "Open the dashboard on a demo server with a workload."),
+    "demo": ("demo", "Open the dashboard on a demo server with incidents to solve."),
     "spark": ("spark_commands", "Read, report on, submit and replay queues with Spark."),
 }
 """name -> the module here that has it, and what it does, for the list of commands"""

@@ -1,19 +1,32 @@
-"""`redisq demo`: the dashboard on a demo server with a workload."""
+"""`redisq demo`: the dashboard on a demo server that has every kind of queue, and incidents."""
 
 from __future__ import annotations
 
 import typer
 
-from ..options import add
+from ..options import add, option
+
+INCIDENTS = ("wrong-deploy", "stuck", "silent-worker", "blocked-client", "poison", "flood")
+"""named here too: the help must not load the demo and with it the Redis client"""
 
 commands = typer.Typer()
 
 add(
-    commands, "demo", {}, "top.demo",
-    help="""Open the dashboard on a demo server with a workload; both end with it.
+    commands, "demo",
+    {
+        "incident": option(
+            "--incident", "NAME", f"One incident instead of all: {', '.join(INCIDENTS)}.",
+            autocompletion=lambda incomplete: [n for n in INCIDENTS if n.startswith(incomplete)],
+        ),
+    },
+    "top.demo",
+    help="""Open the dashboard on a demo server; both end together.
 
-    Without a terminal, prints one frame after a few seconds of work.
+    The server is temporary and has queues of every kind, a workload, and incidents. A line
+    below the tabs names what is wrong and the next key. No other server is used.
+
+    Without a terminal, prints one frame.
     """,
     prints="",
-    examples=("redisq demo", "redisq demo --json"),
+    examples=("redisq demo", "redisq demo --incident poison", "redisq demo --json"),
 )  # fmt: skip

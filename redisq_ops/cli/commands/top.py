@@ -23,7 +23,7 @@ add(
             "--listen", "HOST:PORT", "Where to serve it; port 0: any free one.",
             default="127.0.0.1:8765",
         ),
-        "demo": flag("--demo", "Use a demo server with a workload."),
+        "demo": flag("--demo", "Use a demo server, as redisq demo."),
         "replay": option("--replay", "FILE", "Show a recording instead of a server."),
         "at": option("--at", "TIME", "Moment of the recording; default: its end."),
     },

@@ -7,17 +7,18 @@ import typer
 from ..options import GO, WATCHING, add, argument, flag, option
 
 commands = typer.Typer()
-_workers = typer.Typer(help="List or prune worker processes of other programs.")
+_workers = typer.Typer(help="List worker processes; prune those of other programs.")
 commands.add_typer(_workers, name="workers")
 
 add(
     _workers, "ls",
     {"queue": argument("[QUEUE]", str, "Queue; default: all queues."), **WATCHING},
     "workers.listed",
-    help="List the worker processes that Sidekiq or Resque has registered: alive or silent, their "
-    "last heartbeat, the jobs they hold. Queues of redisq have no such list.",
+    help="List the worker processes that Sidekiq, Resque or RQ has registered: alive or silent, "
+    "their last heartbeat, the jobs they hold. With a queue, also the workers of redisq that serve "
+    "it.",
     prints="WorkerProcess",
-    examples=("redisq workers ls", "redisq workers ls sidekiq", "redisq workers ls --json"),
+    examples=("redisq workers ls", "redisq workers ls mail", "redisq workers ls sidekiq --json"),
 )  # fmt: skip
 
 add(

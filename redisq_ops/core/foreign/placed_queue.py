@@ -13,6 +13,7 @@ from functools import cached_property
 
 from ..engine.optional_features import HasWorkerProcesses
 from ..engine.reads import recent_consumers
+from ..model.activity import Activity
 from ..model.entry import Entry, State
 from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import bytes_of, raw_of
@@ -68,7 +69,7 @@ class PlacedQueue(PlacedPages[C_co]):
                 self._located([id] if id else [], "waiting", False),
             ),
         )
-        serving = [p for p in processes if p.alive and not p.quiet and self._serves(p.queues)]
+        serving = self._serving(processes)
         beats = [now - p.silent_ms for p in serving if p.silent_ms is not None]
         asked = max([*beats, *([] if askers.asked_ms is None else [askers.asked_ms])], default=None)
         counted = isinstance(self, HasWorkerProcesses) and not wrong
@@ -91,6 +92,23 @@ class PlacedQueue(PlacedPages[C_co]):
 
     async def _processes(self) -> list[Process]:
         return await self.worker_processes.op() if isinstance(self, HasWorkerProcesses) else []
+
+    @operation
+    async def activity(self, since_ms: int) -> Activity:
+        """Whether our own workers or the owner's processes serve the queue. A process that its
+        owner takes for alive asks for work all the time; unknown where none are registered."""
+        if not isinstance(self, HasWorkerProcesses):
+            return Activity()
+        (own, now), processes = await both(
+            both(self._recent_consumers(), self._now()), self.worker_processes.op()
+        )
+        serving = len(self._serving(processes))
+        asked_ms = now if serving else own.asked_ms
+        return Activity(asked_ms, (own.askers or 0) + serving, registered=True)
+
+    def _serving(self, processes: Sequence[Process]) -> list[Process]:
+        """The processes that take jobs of this queue now."""
+        return [p for p in processes if p.alive and not p.quiet and self._serves(p.queues)]
 
     def _serves(self, queues: Sequence[str]) -> bool:
         return not self.own_name or self.own_name in queues or "*" in queues

@@ -21,6 +21,9 @@ class Activity:
     """the earliest deadline of a pending entry; None also where nothing is pending"""
     dead_lately: int | None = None
     """dead entries that died in the period that was asked for"""
+    registered: bool = False
+    """the queue's program registers its workers, and ``askers`` has the registered ones that are
+    alive and serve the queue"""
 
 
 def joined_activity(parts: Sequence[Activity]) -> Activity:

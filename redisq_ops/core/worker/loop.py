@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 
 from ..engine.queue import Queue
 from ..engine.registry import server_ms
+from ..engine.worker_register import WorkerRegistration
 from ..model.clock import FELL_MS, Duration, checked_ms
 from ..model.entry import Limit, Settlement, TakeResult
 from ..model.errors import BadInput, Forbidden, RedisqError, Unreadable
@@ -27,7 +28,7 @@ from ..model.keys import checked_consumer
 from ..model.settings import LEASE_MS, MAX_BATCH
 from ..model.validation import listed
 from ..redis import acl_rights
-from ..redis.operation import BlockingClient, Description, run
+from ..redis.operation import BlockingClient, Description, attempt, run
 from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
 from .handler import Handler, Work, as_handler
@@ -125,9 +126,13 @@ class Worker:
         if lease_ms < 1 or grace_s < 0 or (timeout_s is not None and timeout_s <= 0):
             raise BadInput("lease, grace and time-out are positive")
         self._endpoint = None if ping is None else Endpoint(ping, self._health, pages)
-        fallback = f"{socket.gethostname()}.{os.getpid()}"
+        host = socket.gethostname()
+        fallback = f"{host}.{os.getpid()}"
         named = consumer or (self._endpoint.name if self._endpoint else fallback)
         self.consumer = checked_consumer(named)
+        self._registration = WorkerRegistration(
+            self.consumer, concurrency * batch, host, os.getpid()
+        )
         self._client = several[0].client
         self._sources = QueueRotation(several, lease_ms, redacted)
         self._lists = deque(self._sources.by_wake_list)
@@ -467,8 +472,9 @@ class Worker:
         return self._concurrency - len(self._overdue) - self._sources.running()
 
     def _upkeep(self) -> None:
-        """Read the server's clock, and run each queue's upkeep."""
+        """Read the server's clock, register in each queue, and run its upkeep."""
         asks: list[Description[Any]] = [server_ms()]
+        asks += [_tried(self._registration.beat(source.queue)) for source in self._sources]
         if self._upkeep_at or self._burst:  # a burst may be over before the next one
             asks += [_upkeep_of(source.queue, self._recoverer) for source in self._sources]
         # The first upkeep is at a random time, so that workers started together spread theirs.
@@ -518,6 +524,8 @@ class Worker:
     def _leave(self) -> None:
         """Release all entries, without counting an attempt and without waiting for handlers."""
         self._stops = max(1, self._stops)
+        leaving = [_tried(self._registration.leave(source.queue)) for source in self._sources]
+        self._exchanges.send(leaving, lambda _: None)
         self._exchanges.close(_LAST_WORD_S)
         for _ in range(1 + self._exchanges.busy):  # a reply may be that there is no server
             with suppress(RedisqError, RedisError):
@@ -551,6 +559,11 @@ async def _upkeep_of(queue: Queue[BlockingClient], recoverer: TransferRecoverer)
     went: int = await queue.upkeep.op()
     await recoverer.look(queue)
     return went
+
+
+async def _tried(registering: Description[None]) -> None:
+    """A worker that can't register, because the server is full, works all the same."""
+    await attempt(registering)
 
 
 def _both_replies(reply: Any) -> list[Any]:

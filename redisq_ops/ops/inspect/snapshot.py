@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from .consumers import ConsumerReport
     from .details import EntryDetails, RequestDetails
     from .overview import QueueRow
+    from .periodic import PeriodicStatus
 
 View: TypeAlias = Literal[
     "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers",
-    "waiting", "trash", "clients", "processes", "log", "settings", "charts",
+    "waiting", "trash", "clients", "processes", "log", "settings", "periodic", "charts",
 ]  # fmt: skip
 VIEWS: tuple[View, ...] = get_args(View)
 GROUPED = 500
@@ -160,6 +161,7 @@ class Snapshot:
     """who holds what: a report for each independent consumer group, otherwise one"""
     clients: tuple[Client, ...] = ()
     processes: tuple[Process, ...] = ()
+    periodic: tuple[PeriodicStatus, ...] = ()
     operations: tuple[Operation, ...] = ()
     """the latest changes, newest first"""
     settings: tuple[QueueSetting, ...] = ()

@@ -13,9 +13,9 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import (
     HasClients,
+    HasPeriodicEntries,
     HasPriorityLevels,
     HasRequests,
-    HasWorkerProcesses,
     features,
 )
 from redisq_ops.core.engine.queue import Queue
@@ -37,8 +37,10 @@ from .chart_reader import ChartReader
 from .consumers import consumer_reports
 from .details import entry_details, request_details
 from .overview import QueueRow, overview
+from .periodic import periodic_status
 from .rolling_overview import RollingOverview
 from .snapshot import BAR_WIDTHS, GROUPED, ExplainSubject, ListedQueue, Snapshot, Upcoming, Viewport
+from .worker_processes import processes_of
 
 OPEN_REQUESTS = 200
 """open requests shown in the view of priority levels"""
@@ -208,10 +210,12 @@ async def _shown(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) ->
             first, end = viewport.start, viewport.end
             found = await queue.clients.op(first, max(1, end - first))
             return replace(snapshot, start=first, total=found.total, clients=found.clients)
-        case "processes" if isinstance(queue, HasWorkerProcesses):
-            return replace(snapshot, processes=tuple(await queue.worker_processes.op()))
+        case "processes":
+            return replace(snapshot, processes=tuple(await processes_of(queue)))
         case "log":
             return replace(snapshot, operations=tuple(await audit_log.last(queue, OPERATIONS)))
+        case "periodic" if isinstance(queue, HasPeriodicEntries):
+            return replace(snapshot, periodic=tuple(await periodic_status(queue)))
         case "settings":
             return replace(snapshot, settings=tuple(await retention(queue)))
         case "delayed":

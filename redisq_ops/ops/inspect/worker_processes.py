@@ -1,4 +1,4 @@
-"""Worker processes that other programs (Sidekiq, Resque) register, and pruning of dead ones."""
+"""Worker processes that redisq, Sidekiq, Resque and RQ register, and pruning of dead ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from redisq_ops.core.engine.optional_features import HasWorkerProcesses
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.queue_types import LAYOUTS
+from redisq_ops.core.engine.worker_register import registered_workers
 from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_process import Process
-from redisq_ops.core.redis.operation import attempt, together
+from redisq_ops.core.redis.operation import Description, attempt, both, together
 
 from ..change.preview import Preview, typed_number
 from ..change.steps import ChangeSteps
@@ -28,7 +29,7 @@ NAMED = 10
 class ProcessRegister:
     """The processes of one deployment, read through one of its queues."""
 
-    queue: HasWorkerProcesses[Any]
+    queue: Queue[Any]
     processes: tuple[Process, ...] = ()
     problem: str | None = None
     """why the processes can't be read"""
@@ -55,10 +56,23 @@ async def process_registers(deployment: Deployment) -> list[ProcessRegister]:
     ]
 
 
+async def processes_of(queue: Queue[Any]) -> list[Process]:
+    """The worker processes that the queue's program registers, and the workers of redisq that serve
+    the queue."""
+    own: Description[list[Process]] = registered_workers(queue)
+    if not isinstance(queue, HasWorkerProcesses):
+        return await own if queue.has_settings else []
+    theirs, ours = await both(queue.worker_processes.op(), own)
+    return [*theirs, *ours]
+
+
 def with_processes(queue: Queue[Any]) -> HasWorkerProcesses[Any]:
     """The queue, if its program registers worker processes; raises `Refused` otherwise."""
     if not isinstance(queue, HasWorkerProcesses):
-        raise Refused(f"queue {queue.name} is a {queue.kind} queue: its workers are not registered")
+        raise Refused(
+            f"queue {queue.name} is a {queue.kind} queue: no program registers workers for it that "
+            "can be pruned"
+        )
     return queue
 
 

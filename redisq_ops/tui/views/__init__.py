@@ -10,6 +10,7 @@ from .delayed import Delayed
 from .groups import GroupsView
 from .overview import OverviewView
 from .pending import PendingView
+from .periodic import PeriodicView
 from .priorities import Levels
 from .processes import ProcessesView
 from .requests import Requests
@@ -19,14 +20,14 @@ from .waiting import WaitingView
 
 ALL: tuple[type[QueueView], ...] = (
     OverviewView, Levels, Requests, PendingView, Dead, Delayed, GroupsView, Consumers, WaitingView,
-    TrashView, ClientsView, ProcessesView, AuditLogView, SettingsView, ChartsView,
+    TrashView, ClientsView, ProcessesView, AuditLogView, SettingsView, PeriodicView, ChartsView,
 )  # fmt: skip
 """in the order of their keys"""
 
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
     """The views with their keys: digits, and letters where these end."""
-    return list(zip("1234567890cml,v", ALL, strict=True))
+    return list(zip("1234567890cml,ev", ALL, strict=True))
 
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Consumers",
     "GroupsView",
     "OverviewView",
+    "PeriodicView",
     "QueueView",
     "numbered",
 ]

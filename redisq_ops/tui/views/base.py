@@ -85,8 +85,8 @@ class QueueView(Vertical):
     """what may be done to them, beside hold and undo"""
     edits: ClassVar[bool] = False
     """whether payloads can be edited here"""
-    holds: ClassVar[Literal["queues", "requests", "queue"]] = "queue"
-    """what hold is about: rows that are queues or requests, else the queue that is open"""
+    holds: ClassVar[Literal["queues", "requests", "periodic", "queue"]] = "queue"
+    """what hold is about: rows that are queues, requests, periodic entries; else the open queue"""
     columns: ClassVar[tuple[TableColumn, ...]]
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]

@@ -1,11 +1,11 @@
-"""`m`: the worker processes that the owner of a queue has registered, such as Sidekiq's."""
+"""`m`: the worker processes of a queue: redisq's, and those that Sidekiq and others register."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from redisq_ops.core.model.worker_process import Process
-from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age
 from redisq_ops.tui.table import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HELD, OK, WARN
@@ -19,8 +19,7 @@ class ProcessesView(QueueView):
     name_ = "processes"
     title = "processes"
     short = "procs"
-    about = "Worker processes of other programs"
-    needs = "HasWorkerProcesses"
+    about = "Worker processes: alive, silent, busy"
     named_rows = True
     columns = (
         TableColumn("process", "process", 24, flex=2),
@@ -41,6 +40,11 @@ class ProcessesView(QueueView):
         SortOrder("queues", lambda p: p.queues),
     )
     empty = "no worker process is registered"
+
+    @classmethod
+    def offered_by(cls, queue: ListedQueue | None) -> bool:
+        """Our own workers serve every queue that has settings of ours."""
+        return queue is not None and (queue.has_settings or "HasWorkerProcesses" in queue.features)
 
     @property
     def window(self) -> tuple[int, int]:

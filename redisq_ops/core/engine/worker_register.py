@@ -1,0 +1,96 @@
+"""Workers of redisq as they register themselves in each queue they serve: a field of ``callers``.
+
+A field is ``<consumer>:worker``, its value ``1 <heartbeat> <start> <slots> <pid> <host>`` (times in
+ms by the server's clock). It has the form of a caller's reply, so the upkeep of the queue removes
+it a day after the last heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.consumer_load import PENDING_PAGE, PendingDelivery
+from ..model.quoting import text
+from ..model.worker_process import Process, RunningJob
+from ..redis.operation import Call, both
+from .queue import Queue
+from .registry import server_ms
+
+SILENT_MS = 90_000
+"""a worker is silent after this time without a heartbeat: it sends one every 30 s"""
+READ = 250
+"""fields of ``callers`` that one look goes through, at least"""
+_SUFFIX = ":worker"
+
+
+@dataclass(slots=True)
+class WorkerRegistration:
+    """What a worker writes about itself."""
+
+    consumer: str
+    slots: int
+    """entries that it works on at a time"""
+    host: str
+    pid: int
+    since_ms: int = 0
+    """when it started, by the server's clock"""
+
+    async def beat(self, queue: Queue[Any]) -> None:
+        """Register in a queue, or say that the worker is still there; nothing where the queue
+        doesn't exist yet."""
+        exists, now = await both(queue.exists.op(), server_ms())
+        if not exists:
+            return
+        self.since_ms = self.since_ms or now
+        value = f"1 {now} {self.since_ms} {self.slots} {self.pid} {self.host}"
+        key = queue.keys["callers"]
+        await Call(("HSET", key, self.consumer + _SUFFIX, value), int, key=key)
+
+    async def leave(self, queue: Queue[Any]) -> None:
+        key = queue.keys["callers"]
+        await Call(("HDEL", key, self.consumer + _SUFFIX), int, key=key)
+
+
+async def registered_workers(queue: Queue[Any]) -> list[Process]:
+    """The workers of redisq that are registered in a queue, by name, with the entries they hold.
+
+    A silent one that holds nothing is left out: it ended, and there is nothing to take over.
+    """
+    key = queue.keys["callers"]
+    scan = Call(("HSCAN", key, 0, "MATCH", f"*{_SUFFIX}", "COUNT", READ), _fields, key=key)
+    (found, now), pending = await both(
+        both(scan, server_ms()), queue.pending_deliveries.op("", PENDING_PAGE)
+    )
+    held: dict[str | None, list[PendingDelivery]] = {}
+    for delivery in pending.rows:
+        held.setdefault(delivery.consumer, []).append(delivery)
+    processes = [
+        _process(name, value, queue, now, held.get(name, [])) for name, value in sorted(found)
+    ]
+    return [process for process in processes if process.alive or process.work]
+
+
+def _fields(reply: Any) -> list[tuple[str, str]]:
+    _, rows = reply
+    pairs = rows.items() if isinstance(rows, Mapping) else zip(rows[::2], rows[1::2], strict=True)
+    return [(text(field).removesuffix(_SUFFIX), text(value)) for field, value in pairs]
+
+
+def _process(
+    name: str, value: str, queue: Queue[Any], now: int, held: list[PendingDelivery]
+) -> Process:
+    try:
+        _, beat, since, _, pid, host = value.split(" ", 5)
+        times = int(beat), int(since), int(pid)
+    except ValueError:
+        return Process(name, problem=f"its field {name}{_SUFFIX} is corrupt")
+    silent_ms = max(0, now - times[0])
+    work = tuple(
+        RunningJob(each.id, queue.name, b"", None if each.age_ms is None else now - each.age_ms)
+        for each in held
+    )
+    return Process(
+        name, host, times[2], (queue.name,), times[1], silent_ms, silent_ms < SILENT_MS, work
+    )

@@ -1,0 +1,179 @@
+"""Keys of programs whose queues redisq reads and repairs but doesn't fill: RQ, arq, Dramatiq,
+Celery, BullMQ, plain streams; and the worker processes that Sidekiq, Resque and RQ register."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import Any
+
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.discover import Discovery, named, register
+
+SIDEKIQ_PROCESSES = {
+    "app-1:4021:c0ffee": ["critical", "default"],
+    "app-2:4021:facade": ["default", "mailers"],
+}
+RESQUE_WORKERS = ("jobs-1:77:archive,reports", "jobs-2:77:reports")
+RQ_WORKERS = {"rq-eu-1": "thumbs", "rq-eu-2": "exports"}
+HEARTBEAT_S = 60
+
+_RQ_ERROR = """Traceback (most recent call last):
+  File "tasks.py", line 12, in render
+    return fetch(url)
+requests.exceptions.ConnectTimeout: no answer from 198.51.100.7 within 10 s
+"""
+_ARQ_JOBS = ("sync_customer", "geocode", "warm_cache")
+
+
+def write_keys(client: Any, now_ms: int) -> None:
+    """Write these programs' keys, as they would."""
+    now = now_ms / 1000
+    pipe = client.pipeline(transaction=False)
+    _rq(pipe, now)
+    _arq(pipe, now_ms)
+    _dramatiq(pipe, now_ms)
+    _celery(pipe)
+    _bullmq(pipe, now_ms)
+    for name, group, size in (("clickstream", "warehouse", 240), ("payments", "ledger", 60)):
+        for n in range(size):
+            pipe.xadd(name, {"data": json.dumps({"event": f"{name}-{n}", "amount": 7 * n})})
+        pipe.xgroup_create(name, group, "0")
+        pipe.xreadgroup(group, f"{group}-1", {name: ">"}, count=size // 6)
+    beat(pipe, now_ms)
+    pipe.execute()
+
+
+def beat(pipe: Any, now_ms: int) -> None:
+    """The heartbeats of the worker processes."""
+    now = now_ms / 1000
+    for name, queues in SIDEKIQ_PROCESSES.items():
+        host, pid, _ = name.split(":")
+        info = {"hostname": host, "pid": int(pid), "queues": queues, "started_at": now - 90_000}
+        pipe.sadd("processes", name)
+        fields = {"info": json.dumps(info), "busy": "0", "beat": str(now), "quiet": "false"}
+        pipe.hset(name, mapping=fields)
+        pipe.expire(name, HEARTBEAT_S)
+    for name in RESQUE_WORKERS:
+        pipe.sadd("resque:workers", name)
+        pipe.hset("resque:workers:heartbeat", name, _iso(now))
+        pipe.set(f"resque:worker:{name}:started", _iso(now - 86_400), nx=True)
+    for name, queue in RQ_WORKERS.items():
+        key = f"rq:worker:{name}"
+        pipe.sadd("rq:workers", key)
+        pipe.hset(key, mapping={
+            "hostname": name, "pid": "31", "queues": queue, "birth": _iso(now - 40_000),
+            "last_heartbeat": _iso(now), "state": "busy",
+        })  # fmt: skip
+
+
+def register_found(client: Any) -> None:
+    """Register the queues of other programs, as `redisq discover --register` does."""
+    deployment = Deployment(client)
+    search = Discovery(deployment)
+    while run(client, search.step()):
+        pass
+    found = run(client, named(deployment, run(client, search.finds())))
+    run(client, register(deployment, [one.entry for one in found if not one.registered]))
+
+
+def _rq(pipe: Any, now: float) -> None:
+    for queue, waiting, failed in (("thumbs", 14, 5), ("exports", 3, 0)):
+        pipe.sadd("rq:queues", f"rq:queue:{queue}")
+        for n in range(waiting + failed):
+            id = f"{queue}-{n}"
+            fields = {
+                "created_at": _iso(now - 60), "enqueued_at": _iso(now - 50 - n), "origin": queue,
+                "description": f"tasks.render('{id}.png', width=640)", "data": os.urandom(90),
+                "timeout": "180",
+            }  # fmt: skip
+            if n < waiting:
+                pipe.rpush(f"rq:queue:{queue}", id)
+                fields["status"] = "queued"
+            else:
+                fields |= {
+                    "status": "failed", "ended_at": _iso(now - 400),
+                    "exc_info": zlib.compress(_RQ_ERROR.encode()),
+                }  # fmt: skip
+                pipe.zadd(f"rq:failed:{queue}", {id: now + 86_400 * 365})
+            pipe.hset(f"rq:job:{id}", mapping=fields)
+
+
+def _arq(pipe: Any, now_ms: int) -> None:
+    for n in range(22):
+        id = f"{_ARQ_JOBS[n % 3]}-{n}"
+        job: dict[str, Any] = {
+            "t": None,
+            "f": _ARQ_JOBS[n % 3],
+            "a": [n, "eu"],
+            "k": {},
+            "et": now_ms - 9_000,
+        }
+        pipe.set(f"arq:job:{id}", json.dumps(job))
+        later = 60_000 * n if n % 2 else -1_000 * n
+        pipe.zadd("arq:queue", {id: now_ms + later})
+
+
+def _dramatiq(pipe: Any, now_ms: int) -> None:
+    pipe.zadd("dramatiq:__heartbeats__", {"5f0c1d52-9d3e-4a1c-8a39-2f7b5d1e6c01": now_ms})
+    for n in range(18):
+        id, dead = f"0d9f8c1e-{n:04}", n >= 14
+        options: dict[str, Any] = {"redis_message_id": id}
+        if dead:
+            options |= {"retries": 20, "traceback": _RQ_ERROR}
+        message = {
+            "queue_name": "emails", "actor_name": "send_welcome", "args": [n], "kwargs": {},
+            "options": options, "message_id": id, "message_timestamp": now_ms - 40_000 - n,
+        }  # fmt: skip
+        queue = "dramatiq:emails.XQ" if dead else "dramatiq:emails"
+        pipe.hset(f"{queue}.msgs", id, json.dumps(message, separators=(",", ":")))
+        if dead:
+            pipe.zadd(queue, {id: now_ms - 600_000 * n})
+        else:
+            pipe.rpush(queue, id)
+
+
+def _celery(pipe: Any) -> None:
+    pipe.sadd("_kombu.binding.ledger", "ledger\x06\x16\x06\x16ledger")
+    for n in range(9):
+        id = f"7b1f0e9a-{n:04}"
+        body = b64encode(json.dumps([[n, "EUR"], {}, {}]).encode()).decode()
+        headers = {"task": "ledger.book", "id": id, "retries": 0, "argsrepr": f"({n}, 'EUR')"}
+        message = {
+            "body": body, "headers": headers, "content-type": "application/json",
+            "content-encoding": "utf-8",
+            "properties": {
+                "correlation_id": id, "delivery_tag": id, "body_encoding": "base64",
+                "delivery_info": {"exchange": "", "routing_key": "ledger"},
+            },
+        }  # fmt: skip
+        pipe.lpush("ledger", json.dumps(message))
+
+
+def _bullmq(pipe: Any, now_ms: int) -> None:
+    at = "bull:checkout:"
+    pipe.hset(f"{at}meta", mapping={"version": "bullmq:5.61.0", "opts.maxLenEvents": "10000"})
+    for n in range(1, 21):
+        failed = n > 16
+        fields = {
+            "name": "charge", "data": json.dumps({"order": 4_000 + n, "amount": 9.9 * n}),
+            "opts": '{"attempts": 3}', "timestamp": now_ms - 30_000 * n, "priority": 0,
+        }  # fmt: skip
+        if failed:
+            trace = "Error: card declined\n    at charge (/app/checkout.js:41:11)"
+            fields |= {
+                "processedOn": now_ms - 20_000 * n, "finishedOn": now_ms - 19_000 * n, "atm": 3,
+                "failedReason": "card declined", "stacktrace": json.dumps([trace]),
+            }  # fmt: skip
+            pipe.zadd(f"{at}failed", {str(n): now_ms - 19_000 * n})
+        else:
+            pipe.lpush(f"{at}wait", n)
+        pipe.hset(f"{at}{n}", mapping=fields)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,48 @@
+"""A prepared change at the speed that was chosen in its dialog."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from redisq_ops.core.redis.operation import arun
+from redisq_ops.ops.change.canary import Ramp
+from redisq_ops.ops.change.prepare import PreparedChange, prepare
+from redisq_ops.ops.change.ramp_controller import Limits
+from redisq_ops.ops.change.selection import WholeState
+from redisq_ops.ops.filter.scan import Selection
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.change.runner import Run
+
+    from .changes import Changes
+
+
+async def change_at_speed(changes: Changes, prepared: PreparedChange) -> Run:
+    """What carries the change out; raises `Refused` for a rate above the allowed one."""
+    speed, request = changes.speed, prepared.request
+    request = replace(request, rate=changes.guard.rate(speed.rate), by_ids=speed.watches)
+    if speed.watches and isinstance(prepared.scope, WholeState):
+        # A ramp follows its entries by their ids. Later ones than the dialog counted stay out.
+        preparing = prepare(request, shown=changes.redaction.text)
+        by_ids = await arun(changes.deployment.client, preparing)
+        assert isinstance(by_ids.scope, Selection)
+        by_ids.scope.high_water_ms = prepared.scope.high_water_ms
+        prepared = by_ids
+    prepared = replace(prepared, request=request)
+    change = prepared.run(changes.why, consumer=changes.consumer)
+    if not speed.watches:
+        return change
+    return Ramp(change, Limits(canary=speed.canary, rate=request.rate))
+
+
+def state_of(run: Run) -> str:
+    """How a canary or ramp stands; empty for other changes."""
+    return str(run) if isinstance(run, Ramp) else ""
+
+
+def why_stopped(run: Run) -> str:
+    """Why a canary or ramp stopped by itself; empty if it didn't."""
+    if isinstance(run, Ramp) and run.course.phase == "stopped":
+        return f"stopped by itself: {run.course.why}"
+    return ""

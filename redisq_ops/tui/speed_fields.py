@@ -1,0 +1,98 @@
+"""Fields of a dialog for how fast a change is carried out: `--rate`, `--canary` and `--ramp`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Checkbox, Input, Label
+
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.ops.filter.time import per_second
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSpeed:
+    """How fast a change is carried out; without anything: as fast as the server can take it."""
+
+    rate: float | None = None
+    """entries per second at most"""
+    canary: int = 0
+    """entries to replay first; the others follow only if these succeed"""
+    ramp: bool = False
+    """start slowly, and double while what was replayed succeeds"""
+
+    @property
+    def watches(self) -> bool:
+        """Whether what becomes of the entries decides how it goes on."""
+        return bool(self.canary) or self.ramp
+
+
+class _ShortField(Input):
+    """Takes the characters of a number or rate; ``y`` and ``n`` stay answers."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
+
+    def __init__(self, id: str, placeholder: str, characters: str) -> None:
+        super().__init__(
+            id=id, compact=True, placeholder=placeholder, max_length=9, restrict=f"[{characters}]*"
+        )
+        self.cursor_blink = False
+        self._characters = characters
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return character is not None and character in self._characters
+
+
+class SpeedFields(Horizontal):
+    """A rate; with ``ramp`` also a canary and a ramp."""
+
+    DEFAULT_CSS = """
+    SpeedFields {
+        height: 1;
+        margin-top: 1;
+        Label { color: $text-muted; margin-right: 1; }
+        Input { width: 11; background: $panel; padding: 0 1; margin-right: 2; }
+        Checkbox { background: $surface; }
+        Checkbox > .toggle--button { color: $panel; background: $panel; }
+        Checkbox.-on > .toggle--button { color: $success; background: $panel; }
+    }
+    """
+
+    def __init__(self, *, ramp: bool) -> None:
+        super().__init__(id="speed")
+        self._rate = _ShortField("rate", "N/s (r)", "0123456789./smh")
+        self._canary = _ShortField("canary", "N", "0123456789") if ramp else None
+        self._ramp = Checkbox("ramp up", id="ramp", compact=True) if ramp else None
+
+    def compose(self) -> ComposeResult:
+        yield Label("rate")
+        yield self._rate
+        if self._canary is not None and self._ramp is not None:
+            yield Label("canary")
+            yield self._canary
+            yield self._ramp
+
+    def focus_first(self) -> None:
+        self._rate.focus()
+
+    @property
+    def speed(self) -> ChangeSpeed:
+        """What is entered; raises `BadInput` for a rate that can't be read."""
+        rate = self._rate.value.strip()
+        canary = self._canary.value.strip() if self._canary is not None else ""
+        if canary and int(canary) == 0:
+            raise BadInput("canary: a number from 1 on")
+        ramp = self._ramp is not None and self._ramp.value
+        return ChangeSpeed(per_second(rate) if rate else None, int(canary or 0), ramp)
+
+    @property
+    def legal(self) -> bool:
+        try:
+            _ = self.speed
+        except BadInput:
+            return False
+        return True

@@ -1,0 +1,99 @@
+"""`e`: the periodic entries of a queue: when each runs next, and how its latest run went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.terminal import age, count
+from redisq_ops.tui.table import Cell, TableColumn, TableRow
+from redisq_ops.tui.theme import BAD, DELAYED, DIM, WARN
+
+from .base import Items, QueueView, SortOrder
+from .dead_letters import ago
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.inspect.periodic import PeriodicStatus
+
+
+class PeriodicView(QueueView):
+    name_ = "periodic"
+    title = "periodic entries"
+    short = "cron"
+    about = "Periodic entries: next run, latest run"
+    needs = "HasPeriodicEntries"
+    verbs = frozenset({"requeue", "purge"})
+    holds = "periodic"
+    named_rows = True
+    columns = (
+        TableColumn("name", "periodic entry", 20, flex=1),
+        TableColumn("schedule", "schedule", 16, flex=1),
+        TableColumn("zone", "zone", 13, style=DIM, priority=2),
+        TableColumn("next", "next in", 8, align="right"),
+        TableColumn("latest", "latest run", 10, align="right"),
+        TableColumn("state", "state", 8, priority=1),
+        TableColumn("flags", "flags", 16, flex=4),
+    )
+    orders = (
+        SortOrder("next", lambda p: p.entry.next_ms, words="next first", back="next last"),
+        SortOrder("name", lambda p: p.name),
+        SortOrder("schedule", lambda p: p.entry.spec and p.entry.spec.cron),
+        SortOrder("zone", lambda p: p.entry.spec and p.entry.spec.zone),
+        SortOrder("latest", lambda p: p.entry.run_ms, True),
+        SortOrder("state", lambda p: p.run_state),
+        SortOrder("flags", lambda p: (p.missed, p.entry.paused), True),
+    )
+    empty = "no periodic entries: `:periodic add` makes one"
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return 0, 1  # they are read as a whole
+
+    def items(self, snapshot: Snapshot) -> Items:
+        return Items(0, len(snapshot.periodic), snapshot.periodic)
+
+    def words(self, item: Any) -> tuple[str, ...]:
+        spec = item.entry.spec
+        return (item.name, "paused" if item.entry.paused else "", spec.cron if spec else "")
+
+    @property
+    def status(self) -> list[str]:
+        said = super().status
+        return [*said, "H pauses or resumes it, R runs it once, X removes it"]
+
+    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
+        status: PeriodicStatus = item
+        entry, spec = status.entry, status.entry.spec
+        due = None if entry.next_ms is None else entry.next_ms - snapshot.now_ms
+        next_run: Cell = "-", DIM
+        if due is not None:
+            next_run = (age(due), DELAYED) if due > 0 else ("overdue", WARN)
+        return TableRow(
+            entry.name,
+            (
+                entry.name,
+                spec.cron if spec else ("?", BAD),
+                spec.zone if spec else "",
+                next_run,
+                _latest(status, snapshot),
+                status.run_state or ("ended" if entry.run else ("-", DIM)),
+                _flags(status),
+            ),
+        )
+
+
+def _latest(status: PeriodicStatus, snapshot: Snapshot) -> Cell:
+    """When its latest run was due; runs are scheduled a minute ahead."""
+    at = status.entry.run_ms
+    if at is None:
+        return "-", DIM
+    return f"in {age(at - snapshot.now_ms)}" if at > snapshot.now_ms else ago(at, snapshot)
+
+
+def _flags(status: PeriodicStatus) -> Cell:
+    if status.entry.problem:
+        return status.entry.problem, BAD
+    words = ["paused"] if status.entry.paused else []
+    words += [f"{count(status.missed)} missed"] if status.missed else []
+    words += ["waits for its latest run"] if status.held else []
+    return ", ".join(words), WARN
