@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from redisq_ops.core.redis.operation import arun
-from redisq_ops.ops.change.canary import Ramp
+from redisq_ops.ops.change.canary_rules import Limits
 from redisq_ops.ops.change.prepare import PreparedChange, prepare
-from redisq_ops.ops.change.ramp_controller import Limits
 from redisq_ops.ops.change.selection import WholeState
+from redisq_ops.ops.change.watched_replay import WatchedReplay
 from redisq_ops.ops.filter.scan import Selection
 
 if TYPE_CHECKING:
@@ -33,16 +33,16 @@ async def change_at_speed(changes: Changes, prepared: PreparedChange) -> Run:
     change = prepared.run(changes.why, consumer=changes.consumer)
     if not speed.watches:
         return change
-    return Ramp(change, Limits(canary=speed.canary, rate=request.rate))
+    return WatchedReplay(change, Limits(canary=speed.canary, rate=request.rate))
 
 
 def state_of(run: Run) -> str:
     """How a canary or ramp stands; empty for other changes."""
-    return str(run) if isinstance(run, Ramp) else ""
+    return str(run) if isinstance(run, WatchedReplay) else ""
 
 
 def why_stopped(run: Run) -> str:
     """Why a canary or ramp stopped by itself; empty if it didn't."""
-    if isinstance(run, Ramp) and run.course.phase == "stopped":
+    if isinstance(run, WatchedReplay) and run.course.phase == "stopped":
         return f"stopped by itself: {run.course.why}"
     return ""

@@ -25,6 +25,7 @@ class Question:
     lines: tuple[str, ...] = ()
     danger: bool = False
     typed: str | None = None
+    """what is typed before Yes; `ops.change.preview` decides from which number on"""
     why: bool = False
     """whether a reason may be given; it goes into the audit log"""
     consumer: bool = False

@@ -13,10 +13,10 @@ from typing import Any
 from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.apply import PlanSteps
-from redisq_ops.ops.change.canary import Ramp
+from redisq_ops.ops.change.canary_rules import Limits
 from redisq_ops.ops.change.entry_steps import EntrySteps
-from redisq_ops.ops.change.ramp_controller import Limits
 from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.watched_replay import WatchedReplay
 from redisq_ops.ops.filter.time import duration_ms
 
 from ..confirm_and_run import drive, ended
@@ -71,7 +71,7 @@ def _fine_ms(text: str) -> float:
 
 def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str) -> int:
     """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code."""
-    ramp = Ramp(change, limits)
+    ramp = WatchedReplay(change, limits)
     outcome = ramp.outcome
     try:
         finished = drive(s, ramp, what, s.again, _RampLine(ramp))
@@ -105,7 +105,7 @@ def _tell_rest(s: Session, change: ChangeRun[EntrySteps]) -> None:
 class _RampLine:
     """How a ramp stands: one line that changes on a terminal, else a line for each change."""
 
-    def __init__(self, ramp: Ramp) -> None:
+    def __init__(self, ramp: WatchedReplay) -> None:
         self._ramp = ramp
         self._terminal = sys.stderr.isatty()
         self._shown = -SHOWN_S

@@ -10,10 +10,10 @@ from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.ops.change.canary_rules import Limits
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
-from redisq_ops.ops.change.ramp_controller import Limits
 from redisq_ops.ops.change.transfer_plan import Route, route_to
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint

@@ -6,7 +6,7 @@
 3. `preview.Preview` says what will happen; the face shows it and asks, within `limits`.
 4. `runner.ChangeRun` carries the change out: `audit_log` first, then `steps` at a rate.
    `PreparedChange.steps` chooses their kind: `entry_steps`, `whole_state`, `apply` or `transfer`;
-   a `canary.Ramp` drives a run by observing what comes of it.
+   a `watched_replay.WatchedReplay` drives a run by observing what comes of it.
 5. `outcome.ChangeOutcome` is what was done; `undo` reverses it.
 
 `edit`, `undo`, `consumer_steps`, `control` (settings, requests, clients), `destroy`,

@@ -20,7 +20,7 @@ S_co = TypeVar("S_co", bound=ChangeSteps, covariant=True)
 
 
 class Run(Protocol):
-    """What is run step by step: a `ChangeRun`, or a `Ramp` that drives one."""
+    """What is run step by step: a `ChangeRun`, or a `WatchedReplay` that drives one."""
 
     outcome: ChangeOutcome
 

@@ -33,10 +33,10 @@ from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.canary import Ramp
+from redisq_ops.ops.change.canary_rules import Course, Limits, Observed, advance, begin
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader, identity
-from redisq_ops.ops.change.ramp_controller import Course, Limits, Observed, advance, begin
 from redisq_ops.ops.change.selection import select_entries
+from redisq_ops.ops.change.watched_replay import WatchedReplay
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
@@ -327,12 +327,14 @@ def planned(client: redis.Redis, queue: RequestQueue[Any], path: Path) -> None:
         draft.finish(header, {"consequences": weight.facts("replay")})
 
 
-def ramp_of(client: redis.Redis, queue: RequestQueue[Any], limits: Limits) -> Ramp:
+def ramp_of(client: redis.Redis, queue: RequestQueue[Any], limits: Limits) -> WatchedReplay:
     chosen = run(client, select(queue, "dead", Filter()))
-    return Ramp(entry_change(chosen, "replay", ME), limits)
+    return WatchedReplay(entry_change(chosen, "replay", ME), limits)
 
 
-def drive(client: redis.Redis, ramp: Ramp, until: Callable[[Ramp], bool] | None = None) -> set[str]:
+def drive(
+    client: redis.Redis, ramp: WatchedReplay, until: Callable[[WatchedReplay], bool] | None = None
+) -> set[str]:
     """Drives it to its end (or until then); the phases there were."""
     phases, deadline = set(), time.monotonic() + 60
     while run(client, ramp.step()):
@@ -354,7 +356,7 @@ def test_all_is_replayed_at_full_rate_where_all_is_well(client: redis.Redis, url
     ramp = ramp_of(client, queue, replace(FAST, canary=5))
     rates: list[float] = []
 
-    def seen(ramp: Ramp) -> bool:
+    def seen(ramp: WatchedReplay) -> bool:
         rates.append(ramp.course.rate)
         return False
 
@@ -390,7 +392,7 @@ def test_what_kills_its_worker_counts_as_failed(client: redis.Redis) -> None:
     queue.configure("op", 2, {"max_lost": "1000"})
     ramp = ramp_of(client, queue, replace(FAST, canary=10, watch_ms=1000))
 
-    def works(ramp: Ramp) -> bool:
+    def works(ramp: WatchedReplay) -> bool:
         taken = queue.take(50, consumer="w", lease_ms=50).deliveries
         queue.settle([Settlement(one, "ack") for one in taken if (one.number or 0) % 2])
         return False
@@ -429,7 +431,7 @@ def test_it_waits_for_workers_to_catch_up(client: redis.Redis, url: str) -> None
     def late(work: Work) -> None:
         paused.wait(20)
 
-    def seen(ramp: Ramp) -> bool:
+    def seen(ramp: WatchedReplay) -> bool:
         if ramp.course.phase == "paused":
             assert "entries wait (more than 60)" in ramp.course.why
             paused.set()
@@ -468,7 +470,7 @@ def test_an_entry_that_is_there_for_its_next_run_has_ended_well(
     ramp = ramp_of(client, queue, replace(FAST, watch_ms=1000))
     released: list[str] = []
 
-    def works(ramp: Ramp) -> bool:
+    def works(ramp: WatchedReplay) -> bool:
         for delivery in queue.take(10, consumer="w").deliveries:
             if not released:  # what is given back isn't over, and waits as that does
                 released.append(delivery.id)
@@ -494,7 +496,7 @@ def test_interrupted_ramp_says_how_far_it_came(client: redis.Redis) -> None:
 def test_a_canary_and_a_ramp_are_for_a_replay(client: redis.Redis) -> None:
     chosen = run(client, select(dead(client, [b"x"]), "dead", Filter()))
     with pytest.raises(BadInput, match="for a replay"):
-        Ramp(entry_change(chosen, "purge", ME), FAST)
+        WatchedReplay(entry_change(chosen, "purge", ME), FAST)
 
 
 def dead_jobs(client: redis.Redis, n: int) -> SidekiqQueue[redis.Redis]:
@@ -512,9 +514,9 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
     """Also one that has retries left, and waits for the next in the retry set."""
     queue = dead_jobs(client, 30)
     chosen = run(client, select(queue, "dead", Filter()))
-    ramp = Ramp(entry_change(chosen, "replay", ME), replace(FAST, canary=5, watch_ms=1000))
+    ramp = WatchedReplay(entry_change(chosen, "replay", ME), replace(FAST, canary=5, watch_ms=1000))
 
-    def works(ramp: Ramp) -> bool:
+    def works(ramp: WatchedReplay) -> bool:
         error = Failure("E", "again").encoded()
         for delivery in queue.take(10, consumer="w").deliveries:
             queue.settle([Settlement(delivery, outcome, error)])
@@ -529,9 +531,11 @@ def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(client: redis.
     """Twenty at a time: those that nobody looked at since aren't called unsettled."""
     queue = dead_jobs(client, 110)
     chosen = run(client, select(queue, "dead", Filter()))
-    ramp = Ramp(entry_change(chosen, "replay", ME), replace(FAST, first=1000.0, watch_ms=1))
+    ramp = WatchedReplay(
+        entry_change(chosen, "replay", ME), replace(FAST, first=1000.0, watch_ms=1)
+    )
 
-    def works(ramp: Ramp) -> bool:
+    def works(ramp: WatchedReplay) -> bool:
         queue.settle([Settlement(d, "ack") for d in queue.take(200, consumer="w").deliveries])
         return False
 
@@ -560,7 +564,7 @@ def test_rate_is_kept_by_steps_of_few(client: redis.Redis, canary: int) -> None:
     """By a clock moved by hand: 10 a second are 10 a second, and no burst makes up for a pause."""
     queue = dead(client, [b"x"] * 100)
     now = [0.0]
-    ramp = Ramp(
+    ramp = WatchedReplay(
         entry_change(run(client, select(queue, "dead", Filter())), "replay", ME),
         Limits(canary=canary, rate=10, first=10, window_ms=10_000_000, latency_ms=10_000),
         clock=lambda: now[0],
@@ -580,7 +584,9 @@ def replay_a_plan(url: str, path: str) -> None:
     client = connect(url, "test")
     plan = PlanFile(path)
     queue = RequestQueue(client, "mail")
-    ramp = Ramp(plan_change(plan, queue, ME), replace(FAST, canary=3, rate=300, reentry=0.5))
+    ramp = WatchedReplay(
+        plan_change(plan, queue, ME), replace(FAST, canary=3, rate=300, reentry=0.5)
+    )
     while run(client, ramp.step()):
         time.sleep(ramp.pause)
 
@@ -615,7 +621,7 @@ def test_killed_ramp_goes_on_and_replays_nothing_twice(
             process.join()
             killed += 1
         plan = PlanFile(str(path))
-        ramp = Ramp(plan_change(plan, queue, ME), replace(FAST, canary=3, reentry=0.5))
+        ramp = WatchedReplay(plan_change(plan, queue, ME), replace(FAST, canary=3, reentry=0.5))
         phases = drive(client, ramp)
     assert "canary" not in phases
     assert ramp.outcome.done == 900 and ramp.course.phase == "over"

@@ -16,8 +16,8 @@ from redisq_ops.core.queues.carmine import CarmineQueue, ShardedCarmineQueue
 from redisq_ops.core.queues.carmine import replay_tracking as module
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.canary import Ramp
-from redisq_ops.ops.change.ramp_controller import Limits
+from redisq_ops.ops.change.canary_rules import Limits
+from redisq_ops.ops.change.watched_replay import WatchedReplay
 from redisq_ops.ops.filter.scan import Filter, select
 
 from ...changes import entry_change
@@ -140,7 +140,7 @@ def test_a_canary_ends_there_where_newer_content_hides_the_dead(client: redis.Re
     dead(queue, 40)
     chosen = run(client, select(queue, "dead", Filter()))
     limits = Limits(canary=10, window_ms=100, watch_ms=2_000, latency_ms=60_000)
-    ramp = Ramp(entry_change(chosen, "replay", Author("me", "here")), limits)
+    ramp = WatchedReplay(entry_change(chosen, "replay", Author("me", "here")), limits)
     deadline = time.monotonic() + 60
     while run(client, ramp.step()):
         assert time.monotonic() < deadline, str(ramp)

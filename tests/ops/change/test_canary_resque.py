@@ -36,9 +36,9 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.canary import Ramp
+from redisq_ops.ops.change.canary_rules import Limits
 from redisq_ops.ops.change.plan import PlanFile
-from redisq_ops.ops.change.ramp_controller import Limits
+from redisq_ops.ops.change.watched_replay import WatchedReplay
 from redisq_ops.ops.filter.scan import Filter, select
 
 from ...changes import entry_change, plan_change
@@ -437,12 +437,12 @@ def worker(url: str, handle: Callable[[Work], Any]) -> Iterator[None]:
         thread.join()
 
 
-def ramp_of(client: redis.Redis, queue: Ours, limits: Limits) -> Ramp:
+def ramp_of(client: redis.Redis, queue: Ours, limits: Limits) -> WatchedReplay:
     chosen = run(client, select(queue, "dead", Filter()))
-    return Ramp(entry_change(chosen, "replay", ME), limits)
+    return WatchedReplay(entry_change(chosen, "replay", ME), limits)
 
 
-def drive(client: redis.Redis, ramp: Ramp) -> set[str]:
+def drive(client: redis.Redis, ramp: WatchedReplay) -> set[str]:
     """Drives it to its end; the phases there were."""
     phases, deadline = set(), time.monotonic() + 60
     while run(client, ramp.step()):
@@ -555,7 +555,7 @@ def replay_a_plan(url: str, path: str) -> None:
     """A process that is killed in the middle."""
     client = connect(url, "test")
     steps = plan_change(PlanFile(path), ResqueQueue(client, "resque:low"), ME)
-    ramp = Ramp(steps, replace(FAST, canary=3, rate=200, reentry=0.5))
+    ramp = WatchedReplay(steps, replace(FAST, canary=3, rate=200, reentry=0.5))
     while run(client, ramp.step()):
         time.sleep(ramp.pause)
 
@@ -586,7 +586,9 @@ def test_a_killed_ramp_goes_on_and_replays_nothing_twice(
             time.sleep(0.005)
         os.kill(process.pid or 0, signal.SIGKILL)
         process.join()
-        ramp = Ramp(plan_change(PlanFile(path), queue, ME), replace(FAST, canary=3, reentry=0.5))
+        ramp = WatchedReplay(
+            plan_change(PlanFile(path), queue, ME), replace(FAST, canary=3, reentry=0.5)
+        )
         phases = drive(client, ramp)
     assert "canary" not in phases
     assert ramp.outcome.done == 200 and ramp.course.phase == "over"

@@ -24,6 +24,13 @@ local function flow_remember(e)
   return true
 end
 
+-- A parent or a child stays: the other one would wait for ever. A child whose parent went on is not
+-- replayed.
+local function flow_refuses(e, to)
+  if to == 'trash' or to == 'gone' then return flow_parent(e) or flow_has_children(e) end
+  return to == 'waiting' and jobs_state(e) == 'failed' and not flow_remember(e)
+end
+
 -- The parent waits for it again.
 local function flow_join(e)
   if not e.parent then return end

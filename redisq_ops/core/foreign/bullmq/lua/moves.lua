@@ -19,8 +19,7 @@ local function moves_take_out(e, to)
   if redis.call('EXISTS', key .. ':lock') == 1 or jobs_field(e, 'defa') then return nil, 'busy' end
   local leaves = to == 'trash' or to == 'gone'
   if (leaves or state == 'delayed') and jobs_recurring(e) then return nil, 'recurring' end
-  if leaves and (flow_parent(e) or flow_has_children(e)) then return nil, 'linked' end
-  if to == 'waiting' and state == 'failed' and not flow_remember(e) then return nil, 'linked' end
+  if flow_refuses(e, to) then return nil, 'linked' end
   if to == 'waiting' and not waiting_list(base) then return nil, 'unclear' end
   if LISTS[state] then
     e.rank = tonumber(e.seen)

@@ -1,7 +1,7 @@
 """Closed-loop replay: a few first, then faster and faster while what was replayed stays well.
 
-`Ramp` drives a change at the rate that `ramp_controller` decides, and observes: whether what it
-replayed dies again, how much waits, and how quickly the server answers another client.
+`WatchedReplay` drives a change at the rate that `canary_rules` decides, and observes: whether what
+it replayed dies again, how much waits, and how quickly the server answers another client.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from redisq_ops.core.redis.operation import Call, both, together
 
 from ..terminal import a_second, age, count
 from . import audit_log
+from .canary_rules import Course, Limits, Observed, advance, begin, late
 from .entry_steps import EntrySteps
-from .ramp_controller import Course, Limits, Observed, advance, begin, late
 from .runner import ChangeRun
 
 LATEST = 200
@@ -61,7 +61,7 @@ class Watch:
         return sum(self._ends)
 
 
-class Ramp:
+class WatchedReplay:
     """Replays by a canary and a ramp. Call `step` until it returns False; sleep `pause` between.
 
     Decisions are kept with the operation in the audit log, so that a killed ramp continues where it
@@ -99,7 +99,7 @@ class Ramp:
         return self.change.progress
 
     def limit_rate(self, rate: float | None) -> None:
-        """Ramp up to this rate at most."""
+        """Go up to this rate at most."""
         if rate is not None:
             self.limits = replace(self.limits, rate=min(rate, self.limits.full))
 

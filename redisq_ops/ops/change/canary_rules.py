@@ -1,7 +1,7 @@
 """How fast a replay may be: decided from observations alone, without a server or a clock.
 
 A canary first, then a ramp that doubles while what was replayed stays well, pauses above a
-threshold, and goes on or gives up. `Ramp` observes and does what is decided here.
+threshold, and goes on or gives up. `WatchedReplay` observes and does what is decided here.
 """
 
 from __future__ import annotations
