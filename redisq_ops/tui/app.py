@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.actions import parse as parse_action
@@ -31,16 +31,8 @@ from redisq_ops.tui.command_line import (
     CommandInput,
     CompletionList,
     RowAddresses,
-    parsed,
 )
-from redisq_ops.tui.dashboard_commands import (
-    OWN,
-    OwnCommand,
-    ViewCommand,
-    completions,
-    own_command,
-    refresh_seconds,
-)
+from redisq_ops.tui.command_runner import CommandRunner
 from redisq_ops.tui.dashboard_settings import DashboardSettings
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.entry_tree import EntryTree
@@ -48,8 +40,9 @@ from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.guide import GuideStep, GuideStrip
 from redisq_ops.tui.help import HelpScreen
-from redisq_ops.tui.host import Completion, Host
+from redisq_ops.tui.host import Host
 from redisq_ops.tui.input_order import InputOrder
+from redisq_ops.tui.key_refusals import OF_CLIENTS, forbidden, unfit
 from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
 from redisq_ops.tui.preview_pane import PreviewPane, PreviewSubject
@@ -67,13 +60,11 @@ from redisq_ops.tui.views import (
     OverviewView,
     PeriodicView,
     QueueView,
-    numbered,
 )
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts
-    from redisq_ops.core.model.states import Verb
     from redisq_ops.ops.check.findings import Standing
     from redisq_ops.ops.filter.ast import Query
 
@@ -86,12 +77,6 @@ _LAST = {
     "trash restore": "",
 }
 """command that a key begins -> what comes behind the rows"""
-_OF_CLIENTS = {
-    "request limit": "client cap",
-    "request priority": "client weight",
-    "request cancel": "client block",
-}
-"""the same keys for clients"""
 _BEFORE_DIALOGS = ("queue", "filter", "command", "command_palette")
 """actions whose keys are asked before a dialog's own Tab and /"""
 NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
@@ -150,8 +135,9 @@ class Top(App[Exception]):
         self._seen_at: float | None = None
         # Held, not queried: messages still come while the screen is being taken apart at the end.
         self._banner, self._tabs, self._field = Banner(), Tabs(), FilterInput()
+        self.commands = CommandRunner(self)
         self._completions = CompletionList()
-        self._command = CommandInput(self._completed, self._completions)
+        self._command = CommandInput(self.commands.completed, self._completions)
         self.guide = GuideStrip(guide) if guide else None
         self._notice, self._status = FixedText("notice"), FixedText("status")
         self._overview, self._charts = OverviewView(), ChartsView()
@@ -224,12 +210,12 @@ class Top(App[Exception]):
         """Comes here before the app's own bindings, unless a widget has used it."""
         active = self.active_bindings.get(key.key)
         acts = active is not None and active.enabled
-        self._refuse("" if acts else self._why_not(key))
+        self.refuse("" if acts else self._why_not(key))
 
     def on_paste(self, paste: Paste) -> None:
-        self._refuse("Text is pasted into a line for text: / opens the filter.")
+        self.refuse("Text is pasted into a line for text: / opens the filter.")
 
-    def _refuse(self, why: str) -> None:
+    def refuse(self, why: str) -> None:
         """Say why a key does nothing."""
         self.refused = why
         if why and len(self.screen_stack) > 1:  # the line above the keys is behind a dialog
@@ -259,7 +245,11 @@ class Top(App[Exception]):
 
     def why_unfit(self, action: str, parameters: tuple[object, ...]) -> str:
         """Why a key's action can't be done now; empty if it can."""
-        return self._unfit(action, parameters) or self._forbidden(action)
+        return unfit(self, action, parameters) or self.forbidden(action)
+
+    def forbidden(self, action: str) -> str:
+        """Why a change isn't allowed now; empty if it is, or changes nothing."""
+        return forbidden(action, self.read_only, self._field.problem)
 
     def begin_line(self, start: str) -> None:
         """Begin a command for the person to end."""
@@ -359,7 +349,7 @@ class Top(App[Exception]):
         """Say again what depends on the time or on keys rather than on a picture."""
         silent = None if self._seen_at is None else self.clock() - self._seen_at
         failing, connected = self.problem is not None, self.source.connected
-        queue = self._chosen if self.view != "overview" else None
+        queue = self.open_queue if self.view != "overview" else None
         counts = self._counts if queue else None
         frozen = silent is not None and self.poller.frozen and not failing
         stale = silent is not None and not frozen and (failing or silent > 2 * self.interval + 1)
@@ -432,14 +422,14 @@ class Top(App[Exception]):
 
     def action_view(self, name: View) -> None:
         if self.snapshot is None:
-            self._refuse("There is no picture of the server yet.")
+            self.refuse("There is no picture of the server yet.")
             return
         if self.view == "overview" and name != "overview":
             under = self.current.table.identity
             self._choose(under or self.queue or next((q.name for q in self.queues), None))
-        self._show_view(name)
+        self.show_view(name)
 
-    def _show_view(self, name: View) -> None:
+    def show_view(self, name: View) -> None:
         self.navigation.leaving()
         self._drop_unreadable()
         self._field.display = False
@@ -450,7 +440,7 @@ class Top(App[Exception]):
             self.current.table.go_to(self.queue)
         self.navigation.arrived()
         self.refresh_bindings()
-        self._look()
+        self.look()
 
     def _drop_unreadable(self) -> bool:
         """A filter that can't be read is none, once its line is left by other ways than Enter."""
@@ -460,26 +450,26 @@ class Top(App[Exception]):
         self.current.narrow(None)
         return True
 
-    def on_tabs_chosen(self, chosen: Tabs.Chosen) -> None:
+    def on_tabsopen_queue(self, chosen: Tabs.Chosen) -> None:
         self.action_view(chosen.view)
 
     def action_queue(self, step: int) -> None:
         names = [queue.name for queue in self.queues]
         if self.view == "overview":
-            self._refuse("Tab goes from queue to queue once one is open: Enter opens one.")
+            self.refuse("Tab goes from queue to queue once one is open: Enter opens one.")
         elif not names or names == [self.queue]:
-            self._refuse("There is no other queue.")
+            self.refuse("There is no other queue.")
         else:
             at = names.index(self.queue) if self.queue in names else -step
             self._choose(names[(at + step) % len(names)])
-            self._show_view(self.view)
+            self.show_view(self.view)
 
     def action_leave(self) -> None:
         view = self.current
         if self.changes.progress:
             self.changes.stopping = True
         elif self._drop_unreadable():
-            self._look()
+            self.look()
         elif view.everything:
             view.everything = False
             self.say_status()
@@ -489,14 +479,14 @@ class Top(App[Exception]):
         elif view.filter is not None:
             view.narrow(None)
             if self._back is not None:
-                self._show_view(self._back)
-            self._look()
+                self.show_view(self._back)
+            self.look()
         elif view.table.marks:
             view.table.mark(())
         elif self.view != "overview":
-            self._show_view("overview")
+            self.show_view("overview")
         else:
-            self._refuse("Esc: there is nothing to go back from; q quits.")
+            self.refuse("Esc: there is nothing to go back from; q quits.")
 
     def _choose(self, queue: str | None) -> None:
         if queue != self.queue:
@@ -508,14 +498,14 @@ class Top(App[Exception]):
 
     def _go_home(self) -> None:
         """The view that shows what this queue is about."""
-        has = self._chosen.features if self._chosen else frozenset()
+        has = self.open_queue.features if self.open_queue else frozenset()
         home: View = (
             "requests" if "HasRequests" in has else "delayed" if "HasTimeline" in has else "dead"
         )
-        self._show_view(home)
+        self.show_view(home)
 
     @property
-    def _chosen(self) -> ListedQueue | None:
+    def open_queue(self) -> ListedQueue | None:
         return next((queue for queue in self.queues if queue.name == self.queue), None)
 
     @property
@@ -537,7 +527,7 @@ class Top(App[Exception]):
         """All there are, by name."""
         return self.snapshot.queues if self.snapshot else ()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         self.current.table.focus()
         self.tick()
         self.poller.wake()
@@ -559,7 +549,7 @@ class Top(App[Exception]):
         elif self._preview.display:
             self._preview.enter()
         elif self.current.named_rows:
-            self._refuse("Enter: the row shows all that is known of it.")
+            self.refuse("Enter: the row shows all that is known of it.")
         else:
             self.open_detail(opened.identity)
 
@@ -576,16 +566,16 @@ class Top(App[Exception]):
         if view == "overview" and queue is not None:
             self._go_home()
         else:
-            self._show_view(view)
+            self.show_view(view)
         if filter is not None:
             self.current.narrow(filter)
-            self._look()
+            self.look()
 
     def action_go_back(self) -> None:
-        self._refuse(self.navigation.back())
+        self.refuse(self.navigation.back())
 
     def action_go_forward(self) -> None:
-        self._refuse(self.navigation.forward())
+        self.refuse(self.navigation.forward())
 
     def _narrowed(self, view: View, expression: str) -> None:
         """Another view of what a row stands for; Esc leads back."""
@@ -597,7 +587,7 @@ class Top(App[Exception]):
             self.notify(printable(error.why), severity="warning", markup=False)
             return
         came = self.view
-        self._show_view(view)
+        self.show_view(view)
         self._back = came
         self.current.narrow(query)
         self.poller.wake()
@@ -607,7 +597,7 @@ class Top(App[Exception]):
         self.poller.wake()
 
     def on_paged_table_nothing_selected(self) -> None:
-        self._refuse(NOTHING)
+        self.refuse(NOTHING)
 
     def on_paged_table_moved(self) -> None:
         self.tick()
@@ -628,7 +618,7 @@ class Top(App[Exception]):
 
     def action_preview(self) -> None:
         self._preview.open = not self._preview.open
-        self._look()
+        self.look()
 
     def on_preview_pane_wanted(self) -> None:
         self.poller.wake()
@@ -688,32 +678,32 @@ class Top(App[Exception]):
     @on(Input.Submitted, "#filter")
     def keep_filter(self) -> None:
         self._field.display = False
-        self._look()
+        self.look()
 
     def action_sort(self) -> None:
         self.current.next_order()
-        self._look()
+        self.look()
 
     def action_turn(self) -> None:
         self.current.turn_order()
-        self._look()
+        self.look()
 
     def on_paged_table_header_clicked(self, clicked: PagedTable.HeaderClicked) -> None:
         self.current.sort_by(clicked.key)
-        self._look()
+        self.look()
 
     def action_zoom(self, step: int) -> None:
         if why := self.current.zoom(step):
-            self._refuse(f"Zoom: {why}")
+            self.refuse(f"Zoom: {why}")
         else:
-            self._look()
+            self.look()
 
     def action_all_queues(self) -> None:
         if self.view != "charts":
-            self._refuse("a: only charts (v) can be of all queues together.")
+            self.refuse("a: only charts (v) can be of all queues together.")
         else:
             self._charts.toggle_all_queues()
-            self._look()
+            self.look()
 
     def action_only_trouble(self) -> None:
         """In the overview all queues again, or only those in trouble; elsewhere go there."""
@@ -721,8 +711,8 @@ class Top(App[Exception]):
         if self.view == "overview" or not overview.only_trouble:
             overview.toggle_trouble()
         if self.view != "overview":
-            self._show_view("overview")
-        self._look()
+            self.show_view("overview")
+        self.look()
 
     def action_yank(self) -> None:
         if (identity := self.current.table.identity) is not None:
@@ -730,7 +720,7 @@ class Top(App[Exception]):
             self.copy_to_clipboard(copied)
             self.notify(f"copied {printable(copied)}", markup=False)
         else:
-            self._refuse(NOTHING)
+            self.refuse(NOTHING)
 
     def action_explain(self) -> None:
         """What is under the cursor, or open; where nothing is, the queue."""
@@ -742,7 +732,7 @@ class Top(App[Exception]):
             id = self._detail if self._detail is not None else view.subject
             about = ExplainSubject(self.queue, id) if self.queue else None
         if about is None:
-            self._refuse(NOTHING)
+            self.refuse(NOTHING)
             return
         self._explain(about)
 
@@ -763,7 +753,7 @@ class Top(App[Exception]):
             self.copy_to_clipboard(suggested.command)
             self.notify(f"copied: {NOT_HERE[words[0]]}", markup=False)
         elif self.read_only:
-            self._refuse("this dashboard is read-only.")
+            self.refuse("this dashboard is read-only.")
         elif change := suggested_change(suggested.command):
             self.changes.suggested(change)
         else:
@@ -781,7 +771,7 @@ class Top(App[Exception]):
         if link.filter:
             self._narrowed(link.view, link.filter)
         else:
-            self._show_view(link.view)
+            self.show_view(link.view)
             self.current.keep(link.row)
 
     def _close_screens(self) -> None:
@@ -819,85 +809,11 @@ class Top(App[Exception]):
             return False  # / searches there
         if action in _BEFORE_DIALOGS:
             return len(self.screen_stack) == 1
-        if self._unfit(action, parameters):
+        if unfit(self, action, parameters):
             return False
-        if self._forbidden(action):
+        if self.forbidden(action):
             return False if self.read_only else None
         return True
-
-    def _unfit(self, action: str, parameters: tuple[object, ...]) -> str:
-        """Why an action means nothing in this view or for this queue; empty if it means something.
-
-        What an action needs a row for is not asked here: it says so itself.
-        """
-        view, queue = self.current, self._chosen
-        kind = f"a {queue.kind} queue" if queue else "this queue"
-        match action:
-            case "everything" if view.state is None or not view.verbs:
-                return "it is for lists of entries that can be changed together."
-            case "move" if not self._can(verb := str(parameters[0])):
-                if verb not in view.verbs:
-                    return f"not in this view: {_where(verb)}."
-                return f"{kind} can't do that to {view.state} entries."
-            case "edit" if not self._edits:
-                if not view.edits:
-                    return "payloads are edited in the views of dead and delayed entries: 5 and 6."
-                return f"{kind} has no payloads that can be edited here."
-            case "scan" if not isinstance(view, GroupsView):
-                return "it groups dead letters: 7."
-            case "begin" if why := self._unfit_command(str(parameters[0])):
-                return why
-            case "preview" if not view.has_details:
-                return "only entries and requests have one."
-            case "hold" if not self._holdable:
-                return f"{kind} can't be paused by redisq."
-        return ""
-
-    def _unfit_command(self, verb: str) -> str:
-        """As `_unfit`, for a command that is begun by a key."""
-        view, queue = self.current, self._chosen
-        if verb in _OF_CLIENTS and self.view == "clients":
-            return ""
-        if verb.startswith("request ") and view.holds != "requests":
-            return "it is for requests (2, 3) and clients (c)."
-        if verb == "delay reschedule" and view.state != "delayed":
-            return "only for delayed entries (view 6)."
-        if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
-            return f"a {queue.kind} queue keeps its entries' times itself."
-        if verb == "trash restore" and view.state != "trash":
-            return "it is for the trash: 0."
-        if verb == "move" and view.state not in ("waiting", "delayed", "dead"):
-            return "it is for waiting, delayed and dead entries."
-        return ""
-
-    def _forbidden(self, action: str) -> str:
-        """Why a change isn't allowed now; empty if it is, or changes nothing."""
-        if action not in ("everything", "move", "edit", "hold", "undo", "begin"):
-            return ""
-        if self.read_only:
-            return "this dashboard is read-only."
-        # A click leads out of a line that can't be read: what is filtered by isn't what it says.
-        return "the filter can't be read: Esc drops it." if self._field.problem else ""
-
-    def _can(self, verb: str) -> bool:
-        """Whether a verb means something to what this view lists, in this kind of queue."""
-        view, queue = self.current, self._chosen
-        if view.state is None or queue is None:  # what a consumer holds can be taken in any
-            return verb in view.verbs
-        return verb in view.verbs and view.state in queue.actions.get(cast("Verb", verb), ())
-
-    @property
-    def _holdable(self) -> bool:
-        """Whether one of the queues that a hold would be for has flags of ours."""
-        view = self.current
-        names = view.chosen if view.holds == "queues" else (self.queue,)
-        chosen = [queue for queue in self.queues if queue.name in names]
-        return not chosen or any(queue.has_settings for queue in chosen)
-
-    @property
-    def _edits(self) -> bool:
-        view, queue = self.current, self._chosen
-        return view.edits and (queue is None or view.state in queue.editable_states)
 
     def action_everything(self) -> None:
         self.current.everything = not self.current.everything
@@ -930,7 +846,7 @@ class Top(App[Exception]):
         """A command for the rows that are meant, up to what only the person knows."""
         self.current.table.stay()
         if self.view == "clients":
-            self._command.begin(f"{_OF_CLIENTS[verb]} %q %{_LAST[verb]}")
+            self._command.begin(f"{OF_CLIENTS[verb]} %q %{_LAST[verb]}")
         else:
             self._command.begin(f"{verb} %{_LAST[verb]}")
 
@@ -944,79 +860,14 @@ class Top(App[Exception]):
     @on(Input.Submitted, "#command")
     def run_command(self) -> None:
         line = self._command.end()
-        self._look()
+        self.look()
         if line:
-            self.run_line(line)
+            self.commands.run(line)
 
-    def run_line(self, line: str) -> None:
-        """Run a command: one of the dashboard's own, or one of `redisq`."""
-        own = own_command(line, [queue.name for queue in self.queues])
-        if own is not None:
-            self._run_own(own)
-            return
-        try:
-            words = parsed(line, self._addresses)
-        except ValueError as error:
-            self._refuse(f":{line}: {error}")
-            return
-        if words:
-            self.changes.command(words)
-
-    def _completed(self, line: str) -> Sequence[Completion]:
-        return completions(line, self.host, [queue.name for queue in self.queues])
-
-    def _run_own(self, command: ViewCommand | OwnCommand) -> None:
-        """Carry out one of the dashboard's own commands; why it can't be is said below."""
-        from redisq_ops.core.model.errors import RedisqError
-
-        try:
-            if isinstance(command, ViewCommand):
-                self._open_view(command)
-                return
-            match command.name, command.argument:
-                case "back", _:
-                    self.action_go_back()
-                case "forward", _:
-                    self.action_go_forward()
-                case "go" | "ctx" | "theme" | "refresh" as name, "":
-                    self._refuse(f":{name} {OWN[name]}")
-                case "go", address:
-                    self.run_worker(self._jump(address), group="jump", exclusive=True)
-                case "ctx", name:
-                    self._switch_server(name)
-                case "theme", name if name in THEMES:
-                    self.theme = name
-                case "theme", name:
-                    self._refuse(f"There is no theme {name!r}: {', '.join(THEMES)}.")
-                case "refresh", span:
-                    self._refresh_every(refresh_seconds(span))
-        except (RedisqError, LookupError) as error:
-            self._refuse(str(error))
-
-    def _open_view(self, command: ViewCommand) -> None:
-        from redisq_ops.ops.filter.parser import parse
-
-        filter = parse(command.filter, utc=self.zone is UTC) if command.filter else None
-        if command.view == "overview":
-            self._show_view("overview")
-        elif command.queue is None:
-            self.action_view(command.view)
-        else:
-            self.open_place(command.view, command.queue)
-        if filter is not None and filter.has_fields and self.current.state is None:
-            self._refuse(f"A filter of {self.current.title} is words only.")
-        elif filter is not None:
-            self.current.narrow(filter)
-            self._look()
-
-    async def _jump(self, address: str) -> None:
-        if why := await self.navigation.jump(address):
-            self._refuse(why)
-
-    def _switch_server(self, context: str) -> None:
+    def switch_server(self, context: str) -> None:
         """Leave this server for that of another context; nothing of this one is kept."""
         if self.changes.running:
-            self._refuse("A change is running here: Esc stops it, then :ctx leaves.")
+            self.refuse("A change is running here: Esc stops it, then :ctx leaves.")
             return
         source = self.host.open_context(context)
         self.workers.cancel_group(self, "poller")
@@ -1036,7 +887,7 @@ class Top(App[Exception]):
         self.run_worker(self.poller.run(), group="poller")
         self._watch_for_alerts()
         self.refresh_bindings()
-        self._look()
+        self.look()
 
     def _watch_for_alerts(self) -> None:
         """Begin to look for new trouble on this server, if the configuration file says so."""
@@ -1051,19 +902,7 @@ class Top(App[Exception]):
             notify_terminal(self._driver.write, text, self.settings.alerts.notify)
 
     def action_saved_filter(self) -> None:
-        self.push_screen(SavedFiltersScreen(self.settings.filters), self._apply_saved_filter)  # type: ignore[unused-awaitable]
-
-    def _apply_saved_filter(self, expression: str | None) -> None:
-        from redisq_ops.ops.filter.parser import parse
-
-        if expression is None:
-            return
-        query = parse(expression, utc=self.zone is UTC)
-        if query.has_fields and self.current.state is None:
-            self._refuse(f"A filter of {self.current.title} is words only: {expression}")
-            return
-        self.current.narrow(query)
-        self._look()
+        self.push_screen(SavedFiltersScreen(self.settings.filters), self.commands.apply_filter)  # type: ignore[unused-awaitable]
 
     def action_command_palette(self) -> None:
         from textual.command import CommandPalette
@@ -1073,7 +912,7 @@ class Top(App[Exception]):
         if len(self.screen_stack) == 1:
             self._open(CommandPalette(providers=[DashboardPalette], placeholder="Find …"))
 
-    def _refresh_every(self, seconds: float) -> None:
+    def refresh_every(self, seconds: float) -> None:
         self.interval = self.poller.interval = seconds
         self.poller.frozen = False
         self.poller.wake()
@@ -1088,7 +927,7 @@ class Top(App[Exception]):
 
     def action_page(self) -> None:
         """What is under the cursor in the person's pager."""
-        rows, queue = self._addresses.rows, self._addresses.queue
+        rows, queue = self.addresses.rows, self.addresses.queue
         if self.view in ("levels", "requests") and rows:
             words = ["inspect", "request", rows[0]]
         elif self.current.state is not None and rows:
@@ -1096,12 +935,12 @@ class Top(App[Exception]):
         elif queue is not None:
             words = ["inspect", "queue", queue]
         else:
-            self._refuse(NOTHING)
+            self.refuse(NOTHING)
             return
         self.changes.page(words)
 
     @property
-    def _addresses(self) -> RowAddresses:
+    def addresses(self) -> RowAddresses:
         view, under = self.current, self.current.chosen
         if view.holds == "queues":
             return RowAddresses(under, under[0] if under else None)
@@ -1119,9 +958,3 @@ class Top(App[Exception]):
             self.changes.tell("A change is running: Esc stops it, then q leaves.", False)
         else:
             self.exit()
-
-
-def _where(verb: str) -> str:
-    """The views in which entries can be moved like that, with their keys."""
-    views = [f"{digit} ({view.title})" for digit, view in numbered() if verb in view.verbs]
-    return "see " + ", ".join(views)

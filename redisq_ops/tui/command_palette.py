@@ -41,12 +41,12 @@ def entries(app: Top) -> Iterator[PaletteEntry]:
             yield PaletteEntry(words, "", partial(app.run_action, binding.action))
     for queue in app.queues:
         line = f"go {queue.name}"
-        yield PaletteEntry(printable(line), f"{queue.kind} queue", partial(app.run_line, line))
+        yield PaletteEntry(printable(line), f"{queue.kind} queue", partial(app.commands.run, line))
     for theme in THEMES:
-        yield PaletteEntry(f"theme {theme}", "", partial(app.run_line, f"theme {theme}"))
+        yield PaletteEntry(f"theme {theme}", "", partial(app.commands.run, f"theme {theme}"))
     for context in app.host.contexts():
         line = f"ctx {context}"
-        yield PaletteEntry(line, "Show the server of this context", partial(app.run_line, line))
+        yield PaletteEntry(line, "Show the server of this context", partial(app.commands.run, line))
     for command in app.host.commands():
         if command.text not in NOT_HERE:
             begin = partial(app.begin_line, f"{command.text} ")

@@ -120,24 +120,24 @@ class ReplayTop(Top):
             return self.focused not in (self._field, self._command) and len(self.screen_stack) == 1
         return super().check_action(action, parameters)
 
-    def _forbidden(self, action: str) -> str:
+    def forbidden(self, action: str) -> str:
         if action in ("command", "explain", "scan"):
             return _PAST
-        return _PAST if super()._forbidden(action) else ""
+        return _PAST if super().forbidden(action) else ""
 
     def action_command(self) -> None:
         """Refused: a command would act on a server of the present."""
-        self._refuse(_PAST)
+        self.refuse(_PAST)
 
     def action_command_palette(self) -> None:
         """Refused, as it offers commands."""
-        self._refuse(_PAST)
+        self.refuse(_PAST)
 
     def action_page(self) -> None:
-        self._refuse("a recording has no payloads.")
+        self.refuse("a recording has no payloads.")
 
     def action_explain(self) -> None:
-        self._refuse("a recording can't be explained.")
+        self.refuse("a recording can't be explained.")
 
 
 def timeline(replay: Replay, zone: tzinfo | None) -> str:

@@ -106,7 +106,7 @@ def test_clients_their_rules_and_the_audit_log(url: str, client: redis.Redis) ->
             await press(pilot, key)
             assert line.value == begun
             await press(pilot, "escape")
-        assert app._addresses == RowAddresses(("acme",), "jobs")
+        assert app.addresses == RowAddresses(("acme",), "jobs")
         await press(pilot, "l")
         await see(pilot, "kim@ops-1", "floods", "client acme", "ada@ops-1", "cap-")
         await press(pilot, "comma")

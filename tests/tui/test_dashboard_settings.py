@@ -223,9 +223,9 @@ def test_frozen_nothing_moves_until_a_key_needs_it() -> None:
 def test_the_time_between_two_looks_is_chosen_by_a_command() -> None:
     async def body(app: Top, source: Seeded, pilot: Pilot[Exception]) -> None:
         for span, seconds in (("5s", 5.0), ("0.5", 0.5), ("1m", 60.0)):
-            app.run_line(f"refresh {span}")
+            app.commands.run(f"refresh {span}")
             assert app.poller.interval == app.interval == seconds
-        app.run_line("refresh 1ms")
+        app.commands.run("refresh 1ms")
         assert "from 0.1 seconds" in app.refused and app.interval == 60.0
 
     show(body, DashboardSettings())

@@ -42,7 +42,7 @@ def test_periodic_entries_are_paused_run_removed_and_brought_back(
         await see(pilot, "clean-up", "0 3 * * *", "3 missed", "report", "Europe/Berlin", "1 of 2")
         await press(pilot, "G")
         assert app.current.table.identity == "report"
-        assert app._addresses == RowAddresses(("later/report",), "later")
+        assert app.addresses == RowAddresses(("later/report",), "later")
 
         await confirmed(pilot, "H", "Pause periodic entry later/report?", "0 0 1 1 *")
         await told(pilot, "report is paused")

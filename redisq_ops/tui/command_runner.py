@@ -1,0 +1,112 @@
+"""What a line behind `:` does: a command of the dashboard's own, or one of `redisq`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from .command_line import parsed
+from .dashboard_commands import (
+    OWN,
+    OwnCommand,
+    ViewCommand,
+    completions,
+    own_command,
+    refresh_seconds,
+)
+from .host import Completion
+from .theme import THEMES
+
+if TYPE_CHECKING:
+    from .app import Top
+
+
+class CommandRunner:
+    """Runs lines for the dashboard; why one can't be run is said above its keys."""
+
+    def __init__(self, app: Top) -> None:
+        self._app = app
+
+    def run(self, line: str) -> None:
+        """Run a command: one of the dashboard's own, or one of `redisq`."""
+        app = self._app
+        own = own_command(line, [queue.name for queue in app.queues])
+        if own is not None:
+            self._run_own(own)
+            return
+        try:
+            words = parsed(line, app.addresses)
+        except ValueError as error:
+            app.refuse(f":{line}: {error}")
+            return
+        if words:
+            app.changes.command(words)
+
+    def completed(self, line: str) -> Sequence[Completion]:
+        app = self._app
+        return completions(line, app.host, [queue.name for queue in app.queues])
+
+    def _run_own(self, command: ViewCommand | OwnCommand) -> None:
+        """Carry out one of the dashboard's own commands; why it can't be is said below."""
+        from redisq_ops.core.model.errors import RedisqError
+
+        app = self._app
+        try:
+            if isinstance(command, ViewCommand):
+                self._open_view(command)
+                return
+            match command.name, command.argument:
+                case "back", _:
+                    app.action_go_back()
+                case "forward", _:
+                    app.action_go_forward()
+                case "go" | "ctx" | "theme" | "refresh" as name, "":
+                    app.refuse(f":{name} {OWN[name]}")
+                case "go", address:
+                    app.run_worker(self._jump(address), group="jump", exclusive=True)
+                case "ctx", name:
+                    app.switch_server(name)
+                case "theme", name if name in THEMES:
+                    app.theme = name
+                case "theme", name:
+                    app.refuse(f"There is no theme {name!r}: {', '.join(THEMES)}.")
+                case "refresh", span:
+                    app.refresh_every(refresh_seconds(span))
+        except (RedisqError, LookupError) as error:
+            app.refuse(str(error))
+
+    def apply_filter(self, expression: str | None) -> None:
+        from redisq_ops.ops.filter.parser import parse
+
+        app = self._app
+        if expression is None:
+            return
+        query = parse(expression, utc=app.zone is UTC)
+        if query.has_fields and app.current.state is None:
+            app.refuse(f"A filter of {app.current.title} is words only: {expression}")
+            return
+        app.current.narrow(query)
+        app.look()
+
+    def _open_view(self, command: ViewCommand) -> None:
+        from redisq_ops.ops.filter.parser import parse
+
+        app = self._app
+        filter = parse(command.filter, utc=app.zone is UTC) if command.filter else None
+        if command.view == "overview":
+            app.show_view("overview")
+        elif command.queue is None:
+            app.action_view(command.view)
+        else:
+            app.open_place(command.view, command.queue)
+        if filter is not None and filter.has_fields and app.current.state is None:
+            app.refuse(f"A filter of {app.current.title} is words only.")
+        elif filter is not None:
+            app.current.narrow(filter)
+            app.look()
+
+    async def _jump(self, address: str) -> None:
+        app = self._app
+        if why := await app.navigation.jump(address):
+            app.refuse(why)

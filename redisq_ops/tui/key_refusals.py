@@ -1,0 +1,103 @@
+"""Why a key can't act: in this view, for this kind of queue, or now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from redisq_ops.tui.views import GroupsView, numbered
+
+if TYPE_CHECKING:
+    from redisq_ops.core.model.states import Verb
+
+    from .app import Top
+
+OF_CLIENTS = {
+    "request limit": "client cap",
+    "request priority": "client weight",
+    "request cancel": "client block",
+}
+"""the same keys for clients"""
+
+
+def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
+    """Why an action means nothing in this view or for this queue; empty if it means something.
+
+    What an action needs a row for is not asked here: it says so itself.
+    """
+    view, queue = app.current, app.open_queue
+    kind = f"a {queue.kind} queue" if queue else "this queue"
+    match action:
+        case "everything" if view.state is None or not view.verbs:
+            return "it is for lists of entries that can be changed together."
+        case "move" if not _can(app, verb := str(parameters[0])):
+            if verb not in view.verbs:
+                return f"not in this view: {_where(verb)}."
+            return f"{kind} can't do that to {view.state} entries."
+        case "edit" if not _edits(app):
+            if not view.edits:
+                return "payloads are edited in the views of dead and delayed entries: 5 and 6."
+            return f"{kind} has no payloads that can be edited here."
+        case "scan" if not isinstance(view, GroupsView):
+            return "it groups dead letters: 7."
+        case "begin" if why := _unfit_command(app, str(parameters[0])):
+            return why
+        case "preview" if not view.has_details:
+            return "only entries and requests have one."
+        case "hold" if not _holdable(app):
+            return f"{kind} can't be paused by redisq."
+    return ""
+
+
+def _unfit_command(app: Top, verb: str) -> str:
+    """As `unfit`, for a command that is begun by a key."""
+    view, queue = app.current, app.open_queue
+    if verb in OF_CLIENTS and app.view == "clients":
+        return ""
+    if verb.startswith("request ") and view.holds != "requests":
+        return "it is for requests (2, 3) and clients (c)."
+    if verb == "delay reschedule" and view.state != "delayed":
+        return "only for delayed entries (view 6)."
+    if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
+        return f"a {queue.kind} queue keeps its entries' times itapp."
+    if verb == "trash restore" and view.state != "trash":
+        return "it is for the trash: 0."
+    if verb == "move" and view.state not in ("waiting", "delayed", "dead"):
+        return "it is for waiting, delayed and dead entries."
+    return ""
+
+
+def forbidden(action: str, read_only: bool, filter_problem: str | None) -> str:
+    """Why a change isn't allowed now; empty if it is, or changes nothing."""
+    if action not in ("everything", "move", "edit", "hold", "undo", "begin"):
+        return ""
+    if read_only:
+        return "this dashboard is read-only."
+    # A click leads out of a line that can't be read: what is filtered by isn't what it says.
+    return "the filter can't be read: Esc drops it." if filter_problem else ""
+
+
+def _can(app: Top, verb: str) -> bool:
+    """Whether a verb means something to what this view lists, in this kind of queue."""
+    view, queue = app.current, app.open_queue
+    if view.state is None or queue is None:  # what a consumer holds can be taken in any
+        return verb in view.verbs
+    return verb in view.verbs and view.state in queue.actions.get(cast("Verb", verb), ())
+
+
+def _holdable(app: Top) -> bool:
+    """Whether one of the queues that a hold would be for has flags of ours."""
+    view = app.current
+    names = view.chosen if view.holds == "queues" else (app.queue,)
+    chosen = [queue for queue in app.queues if queue.name in names]
+    return not chosen or any(queue.has_settings for queue in chosen)
+
+
+def _edits(app: Top) -> bool:
+    view, queue = app.current, app.open_queue
+    return view.edits and (queue is None or view.state in queue.editable_states)
+
+
+def _where(verb: str) -> str:
+    """The views in which entries can be moved like that, with their keys."""
+    views = [f"{digit} ({view.title})" for digit, view in numbered() if verb in view.verbs]
+    return "see " + ", ".join(views)
