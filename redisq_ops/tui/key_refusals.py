@@ -58,7 +58,7 @@ def _unfit_command(app: Top, verb: str) -> str:
     if verb == "delay reschedule" and view.state != "delayed":
         return "only for delayed entries (view 6)."
     if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
-        return f"a {queue.kind} queue keeps its entries' times itapp."
+        return f"a {queue.kind} queue keeps its entries' times itself."
     if verb == "trash restore" and view.state != "trash":
         return "it is for the trash: 0."
     if verb == "move" and view.state not in ("waiting", "delayed", "dead"):
