@@ -68,7 +68,7 @@ def test_the_wait_for_an_executor_is_limited(
 def test_schema_needs_no_spark(redisq: Redisq) -> None:
     assert {row["table"] for row in redisq.rows("spark", "schema")} >= {"dead", "history"}
     columns = redisq.rows("spark", "schema", "dead")
-    assert {"name": "failures", "type": "int", "says": "how often its handler failed"} in columns
+    assert {"name": "failures", "type": "int", "meaning": "how often its handler failed"} in columns
     assert "deadline_at" in redisq("spark", "schema", "pending")
     assert "no table 'letters'" in redisq.refusal("spark", "schema", "letters", code=2)
 
