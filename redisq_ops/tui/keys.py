@@ -61,13 +61,13 @@ LOOK = (
     _hidden("tab,right_square_bracket", "queue(1)", "Next queue", first=True),
     _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
     # First, or letters that come along with it reach the table and its commands before the field.
-    _shown("slash", "filter", "Filter", "Show only what an expression matches", first=True),
+    _shown("slash", "filter", "Filter", "Show only what a filter matches", first=True),
     _hidden("colon", "command", "Command", "Run any command of redisq; % is the row", first=True),
     _hidden("exclamation_mark", "only_trouble", "Trouble", "Show only queues in trouble, or all"),
     _hidden("s", "sort", "Sort", "Sort by the next column"),
     _hidden("r", "turn", "Reverse", "Reverse the order"),
-    _hidden("p", "preview", "Preview", "Preview beside the list; Enter goes in"),
-    _shown("t", "explain", "Explain", "Explain: what holds it, what helps"),
+    _hidden("p", "preview", "Preview", "Preview beside the list; Enter opens it"),
+    _shown("t", "explain", "Explain", "Explain why it waits, what helps"),
     _shown("f", "scan", "Group all", "Group all dead, not just the latest"),
     _hidden("plus,equals_sign", "zoom(1)", "Zoom in", "Charts, timeline: a shorter time"),
     _hidden("minus", "zoom(-1)", "Zoom out", "Charts, timeline: a longer time"),
@@ -83,7 +83,7 @@ LOOK = (
     _hidden("escape", "leave", "Back", "Stop a change, drop the filter, go back"),
 )
 CHANGE = (
-    _shown("A", "everything", "All", "Aim the next key at all that match"),
+    _shown("A", "everything", "All", "Apply the next key to all that match"),
     _shown("R", "move('requeue')", "Requeue", "Requeue: pending or delayed → waiting now"),
     _shown(
         "C",

@@ -16,15 +16,15 @@ add(
         "interval": option("--interval", "SPAN", "Time between two samples.", default="1s"),
         "duration": option("--for", "SPAN", "Stop after this time."),
         "most": option(
-            "--max-size", "MB", "Remove the older half when the file has more.", int, 500, min=1,
+            "--max-size", "MB", "Maximum size; a larger one loses its older half.", int, 500, min=1,
             max=1_000_000,
         ),
     },
     "recording.record",
     help="""Record all queues in a file: counts, rates, consumers, groups and operators' changes.
 
-    Run until stopped (Ctrl+C or SIGTERM). The file is compressed. A server that can't be reached is
-    tried again. Needs the rights of a viewer.
+    Runs until Ctrl+C or SIGTERM. The file is compressed. While the server can't be reached, it
+    tries again. Needs the rights of a viewer.
     """,
     prints="RecordingSummary",
     examples=(

@@ -40,8 +40,8 @@ HELP: dict[Verb, str] = {
     "requeue": "Move pending or delayed entries back to waiting. A worker that holds "
     "one can't settle it any more.",
     "claim": "Give pending entries to another consumer. The old receipts become invalid.",
-    "replay": "Move dead entries back to waiting. Attempts restart at zero; a Sidekiq"
-    " job has one attempt before it is dead again.",
+    "replay": "Move dead entries back to waiting. Attempts restart at zero; jobs of "
+    "BullMQ, RQ and Sidekiq keep the attempts they used up, and get at least one.",
     "purge": "Move entries to the trash, or remove them for good with --hard. Undo "
     "restores entries from the trash; there is no undo of --hard.",
     "hard": "Remove entries in the trash for good. There is no undo.",

@@ -33,8 +33,8 @@ add(
     Without a terminal, or with --once, prints one frame of COLUMNS × LINES (else 120 × 40). With
     --json prints once what redisq ls prints, and with --queue what redisq inspect queue prints.
 
-    With --serve, whoever has the address that it prints can use the dashboard in a browser, with
-    the rights of the user who runs the command, until SIGTERM or Ctrl+C.
+    With --serve, prints an address and serves the dashboard to browsers until SIGTERM or Ctrl+C.
+    Anyone who has the address has the rights of the user who runs the command.
     """,
     prints="Queue QueueDetails",
     examples=(
