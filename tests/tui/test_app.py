@@ -1119,4 +1119,4 @@ def test_help_names_every_key(url: str) -> None:
         await press(pilot, "q")
         assert len(app.screen_stack) == 1
 
-    drive(url, body, size=(120, 44))
+    drive(url, body, size=(120, 50))
