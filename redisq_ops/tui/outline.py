@@ -21,6 +21,8 @@ SEARCHED: Final = 100_000
 """lines looked at by one search"""
 LINE: Final = 200
 """characters of one line on the screen"""
+TEXT_ROW: Final = 100
+"""characters of a row of text; a longer line of the text continues in the next row"""
 
 
 class OutlineItem(Protocol):
@@ -127,15 +129,13 @@ def _folded(make: Callable[[int], OutlineItem], start: int, stop: int) -> list[O
 
 
 def text_parts(text: str, style: str = "") -> Parts:
-    """A text line by line, escaped; a line longer than `LINE` is cut into several."""
-    pieces = [
-        line[at : at + LINE]
+    """A text in rows, escaped. A line of more than `TEXT_ROW` characters takes several rows."""
+    rows = [
+        line[at : at + TEXT_ROW]
         for line in text.split("\n")
-        for at in range(0, max(1, len(line)), LINE)
+        for at in range(0, max(1, len(line)), TEXT_ROW)
     ]
-    return Parts(
-        len(pieces), lambda at: Line(Text(printable(pieces[at]) or " ", style), value=pieces[at])
-    )
+    return Parts(len(rows), lambda at: Line(Text(printable(rows[at]) or " ", style), rows[at]))
 
 
 @dataclass(frozen=True, slots=True)
