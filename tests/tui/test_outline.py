@@ -37,7 +37,7 @@ def walked(parts: Parts) -> Iterator[OutlineItem]:
         (b"almost all text \xff", "17 B, text", "almost all text \\xff"),
         (b"\x80\x04\x95\x00\x1f", "5 B, binary", "00000000  80 04 95 00 1f"),
         (bytes(range(128, 256)), "128 B, binary", "00000000  80 81 82"),
-        (b"[" * 100_000, "97.7 KiB, text", "[" * 200),
+        (b"[" * 100_000, "97.7 KiB, text", "[" * 100),
         (b"", "empty", ""),
     ],
 )
