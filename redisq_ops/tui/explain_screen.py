@@ -201,7 +201,7 @@ def _links(found: Explanation) -> Iterator[ExplainLink]:
         for client in (*facts.get("clients", ()), facts.get("client")):
             if client:
                 yield _link("client", str(client), "its rules", view="clients", row=str(client))
-        operations = [facts.get("op"), *facts.get("removals", ())]
+        operations = [facts.get("op"), facts.get("operation"), *facts.get("removals", ())]
         for operation in operations:
             op = operation.get("id") if isinstance(operation, Mapping) else operation
             if op:

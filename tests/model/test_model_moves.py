@@ -73,20 +73,20 @@ async def nothing(*given: Any) -> None:
 
 refused = queue_transfer._refused
 PYTHON: dict[str, tuple[Any, Any, int]] = {
-    "_refused": (queue_transfer, all_of_it, 5), "settle": (MoveAction, nothing, 8),
+    "_refused": (queue_transfer, all_of_it, 5), "_end_steps": (MoveAction, nothing, 0),
 }  # fmt: skip
 """what stands there instead, and the story that tells"""
 LUA = {
     "landed twice": (("transfer_memory", "had[k + 1] or had[1]", "had[1]"), 10),
     "landed after the undo": (("transfer_memory", "had[k + 1] or had[1]", "had[k + 1]"), 11),
     "landed on what is under way": (
-        ("transfer_accept", "and not unfinished_operations_has(by)", ""), 11,
+        ("transfer_accept", "and not unfinished_operations_has(by)", ""), 36,
     ),
     "withdrawn though touched": (
         ("transfer_revert", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"), 1,
     ),
     "put back and not noted": (
-        ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""), 8,
+        ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""), 36,
     ),
     "restored here and there": (
         ("transfer_names", "return op:find(TRANSFER_NAMES_MOVED) or", "return"), 13,
@@ -95,7 +95,7 @@ LUA = {
 
 
 OFTEN = {
-    "settle": ("apply",), "landed after the undo": ("recall",),
+    "_end_steps": ("apply",), "landed after the undo": ("recall",),
     "put back and not noted": ("recall", "undo"),
 }  # fmt: skip
 RECOVERED = {"put back and not noted"}

@@ -42,18 +42,18 @@ MUTANTS = {
         ("settle", "for i = #back, 1, -1 do", "for i = 1, #back do"), BOTH,
     ),
     "released to the end": (("settle", "do jobs_prepend(queue", "do jobs_append(queue"), BOTH),
-    "requeued to the end": (("owner", "if e.ticket then front", "if false then front"), BOTH),
-    "moved and still there": (("owner", "    redis.call('ZREM', e.key, e.member)\n", ""), SIDEKIQ),
+    "requeued to the end": (("moves", "if e.ticket then front", "if false then front"), BOTH),
+    "moved and still there": (("moves", "    redis.call('ZREM', e.key, e.member)\n", ""), SIDEKIQ),
     "marks left behind": (("move", "sweep_marks()\n", ""), BOTH),
     "undone in disorder": (
         ("undo", "back[#back + 1] = entries[i]", "table.insert(back, 1, entries[i])"), BOTH,
     ),
     "an older change undone over a newer one": (
-        ("owner", "if not score or tonumber(score) ~= tonumber(e.at) then", "if not score then"),
+        ("moves", "if not score or tonumber(score) ~= tonumber(e.at) then", "if not score then"),
         SIDEKIQ,
     ),
     "undone but not what was seen": (
-        ("owner", "return out_of_list(list, e.put or e.member, seen)", "return nil"), BOTH,
+        ("moves", "return out_of_list(list, e.put or e.member, seen)", "return nil"), BOTH,
     ),
     "trash let go too early": (("trash", "now - config.trash_ms", "now"), BOTH),
 }  # fmt: skip

@@ -202,7 +202,7 @@ def test_a_late_resume_never_pauses(url: str, client: redis.Redis) -> None:
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         for command, what in (
             ("redisq queue resume mail", "queue mail"),
-            ("redisq request resume mail/r1", "request r1"),
+            ("redisq request resume mail/r1", "request mail/r1"),
         ):
             app.on_explain_screen_suggested(ExplainScreen.Suggested(command))
             await told(pilot, f"{what} is not paused any more")
