@@ -450,7 +450,7 @@ class Top(App[Exception]):
         self.current.narrow(None)
         return True
 
-    def on_tabsopen_queue(self, chosen: Tabs.Chosen) -> None:
+    def on_tabs_chosen(self, chosen: Tabs.Chosen) -> None:
         self.action_view(chosen.view)
 
     def action_queue(self, step: int) -> None:

@@ -115,7 +115,6 @@ def until(holds: Callable[[], bool], page: Page) -> None:
         page.wait_for_timeout(50)
 
 
-@pytest.mark.xfail(reason="a click on a tab does not open its view since the merge")
 def test_a_replay_and_its_undo_are_clicked_through_in_a_browser(
     url: str, client: redis.Redis
 ) -> None:
