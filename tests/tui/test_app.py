@@ -32,6 +32,7 @@ from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, Viewport
 from redisq_ops.tui.app import Top
+from redisq_ops.tui.banner import Tabs
 from redisq_ops.tui.command_line import RowAddresses
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.detail_screen import DetailScreen
@@ -1108,6 +1109,18 @@ def test_keys_for_what_another_program_keeps_are_those_that_can_be(
         assert len(app.screen_stack) == 1
 
     drive_in(url, body, "5")
+
+
+def test_a_click_on_a_tab_opens_its_view(url: str, client: redis.Redis) -> None:
+    RequestQueue(client, "mail").submit([b"x"], id="r")
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "mail")
+        (line,) = (line for line in text(app).splitlines() if "5 dead" in line)
+        await pilot.click(Tabs, offset=(line.index("5 dead"), 0))
+        await until(pilot, lambda: app.view == "dead" and app.queue == "mail")
+
+    drive(url, body)
 
 
 def test_help_names_every_key(url: str) -> None:
