@@ -6,10 +6,14 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
+import redis
+
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.apply import PlanSteps
-from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
@@ -17,7 +21,11 @@ from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.selection import PlannedScope, WholeState
 from redisq_ops.ops.change.transfer_plan import Route
-from redisq_ops.ops.filter.scan import Filter, Selection
+from redisq_ops.ops.change.undo import UndoSteps
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.scan import Filter, Selection, select
+
+AUTHOR = Author("ann", "here")
 
 
 def entry_change(
@@ -60,3 +68,23 @@ def plan_change(
     prepared = PreparedChange(request, scope, Preview(""), plan)
     steps = cast("PlanSteps", prepared.steps(**applying))
     return ChangeRun(steps, author, rate=rate, clock=clock)
+
+
+def changed(
+    queue: Queue[redis.Redis], verb: Verb, state: State, *ids: str, **more: Any
+) -> ChangeRun[EntrySteps]:
+    """An operator's change of these entries, or of all in the state, run to its end."""
+    chosen = run(queue.client, select(queue, state, Filter(ids=ids)))
+    change = entry_change(chosen, verb, AUTHOR, **more)
+    while run(queue.client, change.step()):
+        pass
+    return change
+
+
+def undone(client: redis.Redis, change: ChangeRun[EntrySteps]) -> ChangeRun[UndoSteps]:
+    """The undo of a change, run to its end."""
+    queue, operation = run(client, find(Deployment(client), change.op))
+    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
+    while run(client, undo.step()):
+        pass
+    return undo

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from redisq_ops.tui.entry_tree import EntryTree
-from redisq_ops.tui.keys import CHANGE, sign
+from redisq_ops.tui.keys import CHANGE, LEAVE, sign
 from redisq_ops.tui.section_tree import OutlineTree, SectionTree
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import DIM, HELD
@@ -22,24 +22,23 @@ if TYPE_CHECKING:
     from .app import Top
 
 _CHANGING = frozenset(binding.id for binding in CHANGE)
+_LEAVING = frozenset(binding.id for binding in LEAVE)
 _WIDTH = 13
 _LOST = Text(
     "✗: the entry under the cursor went away.\nNothing is selected until the cursor moves.", DIM
 )
 
 
-def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str, bool]]:
-    """What to press, what it does, and whether it is one of those that change something."""
+def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str]]:
+    """What to press, and what it does."""
     for binding in bindings:
         if isinstance(binding, Binding):
-            parts = binding.key.split(",")
-            signs = " ".join(sign(part) for part in parts)
-            changes = binding.id in _CHANGING
-            yield signs, binding.tooltip or binding.description, changes
+            signs = " ".join(sign(part) for part in binding.key.split(","))
+            yield signs, binding.tooltip or binding.description
 
 
 class HelpScreen(ModalScreen[None]):
-    """The keys in groups: looking, changing, moving in a table."""
+    """The keys in groups: looking, changing, moving in a table or an entry, leaving."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (declared so by Screen)
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -49,25 +48,28 @@ class HelpScreen(ModalScreen[None]):
     ]
 
     def compose(self) -> ComposeResult:
-        app = list(keys(cast("Top", self.app).key_bindings))
+        app = cast("Top", self.app).key_bindings
+        change = [key for key in app if key.id in _CHANGING]
+        leave = [key for key in app if key.id in _LEAVING]
+        look = [key for key in app if key not in change and key not in leave]
+        entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
         with VerticalScroll(id="sheet"), Container(id="columns"):
-            yield Static(_group("Look", [key for key in app if not key[2]]), markup=False)
-            change = _group("Change: each key asks first", [key for key in app if key[2]])
-            yield Static(
-                Text("\n").join([change, _group("In a table", keys(PagedTable.BINDINGS)), _LOST]),
-                markup=False,
-            )
-            entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
-            yield Static(_group("In an entry", keys(entry)), markup=False)
+            yield Static(_group("Look", look), markup=False)
+            groups = [
+                _group("Change: each key asks first", change),
+                _group("In a table", PagedTable.BINDINGS), _LOST.copy().append("\n"),
+                _group("In an entry", entry), _group("Leave", leave),
+            ]  # fmt: skip
+            yield Static(Text("\n").join(groups), markup=False)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#sheet").scroll_relative(y=lines, animate=False)
 
 
-def _group(title: str, rows: Iterable[tuple[str, str, bool]]) -> Text:
+def _group(title: str, bindings: Iterable[BindingType]) -> Text:
     text = Text()
     text.append(f"{title}\n", "bold")
-    for signs, words, _ in rows:
+    for signs, words in keys(bindings):
         text.append(f"{signs:<{_WIDTH}}", HELD)
         text.append(f"{words}\n")
     return text

@@ -84,7 +84,7 @@ LOOK = (
 )
 CHANGE = (
     _shown("A", "everything", "All", "Apply the next key to all that match"),
-    _shown("R", "move('requeue')", "Requeue", "Requeue: pending or delayed → waiting now"),
+    _shown("R", "move('requeue')", "Requeue", "Requeue: pending or delayed → waiting"),
     _shown(
         "C",
         "move('claim')",

@@ -25,7 +25,7 @@ def table() -> str:
             *described(keys.LEAVE)]  # fmt: skip
     lines = [
         f"| {' '.join(f'`{sign}`' for sign in signs.split(' '))} | {words} |"
-        for signs, words, _ in rows
+        for signs, words in rows
     ]
     return "\n".join(["| key | what |", "|---|---|", *lines, ""])
 

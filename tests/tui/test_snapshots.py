@@ -650,6 +650,8 @@ async def settled(app: Top, pilot: Pilot[Exception]) -> None:
         await asyncio.sleep(0.005)
         await pilot.pause()
     await pilot.pause()
+    app.say_status()  # of the columns as they are drawn
+    await pilot.pause()
 
 
 def normal(svg: str) -> str:

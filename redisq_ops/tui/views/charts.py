@@ -63,7 +63,7 @@ class ChartsView(QueueView):
     name_ = "charts"
     title = "charts"
     short = "charts"
-    about = "Charts: rates, waiting, age, with changes"
+    about = "Charts: rates, waiting entries, age"
     named_rows = True
     columns = (
         TableColumn("mark", "", 1, style=f"bold {WARN}"),

@@ -14,20 +14,14 @@ from redisq_ops.core.foreign.bullmq import BullmqQueue
 from redisq_ops.core.foreign.bullmq.job import FIELDS, Job
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
-from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.undo import UndoSteps
-from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, select
 
-from ...changes import entry_change
+from ...changes import changed, undone
 from ...command_line import Redisq
 from ...foreign_keys.bullmq_program import VERSIONS, Program, add, specimen, wait
 
 Client = redis.Redis
-AUTHOR = Author("ann", "here")
 NAME = "bullmq:mail"
 B = "bull:mail:"
 
@@ -43,20 +37,7 @@ def entries(client: Client, state: State) -> dict[str, Entry]:
 def bulk(
     client: Client, verb: Verb, state: State, *some: str, **more: Any
 ) -> ChangeRun[EntrySteps]:
-    """An operator's change, run to its end."""
-    selection = run(client, select(ours(client), state, Filter(ids=some)))
-    change = entry_change(selection, verb, AUTHOR, **more)
-    while run(client, change.step()):
-        pass
-    return change
-
-
-def undone(client: Client, change: ChangeRun[EntrySteps]) -> ChangeRun[UndoSteps]:
-    queue, operation = run(client, find(Deployment(client), change.op))
-    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
-    while run(client, undo.step()):
-        pass
-    return undo
+    return changed(ours(client), verb, state, *some, **more)
 
 
 def ran(client: Client) -> Counter[str]:

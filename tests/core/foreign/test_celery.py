@@ -19,19 +19,15 @@ from redisq_ops.core.foreign.celery.task import Delivered, Result, Task
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.undo import UndoSteps
-from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import Filter, select
 
-from ...changes import entry_change
+from ...changes import AUTHOR, changed, entry_change, undone
 from ...command_line import Redisq
 from ...foreign_keys.celery_program import KEPT, app_on, specimen, wait, worker
 
 Client = redis.Redis
-AUTHOR = Author("ann", "here")
 NAME = "celery:celery"
 LISTS = ["celery", *(f"celery\x06\x16{step}" for step in (3, 6, 9))]
 
@@ -48,20 +44,10 @@ def lists(client: Client) -> list[Any]:
     return [client.lrange(key, 0, -1) for key in LISTS]
 
 
-def bulk(client: Client, verb: Verb, state: State, *some: str) -> ChangeRun[EntrySteps]:
-    """An operator's change, run to its end."""
-    change = entry_change(run(client, select(ours(client), state, Filter(ids=some))), verb, AUTHOR)
-    while run(client, change.step()):
-        pass
-    return change
-
-
-def undone(client: Client, change: ChangeRun[EntrySteps]) -> ChangeRun[UndoSteps]:
-    queue, operation = run(client, find(Deployment(client), change.op))
-    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
-    while run(client, undo.step()):
-        pass
-    return undo
+def bulk(
+    client: Client, verb: Verb, state: State, *some: str, **more: Any
+) -> ChangeRun[EntrySteps]:
+    return changed(ours(client), verb, state, *some, **more)
 
 
 def ran(client: Client) -> Counter[str]:

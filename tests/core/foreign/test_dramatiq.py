@@ -18,20 +18,14 @@ from redisq_ops.core.foreign.dramatiq import DramatiqQueue
 from redisq_ops.core.foreign.dramatiq.message import Message
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
-from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.undo import UndoSteps
-from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, select
 
-from ...changes import entry_change
+from ...changes import changed, undone
 from ...command_line import Redisq
 from ...foreign_keys.dramatiq_program import Program, lost, specimen, started
 
 Client = redis.Redis
-AUTHOR = Author("ann", "here")
 NAME = "dramatiq:low"
 
 
@@ -66,20 +60,7 @@ def content(client: Client, key: bytes) -> Any:
 def bulk(
     client: Client, verb: Verb, state: State, *some: str, **more: Any
 ) -> ChangeRun[EntrySteps]:
-    """An operator's change, run to its end."""
-    selection = run(client, select(ours(client), state, Filter(ids=some)))
-    change = entry_change(selection, verb, AUTHOR, **more)
-    while run(client, change.step()):
-        pass
-    return change
-
-
-def undone(client: Client, change: ChangeRun[EntrySteps]) -> ChangeRun[UndoSteps]:
-    queue, operation = run(client, find(Deployment(client), change.op))
-    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
-    while run(client, undo.step()):
-        pass
-    return undo
+    return changed(ours(client), verb, state, *some, **more)
 
 
 def eventually(true: Callable[[], object]) -> None:

@@ -28,16 +28,13 @@ from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
-from redisq_ops.ops.filter.scan import Filter, select
 from redisq_ops.tui.app import Top
 
-from ...changes import entry_change
+from ...changes import changed, undone
 from ...command_line import Redisq
 from ...foreign_keys import rq_tasks
 from ...foreign_keys.rq_workers import Worker
@@ -45,7 +42,6 @@ from ...tui.test_app import drive, see, until
 
 Client = redis.Redis
 ROOT = Path(__file__).parents[3]
-AUTHOR = Author("ann", "here")
 TASKS = "tests.foreign_keys.rq_tasks"
 Keys = dict[bytes, tuple[object, int]]
 
@@ -86,21 +82,10 @@ def entries(queue: RqQueue[Client], state: State) -> list[Entry]:
     return list(queue.page(state).entries)
 
 
-def bulk(client: Client, verb: Verb, state: State, *ids: str, **more: Any) -> ChangeRun[EntrySteps]:
-    """An operator's change, run to its end."""
-    selection = run(client, select(ours(client), state, Filter(ids=ids)))
-    change = entry_change(selection, verb, AUTHOR, **more)
-    while run(client, change.step()):
-        pass
-    return change
-
-
-def undone(client: Client, change: ChangeRun[EntrySteps]) -> ChangeRun[UndoSteps]:
-    queue, operation = run(client, find(Deployment(client), change.op))
-    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
-    while run(client, undo.step()):
-        pass
-    return undo
+def bulk(
+    client: Client, verb: Verb, state: State, *some: str, **more: Any
+) -> ChangeRun[EntrySteps]:
+    return changed(ours(client), verb, state, *some, **more)
 
 
 def eventually(true: Callable[[], object]) -> None:
