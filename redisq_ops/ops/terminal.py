@@ -57,6 +57,11 @@ def age(ms: int) -> str:
     return f"{sign}{seconds}s"
 
 
+def kind_of(kind: str) -> str:
+    """A kind of queue with its article: ``an arq queue``."""
+    return f"{'an' if kind.startswith(tuple('aeiou')) else 'a'} {kind} queue"
+
+
 def count(number: int) -> str:
     """A number with thousands separated: ``1,234,567``."""
     return f"{number:,}"

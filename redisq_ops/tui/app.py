@@ -21,7 +21,7 @@ from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Footer, Input
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
-from redisq_ops.ops.terminal import printable
+from redisq_ops.ops.terminal import kind_of, printable
 from redisq_ops.tui import keys
 from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
 from redisq_ops.tui.banner import Banner, FixedText, State, Tabs, TabsState
@@ -385,7 +385,7 @@ class Top(App[Exception]):
             elif queue is None or snapshot.problem is not None:
                 said = snapshot.problem or f"no queue {self.queue!r} here"
             elif not view.offered_by(queue):
-                said = f"{queue.name} is a {queue.kind} queue: it has no {view.title}."
+                said = f"{queue.name} is {kind_of(queue.kind)}: it has no {view.title}."
         self._notice.show("\n".join(map(printable, said.split("\n"))))
         self._notice.display = bool(said)
         self._split.display = not said

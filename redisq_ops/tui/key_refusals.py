@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from redisq_ops.ops.terminal import kind_of
 from redisq_ops.tui.views import GroupsView, numbered
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
     What an action needs a row for is not asked here: it says so itself.
     """
     view, queue = app.current, app.open_queue
-    kind = f"a {queue.kind} queue" if queue else "this queue"
+    kind = f"{kind_of(queue.kind)}" if queue else "this queue"
     match action:
         case "everything" if view.state is None or not view.verbs:
             return "it is for lists of entries that can be changed together."
@@ -58,7 +59,7 @@ def _unfit_command(app: Top, verb: str) -> str:
     if verb == "delay reschedule" and view.state != "delayed":
         return "only for delayed entries (view 6)."
     if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
-        return f"a {queue.kind} queue keeps its entries' times itself."
+        return f"{kind_of(queue.kind)} keeps its entries' times itself."
     if verb == "trash restore" and view.state != "trash":
         return "it is for the trash: 0."
     if verb == "move" and view.state not in ("waiting", "delayed", "dead"):

@@ -30,6 +30,7 @@ from redisq_ops.ops.inspect.consumers import (
     ConsumerReport,
     consumer_reports,
 )
+from redisq_ops.ops.terminal import kind_of
 
 from ..confirm_and_run import agreed, drive, nothing_matched
 from ..output import age, age_or_none, count, emit, printable, reading, say, table, tell
@@ -154,7 +155,7 @@ def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
         words = ("consumers", "claim", name, consumer, "--dry-run")
         dry_run = hint(*words, **{"to": to, "min-idle": given["min_idle"]})
         raise Refused(
-            f"a claim in a {queue.kind} queue can't be planned; to see what it would do: {dry_run}"
+            f"a claim in {kind_of(queue.kind)} can't be planned; to see what it would do: {dry_run}"
         )
     allowed(queue, "claim", "pending")
     held = _held(s, given, min_idle_ms)

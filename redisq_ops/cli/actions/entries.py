@@ -26,6 +26,7 @@ from redisq_ops.ops.filter.target import Target, targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
+from redisq_ops.ops.terminal import kind_of
 
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
@@ -89,7 +90,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         elif scan.window_text:
             say(f"{queue.name}: {scan.window_text}")
         if unknown:
-            say(f"{queue.name}: unknown: a {queue.kind} queue doesn't tell which are {state}")
+            say(f"{queue.name}: unknown: {kind_of(queue.kind)} doesn't tell which are {state}")
         broken = tell_unread([scan]) or broken
         tell_cancelled(s, target)
     return 3 if broken else 0
@@ -131,7 +132,7 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
     there = s.run(s.deployment.named(checked_name(name, "queue name")))
     queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)
     if not isinstance(queue, DelaySet):
-        raise WrongKind(f"queue {name} is a {queue.kind} queue, not a delay queue")
+        raise WrongKind(f"queue {name} is {kind_of(queue.kind)}, not a delay queue")
     (done,) = queue.schedule([(id, content)], at_ms=ready_ms)
     if done.word == "exists":
         raise Exists(f"{address} is there already, with another payload or time")

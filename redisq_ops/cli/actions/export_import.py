@@ -23,6 +23,7 @@ from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import entries as some
+from redisq_ops.ops.terminal import kind_of
 
 from ..confirm_and_run import agreed, drive, ended
 from ..output import count, emit, printable, progress, say, untouched
@@ -157,7 +158,7 @@ def _import_limits(done: list[Export]) -> list[str]:
         elif state in ("dead", "trash") and state not in accepted(queue):
             what = f"{count(one.written)} {'dead' if state == 'dead' else 'in the trash'}"
             lines.append(
-                f"{queue.name}: {what}: a {queue.kind} queue can import these only with "
+                f"{queue.name}: {what}: {kind_of(queue.kind)} can import these only with "
                 "--as-waiting: they wait for a worker then, attempts restart at zero"
             )
     return lines

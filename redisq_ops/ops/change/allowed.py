@@ -11,6 +11,7 @@ from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.model.states import VERBS, Verb
 
 from ..hint import hint
+from ..terminal import kind_of
 
 
 def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
@@ -31,4 +32,4 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
             how = f" ({claim} does)" if verb == "claim" else (
                 f"; what is possible there: {claim}, {remove}"
             )  # fmt: skip
-        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it can't {does} {of}{how}")
+        raise Refused(f"queue {queue.name} is {kind_of(queue.kind)}: it can't {does} {of}{how}")

@@ -19,6 +19,7 @@ from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
 
 from ..filter.time import duration_ms
+from ..terminal import kind_of
 from . import audit_log
 from .audit_log import Author
 from .entry_steps import EntryAction, Pick
@@ -79,7 +80,7 @@ _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
 def requests_of(queue: Queue[Any]) -> RequestQueue[Any]:
     """The queue, if it has requests."""
     if not isinstance(queue, RequestQueue):
-        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no requests")
+        raise WrongKind(f"queue {queue.name} is {kind_of(queue.kind)}: it has no requests")
     return queue
 
 
@@ -182,7 +183,7 @@ def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
 def with_clients(queue: Queue[Any]) -> HasClients[Any]:
     """The queue, if it has clients; raises `WrongKind` otherwise."""
     if not isinstance(queue, HasClients):
-        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no clients")
+        raise WrongKind(f"queue {queue.name} is {kind_of(queue.kind)}: it has no clients")
     return queue
 
 
@@ -192,7 +193,7 @@ async def client_changeable(queue: Queue[Any], client: str, rule: str, value: in
     checked_name(client, "client name")
     allowed = fair.client_rules.get(rule)
     if allowed is None:
-        raise Refused(f"queue {queue.name} is a {queue.kind} queue: it has no rules for clients")
+        raise Refused(f"queue {queue.name} is {kind_of(queue.kind)}: it has no rules for clients")
     if value not in allowed:
         raise BadInput(f"{rule} {value}: {allowed.start:,} to {allowed.stop - 1:,}")
     return await fair.get_client.op(client) or Client(client, 0, 0, 1, False, None)

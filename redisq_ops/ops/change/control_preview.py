@@ -8,7 +8,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Client, Counts, Request
 
-from ..terminal import count
+from ..terminal import count, kind_of
 from .control import CLIENT_RULES, QueueSetting, heeded_by
 from .destroy import contents
 from .preview import Preview, typed_number
@@ -97,7 +97,7 @@ def settings_preview(
     before = {setting.name: setting.value for setting in settings}
     lines = [f"{name}: {before[name]} to {value or 'default'}" for name, value in changes.items()]
     if new:
-        lines.append(f"queue {queue.name} does not exist yet: it becomes a {queue.kind} queue")
+        lines.append(f"queue {queue.name} does not exist yet: it becomes {kind_of(queue.kind)}")
     facts = {
         "verb": "retention", "queue": queue.name, "matched": len(changes), "settings": changes,
     }  # fmt: skip

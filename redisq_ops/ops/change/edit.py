@@ -25,7 +25,7 @@ from redisq_ops.core.redis.operation import together
 
 from ..filter.scan import Selection
 from ..redaction import NO_REDACTION, Redaction
-from ..terminal import count
+from ..terminal import count, kind_of
 from .preview import Preview, entries, typed_number
 from .steps import ChangeSteps
 
@@ -136,7 +136,7 @@ def editable(queue: Queue[Any], state: State) -> None:
     if state not in queue.editable_states:
         can = " and ".join(queue.editable_states)
         raise Refused(
-            f"queue {queue.name} is a {queue.kind} queue: only payloads of {can} entries can be "
+            f"queue {queue.name} is {kind_of(queue.kind)}: only payloads of {can} entries can be "
             "edited"
         )
 

@@ -33,7 +33,7 @@ from redisq_ops.core.redis.operation import Call
 from ..deployment import Deployment
 from ..filter.scan import TIMED
 from ..private_files import resolved_path
-from ..terminal import age
+from ..terminal import age, kind_of
 from .entry_steps import Pick
 
 FORMAT = 1
@@ -317,7 +317,8 @@ async def home(deployment: Deployment, header: PlanHeader) -> Queue[Any]:
     queue = await deployment.queue(header.queue)
     if queue.kind != header.kind:
         raise Refused(
-            f"the plan is for a {header.kind} queue {header.queue}; here it is a {queue.kind} queue"
+            f"the plan is for {kind_of(header.kind)} {header.queue}; "
+            f"here it is {kind_of(queue.kind)}"
         )
     created_ms, server = await identity(queue, deployment)
     if header.created_ms is None and header.server != server:

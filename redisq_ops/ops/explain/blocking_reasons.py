@@ -20,7 +20,7 @@ from redisq_ops.core.model.states import Verb
 from ..change.audit_log import Operation
 from ..hint import hint
 from ..redaction import Redaction
-from ..terminal import age, count, date
+from ..terminal import age, count, date, kind_of
 from .observation import RATE_MINUTES, Observation
 
 NO_TAKE_MS = 60_000
@@ -309,7 +309,7 @@ class BlockingReasons:
         }  # fmt: skip
         if not position.here and not self.queue.tells_position:
             return Reason(
-                "waiting", f"{subject} {waits}; a {self.queue.kind} queue does not show what is "
+                "waiting", f"{subject} {waits}; {kind_of(self.queue.kind)} does not show what is "
                 "before it", facts=facts,
             )  # fmt: skip
         before = position.before

@@ -21,7 +21,7 @@ from ..hint import hint
 from ..inspect.consumers import SILENT_MS, ConsumerStatus
 from ..inspect.history import history_of
 from ..redaction import NO_REDACTION, Redaction
-from ..terminal import age, count, entries
+from ..terminal import age, count, entries, kind_of
 from .blocking_reasons import FormatTime, Reason, utc
 from .entry_reasons import EntryReasons
 from .observation import RATE_MINUTES, observe
@@ -284,7 +284,7 @@ class _Explainer(EntryReasons, PeriodicReasons):
             yield Reason("empty", f"it has no work to do{dead}", facts={"dead": counts.dead})
         elif expired is None:
             yield Reason(
-                "unknown", f"a {self.queue.kind} queue does not show how many entries wait in it"
+                "unknown", f"{kind_of(self.queue.kind)} does not show how many entries wait in it"
             )
         yield from self._next_periodic(self.observed.periodic)
 

@@ -14,7 +14,7 @@ from redisq_ops.core.queues.request import RequestQueue
 
 from ..change.preview import Preview, typed_number
 from ..deployment import Deployment
-from ..terminal import count, entries, size
+from ..terminal import count, entries, kind_of, size
 from .import_check import Content
 
 UNDOABLE = 10_000
@@ -28,7 +28,7 @@ async def receiver(deployment: Deployment, content: Content, name: str | None) -
     queue = await deployment.named(to)
     if content.kind not in KINDS:
         raise Refused(
-            f"these are entries of a {content.kind} queue: other programs' queues are exported "
+            f"these are entries of {kind_of(content.kind)}: other programs' queues are exported "
             "only, for their owners to fill"
         )
     if queue is None:
@@ -44,7 +44,7 @@ async def receiver(deployment: Deployment, content: Content, name: str | None) -
         raise Refused(f"queue {to} is kept by another program ({queue.kind}): nothing goes in")
     if queue.kind != content.kind:
         raise WrongKind(
-            f"queue {to} is a {queue.kind} queue, and these are entries of a {content.kind} queue"
+            f"queue {to} is {kind_of(queue.kind)}, and these are entries of {kind_of(content.kind)}"
         )
     return queue
 
@@ -72,8 +72,8 @@ def _lines(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -
         if n.get(state) and state not in taken and not as_waiting:
             raise Refused(
                 f"{count(n[state])} of them are {'in the trash' if state == 'trash' else state}, "
-                f"and a {queue.kind} queue can't take such entries in: with --as-waiting they wait "
-                "for a worker"
+                f"and {kind_of(queue.kind)} can't take such entries in: with --as-waiting they "
+                "wait for a worker"
             )
     become = [s for s in n if s != "waiting" and (as_waiting or s not in taken)]
     if become:

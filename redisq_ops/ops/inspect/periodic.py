@@ -13,6 +13,8 @@ from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.queues.delay.periodic import RUNS, ScheduledPeriodic
 from redisq_ops.core.redis.operation import both
 
+from ..terminal import kind_of
+
 
 @dataclass(frozen=True, slots=True)
 class PeriodicStatus:
@@ -39,7 +41,7 @@ class PeriodicStatus:
 def with_periodic(queue: Queue[Any]) -> HasPeriodicEntries[Any]:
     """The queue, if it can have periodic entries; raises `WrongKind` otherwise."""
     if not isinstance(queue, HasPeriodicEntries):
-        raise WrongKind(f"queue {queue.name} is a {queue.kind} queue: it has no periodic entries")
+        raise WrongKind(f"queue {queue.name} is {kind_of(queue.kind)}: it has no periodic entries")
     return queue
 
 

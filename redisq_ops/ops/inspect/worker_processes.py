@@ -19,7 +19,7 @@ from redisq_ops.core.redis.operation import Description, attempt, both, together
 from ..change.preview import Preview, typed_number
 from ..change.steps import ChangeSteps
 from ..deployment import Deployment
-from ..terminal import age, count
+from ..terminal import age, count, kind_of
 
 NAMED = 10
 """processes that a plan names"""
@@ -70,8 +70,8 @@ def with_processes(queue: Queue[Any]) -> HasWorkerProcesses[Any]:
     """The queue, if its program registers worker processes; raises `Refused` otherwise."""
     if not isinstance(queue, HasWorkerProcesses):
         raise Refused(
-            f"queue {queue.name} is a {queue.kind} queue: no program registers workers for it that "
-            "can be pruned"
+            f"queue {queue.name} is {kind_of(queue.kind)}: no program registers workers for it "
+            "that can be pruned"
         )
     return queue
 

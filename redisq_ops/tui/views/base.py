@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
-from redisq_ops.ops.terminal import count
+from redisq_ops.ops.terminal import count, kind_of
 from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ class QueueView(Vertical):
         counts, queue = snapshot.counts, snapshot.queue
         if queue is None or counts is None or self.state not in counts.unknown:
             return self.empty
-        return f"unknown: a {queue.kind} queue doesn't tell which are {self.state}"
+        return f"unknown: {kind_of(queue.kind)} doesn't tell which are {self.state}"
 
     def shown(self, item: Any) -> Any:
         """The item as it may be shown; filters look at it as it is, as changes do."""
