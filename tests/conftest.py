@@ -20,6 +20,7 @@ import redis
 import redis.asyncio
 
 from redisq_ops.demo.server import EmbeddedServer, binaries
+from redisq_ops.ops.hint import set_connection_options
 
 from .command_line import Redisq
 from .command_server import commands
@@ -147,3 +148,9 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[float], object]]:
 
     monkeypatch.setattr(time, "sleep", nap)
     return instead
+
+
+@pytest.fixture(autouse=True)
+def no_connection_options() -> None:
+    """What another test gave on a command line is in no hint of this one."""
+    set_connection_options({})

@@ -14,7 +14,7 @@ from redisq_ops.core.engine.queue_types import LAYOUTS
 from redisq_ops.core.engine.worker_register import registered_workers
 from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_process import Process
-from redisq_ops.core.redis.operation import Description, attempt, both, together
+from redisq_ops.core.redis.operation import attempt, both, together
 
 from ..change.preview import Preview, typed_number
 from ..change.steps import ChangeSteps
@@ -59,10 +59,9 @@ async def process_registers(deployment: Deployment) -> list[ProcessRegister]:
 async def processes_of(queue: Queue[Any]) -> list[Process]:
     """The worker processes that the queue's program registers, and the workers of redisq that serve
     the queue."""
-    own: Description[list[Process]] = registered_workers(queue)
     if not isinstance(queue, HasWorkerProcesses):
-        return await own if queue.has_settings else []
-    theirs, ours = await both(queue.worker_processes.op(), own)
+        return await registered_workers(queue) if queue.has_settings else []
+    theirs, ours = await both(queue.worker_processes.op(), registered_workers(queue))
     return [*theirs, *ours]
 
 
