@@ -37,8 +37,6 @@ class DeclaredFeatures:
     names_examples: ClassVar[bool] = False
     """what `invariants` finds says how many, and names a few of them: both may change between two
     looks at the same fault"""
-    prunes: ClassVar[bool] = True
-    """a process can be struck from its `register`"""
     verbs: ClassVar[Mapping[str, str]] = {}
     """what a verb does here, in words, where that isn't what it does everywhere"""
     refusals: ClassVar[Mapping[str, str]] = {}

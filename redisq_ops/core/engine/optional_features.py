@@ -165,6 +165,8 @@ class HasPeriodicEntries(Queue[C_co]):
 class HasWorkerProcesses(Queue[C_co]):
     """The program that owns the layout lists its worker processes."""
 
+    prunes: ClassVar[bool] = False
+    """whether `prune_process` can remove a process from the registry"""
     prune_note: ClassVar[str] = ""
     """what happens to the jobs of a process that is pruned without ``rescue``, in words"""
 

@@ -44,10 +44,11 @@ class PlacedPages(ForeignQueue[C_co]):
     """where each state is kept, in the order in which entries are shown; a state that is missing
     here is unknown"""
     key_types: ClassVar[dict[str, str]] = {"was": "hash", "purged": "hash"}
+    enveloped: ClassVar[bool] = False
     screens: ClassVar[int] = 4
     """pages read for one window of a place that all queues share"""
     theirs: ClassVar[dict[str, str]]
-    """the owner's fixed keys, with their types; the set of queues comes first"""
+    """the owner's fixed keys, with their types; the first set is the set of queues"""
     called: ClassVar[Mapping[str, str]] = {}
     """the owner's keys that scripts don't call ``t_KEY``: name in scripts -> key"""
 
@@ -173,11 +174,16 @@ class PlacedPages(ForeignQueue[C_co]):
         ]
 
     def _place(self, state: State, declared: Declared, key: str) -> Place:
+        reverse = isinstance(declared, List) and declared.next == "RIGHT"
+        return Place(declared.type, self.at + key, declared.called, self._reader(state), reverse)
+
+    def _reader(self, state: State) -> Read:
+        """`read` for the places of a state."""
+
         async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
             return await self.read(state, place, rows)
 
-        reverse = isinstance(declared, List) and declared.next == "RIGHT"
-        return Place(declared.type, self.at + key, declared.called, read, reverse)
+        return read
 
     def _gathered(self, rows: Sequence[LocatedEntry]) -> Place:
         return Place("busy", "", "busy", _nothing, rows=rows)
@@ -188,9 +194,12 @@ class PlacedPages(ForeignQueue[C_co]):
 
     @operation
     async def names(self) -> list[str]:
-        """The deployment's queues, by name."""
-        key = self.at + next(iter(self.theirs))
-        return sorted(text(self.name_of(name)) for name in await set_members(key))
+        """The deployment's queues, by name; none where no key lists them."""
+        for key, kind in self.theirs.items():
+            if kind == "set":
+                found = await set_members(self.at + key)
+                return sorted(text(self.name_of(name)) for name in found)
+        return []
 
     @staticmethod
     async def _unless(what: Description[T], empty: T, wrong: list[str] | None) -> T:

@@ -1,8 +1,8 @@
 """Recognising other programs' queues by their keys.
 
-A layout's folder has a module ``recogniser`` with `recognisers()`, which returns a `Recogniser` for
-each program. `redisq discover` passes every key that matches one of their lanes to all `by_name`,
-then to all `by_content`, until one returns True; `finds` are the queues.
+A layout's folder has a module ``recogniser`` with a subclass of `Recogniser` for each program.
+`redisq discover` passes every key that matches one of their lanes to all `by_name`, then to all
+`by_content`, until one returns True; `finds` are the queues.
 """
 
 from __future__ import annotations
@@ -134,11 +134,13 @@ class Recogniser(ABC):
 
 
 def recognisers() -> list[Recogniser]:
-    """A recogniser of each program, for one scan of a server. Packages may share a function."""
-    modules = [
-        import_module(f"redisq_ops.core.{package}.recogniser") for package, _ in LAYOUTS.values()
-    ]
-    return [one for made in dict.fromkeys(each.recognisers for each in modules) for one in made()]
+    """A new recogniser of each program, in the order of `LAYOUTS`, for one scan of a server."""
+    found = dict[type[Recogniser], None]()  # packages may share one
+    for package, _ in LAYOUTS.values():
+        for each in vars(import_module(f"redisq_ops.core.{package}.recogniser")).values():
+            if isinstance(each, type) and issubclass(each, Recogniser) and each is not Recogniser:
+                found[each] = None
+    return [each() for each in found]
 
 
 def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:

@@ -102,7 +102,7 @@ async def select_processes(
     `NotFound` if there is none of that name; `Refused` if it is alive or can't be read.
     """
     registering = with_processes(queue)
-    if not queue.prunes:
+    if not registering.prunes:
         raise Refused(f"queue {queue.name}: {queue.owner} itself removes processes that are gone")
     processes = await registering.worker_processes.op()
     if name is not None:

@@ -48,8 +48,6 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     replay_note: ClassVar[str] = "as new jobs of the same id: arq counts their tries from 1 again"
-    prunes: ClassVar[bool] = False
-    enveloped: ClassVar[bool] = False
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they are due now",
         "purge": "they go to the trash; their ids can be enqueued again at once",
@@ -72,11 +70,6 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     # --- where entries are -----------------------------------------------------------------------
 
     @operation
-    async def names(self) -> list[str]:
-        """No key lists arq's queues."""
-        return []
-
-    @operation
     async def exists(self) -> bool:
         if not self.own_name:
             return False
@@ -87,9 +80,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return any(page.entries for page in pages)
 
     async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
-        async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
-            return await self.read(state, place, rows)
-
+        read = self._reader(state)
         if state in ("dead", "done"):
             called = "failed" if state == "dead" else "complete"
             return [ScannedResults("zset", self.own_name, called, read, begin=RESULT)]

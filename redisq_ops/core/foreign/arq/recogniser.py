@@ -63,7 +63,3 @@ class ArqRecogniser(Recogniser):
 
     def owns(self, key: bytes) -> bool:
         return key in self._queues or key.startswith(_SHARED) or key == b"arq:abort"
-
-
-def recognisers() -> list[Recogniser]:
-    return [ArqRecogniser()]

@@ -192,7 +192,3 @@ def client_of(element: bytes) -> str | None:
         return None
     client = found.get("client_id")
     return client if isinstance(client, str) else None
-
-
-def recognisers() -> list[Recogniser]:
-    return [RequestRecogniser(), FairRecogniser(), DelayRecogniser(), CircularRecogniser()]

@@ -48,11 +48,8 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "requeue": ("pending", "delayed"),
     }
     replay_note: ClassVar[str] = "as BullMQ's own retry does it: one more attempt"
-    prunes: ClassVar[bool] = False
-    enveloped: ClassVar[bool] = False
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now",
-        "purge": "they go to the trash",
         "hard": "they are removed for good: no undo",
     }
     refusals: ClassVar[Mapping[str, str]] = {
@@ -66,11 +63,6 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     )
 
     # --- where entries are -----------------------------------------------------------------------
-
-    @operation
-    async def names(self) -> list[str]:
-        """No key lists BullMQ's queues."""
-        return []
 
     @operation
     async def exists(self) -> bool:

@@ -34,7 +34,3 @@ class BullmqRecogniser(Recogniser):
 
     def owns(self, key: bytes) -> bool:
         return any(key.startswith(at + name + b":") for at, name in self._queues)
-
-
-def recognisers() -> list[Recogniser]:
-    return [BullmqRecogniser()]

@@ -54,10 +54,7 @@ class CeleryQueue(ForeignChanges[C_co]):
         "hard": ("waiting", "trash"),
         "restore": ("trash",),
     }
-    prunes: ClassVar[bool] = False
-    enveloped: ClassVar[bool] = False
     verbs: ClassVar[Mapping[str, str]] = {
-        "purge": "they go to the trash",
         "hard": "they are removed for good: no undo",
     }
     refusals: ClassVar[Mapping[str, str]] = {
@@ -82,11 +79,6 @@ class CeleryQueue(ForeignChanges[C_co]):
     # --- where entries are -----------------------------------------------------------------------
 
     @operation
-    async def names(self) -> list[str]:
-        """No key lists Celery's queues."""
-        return []
-
-    @operation
     async def exists(self) -> bool:
         if not self.own_name:
             return False
@@ -105,13 +97,9 @@ class CeleryQueue(ForeignChanges[C_co]):
     async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
         if state not in ("dead", "done"):
             return await super()._of_owner(state, wrong)
-
-        async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
-            return await self.read(state, place, rows)
-
         called = "failed" if state == "dead" else "succeeded"
         key = self.at + self.own_name
-        return [ScannedResults("zset", key, called, read, begin=self.at + RESULT)]
+        return [ScannedResults("zset", key, called, self._reader(state), begin=self.at + RESULT)]
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""

@@ -43,7 +43,3 @@ class CeleryRecogniser(Recogniser):
             )
             for at, name in self._queues
         )
-
-
-def recognisers() -> list[Recogniser]:
-    return [CeleryRecogniser()]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from ...model.entry import Entry, State
 from ...model.quoting import legal, text
 from ...model.states import Verb
-from ...redis.operation import C_co, Call, operation, together
+from ...redis.operation import C_co, Call, together
 from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
@@ -46,11 +46,8 @@ class DramatiqQueue(ForeignChanges[C_co]):
         "requeue": ("pending", "delayed"),
     }
     replay_note: ClassVar[str] = "they get all their retries again"
-    prunes: ClassVar[bool] = False
-    enveloped: ClassVar[bool] = False
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",
-        "purge": "they go to the trash",
         "hard": "they are removed for good: no undo",
     }
     refusals: ClassVar[Mapping[str, str]] = {
@@ -65,11 +62,6 @@ class DramatiqQueue(ForeignChanges[C_co]):
     )
 
     # --- where entries are -----------------------------------------------------------------------
-
-    @operation
-    async def names(self) -> list[str]:
-        """No key lists Dramatiq's queues."""
-        return []
 
     async def workers_of(self) -> Sequence[str]:
         """Brokers, by their ids: those of workers, and of programs that only send."""

@@ -46,7 +46,3 @@ class DramatiqRecogniser(Recogniser):
     def _namespace(self, key: bytes) -> bytes | None:
         """The longest namespace that a key is in."""
         return max((at for at in self._namespaces if key.startswith(at)), key=len, default=None)
-
-
-def recognisers() -> list[Recogniser]:
-    return [DramatiqRecogniser()]

@@ -54,8 +54,6 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
-    prunes: ClassVar[bool] = False
-    enveloped: ClassVar[bool] = False
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",
         "purge": "they go to the trash; jobs that depend on them stay deferred until they are back",

@@ -42,7 +42,3 @@ class RqRecogniser(Recogniser):
         return any(
             key.startswith(at) and _REST.fullmatch(key.removeprefix(at)) for at in self._queues
         )
-
-
-def recognisers() -> list[Recogniser]:
-    return [RqRecogniser()]

@@ -111,7 +111,3 @@ async def _beside(at: bytes) -> Owner | None:
         if any(is_ == wanted for is_, wanted in zip(types, kept.values(), strict=True)):
             return owner
     return "resque" if at.endswith(b"resque:") else None
-
-
-def recognisers() -> list[Recogniser]:
-    return [JobRecogniser()]

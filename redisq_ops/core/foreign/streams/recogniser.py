@@ -33,7 +33,3 @@ async def group_names(look: KeyLook) -> frozenset[bytes]:
 
     names: frozenset[bytes] = await look.once("groups", read)
     return names
-
-
-def recognisers() -> list[Recogniser]:
-    return [StreamRecogniser()]

@@ -49,7 +49,3 @@ class CarmineRecogniser(Recogniser):
             *(Find("carmine", name, _AT) for name in self._names),
             *(Find("carmine-4", name, at) for at, name in self._names_4),
         ]
-
-
-def recognisers() -> list[Recogniser]:
-    return [CarmineRecogniser()]
