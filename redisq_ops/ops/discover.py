@@ -105,14 +105,11 @@ class Discovery:
             self._began = self._clock()
         if self.over:
             return False
-        keys = [(type_, key) for type_, key in await self.walk.step() if self._foreign(key)]
+        keys = [(type_, key) for type_, key in await self.walk.step() if not self._ours.match(key)]
         for i in range(0, len(keys), CHUNK):
             errors = await together(apart(self._sort(*pair)) for pair in keys[i : i + CHUNK])
             self.barred += sum(isinstance(error, Forbidden) for error in errors)
         return not self.over
-
-    def _foreign(self, key: bytes) -> bool:
-        return not self._ours.match(key)
 
     async def _sort(self, type_: str, key: bytes) -> None:
         """Show a key to the recognisers until one recognises it; a key that was deleted or changed
@@ -145,7 +142,8 @@ class Discovery:
         """Without redisq's own queues under other prefixes."""
         prefixes = {find.what: named[1] for find in finds if (named := _OURS.match(find.what))}
         once = sorted(set(prefixes.values()))
-        types = await together(_type(prefix + b":registry") for prefix in once)
+        keys = [prefix + b":registry" for prefix in once]
+        types = await together(_if_readable(Call(("TYPE", key), bytes, key=key)) for key in keys)
         # Leave out also what may be ours: registering our own queue as another's is worse.
         ours = {
             prefix for prefix, type_ in zip(once, types, strict=True) if type_ in (b"hash", None)
@@ -164,12 +162,8 @@ def _ours(prefix: str) -> re.Pattern[bytes]:
     return re.compile(bytes_of(own), re.DOTALL)
 
 
-async def _type(key: bytes) -> bytes | None:
-    """None: its node doesn't answer, or the user may not read it."""
-    return await _if_readable(Call(("TYPE", key), bytes, key=key))
-
-
 async def _if_readable(read: Description[T]) -> T | None:
+    """None: its node doesn't answer, or the user may not read it."""
     found = await apart(read)
     if isinstance(found, Exception) and not isinstance(found, (Unreachable, Forbidden)):
         raise found

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from .terminal import count
 
 if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import Counts, Rates
+    from redisq_ops.core.model.entry import Counts
+    from redisq_ops.core.model.rates import Rates
 
     from .inspect.overview import QueueRow
 

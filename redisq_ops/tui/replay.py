@@ -13,8 +13,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from redisq_ops.core.model.entry import STATES, Counts, Rates
+from redisq_ops.core.model.entry import STATES, Counts
 from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Viewport

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from redisq_ops.core.model.entry import Counts, Rates
+from redisq_ops.core.model.entry import Counts
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.snapshot import Snapshot
 
 MINUTE_MS = 60_000

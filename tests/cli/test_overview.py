@@ -17,7 +17,8 @@ import pytest
 import redis
 
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Rates, Settlement
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.sharding.shard_map import home

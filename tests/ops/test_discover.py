@@ -25,7 +25,7 @@ from redisq_ops.core.model.quoting import legal, raw_of
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
-from redisq_ops.core.redis.key_scan import Walk, escaped
+from redisq_ops.core.redis.key_scan import Walk, literal
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
 from redisq_ops.ops.deployment import Deployment
@@ -311,7 +311,7 @@ def test_a_pattern_narrows_the_look(redisq: Redisq, client: Client) -> None:
         "raw-circular:queue", "raw-fair:worker1", "resque:low", "sidekiq:default"
     ]  # fmt: skip
     assert redisq.rows("discover", "--match", "nothing") == []
-    assert escaped(b"a*[b]?\\") == b"a\\*\\[b\\]\\?\\\\"
+    assert literal("a*[b]?\\") == "a\\*\\[b\\]\\?\\\\"
 
 
 def test_a_kind_without_a_reader_is_named_all_the_same(

@@ -8,8 +8,9 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry, generate_latest
 
-from redisq_ops.core.model.entry import Counts, Rates
+from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import Unreachable
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment

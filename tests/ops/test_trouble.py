@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from redisq_ops.core.model.activity import Activity
-from redisq_ops.core.model.entry import Client, Counts, Rates, Request
+from redisq_ops.core.model.entry import Client, Counts, Request
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.overview import Evidence, QueueRow
 from redisq_ops.ops.trouble import Severity, Thresholds, rank, reasons, rough_age, troubles
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from redisq_ops.core.model.entry import Counts, Rates
+from redisq_ops.core.model.entry import Counts
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.snapshot import ChartData, ChartScope, Snapshot, Viewport
 from redisq_ops.tui.samples import DAY, Samples

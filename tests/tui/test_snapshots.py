@@ -31,11 +31,11 @@ from redisq_ops.core.model.entry import (
     Event,
     Failure,
     Level,
-    Rates,
     Request,
     State,
 )
 from redisq_ops.core.model.errors import Forbidden
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, run_id

@@ -10,10 +10,11 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
+from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.inspect.consumers import POISON
-from redisq_ops.ops.recording.file import RecordedState, RecordingFile, local_ms, span_ms, state_at
+from redisq_ops.ops.recording.file import RecordedState, RecordingFile, span_ms, state_at
 from redisq_ops.ops.recording.playback import (
     QueueDifference,
     differences,
@@ -62,7 +63,7 @@ def record(s: Session, given: dict[str, Any]) -> int:
                     say("the server answers again")
                 lost = False
             except Unreachable as error:
-                line = sampler.lost(local_ms(), str(error))
+                line = sampler.lost(wall_ms(), str(error))
                 if not lost:
                     say(printable(f"connection lost: {error}; retrying"))
                 lost = True

@@ -180,10 +180,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
 
     @property
     def shard_queues(self) -> Sequence[QueueBase[Any]]:
-        """The queue's shards, each a queue of its own; an unsharded queue is its only one.
-
-        They have no client: run their descriptions (``.op``) on this queue's client.
-        """
+        """See `Queue.shard_queues`."""
         return (self,)
 
     @property

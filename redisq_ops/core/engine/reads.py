@@ -10,10 +10,11 @@ from typing import Any
 from ..model import record
 from ..model.activity import Activity
 from ..model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
-from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, PageQuery, Rates, State
+from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, PageQuery, State
 from ..model.errors import WrongKind
 from ..model.queue_position import OTHERS, SEEN, QueuePosition
 from ..model.quoting import text
+from ..model.rates import Rates
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, both, operation, together
 from ..redis.parsers import moment, number, scored, spelt

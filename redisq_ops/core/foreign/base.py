@@ -17,11 +17,12 @@ from ..engine.queue import Queue
 from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ..model.activity import Activity
 from ..model.clock import Clock, Duration
-from ..model.entry import Page, PageQuery, Rates, Settlement, State, TakeResult
+from ..model.entry import Page, PageQuery, Settlement, State, TakeResult
 from ..model.errors import WrongKind
 from ..model.keys import PREFIX, Keys
 from ..model.queue_position import QueuePosition
 from ..model.quoting import raw_of, text
+from ..model.rates import Rates
 from ..model.settings import LEASE_MS
 from ..model.states import Verb
 from ..redis.operation import C_co, operation
@@ -136,7 +137,7 @@ class ForeignQueue(Queue[C_co]):
 
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
-        return Rates((), (), ())
+        return Rates()
 
     @operation
     async def activity(self, since_ms: int) -> Activity:

@@ -7,11 +7,11 @@ order in which entries are taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ..model.entry import STATES, Counts, Entry, Page, PageQuery, State
 from ..model.errors import WrongKind
@@ -367,12 +367,8 @@ async def _nothing(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | Non
     return []
 
 
-class ReadKept(Protocol):
-    """Makes an entry of what is kept under a name: a payload, and a record."""
-
-    def __call__(
-        self, place: Place, payload: bytes, score: float, name: bytes, kept: bytes
-    ) -> Entry | None: ...
+ReadKept = Callable[[Place, bytes, float, bytes, bytes], Entry | None]
+"""makes an entry of a place of its payload, its score, its name, and what is kept under the name"""
 
 
 def kept(read: ReadKept, payloads: str, records: str) -> Read:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
-from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 State: TypeAlias = Literal["waiting", "pending", "delayed", "dead", "done", "trash"]
@@ -241,63 +240,6 @@ class Checkup:
     """faults in the queue's data, one sentence each"""
     unseen: str | None = None
     """what was not checked, where the check is bounded"""
-
-
-ENOUGH = 30
-"""settled entries from which a pace can be computed"""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Entries per minute, the oldest minute first; the last one is still running.
-
-    Empty for queues of other programs, which have no such counters.
-    """
-
-    arrived: tuple[int, ...]
-    settled: tuple[int, ...]
-    failed: tuple[int, ...]
-
-    def last_minute(self, now_ms: int) -> tuple[int, int, int]:
-        """(arrived, settled, failed) in the last 60 seconds, estimated from the minute counters:
-        the running minute, and the part of the one before that is less than 60 seconds ago."""
-        share = 1 - now_ms % 60_000 / 60_000
-
-        def sliding(series: tuple[int, ...]) -> int:
-            return series[-1] + round(series[-2] * share) if len(series) > 1 else sum(series)
-
-        return sliding(self.arrived), sliding(self.settled), sliding(self.failed)
-
-    def continued(self, later: Rates, minutes: int) -> Rates:
-        """These rates ``minutes`` later: ``later`` replaces the last ones and adds the new ones."""
-        length, kept = len(self.arrived), len(self.arrived) + minutes - len(later.arrived)
-
-        def joined(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
-            return (before[:kept] + after)[-length:]
-
-        return Rates(
-            joined(self.arrived, later.arrived),
-            joined(self.settled, later.settled),
-            joined(self.failed, later.failed),
-        )
-
-    def plus(self, other: Rates) -> Rates:
-        """The sum of two queues' rates of the same minutes; of an empty one and another: that."""
-        if not (self.arrived and other.arrived):
-            return self if self.arrived else other
-        return Rates(
-            tuple(map(add, self.arrived, other.arrived)),
-            tuple(map(add, self.settled, other.settled)),
-            tuple(map(add, self.failed, other.failed)),
-        )
-
-    def pace(self, now_ms: int) -> float | None:
-        """Entries settled per minute, since the first minute with any; None: fewer than 30."""
-        if sum(self.settled) < ENOUGH:
-            return None
-        began = next(k for k, n in enumerate(self.settled) if n)
-        minutes = len(self.settled) - 1 - began + now_ms % 60_000 / 60_000
-        return sum(self.settled) / max(1.0, minutes)
 
 
 @dataclass(frozen=True, slots=True)

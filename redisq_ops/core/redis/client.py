@@ -170,13 +170,9 @@ def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]
     if target.username is not None:
         options["username"] = target.username
     if scheme == "rediss" or (mode == "sentinel" and asked_with_tls(target.url)):
-        for option, value in (
-            ("ssl_ca_certs", target.tls_ca),
-            ("ssl_certfile", target.tls_cert),
-            ("ssl_keyfile", target.tls_key),
-        ):
-            if value:
-                options[option] = value
+        for option, setting in _FILES.items():
+            if path := getattr(target, setting):
+                options[option] = path
         _check_certificates(options | dict(parse_qsl(parts.query)))
     # (`urlunsplit` makes unix:/run/… of unix:///run/…, which redis-py refuses.)
     return mode, f"{scheme}{target.url[len(parts.scheme) :]}", options

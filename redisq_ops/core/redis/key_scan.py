@@ -144,11 +144,6 @@ async def clock_ms(client: Any) -> int:
     raise usual
 
 
-def escaped(raw: bytes) -> bytes:
-    """A pattern that matches exactly these bytes."""
-    return b"".join(b"\\" + bytes([c]) if c in b"*?[]^\\" else bytes([c]) for c in raw)
-
-
 def _masters(client: Any) -> list[_Node]:
     if isinstance(client, (redis.RedisCluster, aredis.RedisCluster)):
         nodes = sorted(client.get_primaries(), key=lambda node: str(node.name))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from ..model.activity import Activity, joined_activity
-from ..model.entry import Counts, Entry, Event, Page, PageQuery, Rates, State
+from ..model.entry import Counts, Entry, Event, Page, PageQuery, State
 from ..model.queue_position import QueuePosition, joined
 from ..model.quoting import bytes_of
+from ..model.rates import Rates
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, operation, together
 from ..redis.parsers import scored, spelt
@@ -144,15 +146,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
         found = await self._on_each_shard(lambda part: part.rates.op(now_ms, minutes))
-
-        def total(series: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-            return tuple(map(sum, zip(*series, strict=True)))
-
-        return Rates(
-            total(r.arrived for r in found),
-            total(r.settled for r in found),
-            total(r.failed for r in found),
-        )
+        return reduce(Rates.plus, found)
 
     @operation
     async def history(self, max: int = 100, before: str = "+") -> list[Event]:

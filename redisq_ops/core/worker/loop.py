@@ -481,9 +481,6 @@ class Worker:
         self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
         self._exchanges.send(asks, self._upkeep_done)
 
-    def _ask_clock(self) -> None:
-        self._exchanges.send([server_ms()], self._read_clock)
-
     def _read_clock(self, replies: list[Any]) -> None:
         if not isinstance(replies[0], Exception):
             self._clock_s = replies[0] / 1000 - monotonic()
@@ -508,7 +505,7 @@ class Worker:
             source.look_at = (taken.look_again_ms + 1) / 1000 - self._clock_s
             if source.look_at < monotonic() - FELL_MS / 1000:  # the server's clock was set back
                 source.look_at = monotonic() + LINGER_S
-                self._ask_clock()
+                self._exchanges.send([server_ms()], self._read_clock)
         if self._stops:
             self._give_back(begun=False)
         elif works:

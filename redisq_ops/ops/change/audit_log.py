@@ -285,10 +285,6 @@ def _row(reply: list[bytes | None]) -> dict[str, str]:
     return dict(zip(_FIELDS, words, strict=True))
 
 
-async def _index(queue: Queue[Any], max: int) -> list[str]:
-    return [id for id, _ in await scored(queue.keys["ops"], "0", str(max - 1), "REV")]
-
-
 async def last(queue: Queue[Any], max: int) -> list[Operation]:
     """A queue's latest operations, newest first, without corrupt ones."""
     return (await _last(queue, max))[0]
@@ -308,7 +304,8 @@ async def known(queue: Queue[Any], id: str) -> Operation | None:
 
 
 async def _last(queue: Queue[Any], max: int) -> tuple[list[Operation], list[str]]:
-    found = await together(attempt(read(queue, id)) for id in await _index(queue, max))
+    latest = await scored(queue.keys["ops"], "0", str(max - 1), "REV")
+    found = await together(attempt(read(queue, id)) for id, _ in latest)
     operations, corrupt = list[Operation](), list[str]()
     for operation in found:
         if isinstance(operation, Unreadable):

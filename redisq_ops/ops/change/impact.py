@@ -12,7 +12,8 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Counts, Entry, Rates, Request
+from redisq_ops.core.model.entry import Counts, Entry, Request
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import both, together
 
@@ -139,11 +140,9 @@ class Consequences:
         self.looked, self.count, self.cost_us = self.count, total, cost_us
         self.step = step
 
-    async def read_load(self) -> None:
-        """How much waits already, and how fast the queue gets through it."""
-        found: tuple[Counts, Rates] = await both(
-            self.queue.counts.op(), self.queue.rates.op(self.now_ms, 60)
-        )
+    async def read_load(self, of: Queue[Any]) -> None:
+        """How much waits already in the queue that they go to, and how fast it is settled."""
+        found: tuple[Counts, Rates] = await both(of.counts.op(), of.rates.op(self.now_ms, 60))
         counts, rates = found
         self.waiting = counts.of("waiting")
         self.settled_a_minute = rates.pace(self.now_ms)

@@ -80,7 +80,7 @@ async def select_entries(
         queue, state, filter, progress, each=consequences.add, keep=keep, now_ms=now
     )
     if selection.count:
-        await consequences.read_load()
+        await consequences.read_load(queue)
     return selection, consequences
 
 

@@ -9,11 +9,10 @@ from redisq_ops.core.engine import transfer
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find
-from redisq_ops.core.model.entry import Counts, Rates, State
+from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DAY_MS, DEFAULTS
-from redisq_ops.core.redis.operation import both
 
 from ..deployment import Deployment
 from ..hint import hint
@@ -107,13 +106,8 @@ async def trash_ms(queue: Queue[Any]) -> int:
 
 async def look_ahead(weight: Consequences, route: Route, state: State) -> None:
     """What waits already, and how fast it goes, is the target's: that is where they will wait."""
-    found: tuple[Counts, Rates] = await both(
-        route.target.counts.op(), route.target.rates.op(weight.now_ms, 60)
-    )
-    counts, rates = found
+    await weight.read_load(route.target)
     weight.goes_on = state == "waiting"
-    weight.waiting = counts.of("waiting")
-    weight.settled_a_minute = rates.pace(weight.now_ms)
     weight.cost_us, weight.calls = COST_US, CALLS
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Clients, Counts, Entry, Rates, Request, State
+from redisq_ops.core.model.entry import Clients, Counts, Entry, Request, State
 from redisq_ops.core.model.queue_position import QueuePosition
-from redisq_ops.core.redis.operation import attempt, both, together
+from redisq_ops.core.model.rates import Rates
+from redisq_ops.core.redis.operation import Description, attempt, both, together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
@@ -105,35 +106,16 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     """
     now = await queue.now.op()
     address = id or ""
-    requests = [queue] if isinstance(queue, HasRequests) and id and "/" not in address else []
+    reads: list[Description[Any]] = [
+        _blocked(queue, id), queue.counts.op(now), queue.rates.op(now, RATE_MINUTES + 1),
+        queue.settings.op(), queue.queue_position.op(address), _entry_or_request(queue, address),
+        together(queue.page.op(state, None, 1) for state in _FIRST_OF),
+        history_of(queue, address), audit_log.last(queue, OPERATIONS), unfinished(queue),
+    ]  # fmt: skip
     (
-        ((blockers, reports), (counts, rates)),
-        ((settings, position), (first, (found, (history, logs)))),
-    ) = await both(
-        both(
-            _blocked(queue, id),
-            both(queue.counts.op(now), queue.rates.op(now, RATE_MINUTES + 1)),
-        ),
-        both(
-            both(queue.settings.op(), queue.queue_position.op(address)),
-            both(
-                together(queue.page.op(state, None, 1) for state in _FIRST_OF),
-                both(
-                    both(
-                        together([] if requests or not id else [queue.get.op(address)]),
-                        together(each.request.op(address) for each in requests),
-                    ),
-                    both(
-                        history_of(queue, address),
-                        both(audit_log.last(queue, OPERATIONS), unfinished(queue)),
-                    ),
-                ),
-            ),
-        ),
-    )
-    operations, moves = logs
-    entry = found[0][0] if found[0] else None
-    request = found[1][0] if found[1] else None
+        (blockers, reports), counts, rates, settings, position, (entry, request), first, history,
+        operations, moves,
+    ) = await together(reads)  # fmt: skip
     if id and entry is None and request is None and not history.events:
         history = await history_of(queue, address, HISTORY_EVENTS)
     same_error = None
@@ -155,6 +137,13 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         queue, id, now, counts, rates, settings, entry, request, position, first_entries, history,
         tuple(operations), same_error, tuple(moves), blockers, periodic, tuple(reports),
     )  # fmt: skip
+
+
+async def _entry_or_request(queue: Queue[Any], id: str) -> tuple[Entry | None, Request | None]:
+    """What the id names; a queue with requests has entries ``request/number``."""
+    if isinstance(queue, HasRequests) and "/" not in id:
+        return None, await queue.request.op(id) if id else None
+    return await queue.get.op(id) if id else None, None
 
 
 async def _same_error(queue: Queue[Any], entry: Entry) -> SameErrorEntries:

@@ -6,7 +6,7 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered
-from redisq_ops.core.model.entry import Rates
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.redis.operation import attempt, both, together
 
 from ..change import audit_log
@@ -22,7 +22,6 @@ OPERATIONS = 30
 LOG_MS = 10_000
 """the changes in all queues are at most this old"""
 DAY = 24 * 60
-NO_RATES = Rates((), (), ())
 QUEUES = 10
 """queues whose day is read at a refresh, where all queues are shown"""
 
@@ -46,7 +45,7 @@ class ChartReader:
             self._rates[scope.minutes].read(queue, entry, now),
             audit_log.last(queue, OPERATIONS),
         )
-        return ChartData(scope, rates or NO_RATES, tuple(operations))
+        return ChartData(scope, rates or Rates(), tuple(operations))
 
     async def of_all(self, scope: ChartScope) -> tuple[Overview, ChartData]:
         """The rates of all queues; of a day those that are read yet, some at each refresh."""
@@ -59,9 +58,9 @@ class ChartReader:
                 self._read_log(),
             ),
         )
-        hour = NO_RATES
+        hour = Rates()
         for row in seen.rows:
-            hour = hour.plus(row.rates or NO_RATES)
+            hour = hour.plus(row.rates or Rates())
         if scope.minutes != DAY or not hour.arrived:
             return seen, ChartData(scope, hour, self._operations)
         self._day.go_on(seen.now_ms)
@@ -87,7 +86,7 @@ class _Day:
 
     def __init__(self) -> None:
         self.read: set[Registered] = set()
-        self._rates = _nothing(DAY)
+        self._rates = Rates.zero(DAY)
         self._minute = self._hour = 0
         """the last minute of the rates, and the first one that is the overview's"""
 
@@ -99,9 +98,9 @@ class _Day:
         minute = now // MINUTE_MS
         passed = minute - self._minute
         if 0 <= passed < DAY:
-            self._rates = self._rates.continued(_nothing(passed), passed)
+            self._rates = self._rates.continued(Rates.zero(passed), passed)
         else:
-            self.read, self._rates = set(), _nothing(DAY)
+            self.read, self._rates = set(), Rates.zero(DAY)
             self._hour = minute - MINUTES + 1
         self._minute = minute
 
@@ -110,18 +109,13 @@ class _Day:
         self.read.add(entry)
         if rates is not None:
             passed = self._minute - asked_ms // MINUTE_MS
-            whole = rates.continued(_nothing(passed), passed)
+            whole = rates.continued(Rates.zero(passed), passed)
             before = max(0, DAY - 1 - (self._minute - self._hour))
             rest = (0,) * (DAY - before)
-            parts = (whole.arrived, whole.settled, whole.failed)
-            self._rates = self._rates.plus(Rates(*(part[:before] + rest for part in parts)))
+            parts = (part[:before] + rest for part in whole.series)
+            self._rates = self._rates.plus(Rates(*parts))
 
     def ending(self, hour: Rates) -> Rates:
         """The day that ends with this hour."""
         self._rates = self._rates.continued(hour, 0)
         return self._rates
-
-
-def _nothing(minutes: int) -> Rates:
-    none = (0,) * minutes
-    return Rates(none, none, none)

@@ -13,17 +13,9 @@ from redisq_ops.core.engine.optional_features import (
     HasRequests,
 )
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import (
-    Checkup,
-    Clients,
-    Consumer,
-    Counts,
-    Entry,
-    Level,
-    Rates,
-    Request,
-)
+from redisq_ops.core.model.entry import Checkup, Clients, Consumer, Counts, Entry, Level, Request
 from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.stream import PendingSubRequest
 from redisq_ops.core.redis.operation import both, together

@@ -6,7 +6,7 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered
-from redisq_ops.core.model.entry import Rates
+from redisq_ops.core.model.rates import Rates
 
 from .overview import queue_rates
 

@@ -13,9 +13,10 @@ from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntr
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.activity import Activity
-from redisq_ops.core.model.entry import STATES, Client, Counts, Entry, Rates, Request
+from redisq_ops.core.model.entry import STATES, Client, Counts, Entry, Request
 from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.model.keys import registry_key
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.redis.operation import (
     Call,
     Description,
@@ -207,33 +208,26 @@ async def _with_evidence(
 
 async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidence:
     """The names behind what these rules found of a queue."""
-    stalled = "stalled" in rules
-    (operations, dead), (requests, held) = await both(
-        both(
-            together(
-                [audit_log.last(queue, _OPERATIONS)] if rules & {"paused", "draining"} else []
-            ),
-            together([_latest_dead(queue, row)] if "dying" in rules else []),
-        ),
-        both(
-            together(
-                [queue.requests.op(0, CLIENTS)]
-                if stalled and isinstance(queue, HasRequests)
-                else []
-            ),
-            together([queue.page.op("pending", None, _HELD)] if stalled else []),
-        ),
-    )
-    counts = row.counts
-    done: list[Operation] = operations[0] if operations else []
-    errors = Counter(e.error.type for e in (dead[0] if dead else ()) if e.error is not None)
+    reads: dict[str, Description[Any]] = {}
+    if rules & {"paused", "draining"}:
+        reads["operations"] = audit_log.last(queue, _OPERATIONS)
+    if "dying" in rules:
+        reads["dead"] = _latest_dead(queue, row)
+    if "stalled" in rules:
+        reads["pending"] = queue.page.op("pending", None, _HELD)
+        if isinstance(queue, HasRequests):
+            reads["requests"] = queue.requests.op(0, CLIENTS)
+    found = dict(zip(reads, await together(reads.values()), strict=True))
+    counts, done = row.counts, found.get("operations", [])
+    errors = Counter(e.error.type for e in found.get("dead", ()) if e.error is not None)
+    held = found["pending"].entries if "pending" in found else ()
     common = errors.most_common(1)
     return Evidence(
         _author(done, "pause", f"paused = {counts.paused if counts else ''}"),
         _author(done, "drain", f"closed = {counts.closed if counts else ''}"),
         common[0][0] if common and 2 * common[0][1] > errors.total() else None,
-        tuple(requests[0]) if requests else (),
-        tuple(e.consumer for page in held for e in page.entries if e.consumer is not None),
+        tuple(found.get("requests", ())),
+        tuple(e.consumer for e in held if e.consumer is not None),
     )
 
 

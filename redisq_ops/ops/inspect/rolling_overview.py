@@ -12,7 +12,7 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
-from redisq_ops.core.model.entry import Rates
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.redis.operation import apart, attempt, both, together
 
 from ..deployment import Deployment
@@ -128,10 +128,9 @@ class RollingOverview:
 
     def _continue_rates(self, names: Iterable[str], minutes: int) -> None:
         """Let the rates of rows that were not read end with the present minute too."""
-        none = (0,) * minutes
         for kept in map(self._kept.__getitem__, names):
             if (rates := kept.row.rates) is not None:
-                later = rates.continued(Rates(none, none, none), minutes)
+                later = rates.continued(Rates.zero(minutes), minutes)
                 kept.row = replace(kept.row, rates=later)
 
     def _keep(self, kept: _KeptRow, row: QueueRow, now: int) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from redisq_ops.core.model.entry import Client, Counts, Entry, Level, Rates, Request, State
+from redisq_ops.core.model.entry import Client, Counts, Entry, Level, Request, State
+from redisq_ops.core.model.rates import Rates
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb

@@ -36,7 +36,7 @@ from ..terminal import date
 from .chart_reader import ChartReader
 from .consumers import consumer_reports
 from .details import entry_details, request_details
-from .overview import QueueRow, overview
+from .overview import QueueRow
 from .periodic import periodic_status
 from .rolling_overview import RollingOverview
 from .snapshot import BAR_WIDTHS, GROUPED, ExplainSubject, ListedQueue, Snapshot, Upcoming, Viewport
@@ -103,13 +103,11 @@ async def _view(
     redaction: Redaction,
     kept: KeptReads | None,
 ) -> Snapshot:
-    if viewport.view == "overview":
-        found = await (
-            kept.overview.read(viewport.in_sight) if kept else overview(deployment, signs=True)
-        )
-        queues = tuple(_listed(row) for row in found.rows)
-        return Snapshot(viewport, found.now_ms, queues, overview=found.rows)
     kept = kept or KeptReads(deployment)
+    if viewport.view == "overview":
+        found = await kept.overview.read(viewport.in_sight)
+        queues = tuple(map(_listed, found.rows))
+        return Snapshot(viewport, found.now_ms, queues, overview=found.rows)
     if viewport.view == "charts" and viewport.charts.all_queues:
         found, data = await kept.charts.of_all(viewport.charts)
         queues = tuple(map(_listed, found.rows))

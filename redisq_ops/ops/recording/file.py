@@ -14,7 +14,6 @@ import mmap
 import os
 import re
 import struct
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -268,8 +267,3 @@ class RecordingFile:
         os.close(self._file)
         self._file = file
         self._lock()
-
-
-def local_ms() -> int:
-    """The local clock, for lines that no server dates."""
-    return int(time.time() * 1000)

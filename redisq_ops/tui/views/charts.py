@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
-from redisq_ops.core.model.entry import Counts, Rates
+from redisq_ops.core.model.entry import Counts
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.snapshot import ChartData, ChartScope, Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.ops.trouble import drains

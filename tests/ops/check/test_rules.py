@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from redisq_ops.core.model.entry import Counts, Rates
+from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.check.findings import broken_rules, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.diagnosis import Diagnosis

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Rates
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import control

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
-from ...redis.key_scan import Lane, escaped, look
+from ...redis.key_scan import Lane, literal, look
 from ...redis.operation import C_co, Call, Description, both, in_batches, operation, together
 from ..paging import page_of
 from ..places import Place, Row
@@ -69,7 +69,7 @@ class RawFairQueue(RawLayout[C_co]):
         """Every list whose name begins like this queue's: its workers take from all of them."""
         if self.found is not None:
             return sorted(self.found), None
-        lanes = [Lane("list", escaped(self._base) + b"*")]
+        lanes = [Lane("list", bytes_of(literal(text(self._base)) + "*"))]
         keys, unseen = await look(self.client, lanes, LOOK_KEYS)
         return keys, unseen
 

@@ -18,7 +18,7 @@ from typing import ClassVar
 from ...engine.optional_features import HasPriorityLevels
 from ...model.entry import Checkup, Counts, Entry, Level, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
-from ...redis.key_scan import Lane, escaped, look
+from ...redis.key_scan import Lane, literal, look
 from ...redis.operation import C_co, Call, attempt, both, in_batches, operation, together
 from ...redis.parsers import optional
 from ..streams import groups
@@ -92,7 +92,7 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         """Every request that has a stream or a counter."""
         if self.found is not None:
             return sorted(self.found), None
-        at = escaped(bytes_of(self.at))
+        at = bytes_of(literal(self.at))
         lanes = [Lane("stream", at + b"sub:{*}"), Lane("string", at + b"counter:{*}")]
         keys, unseen = await look(self.client, lanes, LOOK_KEYS)
         begin = len(bytes_of(self.at))
