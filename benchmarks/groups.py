@@ -16,7 +16,7 @@ from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.filter.scan import Filter
+from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.groups.traits import GroupComparison
 

@@ -29,9 +29,9 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.entry_steps import EntryAction
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.selection import select_whole_state
+from redisq_ops.ops.change.scope import select_whole_state
 from redisq_ops.ops.change.whole_state import WholeStateSteps
-from redisq_ops.ops.filter.scan import Filter
+from redisq_ops.ops.filter.filter import Filter
 
 from .bulk_entries import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of

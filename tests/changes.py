@@ -19,11 +19,12 @@ from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.selection import PlannedScope, WholeState
+from redisq_ops.ops.change.scope import PlannedScope, WholeState
 from redisq_ops.ops.change.transfer_plan import Route
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, Selection, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import Selection, select
 
 AUTHOR = Author("ann", "here")
 

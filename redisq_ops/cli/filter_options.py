@@ -10,8 +10,9 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import together
+from redisq_ops.ops.filter.filter import Filter, match_pattern
 from redisq_ops.ops.filter.parser import parse
-from redisq_ops.ops.filter.scan import Filter, Scan, match_pattern
+from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.filter.time import duration_ms
 
 from .output import reading

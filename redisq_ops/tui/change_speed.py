@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change.canary_rules import Limits
 from redisq_ops.ops.change.prepare import PreparedChange, prepare
-from redisq_ops.ops.change.selection import WholeState
+from redisq_ops.ops.change.scope import WholeState
 from redisq_ops.ops.change.watched_replay import WatchedReplay
-from redisq_ops.ops.filter.scan import Selection
+from redisq_ops.ops.filter.selection import Selection
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.runner import Run

@@ -31,10 +31,11 @@ from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import PAST, Preview
 from redisq_ops.ops.change.runner import ChangeRun, Run
-from redisq_ops.ops.change.selection import PlannedScope
+from redisq_ops.ops.change.scope import PlannedScope
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import undo_preview
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import SILENT_MS

@@ -51,10 +51,11 @@ from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.selection import select_entries
+from redisq_ops.ops.change.scope import select_entries
 from redisq_ops.ops.change.transfer_plan import Route
 from redisq_ops.ops.change.transfer_undo import MoveUndoSteps
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 
 from ..changes import entry_change, plan_change
 from .model import LEASE, SETS

@@ -25,9 +25,9 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.selection import select_entries
+from redisq_ops.ops.change.scope import select_entries
 from redisq_ops.ops.change.undo import UndoSteps
-from redisq_ops.ops.filter.scan import Filter
+from redisq_ops.ops.filter.filter import Filter
 
 from ..changes import plan_change
 from .delays import DelayModel

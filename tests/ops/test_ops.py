@@ -27,11 +27,13 @@ from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import PAST, preview
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.selection import select_entries
+from redisq_ops.ops.change.scope import select_entries
 from redisq_ops.ops.change.step_size import Stride
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
+from redisq_ops.ops.filter.filter import Filter, match_pattern
+from redisq_ops.ops.filter.scan import PAGE, Scan
+from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.filter.target import targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
 from redisq_ops.ops.fsck import QueueCheck

@@ -29,7 +29,8 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.banner import Tabs

@@ -48,8 +48,9 @@ from redisq_ops.ops.change.preview import preview
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.explain.blocking_reasons import Reason
 from redisq_ops.ops.explain.explanation import Explanation
+from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
-from redisq_ops.ops.filter.scan import Filter, Selection
+from redisq_ops.ops.filter.selection import Selection
 from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
 from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails

@@ -16,7 +16,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change import selection, whole_state
+from redisq_ops.ops.change import scope, whole_state
 from redisq_ops.ops.change.audit_log import Author, log
 from redisq_ops.ops.change.control import pause
 from redisq_ops.ops.change.limits import Guard
@@ -327,7 +327,7 @@ def test_the_limits_of_a_context_come_before_any_look(url: str, client: redis.Re
 def test_a_large_state_is_moved_as_a_whole_and_back(
     url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "LARGE", 500)
+    monkeypatch.setattr(scope, "LARGE", 500)
     queue = bury(client, "r", 1_200)
     used = set[type]()
     step = whole_state.WholeStateSteps.step

@@ -25,7 +25,7 @@ from redisq_ops.ops.change.editor import chosen, edited, readable
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.filter.scan import Selection, select
+from redisq_ops.ops.filter.selection import Selection, select
 
 from ..confirm_and_run import agreed, drive, ended, interactive, nothing_matched
 from ..output import emit, printable, progress, reading, say, untouched

@@ -10,7 +10,8 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import STATES, State
 from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.redis.operation import apart, together
-from redisq_ops.ops.filter.scan import Filter, Scan
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 from redisq_ops.ops.terminal import entries
 

@@ -20,7 +20,7 @@ from . import audit_log
 from .audit_log import Operation
 from .entry_steps import EntryAction, ListedSteps
 from .plan import PlanFile, PlanHeader, checked_age
-from .selection import ChangeScope
+from .scope import ChangeScope
 
 ReportResult = Callable[[str, str], None]
 """gets the id of each entry, and moved or why it was not"""

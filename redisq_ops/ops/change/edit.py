@@ -23,7 +23,7 @@ from redisq_ops.core.model.settings import MAX_PAYLOAD
 from redisq_ops.core.model.states import EDIT
 from redisq_ops.core.redis.operation import together
 
-from ..filter.scan import Selection
+from ..filter.selection import Selection
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count, kind_of
 from .preview import Preview, entries, typed_number

@@ -21,8 +21,8 @@ from redisq_ops.core.model.settings import LEASE_MS, MAX_BATCH
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Description
 
-from ..filter.scan import Selection
-from .selection import ChangeScope
+from ..filter.selection import Selection
+from .scope import ChangeScope
 from .step_size import Stride
 from .steps import ChangeSteps
 

@@ -13,8 +13,8 @@ from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.core.redis.operation import together
 
 from ..filter.fields import quoted
+from ..filter.filter import Filter
 from ..filter.parser import parse
-from ..filter.scan import Filter
 from ..inspect.consumers import consumers_of, independent_groups
 from ..redaction import NO_REDACTION, Redaction
 

@@ -31,7 +31,7 @@ from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Call
 
 from ..deployment import Deployment
-from ..filter.scan import TIMED
+from ..filter.selection import TIMED
 from ..private_files import resolved_path
 from ..terminal import age, kind_of
 from .entry_steps import Pick

@@ -21,7 +21,8 @@ from redisq_ops.core.model.settings import LEASE_MS, MAX_BATCH
 from redisq_ops.core.model.states import Verb
 
 from ..deployment import Deployment
-from ..filter.scan import Filter, Selection
+from ..filter.filter import Filter
+from ..filter.selection import Selection
 from ..terminal import age, count, date
 from . import transfer_plan
 from .allowed import allowed
@@ -32,7 +33,7 @@ from .plan import Draft, PlanFile, PlanHeader, home, identity
 from .plan_progress import whereabouts
 from .preview import Preview, claimed_by, consequences, meaning, past, preview, typed, what
 from .runner import ChangeRun
-from .selection import (
+from .scope import (
     ChangeScope,
     PlannedScope,
     Progress,

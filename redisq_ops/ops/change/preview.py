@@ -11,9 +11,9 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.states import Verb
 
-from ..filter.scan import Selection
+from ..filter.selection import Selection
 from ..terminal import a_second, age, count, size
-from .selection import WholeState
+from .scope import WholeState
 
 PAST = {
     "requeue": "requeued",

@@ -10,8 +10,9 @@ from redisq_ops.core.model.entry import STATES, State
 from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.model.states import EDIT
 
+from ..filter.filter import Filter
 from ..filter.parser import parse
-from ..filter.scan import Filter, Scan
+from ..filter.scan import Scan
 from ..hint import hint
 from ..terminal import age, count
 from .audit_log import Operation

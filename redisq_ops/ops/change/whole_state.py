@@ -15,7 +15,7 @@ from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.redis.operation import Call, Description
 
 from .entry_steps import EntryAction, EntrySteps
-from .selection import WholeState
+from .scope import WholeState
 from .step_size import EvenStride
 
 

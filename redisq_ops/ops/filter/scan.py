@@ -1,27 +1,23 @@
-"""Filters, and the scan that finds the entries of a state that a filter accepts.
+"""The scan that finds the entries of a state that a filter accepts.
 
 The same scan selects the entries that are shown and those that are changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Entry, Page, Request, State
+from redisq_ops.core.model.entry import Entry, Page, State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
-from redisq_ops.core.model.quoting import bytes_of, text
 from redisq_ops.core.redis.operation import together
 
-from ..redaction import MASK, NO_REDACTION, Redaction
-from ..terminal import age, count
-from .ast import Query
-from .fields import NO_CONTEXT, EntryContext
-from .regex import BadRegex, Regex, regex
+from ..terminal import count
+from .fields import EntryContext
+from .filter import Filter
 
 PAGE = 250
 """entries read by one call: while Valkey resizes a hash table every read moves a part of it,
@@ -32,85 +28,6 @@ _PRIORITIES = 10_000
 """priorities cached during a scan"""
 _LOOKUP_COST = 20
 """reading one entry by id costs about this many times its share of a page"""
-
-
-def match_pattern(text: str) -> Regex:
-    """The regular expression of ``--match``; `BadInput` in one line if it is invalid."""
-    if not text:  # probably an unset variable of a script
-        raise BadInput("--match '' matches every entry: leave --match out to select all")
-    try:
-        return regex(text)
-    except BadRegex as error:
-        raise BadInput(f"--match {text!r}: {error.located}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Conditions on the entries of a state, all of which must hold. An empty filter accepts all.
-
-    ``ids`` and ``requests``: entries by id, and all entries of requests; either is enough.
-    ``match``: a regular expression on id, error type and message.
-    ``older_than_ms``: the least time in the present state; an entry that never left waiting has no
-    such time and is not accepted.
-    ``where``: an expression. ``max``: at most this many entries.
-    ``window``: only the first entries of the state, or the latest if negative, are examined.
-    ``redaction`` masks the filter's text, which is stored in plans, exports and the audit log.
-    """
-
-    ids: tuple[str, ...] = ()
-    requests: tuple[str, ...] = ()
-    match: Regex | None = None
-    older_than_ms: int | None = None
-    max: int | None = None
-    where: Query | None = None
-    window: int | None = None
-    redaction: Redaction = field(default=NO_REDACTION, compare=False, repr=False)
-
-    def accepts(self, entry: Entry, now_ms: int, context: EntryContext = NO_CONTEXT) -> bool:
-        named = self.ids or self.requests
-        request = entry.id.rpartition("/")[0]
-        if named and entry.id not in self.ids and request not in self.requests:
-            return False
-        if self.older_than_ms is not None and (
-            entry.since_ms is None or now_ms - entry.since_ms < self.older_than_ms
-        ):
-            return False
-        if self.match is not None:
-            error = entry.error
-            words = (entry.id,) if error is None else (entry.id, error.type, error.message)
-            if not any(map(self.match.search, words)):
-                return False
-        return self.where is None or self.where.accepts(entry, now_ms, context)
-
-    def state_mismatch(self, state: State) -> str:
-        """Why no entry of a state can match the expression; '' if one can."""
-        states = None if self.where is None else self.where.states
-        if states is None or state in states:
-            return ""
-        if not states:
-            return "the expression never matches: an entry is in one state at a time"
-        return (
-            f"the expression matches only {' or '.join(sorted(states))} entries, not {state} ones"
-        )
-
-    def __str__(self) -> str:
-        parts = []
-        for what, names in (("", self.ids), ("request ", self.requests)):
-            if names:
-                parts.append(what + ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))
-        if self.where is not None:
-            text = self.where.masked(self.redaction.hides, MASK)
-            parts.append(f"where {self.redaction.text(text)}")
-        if self.match is not None:
-            parts.append(f"match {self.redaction.text(self.match.pattern)!r}")
-        if self.older_than_ms is not None:
-            parts.append(f"older than {age(self.older_than_ms)}")
-        if self.window is not None:
-            which = "latest" if self.window < 0 else "first"
-            parts.append(f"among the {which} {count(abs(self.window))}")
-        if self.max is not None:
-            parts.append(f"at most {self.max:,}")
-        return ", ".join(parts) or "all"
 
 
 class Scan:
@@ -188,6 +105,15 @@ class Scan:
     def unread(self) -> str:
         """What could not be read, in one line; '' if everything could."""
         return "; ".join(filter(None, (self.problem, _corrupt(self.corrupt))))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences: why nothing matched, how far the window reached, what was left out."""
+        mismatch, left_out = self.filter.state_mismatch(self.state), _corrupt(self.corrupt)
+        remarks = (
+            mismatch, "" if mismatch else self.window_text, left_out and f"{left_out}: left out"
+        )  # fmt: skip
+        return tuple(remark for remark in remarks if remark)
 
     @property
     def window_text(self) -> str:
@@ -324,130 +250,3 @@ def _corrupt(ids: Sequence[str]) -> str:
     named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
     noun = "entry has a corrupt record" if len(ids) == 1 else "entries have corrupt records"
     return f"{count(len(ids))} {noun} ({named})" if ids else ""
-
-
-TIMED = ("waiting", "delayed")
-"""states in which an entry may have no record: its time distinguishes it from a later entry of the
-same id"""
-
-
-def _identity(entry: Entry) -> str:
-    timed = entry.at_ms is not None and entry.state in TIMED
-    return f"{entry.id} {entry.at_ms}" if timed else entry.id
-
-
-@dataclass(slots=True)
-class Selection:
-    """The identities of the selected entries, stored compactly by pages, with counts and samples.
-
-    ``complete`` is False if ``max`` or the window ended the scan before the end of the state.
-    """
-
-    queue: Queue[Any]
-    state: State
-    filter: Filter
-    high_water_ms: int
-    """entries that entered the state after this time are not selected"""
-    pages: list[bytes] = field(default_factory=list)
-    """lines of ``ID``, in `TIMED` states ``ID TIME``"""
-    count: int = 0
-    scanned: int = 0
-    total: int = 0
-    """entries in the state, of which ``scanned`` were read"""
-    exact: bool = True
-    """False: ``total`` is a lower bound, see `Scan`"""
-    complete: bool = True
-    sample: list[Entry] = field(default_factory=list)
-    reasons: dict[str, int] = field(default_factory=dict)
-    elsewhere: list[Entry] = field(default_factory=list)
-    """named entries in another state, which are not selected"""
-    corrupt: list[str] = field(default_factory=list)
-    """ids left out because their records are corrupt"""
-    remarks: tuple[str, ...] = ()
-    """sentences: why nothing matched, how far the window reached, what was left out"""
-
-    def add(self, entries: list[Entry]) -> None:
-        if entries:
-            self.pages.append(bytes_of("\n".join(map(_identity, entries))))
-        self.count += len(entries)
-        self.sample += entries[: max(0, 10 - len(self.sample))]
-        for entry in entries:
-            reason = entry.reason or (entry.error.type if entry.error else None)
-            if reason:
-                self.reasons[reason] = self.reasons.get(reason, 0) + 1
-
-    def finish(self, scan: Scan) -> None:
-        """Take over how far the scan that found the entries came."""
-        self.scanned, self.total, self.exact = scan.scanned, scan.total, scan.exact
-        self.complete, self.elsewhere, self.corrupt = scan.complete, scan.elsewhere, scan.corrupt
-        mismatch = self.filter.state_mismatch(self.state)
-        left_out = _corrupt(self.corrupt)
-        remarks = (
-            mismatch, "" if mismatch else scan.window_text, left_out and f"{left_out}: left out"
-        )  # fmt: skip
-        self.remarks = tuple(remark for remark in remarks if remark)
-
-    def identities(self) -> Iterator[tuple[str, int | None]]:
-        """Every id in the server's order, and in `TIMED` states the entry's time (ms)."""
-        for page in self.pages:
-            for line in text(page).split("\n"):
-                id, _, at = line.partition(" ")
-                yield id, int(at) if at else None
-
-    def ids(self) -> list[str]:
-        """Every id; for small selections and tests."""
-        return [id for id, _ in self.identities()]
-
-
-async def select(
-    queue: Queue[Any],
-    state: State,
-    filter: Filter,
-    progress: Callable[[int, int | None], None] | None = None,
-    *,
-    each: Callable[[list[Entry]], Awaitable[None]] | None = None,
-    keep: Callable[[list[Entry]], None] | None = None,
-    now_ms: int | None = None,
-) -> Selection:
-    """Read a state and keep the identities that the filter accepts; changes nothing.
-
-    ``progress`` is called with (scanned, total or None) after each page; an exception from it ends
-    the scan. ``each`` gets the selected entries page by page. ``keep`` gets them too; then the
-    selection itself has no ids, and what is in memory doesn't grow with it.
-    """
-    now = await queue.now.op() if now_ms is None else now_ms
-    scan = Scan(queue, state, filter, now)
-    selection = Selection(queue, state, filter, now)
-    while not scan.over:
-        found = await scan.step()
-        if found and found[0].state == "waiting":
-            if isinstance(queue, HasRequests):
-                found = await _dated(queue, found)
-            found = await _came_before(queue, found, now)
-        if each is not None:
-            await each(found)
-        selection.add(found)
-        if keep is not None:
-            keep(found)
-            selection.pages.clear()
-        if progress is not None:
-            progress(scan.scanned, scan.expected)
-    selection.finish(scan)
-    return selection
-
-
-async def _dated(queue: HasRequests[Any], entries: list[Entry]) -> list[Entry]:
-    """Waiting entries with the time their request began: an id may come again."""
-    ids = sorted({entry.id.rpartition("/")[0] for entry in entries})
-    requests: list[Request | None] = await together(queue.request.op(id) for id in ids)
-    began = {r.id: r.created_ms for r in requests if r is not None}
-    return [replace(entry, at_ms=began.get(entry.id.rpartition("/")[0])) for entry in entries]
-
-
-async def _came_before(queue: Queue[Any], entries: list[Entry], moment_ms: int) -> list[Entry]:
-    """Waiting entries without those that came since; a time yet to come is a clock's that was
-    ahead."""
-    if all((entry.at_ms or 0) <= moment_ms for entry in entries):
-        return entries
-    now = await queue.now.op()
-    return [entry for entry in entries if not moment_ms < (entry.at_ms or 0) <= now]

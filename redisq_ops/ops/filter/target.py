@@ -15,7 +15,7 @@ from redisq_ops.core.redis.operation import Description, both, together
 
 from ..change.allowed import allowed
 from ..deployment import Address, Deployment
-from .scan import Filter
+from .filter import Filter
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
 
-from ..filter.scan import Filter, Scan
+from ..filter.filter import Filter
+from ..filter.scan import Scan
 from ..redaction import NO_REDACTION, Redaction
 from .fingerprint import fingerprint, normalized
 from .heavy_hitters import DistinctNames

@@ -20,7 +20,8 @@ from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.redis.operation import together
 
 from ..filter.fields import Path, path_text
-from ..filter.scan import Filter, Scan
+from ..filter.filter import Filter
+from ..filter.scan import Scan
 from ..redaction import MASK, NO_REDACTION, Redaction
 from ..terminal import percent
 from .error_groups import ErrorGroup, ErrorGroups

@@ -26,7 +26,8 @@ from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 from redisq_ops.tui.app import Top
 
 from ...changes import AUTHOR, changed, entry_change, undone

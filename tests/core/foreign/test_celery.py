@@ -21,7 +21,8 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 
 from ...changes import AUTHOR, changed, entry_change, undone
 from ...command_line import Redisq

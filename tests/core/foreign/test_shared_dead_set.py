@@ -9,7 +9,8 @@ from redisq_ops.cli.output import rate_limited
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, Scan
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.inspect.snapshot import Viewport
 from redisq_ops.ops.inspect.snapshot_reader import fetch
 from redisq_ops.tui.views.dead_letters import Dead

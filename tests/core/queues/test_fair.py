@@ -39,8 +39,9 @@ from redisq_ops.ops.change.destroy import DestroySteps
 from redisq_ops.ops.change.runner import ChangeRun, take_all
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.selection import select
 
 from ...changes import entry_change
 from ...command_line import Redisq

@@ -33,7 +33,8 @@ from redisq_ops.ops.change.destroy import destroyable
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 
 from ...changes import entry_change
 from ...conftest import BINARIES

@@ -40,7 +40,8 @@ from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_plan import route_to
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.fsck import QueueCheck
 
 from ...changes import entry_change

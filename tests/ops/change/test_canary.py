@@ -35,10 +35,11 @@ from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.canary_rules import Course, Limits, Observed, advance, begin
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader, identity
-from redisq_ops.ops.change.selection import select_entries
+from redisq_ops.ops.change.scope import select_entries
 from redisq_ops.ops.change.watched_replay import WatchedReplay
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 
 from ...changes import entry_change, plan_change
 

@@ -39,7 +39,8 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.canary_rules import Limits
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.watched_replay import WatchedReplay
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 
 from ...changes import entry_change, plan_change
 from ...command_line import Redisq

@@ -38,10 +38,11 @@ from redisq_ops.ops.change.impact import Breakdown
 from redisq_ops.ops.change.outcome import OTHERS
 from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.selection import select_entries
+from redisq_ops.ops.change.scope import select_entries
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter, select
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.selection import select
 
 from ...changes import entry_change, plan_change
 from ...command_line import ERROR, Redisq, dead_letters, everywhere

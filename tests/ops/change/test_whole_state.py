@@ -20,13 +20,13 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.ops.change import prepare, selection, step_size, whole_state
+from redisq_ops.ops.change import prepare, scope, step_size, whole_state
 from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.entry_steps import EntryAction
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter
+from redisq_ops.ops.filter.filter import Filter
 
 from ...changes import entry_change
 from ...command_line import ERROR, Redisq, dead_letters
@@ -38,8 +38,8 @@ N = 1500
 
 @pytest.fixture(autouse=True)
 def fifty_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "LARGE", 50)
-    monkeypatch.setattr(selection, "LOOKED", 20)
+    monkeypatch.setattr(scope, "LARGE", 50)
+    monkeypatch.setattr(scope, "LOOKED", 20)
 
 
 def calls(client: redis.Redis, name: str) -> int:
@@ -98,7 +98,7 @@ def test_the_history_is_told_of_what_was_moved_before_a_stop(
     client: redis.Redis, ahead: bool
 ) -> None:
     queue = dead_letters(client, N)
-    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
+    chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
     change = entry_change(chosen, "replay", Author("me", "here"), ahead=ahead)
 
     async def some() -> None:
@@ -124,7 +124,7 @@ def test_on_a_quick_server_a_step_has_its_bound(
     client: redis.Redis, ahead: bool, most: int
 ) -> None:
     queue = dead_letters(client, N)
-    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
+    chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
     clock = iter(range(10**6))
     change = entry_change(
         chosen, "replay", Author("me", "here"), ahead=ahead, clock=lambda: next(clock) / 1e9
@@ -181,7 +181,7 @@ def test_lost_replies_move_nothing_twice(
     queue = dead_letters(client, 400)
     with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy:
         through = connect(proxy.url)
-        chosen, _ = run(through, selection.select_whole_state(queue, "dead", Filter()))
+        chosen, _ = run(through, scope.select_whole_state(queue, "dead", Filter()))
         change = entry_change(chosen, "replay", Author("me", "here"), ahead=ahead)
 
         async def steps() -> int:
@@ -202,7 +202,7 @@ def test_lost_replies_move_nothing_twice(
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis, ahead: bool) -> None:
     queue = dead_letters(client, 300)
-    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
+    chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
     change = entry_change(chosen, "replay", Author("me", "here"), ahead=ahead)
 
     async def steps() -> None:
@@ -218,7 +218,7 @@ def test_a_step_is_ahead_unless_there_is_a_rate(client: redis.Redis, rate: float
     """Taken one by one it is a step more than was heard of; and heard of in the end."""
     queue = dead_letters(client, 300)
     known(queue)
-    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
+    chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
     change = entry_change(chosen, "replay", Author("me", "here"), rate=rate, ahead=True)
     assert run(client, change.step())
     moved = queue.counts().waiting
@@ -239,8 +239,8 @@ def ahead(queue: Any, most: int | None = None) -> whole_state.WholeStateSteps:
     its reply is thrown away, and it is sent again."""
     known(queue)
     action = EntryAction(queue, "replay", "dead", queue.now())
-    scope = selection.WholeState(queue, "dead", Filter(max=most), action.high_water_ms, 100)
-    front = whole_state.WholeStateSteps(action, scope, ahead=True)
+    whole = scope.WholeState(queue, "dead", Filter(max=most), action.high_water_ms, 100)
+    front = whole_state.WholeStateSteps(action, whole, ahead=True)
     front.outcome.op = "op"
     return front
 
@@ -380,7 +380,7 @@ def test_an_error_is_told_with_all_that_was_done(
 
 def test_what_stays_is_counted_once_though_the_step_behind_met_it_too(client: redis.Redis) -> None:
     queue = half_stuck(client, 30)
-    chosen, _ = run(client, selection.select_whole_state(queue, "dead", Filter()))
+    chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
     change = entry_change(chosen, "replay", Author("me", "here"), ahead=True)
     change.steps.stride.size = 10
 
@@ -401,7 +401,7 @@ def test_steps_are_as_large_as_they_may_be_for_how_many_fly(
     made.schedule([(f"e{n}", b"x") for n in range(200)], after_ms=0)
     while taken := made.take(100, consumer="w").deliveries:
         made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
-    chosen, _ = run(client, selection.select_whole_state(made, "dead", Filter()))
+    chosen, _ = run(client, scope.select_whole_state(made, "dead", Filter()))
     change = entry_change(chosen, "replay", Author("me", "here"), ahead=True)
     while run(client, change.step()):
         pass
@@ -506,7 +506,7 @@ def test_max_is_kept_to_the_entry(redisq: Redisq, client: redis.Redis) -> None:
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Something happens between the look and the first step."""
-    look = selection.select_whole_state
+    look = scope.select_whole_state
 
     def happens(what: Callable[[], object]) -> None:
         async def looked(*given: Any, **named: Any) -> Any:
@@ -547,7 +547,7 @@ def test_a_change_undone_while_it_runs_stops(client: redis.Redis, shards: int) -
     while taken := made.take(100, consumer="w").deliveries:
         made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
     author = Author("me", "here")
-    chosen, _ = run(client, selection.select_whole_state(made, "dead", Filter()))
+    chosen, _ = run(client, scope.select_whole_state(made, "dead", Filter()))
     change = entry_change(chosen, "purge", author)
     assert run(client, change.step())
     _, operation = run(client, find(Deployment(client), change.op))

@@ -22,7 +22,7 @@ from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.files.export import Export
 from redisq_ops.ops.files.import_check import Survey
 from redisq_ops.ops.files.import_steps import ImportSteps
-from redisq_ops.ops.filter.scan import Filter
+from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.target import Target
 
 from ...command_line import Redisq

@@ -23,9 +23,11 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
 from redisq_ops.core.redis.operation import Call, Round, run
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.selection import select_entries
+from redisq_ops.ops.change.scope import select_entries
+from redisq_ops.ops.filter.filter import Filter, match_pattern
 from redisq_ops.ops.filter.parser import parse
-from redisq_ops.ops.filter.scan import PAGE, Filter, Scan, match_pattern, select
+from redisq_ops.ops.filter.scan import PAGE, Scan
+from redisq_ops.ops.filter.selection import select
 
 from ...changes import entry_change
 from ...command_line import Redisq, dead_letters, everywhere

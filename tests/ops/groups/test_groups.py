@@ -16,7 +16,7 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.scan import Filter
+from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.groups.error_groups import ErrorGroups, Grouping
 from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames, HeavyHitters

@@ -15,7 +15,8 @@ from redisq_ops.core.model.entry import Counts, Entry, State
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import both
 
-from ..filter.scan import Filter, Selection, select
+from ..filter.filter import Filter
+from ..filter.selection import Selection, select
 from .impact import Consequences
 
 LARGE = 10_000
