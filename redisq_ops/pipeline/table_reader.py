@@ -108,7 +108,7 @@ class TableReader:
             return self._request_batches(part, shard_queue, origin)
         if table in ("subrequests", "results"):
             return self._subrequest_batches(part, shard_queue, origin)
-        if not shard_queue.has_sheets:
+        if not shard_queue.has_columns:
             return self._foreign_batches(shard_queue, origin)
         if part.span is None:
             return self._entry_batches(self._waiting_pages(shard_queue), origin)

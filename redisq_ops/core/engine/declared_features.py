@@ -15,8 +15,8 @@ class DeclaredFeatures:
     """entries are found by their id; else a state is read for it"""
     keeps_history: ClassVar[bool] = True
     """its history says when and how an entry ended"""
-    has_sheets: ClassVar[bool] = True
-    """states can be read by columns (`sheet`, `queued`); else only by pages"""
+    has_columns: ClassVar[bool] = True
+    """states can be read by columns (`read_range`, `read_waiting`); else only by pages"""
     accepts_imports: ClassVar[bool] = True
     """entries can be brought in, by an import or from another queue"""
     transferable: ClassVar[bool] = True
@@ -29,7 +29,7 @@ class DeclaredFeatures:
     """payloads are records of the owner's around the work: fields are looked for deeper in them,
     and those that say how it failed are left out"""
     tells_position: ClassVar[bool] = True
-    """`standing` says what comes before an entry that waits"""
+    """`queue_position` says what comes before an entry that waits"""
     counts_failures: ClassVar[bool] = True
     """the setting ``max_failures`` decides when an entry that fails is dead"""
     worked_on_here: ClassVar[bool] = True

@@ -74,7 +74,7 @@ class Storage(Protocol):
         """The ids of a page of waiting entries, without records.
 
         Default: raises. Required where `_zset_range` is None for waiting entries and
-        ``has_sheets`` is true.
+        ``has_columns`` is true.
         """
 
     def _columns(

@@ -42,7 +42,7 @@ class ForeignQueue(Queue[C_co]):
     editable_states: ClassVar[tuple[State, ...]] = ()
     by_id: ClassVar[bool] = False
     keeps_history: ClassVar[bool] = False
-    has_sheets: ClassVar[bool] = False
+    has_columns: ClassVar[bool] = False
     accepts_imports: ClassVar[bool] = False
     exchanges_at_once: ClassVar[bool] = False
     transferable: ClassVar[bool] = False

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..inspect.consumers import SILENT_MS, independent_groups
 from ..terminal import age, count
 from . import consumer_steps
+from .confirmation import typed_number
 from .held_entries import HeldEntries
-from .preview import Preview, claimed_by, entries, meaning, typed_number
+from .preview import Preview, claimed_by, entries, meaning
 
 
 def undoable(held: HeldEntries) -> bool:

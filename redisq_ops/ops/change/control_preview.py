@@ -9,9 +9,10 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Client, Counts, Request
 
 from ..terminal import count, kind_of
+from .confirmation import typed_number
 from .control import CLIENT_RULES, QueueSetting, heeded_by
 from .destroy import contents
-from .preview import Preview, typed_number
+from .preview import Preview
 
 SHOWN = 3
 """reasons of paused queues that are shown"""

@@ -26,7 +26,8 @@ from redisq_ops.core.redis.operation import together
 from ..filter.selection import Selection
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count, kind_of
-from .preview import Preview, entries, typed_number
+from .confirmation import typed_number
+from .preview import Preview, entries
 from .steps import ChangeSteps
 
 BATCH = 50

@@ -28,10 +28,11 @@ from . import transfer_plan
 from .allowed import allowed
 from .apply import PlanSteps, recorded
 from .audit_log import Author, Operation
+from .confirmation import typed
 from .entry_steps import EntryAction, EntrySteps, ListedSteps, Pick
 from .plan import Draft, PlanFile, PlanHeader, home, identity
 from .plan_progress import whereabouts
-from .preview import Preview, claimed_by, consequences, meaning, past, preview, typed, what
+from .preview import Preview, claimed_by, consequences, meaning, past, preview, what
 from .runner import ChangeRun
 from .scope import (
     ChangeScope,

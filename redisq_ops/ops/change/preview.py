@@ -13,6 +13,7 @@ from redisq_ops.core.model.states import Verb
 
 from ..filter.selection import Selection
 from ..terminal import a_second, age, count, size
+from .confirmation import typed
 from .scope import WholeState
 
 PAST = {
@@ -38,8 +39,6 @@ MEANS = {
     "reschedule": "they become ready at another time",
     "move": "they go to the other queue; the trash here keeps a copy for undo",
 }
-TYPED_ABOVE = 1000
-"""for more entries than this a person types the number to confirm"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,18 +191,6 @@ def meaning(verb: str, queue: Queue[Any]) -> str:
 def claimed_by(consumer: str) -> str:
     """What a claim for a consumer does."""
     return f"{consumer} receives them; the present consumer can't settle them any more"
-
-
-def typed(verb: Verb, n: int, queue: str) -> str | None:
-    """What a person types before so many entries are changed; None: yes is enough."""
-    if n and verb == "hard":
-        return queue
-    return typed_number(n)
-
-
-def typed_number(n: int) -> str | None:
-    """The number, where it is large enough to be typed; None: yes is enough."""
-    return str(n) if n > TYPED_ABOVE else None
 
 
 def entries(n: int, state: State) -> str:

@@ -16,7 +16,8 @@ from ..filter.scan import Scan
 from ..hint import hint
 from ..terminal import age, count
 from .audit_log import Operation
-from .preview import Preview, entries, typed_number
+from .confirmation import typed_number
+from .preview import Preview, entries
 from .transfer_plan import Route
 from .transfer_undo import MoveUndoSteps, stays
 from .undo import UndoSteps

@@ -12,7 +12,8 @@ from redisq_ops.core.model.errors import Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.request import RequestQueue
 
-from ..change.preview import Preview, typed_number
+from ..change.confirmation import typed_number
+from ..change.preview import Preview
 from ..deployment import Deployment
 from ..terminal import count, entries, kind_of, size
 from .import_check import Content

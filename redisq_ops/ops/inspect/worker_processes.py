@@ -16,7 +16,8 @@ from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.core.redis.operation import attempt, both, together
 
-from ..change.preview import Preview, typed_number
+from ..change.confirmation import typed_number
+from ..change.preview import Preview
 from ..change.steps import ChangeSteps
 from ..deployment import Deployment
 from ..terminal import age, count, kind_of

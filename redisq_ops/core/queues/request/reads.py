@@ -20,7 +20,7 @@ from ...redis.parsers import moment, scored, words
 from . import stream
 from .position import queue_position, tokens
 from .records import RequestRecords, found
-from .waiting import waiting
+from .waiting_pages import waiting
 
 _DIGITS = 18
 """a stream's ids have at most 64 bits"""
