@@ -19,7 +19,7 @@ DAY_MS = 24 * 3600 * 1000
 PAYLOAD = b"x" * 100
 ERROR = Failure("ValueError", "no such customer", "Traceback …").encoded()
 
-# Copies of a request: record, stream, delayed list, tokens, and its entries, each copy a second later.
+# Copies of a request: record, stream, delayed list, tokens, and its entries, each a second later.
 COPY = """
 local base, rid, first, last = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local record, stream, later = base .. 'r:', base .. 's:', base .. 'later:'
