@@ -94,7 +94,7 @@ class Database:
         with self.client.monitor() as monitor:
             work()
             self.client.echo(_END)
-            seen = []
+            seen: list[str] = []
             for command in monitor.listen():
                 if command["command"] == f"ECHO {_END}":
                     return "\n".join(seen)
