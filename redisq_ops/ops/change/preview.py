@@ -98,8 +98,8 @@ def preview(
     `Consequences`, ``into`` the target of a move; ``shown`` redacts reasons.
     """
     n, queue, state = selection.count, selection.queue.name, selection.state
-    to_type, carried_out = typed(verb, n, queue), past(verb, state, queue, into)
     title, filter = what(verb, n, state, queue, into), str(selection.filter)
+    carried_out = past(verb, state, queue, into)
     ids = [entry.id for entry in selection.sample]
     reasons = Counter[str]()  # some are the same once they are redacted
     for reason, k in selection.reasons.items():
@@ -119,7 +119,7 @@ def preview(
     if impact is not None:
         facts["consequences"] = impact
     return Preview(
-        title, tuple(lines), to_type, facts, filter,
+        title, tuple(lines), typed(verb, n, queue), facts, filter,
         reasons=", ".join(f"{count(k)} {reason}" for reason, k in reasons.items()) if n else "",
         ids=ids[:3] if n else (), past=carried_out,
     )  # fmt: skip
