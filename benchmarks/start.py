@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import compileall
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
+import redisq_ops
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
