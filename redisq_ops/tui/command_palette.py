@@ -49,7 +49,7 @@ def entries(app: Top) -> Iterator[PaletteEntry]:
         yield PaletteEntry(line, "Show the server of this context", partial(app.commands.run, line))
     for command in app.host.commands():
         if command.text not in NOT_HERE:
-            begin = partial(app.begin_line, f"{command.text} ")
+            begin = partial(app.command.begin, f"{command.text} ")
             yield PaletteEntry(command.text, command.help, begin)
 
 

@@ -19,13 +19,13 @@ from .host import Completion
 from .theme import THEMES
 
 if TYPE_CHECKING:
-    from .app import Top
+    from .dashboard import Dashboard
 
 
 class CommandRunner:
     """Runs lines for the dashboard; why one can't be run is said above its keys."""
 
-    def __init__(self, app: Top) -> None:
+    def __init__(self, app: Dashboard) -> None:
         self._app = app
 
     def run(self, line: str) -> None:
@@ -58,9 +58,9 @@ class CommandRunner:
                 return
             match command.name, command.argument:
                 case "back", _:
-                    app.action_go_back()
+                    app.refuse(app.navigation.back())
                 case "forward", _:
-                    app.action_go_forward()
+                    app.refuse(app.navigation.forward())
                 case "go" | "ctx" | "theme" | "refresh" as name, "":
                     app.refuse(f":{name} {OWN[name]}")
                 case "go", address:
@@ -95,11 +95,11 @@ class CommandRunner:
         app = self._app
         filter = parse(command.filter, utc=app.zone is UTC) if command.filter else None
         if command.view == "overview":
-            app.show_view("overview")
+            app.navigation.show_view("overview")
         elif command.queue is None:
-            app.action_view(command.view)
+            app.navigation.open_view(command.view)
         else:
-            app.open_place(command.view, command.queue)
+            app.navigation.open_place(command.view, command.queue)
         if filter is not None and filter.has_fields and app.current.state is None:
             app.refuse(f"A filter of {app.current.title} is words only.")
         elif filter is not None:

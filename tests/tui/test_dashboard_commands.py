@@ -25,7 +25,7 @@ from redisq_ops.tui.dashboard_commands import OwnCommand, ViewCommand, own_comma
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.host import Completion, Host
-from redisq_ops.tui.navigation import NavigationHistory, VisitedPlace
+from redisq_ops.tui.navigation_history import NavigationHistory, VisitedPlace
 
 from .test_app import bury, drive, drive_in, press, see, see_line, until
 from .test_command_line import verbs

@@ -447,7 +447,7 @@ def chart_data(scope: ChartScope, latest: Rates | None) -> ChartData:
 
 async def watched(app: Top, source: "Seeded") -> None:
     """The dashboard has seen the queue for three hours, and its last minute twice a second."""
-    chance, samples = random.Random(5), app._charts.samples
+    chance, samples = random.Random(5), app.charts.samples
     waiting, counters = 460, Counter[tuple[int, str]]()
     for at in [
         *range(NOW - 3 * HOUR, NOW - MINUTE, MINUTE),
@@ -737,7 +737,7 @@ async def freezes(app: Top, source: Seeded) -> None:
 
 
 async def forbidden(app: Top, source: Seeded) -> None:
-    app.snapshot, app._seen_at, app.source.connected = None, None, None
+    app.snapshot, app.seen_at, app.source.connected = None, None, None
     source.broken = Forbidden("the user 'eve' may not run HGETALL: add +hgetall to its ACL rule")
     app.poller.wake()
     await asyncio.sleep(0.05)
