@@ -64,6 +64,8 @@ def start_time(work: Work) -> float:
 
 
 def main() -> None:
+    # As pip does on installation; without it every start would compile (160 ms of the dashboard's).
+    compileall.compile_dir(Path(redisq_ops.__file__).parent, quiet=1)
     bare_ms = wall_ms([sys.executable, "-c", "pass"])
     help_ms = wall_ms([sys.executable, "-m", "redisq_ops", "--help"])
     print(f"python -c pass: {spread(bare_ms, 'ms')}")

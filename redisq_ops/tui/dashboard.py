@@ -67,6 +67,12 @@ class Dashboard(App[Exception]):
         other servers; ``clock`` only measures; ``guide``: the steps of a demo's incidents."""
         self._theme_colors = {name: ThemeColors(name) for name in COLORS}
         super().__init__()
+        self.settings = settings or DashboardSettings()
+        for theme in THEMES.values():
+            self.register_theme(theme)
+        # Before anything is mounted: chosen later, it styles every widget once more.
+        self.theme = self.settings.theme
+        self.stylesheet.set_variables(self.get_css_variables())
         self.source = source
         self.interval = interval
         self.queue = queue
@@ -75,7 +81,6 @@ class Dashboard(App[Exception]):
         self._read_only = read_only
         self.zone = zone
         self.clock = clock
-        self.settings = settings or DashboardSettings()
         self.snapshot: Snapshot | None = None
         self.problem: Exception | None = None
         """why the latest look brought no picture"""
@@ -100,7 +105,7 @@ class Dashboard(App[Exception]):
         self.views: dict[View, QueueView] = {
             view.name_: view for view in (self.overview, *others, self.charts)
         }
-        self._switcher = ContentSwitcher(*self.views.values(), initial="overview", id="views")
+        self._switcher = ContentSwitcher(self.overview, initial="overview", id="views")
         self.preview = PreviewPane()
         self.split = Container(self._switcher, self.preview, id="split")
 
@@ -119,9 +124,6 @@ class Dashboard(App[Exception]):
             end_on_signals(self)
 
     def on_mount(self) -> None:
-        for theme in THEMES.values():
-            self.register_theme(theme)
-        self.theme = self.settings.theme
         self.set_keymap(dict(self.settings.keys))
         for name, columns in self.settings.columns.items():
             self.views[name].table.keep_columns(columns)
@@ -130,9 +132,16 @@ class Dashboard(App[Exception]):
         self.app_resume_signal.subscribe(self, lambda _: self._redraw())
         self.set_interval(1.0, self.tick)
         self._watch_for_alerts()
-        # After the first frame: what the poller loads takes longer than drawing it.
-        self.call_after_refresh(self.run_worker, self.poller.run(), group="poller")
+        self.run_worker(self.poller.run(), group="poller")
         self.tick()
+
+    def _mount_views(self) -> None:
+        """Mount the views that are not open, after the first frame: it appears sooner."""
+        rest = [view for view in self.views.values() if not view.is_attached]
+        for view in rest:
+            view.display = False
+        if rest:
+            self._switcher.mount(*rest)  # type: ignore[unused-awaitable]
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         own = self._theme_colors.get(self.theme)
@@ -231,6 +240,7 @@ class Dashboard(App[Exception]):
             self.refresh_bindings()
         if self.source.warning is not None:
             self.notify(self.source.warning, severity="warning", markup=False, timeout=30)
+        self.call_after_refresh(self._mount_views)
         if self._opened or self.snapshot is None:
             return
         self._opened = True
@@ -252,6 +262,7 @@ class Dashboard(App[Exception]):
 
     def show_only(self, name: View) -> None:
         """Put one view in front of the others."""
+        self._mount_views()
         self.field.display = False
         self.current.everything = False
         self.view = self._switcher.current = name

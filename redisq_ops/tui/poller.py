@@ -65,13 +65,14 @@ class Live:
         self.connected: Connected | None = None
         self.warning: str | None = None
         self._kept: KeptReads | None = None
+        self._checked = False
+        """whether the server's settings were looked at"""
         self._looking = asyncio.Lock()
 
     async def look(self, viewport: Viewport) -> Snapshot:
-        first = self.connected is None
         if self.connected is None:
             self.connected = self._connect()
-        from redisq_ops.core.redis.operation import arun
+        from redisq_ops.core.redis.operation import arun, both
         from redisq_ops.ops.inspect.overview import eviction_policy
         from redisq_ops.ops.inspect.snapshot_reader import KeptReads, fetch
         from redisq_ops.ops.redaction import NO_REDACTION
@@ -82,8 +83,11 @@ class Live:
             self._kept = KeptReads(deployment)
         async with self._looking:  # what is kept is of one look at a time
             read = fetch(deployment, viewport, redaction, self._kept)
-            snapshot = await arun(deployment.client, read)
-        if first and (policy := await arun(deployment.client, eviction_policy())):
+            if self._checked:
+                return await arun(deployment.client, read)
+            snapshot, policy = await arun(deployment.client, both(read, eviction_policy()))
+            self._checked = True
+        if policy:
             self.warning = (
                 f"this server's maxmemory-policy is {policy}: once memory is full it deletes what "
                 "queues keep; set it to noeviction"

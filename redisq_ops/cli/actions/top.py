@@ -5,6 +5,7 @@ The Redis client is imported where it is used: it takes longer to load than the 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import ExitStack
@@ -82,6 +83,9 @@ def _show(
     read_only: bool,
     guide: Sequence[GuideStep],
 ) -> int:
+    # Searching for garbage takes a seventh of the start, and finds none: modules stay. The dashboard
+    # sets its own threshold once it shows something.
+    gc.set_threshold(50_000)
     from redisq_ops.ops.config import config_path
     from redisq_ops.tui.app import Top
     from redisq_ops.tui.poller import Live
