@@ -54,11 +54,7 @@ class SnapshotSource(Protocol):
 
 
 class Live:
-    """Pictures of a real server.
-
-    ``connect`` is called by the first look, because it loads the Redis client, and that costs more
-    time than the first frame.
-    """
+    """Pictures of a real server. ``connect`` is called by the first look."""
 
     def __init__(self, connect: Callable[[], Connected]) -> None:
         self._connect = connect

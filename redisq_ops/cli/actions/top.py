@@ -1,7 +1,4 @@
-"""`redisq top`, also as `redisq-top`: the dashboard, or one frame of it as text.
-
-The Redis client is imported where it is used: it takes longer to load than the first frame to draw.
-"""
+"""`redisq top`, also as `redisq-top`: the dashboard, or one frame of it as text."""
 
 from __future__ import annotations
 

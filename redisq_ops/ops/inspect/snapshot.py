@@ -1,7 +1,6 @@
 """What the dashboard draws: the server at one moment, as pure data.
 
-`snapshot_reader` fetches it. This module loads no Redis client, since the dashboard draws its first
-frame before it has one.
+`snapshot_reader` fetches it; this module does no I/O and loads no Redis client.
 """
 
 from __future__ import annotations
