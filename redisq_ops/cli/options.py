@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .completion import queues
+from .completion import addresses, clients, queues
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
@@ -22,6 +22,13 @@ Option = tuple[Any, Any]
 """an annotation for Typer, and a default (``...``: required)"""
 Options = Mapping[str, Option]
 """parameter -> option or argument"""
+
+
+_COMPLETED = {
+    "QUEUE": queues, "ADDRESS": addresses, "QUEUE/ID": addresses, "ID": addresses,
+    "REQUEST": addresses, "CLIENT": clients,
+}  # fmt: skip
+"""metavar of an argument -> what completes it"""
 
 
 def option(
@@ -39,8 +46,7 @@ def flag(names: str, help: str, default: bool = False) -> Option:
 
 def argument(metavar: str, kind: Any = str, help: str = "", complete: Any = None) -> Option:
     """A positional argument; optional if ``metavar`` is in brackets."""
-    if metavar.strip("[].") in ("QUEUE", "ADDRESS", "QUEUE/ID"):
-        complete = queues
+    complete = complete or _COMPLETED.get(metavar.strip("[].…"))
     declared = typer.Argument(
         metavar=metavar, help=help, show_default=False, autocompletion=complete
     )

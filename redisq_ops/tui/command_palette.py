@@ -44,7 +44,7 @@ def entries(app: Top) -> Iterator[PaletteEntry]:
         yield PaletteEntry(printable(line), f"{queue.kind} queue", partial(app.commands.run, line))
     for theme in THEMES:
         yield PaletteEntry(f"theme {theme}", "", partial(app.commands.run, f"theme {theme}"))
-    for context in app.host.contexts():
+    for context in [one.text for one in app.host.contexts()]:
         line = f"ctx {context}"
         yield PaletteEntry(line, "Show the server of this context", partial(app.commands.run, line))
     for command in app.host.commands():

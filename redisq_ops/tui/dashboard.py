@@ -21,13 +21,14 @@ from redisq_ops.tui.bars import Bars
 from redisq_ops.tui.changes import Changes
 from redisq_ops.tui.command_line import CommandInput, CompletionList, RowAddresses
 from redisq_ops.tui.command_runner import CommandRunner
+from redisq_ops.tui.context_screen import ContextScreen
 from redisq_ops.tui.dashboard_settings import DashboardSettings
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.explanations import Explanations
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.guide import GuideStep, GuideStrip
-from redisq_ops.tui.host import Host
+from redisq_ops.tui.host import FIRST, Host
 from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
@@ -382,6 +383,19 @@ class Dashboard(App[Exception]):
         self._watch_for_alerts()
         self.refresh_bindings()
         self.look()
+
+    def choose_context(self) -> None:
+        """List the contexts, and switch to the one that is chosen."""
+        connected = self.source.connected
+        open_one = FIRST if connected is None else connected.context
+        answers = self.snapshot is not None and self.problem is None
+        screen = ContextScreen(self.host.contexts(), open_one, answers)
+
+        def chosen(name: str | None) -> None:
+            if name is not None and name != open_one:
+                self.commands.run(f"ctx {name}")
+
+        self.push_screen(screen, chosen)  # type: ignore[unused-awaitable]
 
     def _watch_for_alerts(self) -> None:
         """Begin to look for new trouble on this server, if the configuration file says so."""

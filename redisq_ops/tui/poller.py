@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from textual.message import Message
 
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
+from redisq_ops.tui.host import FIRST
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.limits import Guard
@@ -37,6 +38,8 @@ class Connected:
     color: str = ""
     options: tuple[str, ...] = ()
     """with which `redisq` finds the same server"""
+    context: str = FIRST
+    """name of its context; `FIRST`: it has none"""
 
 
 class SnapshotSource(Protocol):
@@ -120,7 +123,8 @@ class Missed(Message):
 
 
 class Poller:
-    """Looks every ``interval`` seconds, never twice at once, and at once when woken.
+    """Looks every ``interval`` seconds, never twice at once, and at once when woken; after a look
+    that took longer than that it waits as long as the look took.
 
     What it asks for is read again before each look: the latest viewport wins, none is queued.
     """
@@ -156,7 +160,9 @@ class Poller:
                     self._post(Missed(error, self._source))
                 else:
                     self._post(SnapshotFetched(snapshot, self._source))
-                rest = max(0.01, self.interval - (time.monotonic() - began))
+                took = time.monotonic() - began
+                # A slow server or link is not kept busy more than half of the time.
+                rest = max(0.01, self.interval - took if took < self.interval else took)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._awake.wait(), None if self.frozen else rest)
         finally:
