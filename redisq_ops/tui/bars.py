@@ -42,6 +42,8 @@ class Bars:
             connected.color if connected else "",
             app.overview.in_trouble if app.view == "overview" and app.answered else None,
             app.navigation.crumbs,
+            app.snapshot.server if app.snapshot else "",
+            failing and _is_login(app.problem),
             int(silent or 0) if frozen else None,
         )
         self.tabs.state = TabsState(app.view, queue or app.under_cursor, counts)
@@ -96,3 +98,9 @@ class Bars:
         loud = bool(busy or app.refused) or app.current.everything
         self.status.set_class(loud, "-loud")
         self.status.set_class(app.problem is not None, "-bad")
+
+
+def _is_login(problem: Exception | None) -> bool:
+    from redisq_ops.core.model.errors import LoginRefused
+
+    return isinstance(problem, LoginRefused)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
@@ -17,6 +17,7 @@ from redisq_ops.tui.host import FIRST
 if TYPE_CHECKING:
     from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.ops.inspect.server_state import ServerHistory
     from redisq_ops.ops.inspect.snapshot_reader import KeptReads
     from redisq_ops.ops.redaction import Redaction
 
@@ -64,8 +65,7 @@ class Live:
         self.connected: Connected | None = None
         self.warning: str | None = None
         self._kept: KeptReads | None = None
-        self._checked = False
-        """whether the server's settings were looked at"""
+        self._server: ServerHistory | None = None
         self._looking = asyncio.Lock()
 
     async def look(self, viewport: Viewport) -> Snapshot:
@@ -73,6 +73,7 @@ class Live:
             self.connected = self._connect()
         from redisq_ops.core.redis.operation import arun, both
         from redisq_ops.ops.inspect.overview import eviction_policy
+        from redisq_ops.ops.inspect.server_state import ServerHistory, server_state
         from redisq_ops.ops.inspect.snapshot_reader import KeptReads, fetch
         from redisq_ops.ops.redaction import NO_REDACTION
 
@@ -80,18 +81,20 @@ class Live:
         redaction = self.connected.redaction or NO_REDACTION
         if self._kept is None:
             self._kept = KeptReads(deployment)
+        self._server = history = self._server or ServerHistory()
         async with self._looking:  # what is kept is of one look at a time
             read = fetch(deployment, viewport, redaction, self._kept)
-            if self._checked:
-                return await arun(deployment.client, read)
-            snapshot, policy = await arun(deployment.client, both(read, eviction_policy()))
-            self._checked = True
-        if policy:
-            self.warning = (
-                f"this server's maxmemory-policy is {policy}: once memory is full it deletes what "
-                "queues keep; set it to noeviction"
-            )
-        return snapshot
+            if not history.due:
+                snapshot = await arun(deployment.client, read)
+            else:
+                checks = both(server_state(), eviction_policy())
+                snapshot, (state, policy) = await arun(deployment.client, both(read, checks))
+                history.record(state, (queue.name for queue in snapshot.queues))
+                self.warning = policy and (
+                    f"this server's maxmemory-policy is {policy}: once memory is full it deletes "
+                    "what queues keep; set it to noeviction"
+                )
+            return replace(snapshot, server=history.sign)
 
     async def close(self) -> None:
         if self.connected is not None:

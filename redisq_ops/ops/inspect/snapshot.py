@@ -166,6 +166,8 @@ class Snapshot:
     settings: tuple[QueueSetting, ...] = ()
     charts: ChartData | None = None
     explanation: Explanation | None = None
+    server: str = ""
+    """what is unusual about the server, in a few words"""
     explain_error: str | None = None
     """why there is no explanation"""
 
