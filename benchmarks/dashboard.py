@@ -12,8 +12,9 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.inspect.queue_snapshot import OPEN_REQUESTS
 from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, View, Viewport
-from redisq_ops.ops.inspect.snapshot_reader import OPEN_REQUESTS, fetch
+from redisq_ops.ops.inspect.snapshot_reader import fetch
 from redisq_ops.tui.views import numbered
 
 from .bulk_entries import BATCH, DAY_MS, PAYLOAD, grow, seed

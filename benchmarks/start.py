@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import compileall
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
+import redisq_ops
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
@@ -61,6 +64,8 @@ def start_time(work: Work) -> float:
 
 
 def main() -> None:
+    # As pip does on installation; without it every start would compile (160 ms of the dashboard's).
+    compileall.compile_dir(Path(redisq_ops.__file__).parent, quiet=1)
     bare_ms = wall_ms([sys.executable, "-c", "pass"])
     help_ms = wall_ms([sys.executable, "-m", "redisq_ops", "--help"])
     print(f"python -c pass: {spread(bare_ms, 'ms')}")

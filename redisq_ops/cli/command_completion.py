@@ -8,17 +8,17 @@ from typing import Any
 
 import typer
 
-from redisq_ops.tui.host import Completion
+from redisq_ops.tui.host import Completion, KnownNames
 
-from .completion import known_queues
+from .completion import known_names
 
 _OF_SHELLS = ("format_completion", "get_completion_args", "source_vars")
 
 
-def completions(words: Sequence[str], incomplete: str, queues: Sequence[str]) -> list[Completion]:
+def completions(words: Sequence[str], incomplete: str, known: KnownNames) -> list[Completion]:
     """What can follow ``words`` (those behind `redisq`) and begins with ``incomplete``.
 
-    ``queues``: names of queues that are known already; no server is asked.
+    ``known``: names that can be completed; no server is asked.
     """
     from .main import hoisted, root_command
 
@@ -28,7 +28,7 @@ def completions(words: Sequence[str], incomplete: str, queues: Sequence[str]) ->
     shell: Any = import_module(f"{click}.shell_completion")
     # Finding completions is the same for every shell, and abstract all the same.
     finder = type("Finder", (shell.ShellComplete,), dict.fromkeys(_OF_SHELLS))
-    with known_queues(queues):
+    with known_names(known):
         found = finder(root, {}, "redisq", "").get_completions(hoisted(words), incomplete)
     return [Completion(item.value, item.help or "") for item in found if item.type == "plain"]
 

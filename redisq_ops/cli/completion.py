@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from redisq_ops.core.redis.operation import BlockingClient
+    from redisq_ops.tui.host import KnownNames
 
 WITHIN_S = 0.3
 """how long to wait for the server's reply"""
@@ -23,12 +24,12 @@ MOST = 200
 _PLAIN = re.compile(r"[\w.:@%+,=^~-]+", re.ASCII)
 """names that are offered: zsh evaluates what it gets and bash expands it; this does nothing"""
 
-_KNOWN: ContextVar[Sequence[str] | None] = ContextVar("known_queues", default=None)
+_KNOWN: ContextVar[KnownNames | None] = ContextVar("known_names", default=None)
 
 
 @contextmanager
-def known_queues(names: Sequence[str]) -> Iterator[None]:
-    """Complete these names of queues, and ask no server."""
+def known_names(names: KnownNames) -> Iterator[None]:
+    """Complete these names, and ask no server."""
     token = _KNOWN.set(names)
     try:
         yield
@@ -41,7 +42,7 @@ def queues(incomplete: str) -> list[str]:
     if "/" in incomplete:
         return []
     if (known := _KNOWN.get()) is not None:
-        return _offered(known, incomplete)
+        return _begun(known.queues, incomplete)
     # Import before the time-out starts, which is for the server only.
     from redisq_ops.core.engine.registry import all_queues
     from redisq_ops.core.redis.operation import run
@@ -52,8 +53,22 @@ def queues(incomplete: str) -> list[str]:
     return _offered(_asked(names), incomplete)
 
 
+def addresses(incomplete: str) -> list[str]:
+    """Names of queues, and addresses that are known without a server, with this beginning."""
+    known = _KNOWN.get()
+    return queues(incomplete) + ([] if known is None else _begun(known.addresses, incomplete))
+
+
+def clients(incomplete: str) -> list[str]:
+    """Names of clients that are known without a server, with this beginning."""
+    known = _KNOWN.get()
+    return [] if known is None else _begun(known.clients, incomplete)
+
+
 def operations(incomplete: str) -> list[str]:
     """Names of the latest changes that can be undone, with this beginning."""
+    if (known := _KNOWN.get()) is not None:
+        return _begun(known.operations, incomplete)
     from redisq_ops.core.redis.operation import run
     from redisq_ops.ops.change.audit_log import log
     from redisq_ops.ops.deployment import Deployment
@@ -63,6 +78,11 @@ def operations(incomplete: str) -> list[str]:
         return [change.id for change in changes if change.undoable]
 
     return _offered(_asked(names), incomplete)
+
+
+def _begun(names: Iterable[str], incomplete: str) -> list[str]:
+    """Names for the dashboard, which quotes what a shell would read otherwise."""
+    return [name for name in names if name.startswith(incomplete)][:MOST]
 
 
 def _offered(names: Iterable[str], incomplete: str) -> list[str]:
@@ -94,8 +114,6 @@ def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
     from redisq_ops.core.redis.client import connect
     from redisq_ops.ops.config import load
 
-    if _KNOWN.get() is not None:  # the dashboard must not wait, and may look at another server
-        return []
     options, found = _connection_options(os.environ), list[str]()
 
     def ask() -> None:

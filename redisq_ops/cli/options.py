@@ -5,6 +5,7 @@ A command's options are a table, from which Typer gets a function with a signatu
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from importlib import import_module
 from inspect import Parameter, Signature
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .completion import queues
+from .completion import addresses, clients, queues
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
@@ -21,6 +22,13 @@ Option = tuple[Any, Any]
 """an annotation for Typer, and a default (``...``: required)"""
 Options = Mapping[str, Option]
 """parameter -> option or argument"""
+
+
+_COMPLETED = {
+    "QUEUE": queues, "ADDRESS": addresses, "QUEUE/ID": addresses, "ID": addresses,
+    "REQUEST": addresses, "CLIENT": clients,
+}  # fmt: skip
+"""metavar of an argument -> what completes it"""
 
 
 def option(
@@ -38,8 +46,7 @@ def flag(names: str, help: str, default: bool = False) -> Option:
 
 def argument(metavar: str, kind: Any = str, help: str = "", complete: Any = None) -> Option:
     """A positional argument; optional if ``metavar`` is in brackets."""
-    if metavar.strip("[].") in ("QUEUE", "ADDRESS", "QUEUE/ID"):
-        complete = queues
+    complete = complete or _COMPLETED.get(metavar.strip("[].…"))
     declared = typer.Argument(
         metavar=metavar, help=help, show_default=False, autocompletion=complete
     )
@@ -68,7 +75,9 @@ def add(
     def run(context: typer.Context, **given: Any) -> int:
         # Loaded now: help and completion need neither it nor the Redis client.
         module, _, function = runs.partition(".")
+        gc.disable()  # searching modules for garbage takes a tenth of the time to load them
         act = getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)
+        gc.enable()
         s, every = context.obj, given.pop("every", None)
         if every is None:
             return act(s, *first, given) or 0

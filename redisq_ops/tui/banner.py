@@ -42,6 +42,10 @@ class State:
     """queues in trouble; None: not looked at now"""
     crumbs: str = ""
     """where back leads"""
+    server: str = ""
+    """what is unusual about the server"""
+    login_refused: bool = False
+    """the server refused the user name or password, or wants one"""
     frozen_s: int | None = None
     """seconds since the last picture, if there is to be no other"""
 
@@ -94,6 +98,10 @@ def _right(state: State) -> Text:
         said.append(("read-only", WARN))
     if state.frozen_s is not None:
         said.append((f"FROZEN {age(1000 * state.frozen_s)} (z)", f"bold {WARN}"))
+    if state.server:
+        said.append((state.server, f"bold {WARN}"))
+    if state.login_refused:
+        said.append(("LOGIN REFUSED", f"bold {BAD}"))
     if state.stale_s is not None:
         said.append((f"stale {age(1000 * state.stale_s)}", f"bold {BAD}"))
     if state.now_ms is not None:

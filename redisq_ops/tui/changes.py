@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from redisq_ops.tui.speed_fields import ChangeSpeed
     from redisq_ops.tui.views import GroupsView, QueueView
 
-    from .app import Top
+    from .dashboard import Dashboard
 
 _EVERY_S = 0.1
 
@@ -31,7 +31,7 @@ class Changes:
     What a change does is in `act`, loaded with the first one: it brings the Redis client.
     """
 
-    def __init__(self, app: Top) -> None:
+    def __init__(self, app: Dashboard) -> None:
         self._app = app
         self.progress = ""
         """how far the running change is; empty: none runs"""

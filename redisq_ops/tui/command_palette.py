@@ -44,12 +44,12 @@ def entries(app: Top) -> Iterator[PaletteEntry]:
         yield PaletteEntry(printable(line), f"{queue.kind} queue", partial(app.commands.run, line))
     for theme in THEMES:
         yield PaletteEntry(f"theme {theme}", "", partial(app.commands.run, f"theme {theme}"))
-    for context in app.host.contexts():
+    for context in [one.text for one in app.host.contexts()]:
         line = f"ctx {context}"
         yield PaletteEntry(line, "Show the server of this context", partial(app.commands.run, line))
     for command in app.host.commands():
         if command.text not in NOT_HERE:
-            begin = partial(app.begin_line, f"{command.text} ")
+            begin = partial(app.command.begin, f"{command.text} ")
             yield PaletteEntry(command.text, command.help, begin)
 
 

@@ -15,17 +15,17 @@ from .dashboard_commands import (
     own_command,
     refresh_seconds,
 )
-from .host import Completion
+from .host import Completion, KnownNames
 from .theme import THEMES
 
 if TYPE_CHECKING:
-    from .app import Top
+    from .dashboard import Dashboard
 
 
 class CommandRunner:
     """Runs lines for the dashboard; why one can't be run is said above its keys."""
 
-    def __init__(self, app: Top) -> None:
+    def __init__(self, app: Dashboard) -> None:
         self._app = app
 
     def run(self, line: str) -> None:
@@ -44,8 +44,25 @@ class CommandRunner:
             app.changes.command(words)
 
     def completed(self, line: str) -> Sequence[Completion]:
-        app = self._app
-        return completions(line, app.host, [queue.name for queue in app.queues])
+        return completions(line, self._app.host, self._known())
+
+    def _known(self) -> KnownNames:
+        """The names in the latest picture."""
+        app, seen = self._app, self._app.snapshot
+        if seen is None:
+            return KnownNames()
+        rows = [*(entry.id for entry in seen.entries), *(one.id for one in seen.requests)]
+        clients = [one.client for one in seen.clients]
+        clients += [one.client for row in seen.overview for one in row.clients]
+        clients += [entry.client for entry in seen.entries if entry.client]
+        undoable = [app.changes.last_op] if app.changes.last_op else []
+        undoable += [operation.id for operation in seen.operations if operation.undoable]
+        return KnownNames(
+            [queue.name for queue in seen.queues],
+            [f"{seen.viewport.queue}/{id}" for id in rows],
+            list(dict.fromkeys(clients)),
+            list(dict.fromkeys(undoable)),
+        )
 
     def _run_own(self, command: ViewCommand | OwnCommand) -> None:
         """Carry out one of the dashboard's own commands; why it can't be is said below."""
@@ -58,10 +75,12 @@ class CommandRunner:
                 return
             match command.name, command.argument:
                 case "back", _:
-                    app.action_go_back()
+                    app.refuse(app.navigation.back())
                 case "forward", _:
-                    app.action_go_forward()
-                case "go" | "ctx" | "theme" | "refresh" as name, "":
+                    app.refuse(app.navigation.forward())
+                case "ctx", "":
+                    app.choose_context()
+                case "go" | "theme" | "refresh" as name, "":
                     app.refuse(f":{name} {OWN[name]}")
                 case "go", address:
                     app.run_worker(self._jump(address), group="jump", exclusive=True)
@@ -95,11 +114,11 @@ class CommandRunner:
         app = self._app
         filter = parse(command.filter, utc=app.zone is UTC) if command.filter else None
         if command.view == "overview":
-            app.show_view("overview")
+            app.navigation.show_view("overview")
         elif command.queue is None:
-            app.action_view(command.view)
+            app.navigation.open_view(command.view)
         else:
-            app.open_place(command.view, command.queue)
+            app.navigation.open_place(command.view, command.queue)
         if filter is not None and filter.has_fields and app.current.state is None:
             app.refuse(f"A filter of {app.current.title} is words only.")
         elif filter is not None:

@@ -10,20 +10,20 @@ Every other line is a command of `redisq`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from redisq_ops.ops.inspect.snapshot import View
 
 from .command_line import NOT_HERE
-from .host import Completion, Host
+from .host import Completion, Host, KnownNames
 from .theme import THEMES
 from .views import ALL
 
 OWN: Final[Mapping[str, str]] = {
     "go": "Open a queue, request or entry: ADDRESS or id",
-    "ctx": "Show the server of another context: NAME; -: the first one",
+    "ctx": "Show the server of another context: NAME; -: the first one; alone: choose from a list",
     "theme": "Draw in other colours: " + ", ".join(THEMES),
     "refresh": "Look at the server every SPAN: 5s, 1m; seconds without a unit",
     "back": "Go back to the place before",
@@ -87,7 +87,7 @@ def refresh_seconds(text: str) -> float:
     return seconds
 
 
-def completions(line: str, host: Host, queues: Sequence[str]) -> list[Completion]:
+def completions(line: str, host: Host, known: KnownNames) -> list[Completion]:
     """What can stand for the last word of a line, the dashboard's own commands first."""
     if " /" in line:
         return []  # a filter
@@ -99,16 +99,17 @@ def completions(line: str, host: Host, queues: Sequence[str]) -> list[Completion
     if not words:
         own = [Completion(name, help) for name, help in OWN.items()]
         own += [Completion(view.name_, view.about) for view in ALL]
-    elif words == ["go"] or (len(words) == 1 and words[0] in VIEW_NAMES):
-        own = [Completion(queue) for queue in queues]
+    elif words == ["go"]:
+        own = [Completion(name) for name in (*known.queues, *known.addresses)]
+    elif len(words) == 1 and words[0] in VIEW_NAMES:
+        own = [Completion(queue) for queue in known.queues]
     elif words == ["ctx"]:
-        own = [Completion(name) for name in host.contexts()]
+        own = list(host.contexts())
     elif words == ["theme"]:
         own = [Completion(name) for name in THEMES]
     found = {one.text: one for one in own if one.text.startswith(incomplete)}
-    known = not words or any(one.text == words[0] for one in host.complete([], words[0], queues))
-    if known:
-        for one in host.complete(words, incomplete, queues):
+    if not words or any(one.text == words[0] for one in host.complete([], words[0], known)):
+        for one in host.complete(words, incomplete, known):
             if words or one.text not in NOT_HERE:
                 found.setdefault(one.text, one)
     return list(found.values())

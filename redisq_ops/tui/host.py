@@ -21,6 +21,18 @@ class Completion:
     help: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class KnownNames:
+    """Names that the dashboard knows, to complete a command without asking the server."""
+
+    queues: Sequence[str] = ()
+    addresses: Sequence[str] = ()
+    """``QUEUE/ID`` of the requests and entries that are listed"""
+    clients: Sequence[str] = ()
+    operations: Sequence[str] = ()
+    """ids of changes that can be undone"""
+
+
 def _no_contexts(name: str) -> SnapshotSource:
     raise LookupError(f"there is no context {name!r}")
 
@@ -29,13 +41,13 @@ def _no_contexts(name: str) -> SnapshotSource:
 class Host:
     """Functions of the command line; by default there are no commands and no contexts."""
 
-    complete: Callable[[Sequence[str], str, Sequence[str]], Sequence[Completion]] = (
-        lambda words, incomplete, queues: ()
+    complete: Callable[[Sequence[str], str, KnownNames], Sequence[Completion]] = (
+        lambda words, incomplete, known: ()
     )
-    """(words, incomplete word, names of queues) -> what can follow"""
+    """(words, incomplete word, known names) -> what can follow"""
     commands: Callable[[], Iterable[Completion]] = tuple
     """every command of `redisq`"""
-    contexts: Callable[[], Sequence[str]] = tuple
-    """names of the contexts in the configuration file"""
+    contexts: Callable[[], Sequence[Completion]] = tuple
+    """the contexts in the configuration file, each with its server"""
     open_context: Callable[[str], SnapshotSource] = _no_contexts
     """the server of a context; raises an error that says why there is none"""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from textual.actions import parse as parse_action
+from textual.events import Key
+
 from redisq_ops.ops.terminal import kind_of
+from redisq_ops.tui import keys
 from redisq_ops.tui.views import GroupsView, numbered
 
 if TYPE_CHECKING:
@@ -12,12 +16,30 @@ if TYPE_CHECKING:
 
     from .app import Top
 
+NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
 OF_CLIENTS = {
     "request limit": "client cap",
     "request priority": "client weight",
     "request cancel": "client block",
 }
 """the same keys for clients"""
+
+
+def why_not(app: Top, key: Key) -> str:
+    """Why a key that was pressed does nothing."""
+    sign = keys.sign(key.key, key.character)
+    if len(app.screen_stack) > 1:
+        return f"{sign} has no meaning here."
+    if app.focused is app.field:
+        return f"{sign} has no meaning in a filter: Enter keeps it, Esc drops it."
+    if app.focused is app.command:
+        return f"{sign} has no meaning in a command: Enter runs it, Esc drops it."
+    for binding in app.key_bindings:
+        if key.key in binding.key.split(","):
+            _, action, parameters = parse_action(binding.action)
+            why = app.why_unfit(action, parameters)
+            return f"{sign} {binding.description}: {why}"
+    return f"{sign} has no meaning here: ? lists the keys."
 
 
 def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:

@@ -1,85 +1,38 @@
-"""Where the dashboard has been: back, forward, and the way to any id."""
+"""Which queue and view the dashboard shows: to another one, back, forward, to any id."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from redisq_ops.ops.inspect.snapshot import View
+from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.detail_screen import DetailScreen
+from redisq_ops.tui.navigation_history import NavigationHistory, VisitedPlace
+from redisq_ops.tui.table import PagedTable
+from redisq_ops.tui.views import GroupsView
+from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.filter.ast import Query
 
-    from .app import Top
-
-MOST = 50
-"""places that are remembered"""
-_SHOWN = 2
-"""places in the header"""
-
-
-@dataclass(frozen=True, slots=True)
-class VisitedPlace:
-    """A view, its queue, and where in it the cursor was."""
-
-    view: View
-    queue: str | None = None
-    filter: Query | None = field(default=None, compare=False)
-    row: str | None = field(default=None, compare=False)
-
-
-class NavigationHistory:
-    """The places left, latest last, and those that were gone back from."""
-
-    def __init__(self) -> None:
-        self._past: list[VisitedPlace] = []
-        self._future: list[VisitedPlace] = []
-
-    def leave(self, place: VisitedPlace) -> None:
-        """Remember a place that is left for another than the one before."""
-        self._past = [*self._past, place][-MOST:]
-        self._future.clear()
-
-    def back(self, here: VisitedPlace) -> VisitedPlace | None:
-        """The place before; None if there is none."""
-        return self._step(self._past, self._future, here)
-
-    def forward(self, here: VisitedPlace) -> VisitedPlace | None:
-        """The place that `back` led away from."""
-        return self._step(self._future, self._past, here)
-
-    def crumbs(self, here: VisitedPlace) -> str:
-        """The latest places, nearest first; the queue is named where it was another one."""
-        words, queue = [], here.queue
-        for place in reversed(self._past[-_SHOWN:]):
-            other = place.queue is not None and place.queue != queue
-            words.append(f"‹ {place.queue} {place.view}" if other else f"‹ {place.view}")
-            queue = place.queue
-        return " ".join(words)
-
-    @staticmethod
-    def _step(
-        source: list[VisitedPlace], target: list[VisitedPlace], here: VisitedPlace
-    ) -> VisitedPlace | None:
-        while source:
-            place = source.pop()
-            if place != here:
-                target.append(here)
-                return place
-        return None
+    from .dashboard import Dashboard
 
 
 class Navigation:
-    """Remembers each place that the dashboard leaves, and leads back to it."""
+    """Opens queues, views and details; remembers each place left, and leads back to it."""
 
-    def __init__(self, app: Top) -> None:
+    def __init__(self, app: Dashboard) -> None:
         self._app = app
         self._history = NavigationHistory()
         self._left: VisitedPlace | None = None
         """the place that the present step leaves"""
         self._row: str | None = None
         """where the cursor goes once the rows are here"""
+        self._back: View | None = None
+        """the view whose row opened this one, where Esc leads back to"""
+        self.detail: str | None = None
+        """the entry or request whose details are open"""
 
     @property
     def here(self) -> VisitedPlace:
@@ -120,7 +73,7 @@ class Navigation:
         if place is None:
             return "there is no such place."
         self._left = place  # it is in the history already
-        self._app.open_place(place.view, place.queue, place.filter)
+        self.open_place(place.view, place.queue, place.filter)
         self._row = place.row
         return ""
 
@@ -138,11 +91,157 @@ class Navigation:
         except RedisqError as error:
             return str(error)
         if source is self._app.source:
-            self._app.open_place(place.view, place.queue)
+            self.open_place(place.view, place.queue)
             self._row = place.row
             if place.row is not None:
-                self._app.open_detail(place.row)
+                self.open_detail(place.row)
         return ""
+
+    # --- views and queues ----------------------------------------------------------------------
+
+    def open_view(self, name: View) -> None:
+        """Show a view; from the overview, that of the queue under the cursor."""
+        app = self._app
+        if app.snapshot is None:
+            app.refuse("There is no picture of the server yet.")
+            return
+        if app.view == "overview" and name != "overview":
+            under = app.current.table.identity
+            self.choose(under or app.queue or next((q.name for q in app.queues), None))
+        self.show_view(name)
+
+    def show_view(self, name: View) -> None:
+        """Show a view of the queue that is open."""
+        app = self._app
+        self.leaving()
+        app.drop_unreadable_filter()
+        app.show_only(name)
+        self._back = None
+        if name == "overview" and app.queue is not None:
+            app.current.table.go_to(app.queue)
+        self.arrived()
+        app.refresh_bindings()
+        app.look()
+
+    def next_queue(self, step: int) -> None:
+        """Show the same view of the queue ``step`` further in the list of names."""
+        app = self._app
+        names = [queue.name for queue in app.queues]
+        if app.view == "overview":
+            app.refuse("Tab goes from queue to queue once one is open: Enter opens one.")
+        elif not names or names == [app.queue]:
+            app.refuse("There is no other queue.")
+        else:
+            at = names.index(app.queue) if app.queue in names else -step
+            self.choose(names[(at + step) % len(names)])
+            self.show_view(app.view)
+
+    def leave(self) -> None:
+        """What Esc does: stop, drop or leave one thing, the innermost first."""
+        app = self._app
+        view = app.current
+        if app.changes.progress:
+            app.changes.stopping = True
+        elif app.drop_unreadable_filter():
+            app.look()
+        elif view.everything:
+            view.everything = False
+            app.say_status()
+        elif isinstance(view, GroupsView) and view.whole is not None:
+            view.take(None)
+            app.say_status()
+        elif view.filter is not None:
+            view.narrow(None)
+            if self._back is not None:
+                self.show_view(self._back)
+            app.look()
+        elif view.table.marks:
+            view.table.mark(())
+        elif app.view != "overview":
+            self.show_view("overview")
+        else:
+            app.refuse("Esc: there is nothing to go back from; q quits.")
+
+    def choose(self, queue: str | None) -> None:
+        """Make this the queue that all views but the overview are about."""
+        if queue != self._app.queue:
+            self.leaving()
+            self._app.show_queue(queue)
+
+    def go_home(self) -> None:
+        """The view that shows what this queue is about."""
+        has = self._app.open_queue.features if self._app.open_queue else frozenset()
+        home: View = (
+            "requests" if "HasRequests" in has else "delayed" if "HasTimeline" in has else "dead"
+        )
+        self.show_view(home)
+
+    def open_row(self, opened: PagedTable.Opened) -> None:
+        """Show what the row stands for."""
+        app = self._app
+        if opened.table is not app.current.table:
+            return  # a click on another view was faster
+        if app.view == "overview":
+            self.choose(opened.identity)
+            self.go_home()
+        elif app.view == "groups":
+            self.narrowed("dead", f"group={opened.identity}")
+        elif app.view == "consumers":
+            group, name = parted(opened.identity)
+            whole = name if group is None else f"{group}:{name}"
+            self.narrowed("pending", f'consumer="{whole}"')
+        elif app.view == "clients":
+            self.narrowed("waiting", f'client="{opened.identity}"')
+        elif app.preview.display:
+            app.preview.enter()
+        elif app.current.named_rows:
+            app.refuse("Enter: the row shows all that is known of it.")
+        else:
+            self.open_detail(opened.identity)
+
+    def open_detail(self, id: str) -> None:
+        """Show all that is known of an entry or request of the queue that is open."""
+        self.detail = id
+        self._app.open_screen(DetailScreen(id), self._left_detail)
+        self._app.poller.wake()
+
+    def open_place(self, view: View, queue: str | None, filter: Query | None = None) -> None:
+        """Show a view of a queue; the overview of a queue is what that queue is about."""
+        if queue is not None:
+            self.choose(queue)
+        if view == "overview" and queue is not None:
+            self.go_home()
+        else:
+            self.show_view(view)
+        if filter is not None:
+            self._app.current.narrow(filter)
+            self._app.look()
+
+    def narrowed(self, view: View, expression: str) -> None:
+        """Another view of what a row stands for; Esc leads back."""
+        from redisq_ops.ops.filter.parser import FilterError, parse
+
+        app = self._app
+        try:
+            query = parse(expression)
+        except FilterError as error:  # a consumer's name may be any bytes
+            app.notify(printable(error.why), severity="warning", markup=False)
+            return
+        came = app.view
+        self.show_view(view)
+        self._back = came
+        app.current.narrow(query)
+        app.poller.wake()
+        app.say_status()
+
+    def close_screens(self) -> None:
+        """Leave all dialogs and screens over the view."""
+        while len(self._app.screen_stack) > 1:
+            self._app.pop_screen()  # type: ignore[unused-awaitable]
+        self.detail = None
+
+    def _left_detail(self, _: None) -> None:
+        self.detail = None
 
 
 async def located(deployment: Deployment, address: str) -> VisitedPlace:

@@ -6,16 +6,18 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
 
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
+from redisq_ops.tui.host import FIRST
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.ops.inspect.server_state import ServerHistory
     from redisq_ops.ops.inspect.snapshot_reader import KeptReads
     from redisq_ops.ops.redaction import Redaction
 
@@ -37,6 +39,8 @@ class Connected:
     color: str = ""
     options: tuple[str, ...] = ()
     """with which `redisq` finds the same server"""
+    context: str = FIRST
+    """name of its context; `FIRST`: it has none"""
 
 
 class SnapshotSource(Protocol):
@@ -54,25 +58,22 @@ class SnapshotSource(Protocol):
 
 
 class Live:
-    """Pictures of a real server.
-
-    ``connect`` is called by the first look, because it loads the Redis client, and that costs more
-    time than the first frame.
-    """
+    """Pictures of a real server. ``connect`` is called by the first look."""
 
     def __init__(self, connect: Callable[[], Connected]) -> None:
         self._connect = connect
         self.connected: Connected | None = None
         self.warning: str | None = None
         self._kept: KeptReads | None = None
+        self._server: ServerHistory | None = None
         self._looking = asyncio.Lock()
 
     async def look(self, viewport: Viewport) -> Snapshot:
-        first = self.connected is None
         if self.connected is None:
             self.connected = self._connect()
-        from redisq_ops.core.redis.operation import arun
+        from redisq_ops.core.redis.operation import arun, both
         from redisq_ops.ops.inspect.overview import eviction_policy
+        from redisq_ops.ops.inspect.server_state import ServerHistory, server_state
         from redisq_ops.ops.inspect.snapshot_reader import KeptReads, fetch
         from redisq_ops.ops.redaction import NO_REDACTION
 
@@ -80,15 +81,20 @@ class Live:
         redaction = self.connected.redaction or NO_REDACTION
         if self._kept is None:
             self._kept = KeptReads(deployment)
+        self._server = history = self._server or ServerHistory()
         async with self._looking:  # what is kept is of one look at a time
             read = fetch(deployment, viewport, redaction, self._kept)
-            snapshot = await arun(deployment.client, read)
-        if first and (policy := await arun(deployment.client, eviction_policy())):
-            self.warning = (
-                f"this server's maxmemory-policy is {policy}: once memory is full it deletes what "
-                "queues keep; set it to noeviction"
-            )
-        return snapshot
+            if not history.due:
+                snapshot = await arun(deployment.client, read)
+            else:
+                checks = both(server_state(), eviction_policy())
+                snapshot, (state, policy) = await arun(deployment.client, both(read, checks))
+                history.record(state, (queue.name for queue in snapshot.queues))
+                self.warning = policy and (
+                    f"this server's maxmemory-policy is {policy}: once memory is full it deletes "
+                    "what queues keep; set it to noeviction"
+                )
+            return replace(snapshot, server=history.sign)
 
     async def close(self) -> None:
         if self.connected is not None:
@@ -120,7 +126,8 @@ class Missed(Message):
 
 
 class Poller:
-    """Looks every ``interval`` seconds, never twice at once, and at once when woken.
+    """Looks every ``interval`` seconds, never twice at once, and at once when woken; after a look
+    that took longer than that it waits as long as the look took.
 
     What it asks for is read again before each look: the latest viewport wins, none is queued.
     """
@@ -156,7 +163,9 @@ class Poller:
                     self._post(Missed(error, self._source))
                 else:
                     self._post(SnapshotFetched(snapshot, self._source))
-                rest = max(0.01, self.interval - (time.monotonic() - began))
+                took = time.monotonic() - began
+                # A slow server or link is not kept busy more than half of the time.
+                rest = max(0.01, self.interval - took if took < self.interval else took)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._awake.wait(), None if self.frozen else rest)
         finally:

@@ -99,7 +99,7 @@ class ReplayTop(Top):
     def compose(self) -> ComposeResult:
         for widget in super().compose():
             yield widget
-            if widget is self._tabs:
+            if widget is self.bars.tabs:
                 yield self._timeline
 
     def tick(self) -> None:
@@ -118,7 +118,7 @@ class ReplayTop(Top):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("scrub", "play"):
-            return self.focused not in (self._field, self._command) and len(self.screen_stack) == 1
+            return self.focused not in (self.field, self.command) and len(self.screen_stack) == 1
         return super().check_action(action, parameters)
 
     def forbidden(self, action: str) -> str:

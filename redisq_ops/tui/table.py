@@ -21,54 +21,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from redisq_ops.ops.terminal import ELLIPSIS, count, printable
+from redisq_ops.tui.table_cursor import RowCursor
+from redisq_ops.tui.table_model import GAP, GUTTER, Cell, RowWindow, TableColumn, TableRow, fit
 from redisq_ops.tui.theme import DIM
 
-Cell = str | tuple[str, str]
-"""A cell: text, or text and a Rich style."""
-
-_GAP: Final = 2
-_GUTTER: Final = 2
-_LEAST: Final = 12
-"""cells that a flexible column keeps on a narrow terminal"""
 _PLAIN: Final = Style()
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """A column: ``width`` in cells, the least when ``flex``, its share of the spare width, is set.
-
-    On a narrow terminal the columns of the highest ``priority`` go first, from the right; of those
-    of priority 0 the flexible ones get narrower, and then the table scrolls sideways.
-    """
-
-    key: str
-    title: str
-    width: int
-    flex: int = 0
-    align: Literal["left", "right"] = "left"
-    style: str = ""
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TableRow:
-    """A row: the identity cursor and marks hold on to, and a cell per column."""
-
-    identity: str
-    cells: tuple[Cell, ...]
-    style: str = ""
-    rest: Cell = ""
-    """a text across all columns, behind the last cell"""
-
-
-@dataclass(frozen=True, slots=True)
-class RowWindow:
-    """Rows ``start`` … of ``total``; unless ``exact`` there may be more."""
-
-    start: int
-    total: int
-    rows: tuple[TableRow, ...]
-    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +36,6 @@ class _DrawnLine:
     text: str = ""
     cursor: str = ""
     marked: bool = False
-
-
-def fit(columns: Iterable[TableColumn], width: int) -> tuple[tuple[int, int], ...]:
-    """Which columns to draw in ``width`` cells: (index, cells) from left to right."""
-    kept = list(enumerate(columns))
-    spare = width - _GUTTER - sum(column.width + _GAP for _, column in kept) + _GAP
-    while spare < 0 and (least := max((column.priority for _, column in kept), default=0)):
-        at = max(at for at, (_, column) in enumerate(kept) if column.priority == least)
-        spare += kept.pop(at)[1].width + _GAP
-    for at, (index, column) in sorted(enumerate(kept), key=lambda one: -one[1][1].width):
-        if spare < 0 and column.flex:  # still too wide: the widest of those that can give way
-            taken = min(-spare, max(0, column.width - _LEAST))
-            kept[at], spare = (index, replace(column, width=column.width - taken)), spare + taken
-    spare, shares = max(0, spare), sum(column.flex for _, column in kept)
-    fitted = []
-    for index, column in kept:
-        extra = spare * column.flex // shares if column.flex else 0
-        # Each takes its share of what is left, so that rounding loses no cell.
-        spare, shares = spare - extra, shares - column.flex
-        fitted.append((index, column.width + extra))
-    return tuple(fitted)
 
 
 class PagedTable(ScrollView, can_focus=True):
@@ -211,13 +147,7 @@ class PagedTable(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
         self._columns = tuple(columns)
         self.empty = empty
-        self._window: RowWindow | None = None
-        self._cursor = 0
-        self._held: str | None = None
-        self._lost = False
-        self._follows_top = True
-        self._seen: frozenset[str] | None = None
-        self._new = 0
+        self._cursor = RowCursor()
         self._marks: frozenset[str] = frozenset()
         self._kept: frozenset[str] | None = None
         self._sort: tuple[str, str] = ("", "")
@@ -229,12 +159,12 @@ class PagedTable(ScrollView, can_focus=True):
     @property
     def identity(self) -> str | None:
         """The entry under the cursor; None while it is lost, not loaded or not there."""
-        return None if self._lost else self._held
+        return self._cursor.identity
 
     @property
     def cursor(self) -> int:
         """The index of the cursor's line."""
-        return self._cursor
+        return self._cursor.index
 
     @property
     def cursor_lost(self) -> bool:
@@ -242,7 +172,7 @@ class PagedTable(ScrollView, can_focus=True):
 
         Nothing is selected then: a key pressed in this moment was meant for the entry that went.
         """
-        return self._lost
+        return self._cursor.lost
 
     @property
     def marks(self) -> frozenset[str]:
@@ -252,26 +182,27 @@ class PagedTable(ScrollView, can_focus=True):
     @property
     def new(self) -> int:
         """Rows that came since the cursor left the top; of a long list those above the cursor."""
-        return self._new
+        return self._cursor.new
 
     @property
     def position(self) -> str:
         """Where the cursor is, for a status line: ``12 of 1,234``, ``≥`` if there may be more."""
-        if self._window is None or not self._total:
+        window = self._cursor.window
+        if window is None or not window.total:
             return ""
-        about = "" if self._window.exact else "≥"
-        return f"{count(self._cursor + 1)} of {about}{count(self._total)}"
+        about = "" if window.exact else "≥"
+        return f"{count(self.cursor + 1)} of {about}{count(window.total)}"
 
     @property
     def unsaid(self) -> str:
         """What the cursor's row says behind its cells, if it has no room for all of that."""
-        row = None if self._lost else self._row(self._cursor)
+        row = self._cursor.row
         text, _ = _styled(row.rest if row else "")
         return text if row and cell_len(printable(text)) > self._room(row) else ""
 
     def cut_text(self, key: str) -> str:
         """All of what the cursor's row has in a column, or behind its cells, if some is cut."""
-        row = None if self._lost else self._row(self._cursor)
+        row = self._cursor.row
         for column, index, width in self._layout:
             if row and column.key == key and index < len(row.cells):
                 text, _ = _styled(row.cells[index])
@@ -287,7 +218,7 @@ class PagedTable(ScrollView, can_focus=True):
     def in_sight(self) -> frozenset[str]:
         """The entries whose rows are on the screen."""
         top = self.scroll_offset.y
-        rows = (self._row(index) for index in range(top, top + self._page))
+        rows = (self._cursor.row_at(index) for index in range(top, top + self._page))
         return frozenset(row.identity for row in rows if row is not None)
 
     @property
@@ -305,16 +236,9 @@ class PagedTable(ScrollView, can_focus=True):
 
     def show(self, window: RowWindow) -> None:
         """Show these rows; the cursor follows its entry and stays in sight if it was."""
-        before, in_sight, line = self.identity, self._in_sight, self._cursor
-        self._window = window
+        before, in_sight = self.identity, self._in_sight
+        self._cursor.take(window)
         self._resize_contents()
-        self._follow(window)
-        if self._follows_top:
-            self._seen = _all_of(window)
-        elif self._seen is not None and (all_ := _all_of(window)) is not None:
-            self._new = len(all_ - self._seen)
-        elif not self._lost:
-            self._seen, self._new = None, max(0, self._new + self._cursor - line)
         if in_sight:
             self._bring_in_sight()
         self._repaint()
@@ -324,9 +248,7 @@ class PagedTable(ScrollView, can_focus=True):
     def clear(self) -> None:
         """Forget rows, cursor and marks: another list follows."""
         before = self.identity
-        self._window = self._held = self._asked = None
-        self._cursor, self._lost = 0, False
-        self._follows_top, self._new = True, 0
+        self._cursor, self._asked = RowCursor(), None
         self.mark(())
         self._resize_contents()
         self._bring_in_sight()
@@ -336,15 +258,12 @@ class PagedTable(ScrollView, can_focus=True):
 
     def go_to(self, identity: str) -> None:
         """Put the cursor on this entry, if it is loaded."""
-        window = self._window or RowWindow(0, 0, ())
-        for index, row in enumerate(window.rows, window.start):
-            if row.identity == identity:
-                self._move_to(index)
-                return
+        if (line := self._cursor.line_of(identity)) is not None:
+            self._move_to(line)
 
     def stay(self) -> None:
         """Keep the cursor on its row from now on, whatever comes above it."""
-        self._follows_top = False
+        self._cursor.stay()
 
     def mark(self, identities: Iterable[str]) -> None:
         """Mark exactly these entries."""
@@ -369,18 +288,18 @@ class PagedTable(ScrollView, can_focus=True):
     # -- keys and mouse -----------------------------------------------------------------------
 
     def action_move(self, lines: int) -> None:
-        self._move_to(self._cursor + lines)
+        self._move_to(self.cursor + lines)
 
     def action_page(self, pages: int) -> None:
-        self._move_to(self._cursor + pages * self._page)
+        self._move_to(self.cursor + pages * self._page)
 
     def action_first(self) -> None:
         """To the top, and stay there whatever comes."""
         self._move_to(0)
-        self._follows_top, self._new = True, 0
+        self._cursor.follow_top()
 
     def action_last(self) -> None:
-        self._move_to(self._total - 1)
+        self._move_to(self._cursor.total - 1)
 
     def action_mark(self) -> None:
         if self.identity is not None:
@@ -401,10 +320,10 @@ class PagedTable(ScrollView, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         if event.y == 0:
-            self._click_header(event.x + int(self.scroll_offset.x) - _GUTTER)
+            self._click_header(event.x + int(self.scroll_offset.x) - GUTTER)
             return
         index = self.scroll_offset.y + event.y - 1
-        if index < self._total:
+        if index < self._cursor.total:
             self._move_to(index)
             if event.chain == 2:
                 self.action_open()
@@ -412,16 +331,12 @@ class PagedTable(ScrollView, can_focus=True):
     def _click_header(self, x: int) -> None:
         right = 0
         for column, _, width in self._layout:
-            right += width + _GAP
+            right += width + GAP
             if 0 <= x < right:
                 self.post_message(self.HeaderClicked(self, column.key))
                 return
 
     # -- cursor -------------------------------------------------------------------------------
-
-    @property
-    def _total(self) -> int:
-        return self._window.total if self._window else 0
 
     @property
     def _page(self) -> int:
@@ -431,48 +346,18 @@ class PagedTable(ScrollView, can_focus=True):
 
     @property
     def _in_sight(self) -> bool:
-        return 0 <= self._cursor - self.scroll_offset.y < self._page
-
-    def _row(self, index: int) -> TableRow | None:
-        at = index - self._window.start if self._window else -1
-        return self._window.rows[at] if self._window and 0 <= at < len(self._window.rows) else None
+        return 0 <= self.cursor - self.scroll_offset.y < self._page
 
     def _move_to(self, index: int) -> None:
         before = self.identity
-        self.stay()
-        self._cursor = max(0, min(index, self._total - 1))
-        row = self._row(self._cursor)
-        self._held, self._lost = (row.identity if row else None), False
+        self._cursor.move_to(index)
         self._bring_in_sight()
         self._repaint()
         self._say_moved(before)
 
-    def _follow(self, window: RowWindow) -> None:
-        """Find the held entry in the new rows, or say that it is lost."""
-        last = max(0, window.total - 1)
-        if self._follows_top:
-            self._cursor, self._lost = 0, False
-            row = self._row(0)
-            self._held = row.identity if row else None
-            return
-        held = next(
-            (at for at, row in enumerate(window.rows, window.start) if row.identity == self._held),
-            None,
-        )
-        if held is not None:
-            self._cursor, self._lost = held, False
-        elif self._held is None or not window.total:
-            # Nothing to follow: take what is here, or in an empty list what comes first.
-            self._cursor = min(self._cursor, last)
-            row = self._row(self._cursor)
-            self._held, self._lost = (row.identity if row else None), False
-        elif self._cursor > last or self._row(self._cursor):
-            # Not merely out of the window: there is no such line, or it shows another entry.
-            self._cursor, self._lost = min(self._cursor, last), True
-
     def _bring_in_sight(self) -> None:
         top = self.scroll_offset.y
-        wished = max(self._cursor - self._page + 1, min(top, self._cursor))
+        wished = max(self.cursor - self._page + 1, min(top, self.cursor))
         if wished != top:
             self.scroll_to(y=wished, animate=False, force=True)
 
@@ -485,9 +370,9 @@ class PagedTable(ScrollView, can_focus=True):
     def _ask(self) -> None:
         """Post what is missing, once: an answer that came back short must not ask for ever."""
         wanted = self.wanted
-        if self._window:
-            start, rows = self._window.start, len(self._window.rows)
-            if start <= wanted[0] and min(wanted[1], self._total) <= start + rows:
+        if window := self._cursor.window:
+            start, rows = window.start, len(window.rows)
+            if start <= wanted[0] and min(wanted[1], self._cursor.total) <= start + rows:
                 self._asked = None
                 return
         if wanted != self._asked:
@@ -528,8 +413,8 @@ class PagedTable(ScrollView, can_focus=True):
         self.refresh()
 
     def _resize_contents(self) -> None:
-        widths = sum(width + _GAP for *_, width in self._layout) - _GAP + _GUTTER
-        size = Size(max(0, widths), self._total + 1)
+        widths = sum(width + GAP for *_, width in self._layout) - GAP + GUTTER
+        size = Size(max(0, widths), self._cursor.total + 1)
         if size != self.virtual_size:
             # Assigning it would lay out the whole screen and repaint every line whenever an entry
             # comes or goes; nothing but the scroll bar depends on it here.
@@ -552,12 +437,12 @@ class PagedTable(ScrollView, can_focus=True):
 
     def _line(self, y: int) -> _DrawnLine:
         index = self.scroll_offset.y + y - 1
-        if index >= self._total:
-            return _DrawnLine(text=self.empty if y == 1 and self._window else "")
-        row = self._row(index)
+        if index >= self._cursor.total:
+            return _DrawnLine(text=self.empty if y == 1 and self._cursor.window else "")
+        row = self._cursor.row_at(index)
         cursor = ""
-        if index == self._cursor:
-            cursor = "lost" if self._lost else "cursor" if self.has_focus else "blurred"
+        if index == self.cursor:
+            cursor = "lost" if self.cursor_lost else "cursor" if self.has_focus else "blurred"
         marked = row is not None and row.identity in self._marks
         return _DrawnLine(row, "" if row else ELLIPSIS, cursor, marked)
 
@@ -573,10 +458,10 @@ class PagedTable(ScrollView, can_focus=True):
 
     def _header(self, width: int, left: int) -> Strip:
         style = self.rich_style + self.get_component_rich_style("paged-table--header", partial=True)
-        cells = [Segment(" " * _GUTTER, style)]
+        cells = [Segment(" " * GUTTER, style)]
         for column, _, cells_wide in self._layout:
             cells.append(Segment(_padded(column.title, cells_wide, column.align), style))
-            cells.append(Segment(" " * _GAP, style))
+            cells.append(Segment(" " * GAP, style))
         strip = Strip(cells).crop_extend(left, left + width, style)
         if left > 0:
             strip = Strip.join([Strip([Segment("◂", style)], 1), strip.crop(1)])
@@ -586,8 +471,8 @@ class PagedTable(ScrollView, can_focus=True):
 
     def _room(self, row: TableRow) -> int:
         """The cells from behind a row's own to the edge of the screen."""
-        taken = sum(width + _GAP for _, index, width in self._layout if index < len(row.cells))
-        return max(0, self.scrollable_content_region.width - _GUTTER - taken)
+        taken = sum(width + GAP for _, index, width in self._layout if index < len(row.cells))
+        return max(0, self.scrollable_content_region.width - GUTTER - taken)
 
     def _draw(self, line: _DrawnLine) -> Strip:
         over = _PLAIN
@@ -598,7 +483,7 @@ class PagedTable(ScrollView, can_focus=True):
         base = self.rich_style
         mark = self.get_component_rich_style("paged-table--mark", partial=True)
         sign = "●" if line.marked else "✗" if line.cursor == "lost" else " "
-        segments = [Segment(sign + " " * (_GUTTER - 1), base + mark + over)]
+        segments = [Segment(sign + " " * (GUTTER - 1), base + mark + over)]
         if line.row is None:
             segments.append(Segment(line.text, base + Style.parse(DIM) + over))
         else:
@@ -609,19 +494,13 @@ class PagedTable(ScrollView, can_focus=True):
                 text, style = _styled(line.row.cells[index])
                 look = plain + Style.parse(column.style) + Style.parse(style) + over
                 segments.append(Segment(_padded(text, width, column.align), look))
-                segments.append(Segment(" " * _GAP, plain + over))
+                segments.append(Segment(" " * GAP, plain + over))
             if line.row.rest:
                 text, style = _styled(line.row.rest)
                 rest = _padded(text, self._room(line.row), "left")
                 segments.append(Segment(rest, plain + Style.parse(style) + over))
         width = max(self.virtual_size.width, self.scrollable_content_region.width)
         return Strip(segments).adjust_cell_length(width, base + over)
-
-
-def _all_of(window: RowWindow) -> frozenset[str] | None:
-    """The identities of all rows there are; None if not all are loaded."""
-    whole = window.exact and window.start == 0 and len(window.rows) >= window.total
-    return frozenset(row.identity for row in window.rows) if whole else None
 
 
 def _styled(cell: Cell) -> tuple[str, str]:

@@ -63,18 +63,6 @@ def test_a_frame_of_one_queue(url: str, client: redis.Redis) -> None:
 
 
 @pytest.mark.slow
-def test_redisq_top_is_the_same_command(url: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "redisq_ops", "top", "--once", "--url", url],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "no queues here yet" in done.stdout
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -165,15 +153,26 @@ def test_a_frame_ends_as_ls_does_where_some_of_a_queue_can_not_be_read(
     assert out == "" and err.count("\n") == 1 and "keeps its data: retry" in err
 
 
-def test_the_first_frame_needs_no_redis_client() -> None:
-    """It takes longer to load than to draw."""
+def test_the_first_frame_loads_no_module_of_other_views(url: str, client: redis.Redis) -> None:
+    RequestQueue(client, "mail").submit([b"x"], id="r1")
     code = (
-        "import sys; from redisq_ops.tui.app import Top; from redisq_ops.tui.poller import Live;"
-        "Top(Live(lambda: None)); print(*sys.modules)"
+        f"import sys; from redisq_ops.cli.main import run; run(['--url', {url!r}, 'top', '--once']);"
+        "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "textual" in done.stdout.split()
-    assert "redis" not in done.stdout.split()
+    *frame, modules = done.stdout.splitlines()
+    assert any("mail" in line for line in frame)
+    loaded = modules.split()
+    assert "redisq_ops.ops.inspect.snapshot_reader" in loaded
+    later = (
+        "redisq_ops.ops.inspect.queue_snapshot", "redisq_ops.ops.explain", "redisq_ops.ops.groups",
+        "redisq_ops.ops.filter.parser", "redisq_ops.ops.check", "redisq_ops.ops.change.control",
+        "redisq_ops.ops.change.runner", "redisq_ops.core.worker", "redisq_ops.core.queues.fair",
+        "redisq_ops.tui.run_change", "redisq_ops.cli.command_completion", "redisq_ops.demo",
+        "rich.traceback", "rich.markdown", "cronsim", "jsonpatch", "plotille", "re2", "zoneinfo",
+        "prometheus_client",
+    )  # fmt: skip
+    assert not [name for name in loaded if name.startswith(later)]
 
 
 def test_a_frame_of_an_unknown_queue_is_refused(

@@ -24,8 +24,8 @@ from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.dashboard_commands import OwnCommand, ViewCommand, own_command
 from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.host import Completion, Host
-from redisq_ops.tui.navigation import NavigationHistory, VisitedPlace
+from redisq_ops.tui.host import Completion, Host, KnownNames
+from redisq_ops.tui.navigation_history import NavigationHistory, VisitedPlace
 
 from .test_app import bury, drive, drive_in, press, see, see_line, until
 from .test_command_line import verbs
@@ -34,11 +34,14 @@ from .test_real_terminal import Terminal, terminal
 __all__ = ["terminal"]
 pytestmark = pytest.mark.alike
 
-HOST = Host(completions, commands, lambda: ["prod", "staging"])
+HOST = Host(completions, commands, lambda: [Completion("prod", "redis://p"), Completion("staging")])
+KNOWN = KnownNames(
+    ["mail", "mail-2", "jobs"], ["mail/r1", "mail/r1/7"], ["acme", "zebra"], ["01JUNDO"]
+)
 
 
 def words(line: str) -> list[str]:
-    found = dashboard_commands.completions(line, HOST, ["mail", "mail-2", "jobs"])
+    found = dashboard_commands.completions(line, HOST, KNOWN)
     return [one.text for one in found]
 
 
@@ -47,7 +50,7 @@ def words(line: str) -> list[str]:
     [
         ("client b", ["block"]),
         ("client block j", ["jobs"]),
-        ("dlq replay ma", ["mail", "mail-2"]),
+        ("dlq replay ma", ["mail", "mail-2", "mail/r1", "mail/r1/7"]),
         ("dlq mail", ["mail", "mail-2"]),
         ("move mail/r1 --to j", ["jobs"]),
         ("dlq purge --ha", ["--hard"]),
@@ -57,7 +60,11 @@ def words(line: str) -> list[str]:
         ("theme h", ["high-contrast"]),
         ("dlq mail /time", []),
         ("nothing ", []),
-        ("undo ", []),  # would have to ask a server
+        ("undo ", ["01JUNDO"]),
+        ("client block jobs a", ["acme"]),
+        ("request cancel mail/r1", ["mail/r1", "mail/r1/7"]),
+        ("go mail/r1/", ["mail/r1/7"]),
+        ("wait request mail/", ["mail/r1", "mail/r1/7"]),
         ("demo", []),  # can't be run here
     ],
 )
@@ -139,11 +146,16 @@ def test_colon_opens_views_ids_and_completes(url: str, client: redis.Redis) -> N
         assert app.view == "overview" and "Move dead" not in text(app)
         await press(pilot, "colon", "t", "tab", "tab", "shift+tab")
         assert line.value == "theme"
+        await press(pilot, "escape", "colon", *"client block jobs ac", "tab")
+        assert line.value == "client block jobs acme "
         await press(pilot, "escape")
 
         await enter("dlq mail /id~2")
         await until(pilot, lambda: app.current.table.identity == "r/2")
         await see(pilot, "mail request", "‹ overview", "/id~2/ in 1 of 3")
+        await press(pilot, "colon", *"inspect entry mail/r/2", "tab")
+        assert line.value == "inspect entry mail/r/2 "
+        await press(pilot, "escape")
         await enter("client block jobs acme")
         await until(pilot, lambda: "redisq client block jobs acme" in str(list(app._notifications)))
         await enter("clients jobs")
@@ -235,8 +247,13 @@ def test_another_context_is_shown_with_nothing_of_the_one_before(
             await press(pilot, "space", "colon", *"ctx b", "tab", "enter")
             await see_line(pilot, "can't read password file /nowhere")
             assert "r/3" in text(app)
-            await press(pilot, "colon", *"ctx p", "tab", "enter")
+            await press(pilot, "colon", *"ctx", "enter")
+            await see(pilot, "● -  ", "the server that the dashboard was started on  connected")
+            await press(pilot, "down", "down", "enter")  # bad, prod
             await see(pilot, "PROD", other.url, "read-only")
+            await press(pilot, "colon", *"ctx", "enter")
+            await see(pilot, f"● prod  {other.url}  connected")
+            await press(pilot, "escape")
             assert app.queue is None and app.view == "overview"
             await press(pilot, "5")
             await see(pilot, "far/1")
@@ -284,6 +301,8 @@ def wait_for(true: Callable[[], bool]) -> None:
 
 
 def test_offers_of_a_host_without_commands_are_the_dashboards_own() -> None:
-    assert dashboard_commands.completions("go m", Host(), ["mail"]) == [Completion("mail")]
+    assert dashboard_commands.completions("go m", Host(), KnownNames(["mail"])) == [
+        Completion("mail")
+    ]
     with pytest.raises(LookupError, match="no context 'x'"):
         Host().open_context("x")

@@ -77,7 +77,7 @@ def previewed(
 
 def shown(app: Top) -> str | None:
     """The id of the entry whose sections are in the preview."""
-    entry = app._preview.entry
+    entry = app.preview.entry
     return entry.about if entry.outline.root.children else None
 
 
@@ -86,7 +86,7 @@ def test_a_preview_of_five_thousand_lines_makes_only_what_is_seen() -> None:
     assert len(payload.splitlines()) > 5_000
 
     async def body(app: Top, pilot: Pilot[Exception], source: Payloads) -> None:
-        outline = app._preview.entry.outline
+        outline = app.preview.entry.outline
         await see(pilot, "payload", "JSON", "items  [840]", 'region  "eu"')
         assert outline.made < 100
         await press(pilot, "enter", "slash", *"a-808", "enter")
@@ -114,7 +114,7 @@ def test_while_the_cursor_moves_on_entries_are_read_at_rest_only(
         under = app.current.table.identity
         assert f"{under} …" in text(app)  # what was there is of another entry
         assert shown(app) is None
-        app._preview._settled()  # an hour later
+        app.preview._settled()  # an hour later
         await settled(app, pilot)
         assert set(source.asked) == {None, first, under}
         assert shown(app) == under

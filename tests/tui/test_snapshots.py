@@ -10,8 +10,8 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from redisq_ops.core.engine.queue_base import QueueBase
 from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import (
+    Client,
     Consumer,
     Counts,
     Entry,
@@ -36,11 +37,15 @@ from redisq_ops.core.model.entry import (
 )
 from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.model.rates import Rates
+from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
+from redisq_ops.core.model.worker_process import Process, RunningJob
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, run_id
+from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.audit_log import Operation
+from redisq_ops.ops.change.control import QueueSetting
 from redisq_ops.ops.change.edit import CHANGES, Sample, diff, edit_preview
 from redisq_ops.ops.change.impact import Consequences
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
@@ -70,6 +75,7 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.dashboard_settings import DashboardSettings
 from redisq_ops.tui.host import Host
+from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Connected
 from redisq_ops.tui.run_change import edit_question, question
 from redisq_ops.tui.undo_screen import PastScreen
@@ -81,11 +87,13 @@ PICTURES = ROOT / "snapshots"
 REDRAW = os.environ.get("REDISQ_PICTURES") == "redraw"
 NOW = 1_773_457_965_000  # 2026-03-14 03:12:45 UTC
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
-REQUESTS, DELAYS = features(RequestQueue), features(DelaySet)
+FEATURES = {
+    "request": features(RequestQueue), "delay": features(DelaySet), "fair": features(FairQueue)
+}  # fmt: skip
 OSC_52 = "\x1b]52;c;cm0gLXJmIC8=\x07"
 
 KINDS = {
-    "audit-log": "request", "billing": "request", "crm-sync": "request", "exports": "request",
+    "audit-log": "request", "billing": "request", "crm-sync": "request", "exports": "fair",
     "fraud-check": "request", "geo-import": "request", "image-thumbnails": "request",
     "invoices": "request", "mail": "request", "nightly-reports": "request",
     "pdf-render": "request", "push-devices": "delay", "reminders": "delay",
@@ -102,7 +110,7 @@ def listed() -> tuple[ListedQueue, ...]:
         ListedQueue(
             name,
             kind,
-            REQUESTS if kind == "request" else DELAYS,
+            FEATURES[kind],
             QueueBase.actions,
             QueueBase.editable_states,
         )
@@ -448,7 +456,7 @@ def chart_data(scope: ChartScope, latest: Rates | None) -> ChartData:
 
 async def watched(app: Top, source: "Seeded") -> None:
     """The dashboard has seen the queue for three hours, and its last minute twice a second."""
-    chance, samples = random.Random(5), app._charts.samples
+    chance, samples = random.Random(5), app.charts.samples
     waiting, counters = 460, Counter[tuple[int, str]]()
     for at in [
         *range(NOW - 3 * HOUR, NOW - MINUTE, MINUTE),
@@ -507,6 +515,38 @@ def periodic() -> tuple[PeriodicStatus, ...]:
     )
 
 
+def clients() -> tuple[Client, ...]:
+    found = [
+        Client("acme", 41_210, 0, 1, True, None), Client("birch-hotels", 812, 4, 1, False, 4),
+        Client("cobalt", 96, 2, 4, False, None), Client("delta-air", 5_004, 8, 1, False, 8),
+        Client("eastwood", 3, 1, 1, False, None), Client("fjord", 0, 0, 2, False, 16),
+        Client("gamma-labs", 17, 1, 1, False, None), Client("hilltop", 0, 2, 1, False, None),
+    ]  # fmt: skip
+    return tuple(found)
+
+
+def processes() -> tuple[Process, ...]:
+    found = []
+    for at in range(7):
+        host, pid = f"mail-{at // 3 + 1}", 1001 + at
+        silent = (21 * MINUTE if at == 3 else 2 * SECOND + at * 300, 3 * DAY)[at == 5]
+        jobs = [f"newsletter-3127/{at * 7 + n}" for n in range(at % 4)]
+        work = tuple(RunningJob(id, "mail", b"", None) for id in jobs)
+        found.append(
+            Process(f"{host}:{pid}", host, pid, ("mail", "digests") if at < 3 else ("mail",),
+                    NOW - (at + 2) * 7 * HOUR, silent, at not in (3, 5), work, quiet=at == 1)
+        )  # fmt: skip
+    return tuple(found)
+
+
+def queue_settings() -> tuple[QueueSetting, ...]:
+    chosen = {"max_failures": "20", "trash_ms": str(7 * DAY)}
+    return tuple(
+        QueueSetting(name, chosen.get(name, str(value)), name not in chosen)
+        for name, value in asdict(DEFAULTS).items()
+    )
+
+
 @dataclass(frozen=True)
 class Unsolved:
     """A step of an incident that nobody solves."""
@@ -520,6 +560,19 @@ class Unsolved:
         return False
 
 
+def nothing(bare: Snapshot) -> Snapshot:
+    """What there is to see where nothing is."""
+    viewport = bare.viewport
+    if viewport.view == "overview":
+        return replace(bare, queues=())
+    return replace(
+        bare, counts=Counts(0, 0, 0, 0, 0, 0), settings=queue_settings(),
+        reports=(ConsumerReport("mail", None, (), (), ((0,) * 5,) * 5, (), 0, 0),),
+        upcoming=Upcoming(NOW, 5 * MINUTE, (0,) * viewport.buckets, 0),
+        charts=ChartData(viewport.charts, Rates((0,) * 60, (0,) * 60, (0,) * 60), (), 1, 1),
+    )  # fmt: skip
+
+
 class Seeded:
     """A server that stands still; ``broken`` makes it fail from then on."""
 
@@ -531,6 +584,8 @@ class Seeded:
             "redis://queue-1.example.net:6379/0", Deployment()
         )
         self.broken: Exception | None = None
+        self.empty = False
+        """whether its queues have no entries, and it has no queues in the overview"""
         self.payload: bytes | None = None
         """of every entry that is read in full, instead of its own"""
 
@@ -540,6 +595,8 @@ class Seeded:
         bare = Snapshot(viewport, NOW, listed())
         if viewport.explain is not None:
             bare = replace(bare, explanation=explanation(str(viewport.explain)))
+        if self.empty:
+            return nothing(bare)
         if viewport.view == "overview":
             return replace(bare, overview=overview())
         if bare.queue is None:
@@ -568,6 +625,12 @@ class Seeded:
                 data = chart_data(viewport.charts, self.latest)
                 changes = data.operations if viewport.queue == "mail" else ()
                 return replace(bare, charts=replace(data, operations=changes))
+            case "clients":
+                return replace(bare, clients=clients(), total=len(clients()))
+            case "processes":
+                return replace(bare, processes=processes())
+            case "settings":
+                return replace(bare, settings=queue_settings())
             case "waiting":
                 found = waiting(viewport.start, viewport.end)
                 return replace(bare, start=viewport.start, total=1_204, entries=found)
@@ -624,23 +687,37 @@ class Clock:
         return self.now
 
 
-def draw(steps: Iterable[Step], size: tuple[int, int], theme: str = "dark", **options: Any) -> str:
-    async def body() -> str:
-        source = Seeded()
-        host = Host(completions, contexts=lambda: ["prod", "staging"])
-        settings = DashboardSettings(theme, filters={"1": "error~timeout age>2h", "2": "lost>1"})
-        app = Top(source, interval=3600, clock=Clock(), host=host, settings=settings, **options)
-        async with app.run_test(size=size) as pilot:
-            await settled(app, pilot)
-            for step in steps:
-                if isinstance(step, str):
-                    await pilot.press(step)
-                else:
-                    await step(app, source)
-                await settled(app, pilot)
-            return app.export_screenshot(title="redisq-top", simplify=True)
+async def in_dashboard(
+    body: Callable[[Top, Seeded, Pilot[Exception]], Awaitable[Any]],
+    size: tuple[int, int],
+    theme: str = "dark",
+    **options: Any,
+) -> Any:
+    source = Seeded()
+    host = Host(completions, contexts=lambda: ["prod", "staging"])
+    settings = DashboardSettings(theme, filters={"1": "error~timeout age>2h", "2": "lost>1"})
+    app = Top(source, interval=3600, clock=Clock(), host=host, settings=settings, **options)
+    async with app.run_test(size=size) as pilot:
+        await settled(app, pilot)
+        return await body(app, source, pilot)
 
-    return normal(asyncio.run(body()))
+
+def draw(steps: Iterable[Step], size: tuple[int, int], theme: str = "dark", **options: Any) -> str:
+    async def body(app: Top, source: Seeded, pilot: Pilot[Exception]) -> str:
+        for step in steps:
+            if isinstance(step, str):
+                await pilot.press(step)
+            else:
+                await step(app, source)
+            await settled(app, pilot)
+        return picture(app)
+
+    svg: str = asyncio.run(in_dashboard(body, size, theme, **options))
+    return svg
+
+
+def picture(app: Top) -> str:
+    return normal(app.export_screenshot(title="redisq-top", simplify=True))
 
 
 async def settled(app: Top, pilot: Pilot[Exception]) -> None:
@@ -662,13 +739,25 @@ def normal(svg: str) -> str:
     return re.sub(r"[ \t]+$", "", svg, flags=re.M)
 
 
-def compare(name: str, svg: str) -> None:
+def unchanged(name: str, svg: str) -> bool:
+    """Whether the picture is as it was; draws it again where that is wanted."""
     path = PICTURES / f"{name}.svg"
     if REDRAW:
         path.write_text(svg, encoding="utf-8")
-    assert path.exists(), f"no picture {path.name} yet: make pictures"
-    same = path.read_text(encoding="utf-8") == svg  # not in the assert: it would print both
-    assert same, f"{path.name} looks different now: make pictures, and look at what changed"
+        if name in DRAWN_FOR_THE_MANUAL:
+            target = ROOT / "docs" / "pictures" / f"{DRAWN_FOR_THE_MANUAL[name]}.png"
+            write_png(target, svg)
+    return path.exists() and path.read_text(encoding="utf-8") == svg
+
+
+def write_png(target: Path, svg: str) -> None:
+    png = resvg_py.svg_to_bytes(svg_string=svg, zoom=1.5, monospace_family="DejaVu Sans Mono")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(bytes(png))
+
+
+def compare(name: str, svg: str) -> None:
+    assert unchanged(name, svg), f"{name} looks different: make pictures, and look at what changed"
 
 
 def prepared(
@@ -738,7 +827,7 @@ async def freezes(app: Top, source: Seeded) -> None:
 
 
 async def forbidden(app: Top, source: Seeded) -> None:
-    app.snapshot, app._seen_at, app.source.connected = None, None, None
+    app.snapshot, app.seen_at, app.source.connected = None, None, None
     source.broken = Forbidden("the user 'eve' may not run HGETALL: add +hgetall to its ACL rule")
     app.poller.wake()
     await asyncio.sleep(0.05)
@@ -754,21 +843,8 @@ async def breaks(app: Top, source: Seeded) -> None:
 
 
 LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
-    "overview": ([], (120, 34)),
-    "levels": ([*MAIL, "2"], (120, 34)),
-    "requests": ([*MAIL, "3"], (120, 34)),
-    "pending": ([*MAIL, "4"], (120, 34)),
-    "dead": ([*MAIL, "5", "j", "space", "j", "j", "space", "j"], (120, 34)),
-    "delayed": ([*REMINDERS, "6"], (120, 34)),
-    "log": ([*MAIL, "l", "j"], (120, 34)),
-    "waiting": ([*MAIL, "9"], (120, 40)),
     "charts-160x45": ([*MAIL, watched, "v"], (160, 45)),
     "charts-hour": ([*MAIL, watched, "v", "minus"], (120, 34)),
-    "charts-80x24": ([*MAIL, watched, "v", "minus", "minus"], (80, 24)),
-    "charts-empty": ([*REMINDERS, "v"], (80, 24)),
-    "periodic": ([*REMINDERS, "e"], (120, 34)),
-    "periodic-80x24": ([*REMINDERS, "e", "j"], (80, 24)),
-    "trash-80x24": ([*MAIL, "0"], (80, 24)),
     "entry": ([*MAIL, "5", "enter"], (120, 34)),
     "preview": ([*MAIL, "5", json_payload, "p", "j"], (120, 34)),
     "preview-160x45": ([*MAIL, "5", json_payload, "p", "j", "enter", "j", "j", "j"], (160, 45)),
@@ -791,10 +867,6 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "explain": ([*MAIL, "5", "t"], (120, 34)),
     "explain-160x45": ([*MAIL, "5", "t"], (160, 45)),
     "explain-80x24": ([*MAIL, "5", "t"], (80, 24)),
-    "groups": ([*MAIL, "7", "j", "space"], (120, 34)),
-    "groups-80x24": ([*MAIL, "7"], (80, 24)),
-    "consumers": ([*MAIL, "8"], (120, 34)),
-    "consumers-80x24": ([*MAIL, "8"], (80, 24)),
     "completion": ([*MAIL, "5", "colon", *"dlq replay mail --ma", "tab"], (120, 34)),
     "completion-80x24": ([*MAIL, "colon", *"re"], (80, 24)),
     "saved-filters": ([*MAIL, "5", "apostrophe"], (120, 34)),
@@ -807,45 +879,88 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "stale": ([*MAIL, "5", breaks], (120, 34)),
     "help": (["question_mark"], (120, 34)),
     "unoffered": ([*REMINDERS, "3"], (80, 24)),
-    "overview-80x24": ([], (80, 24)),
     "overview-160x45": (["down"], (160, 45)),
     "trouble": (["exclamation_mark"], (120, 34)),
-    "levels-80x24": ([*MAIL, "2"], (80, 24)),
-    "dead-80x24": ([*MAIL, "5"], (80, 24)),
-    "delayed-80x24": ([*REMINDERS, "6"], (80, 24)),
 }
 
 
-DRAWN_FOR_THE_MANUAL = ("overview", "dead", "preview-160x45", "explain")
-THEMED = {
-    f"{name}-{theme}": (name, theme)
-    for theme in ("light", "ansi", "high-contrast")
-    for name in ("overview", "levels", "dead", "consequences")
+# In each view: the queue it is of, and the keys pressed there.
+VIEWS: dict[View, tuple[str | None, tuple[str, ...]]] = {
+    "overview": (None, ()),
+    "levels": ("mail", ()),
+    "requests": ("mail", ("j",)),
+    "pending": ("mail", ("j",)),
+    "dead": ("mail", ("j", "space", "j", "j", "space", "j")),
+    "delayed": ("reminders", ()),
+    "groups": ("mail", ("j", "space")),
+    "consumers": ("mail", ("j",)),
+    "waiting": ("mail", ()),
+    "trash": ("mail", ()),
+    "clients": ("exports", ("j",)),
+    "processes": ("mail", ("j",)),
+    "log": ("mail", ("j",)),
+    "settings": ("mail", ()),
+    "periodic": ("reminders", ("j",)),
+    "charts": ("mail", ()),
 }
-QUICK = ("overview", "requests", "dead", "confirm")
+THEMED: tuple[View, ...] = ("overview", "levels", "dead")
+WALKS: dict[str, tuple[tuple[int, int], str, Sequence[View]]] = {
+    "": ((120, 34), "dark", tuple(VIEWS)),
+    "-empty": ((120, 34), "dark", tuple(VIEWS)),
+    "-error": ((120, 34), "dark", tuple(VIEWS)),
+    "-80x24": ((80, 24), "dark", tuple(VIEWS)),
+    "-light": ((120, 34), "light", tuple(VIEWS)),
+    "-ansi": ((120, 34), "ansi", THEMED),
+    "-high-contrast": ((120, 34), "high-contrast", THEMED),
+}
+"""what the names of pictures of views end in -> size, theme, views"""
+DRAWN_FOR_THE_MANUAL = {
+    "overview": "overview", "dead": "dead", "preview-160x45": "preview", "explain": "explain",
+    "overview-light": "light",
+}  # fmt: skip
+"""picture -> its name in docs/pictures"""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LOOKS],
-)
+@pytest.mark.parametrize("suffix", WALKS)
+def test_all_views_look_as_they_did(suffix: str) -> None:
+    """In one dashboard, whose start costs more than a picture."""
+    size, theme, views = WALKS[suffix]
+
+    async def walk(app: Top, source: Seeded, pilot: Pilot[Exception]) -> list[str]:
+        await watched(app, source)
+        source.empty = suffix == "-empty"
+        different = []
+        for view in views:
+            queue, keys = VIEWS[view]
+            app.navigation.show_view("overview")
+            app.navigation = Navigation(app)  # as if this was the first view that was opened
+            app.navigation.choose(queue)
+            app.navigation.show_view(view)
+            await settled(app, pilot)
+            for key in keys:
+                await pilot.press(key)
+            if suffix == "-error":
+                await breaks(app, source)
+            await settled(app, pilot)
+            svg = picture(app)
+            different += [] if unchanged(f"{view}{suffix}", svg) else [f"{view}{suffix}"]
+            source.broken = app.problem = None
+        return different
+
+    different = asyncio.run(in_dashboard(walk, size, theme))
+    assert not different, f"look different now: make pictures, and look at {different}"
+
+
+@pytest.mark.parametrize("name", LOOKS)
 def test_a_picture_is_as_it_was(name: str) -> None:
     steps, size = LOOKS[name]
-    svg = draw(steps, size)
-    compare(name, svg)
-    if REDRAW and name in DRAWN_FOR_THE_MANUAL:
-        png = resvg_py.svg_to_bytes(svg_string=svg, zoom=1.5, monospace_family="DejaVu Sans Mono")
-        target = ROOT / "docs" / "pictures" / f"{name.partition('-')[0]}.png"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(bytes(png))
+    compare(name, draw(steps, size))
 
 
-@pytest.mark.slow
 def test_read_only_greys_the_changes_out() -> None:
     compare("read-only", draw([*MAIL, "5"], (120, 34), read_only=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "steps"), [("guide-160x45", []), ("guide-80x24", [at("webhooks"), "7"])]
 )
@@ -858,17 +973,14 @@ def test_the_guide_is_above_the_view(name: str, steps: list[Step]) -> None:
     compare(name, draw(steps, size, guide=steps_to_solve))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", THEMED)
-def test_a_picture_in_other_colours_is_as_it_was(name: str) -> None:
-    look, theme = THEMED[name]
-    svg = draw(*LOOKS[look], theme=theme)
-    compare(name, svg)
-    if REDRAW and name == "overview-light":
-        png = resvg_py.svg_to_bytes(svg_string=svg, zoom=1.5, monospace_family="DejaVu Sans Mono")
-        (ROOT / "docs" / "pictures" / "light.png").write_bytes(bytes(png))
+@pytest.mark.parametrize("theme", ["light", "ansi", "high-contrast"])
+def test_a_dialog_in_other_colours_is_as_it_was(theme: str) -> None:
+    compare(f"consequences-{theme}", draw(*LOOKS["consequences"], theme=theme))
 
 
 def test_every_picture_belongs_to_a_test() -> None:
     drawn = {path.stem for path in PICTURES.glob("*.svg")}
-    assert drawn == {*LOOKS, *THEMED, "read-only", "guide-160x45", "guide-80x24"}
+    walked = {f"{view}{suffix}" for suffix, (_, _, views) in WALKS.items() for view in views}
+    others = {"read-only", "guide-160x45", "guide-80x24"}
+    dialogs = {f"consequences-{theme}" for theme in ("light", "ansi", "high-contrast")}
+    assert drawn == {*walked, *LOOKS, *others, *dialogs}

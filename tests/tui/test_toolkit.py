@@ -180,7 +180,7 @@ def test_a_group_is_opened_and_replayed_while_others_die(url: str, client: redis
         assert app.view == "dead" and "bad/1" not in text(app)
         await press(pilot, "escape")
         await until(pilot, lambda: app.view == "groups")
-        assert app._views["dead"].filter is None
+        assert app.views["dead"].filter is None
         await asked(pilot, "P")
         assert "Replay 30 dead entries of mail?" in text(app)
         assert f"filter: where group={group}" in text(app)

@@ -1,10 +1,8 @@
-"""`redisq top`, also as `redisq-top`: the dashboard, or one frame of it as text.
-
-The Redis client is imported where it is used: it takes longer to load than the first frame to draw.
-"""
+"""`redisq top`, also as `redisq-top`: the dashboard, or one frame of it as text."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import ExitStack
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from redisq_ops.ops.inspect.snapshot import Snapshot
     from redisq_ops.tui.guide import GuideStep
-    from redisq_ops.tui.host import Completion, Host
+    from redisq_ops.tui.host import Completion, Host, KnownNames
     from redisq_ops.tui.poller import Connected, SnapshotSource
 
 
@@ -82,6 +80,9 @@ def _show(
     read_only: bool,
     guide: Sequence[GuideStep],
 ) -> int:
+    # A search for garbage takes a seventh of the start and finds none. Once the dashboard shows
+    # something, it sets its own threshold.
+    gc.set_threshold(50_000)
     from redisq_ops.ops.config import config_path
     from redisq_ops.tui.app import Top
     from redisq_ops.tui.poller import Live
@@ -181,24 +182,26 @@ def main() -> None:
 
 def _host(s: Session) -> Host:
     """What the dashboard needs of the command line; loaded when it is asked for."""
-    from redisq_ops.tui.host import FIRST, Host
+    from redisq_ops.tui.host import FIRST, Completion, Host
 
-    def complete(
-        words: Sequence[str], incomplete: str, queues: Sequence[str]
-    ) -> Sequence[Completion]:
+    def complete(words: Sequence[str], incomplete: str, known: KnownNames) -> Sequence[Completion]:
         from ..command_completion import completions
 
-        return completions(words, incomplete, queues)
+        return completions(words, incomplete, known)
 
     def commands() -> Iterable[Completion]:
         from ..command_completion import commands
 
         return commands()
 
-    def contexts() -> Sequence[str]:
-        from ..completion import contexts
+    def contexts() -> Sequence[Completion]:
+        from redisq_ops.core.model.errors import RedisqError
+        from redisq_ops.ops.config import contexts
 
-        return contexts("")
+        try:
+            return [Completion(one.name, one.url or "the usual server") for one in contexts()]
+        except RedisqError:  # the file was broken since the start
+            return []
 
     first = dict(s.flags), s.context
 
@@ -225,6 +228,7 @@ def _another(s: Session, flags: dict[str, str | None], context: str | None) -> S
 def _connect(s: Session) -> Connected:
     from redisq_ops.core.redis.client import aconnect
     from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.tui.host import FIRST
     from redisq_ops.tui.poller import Connected
 
     config = s.config
@@ -234,7 +238,7 @@ def _connect(s: Session) -> Connected:
     word = config["label"] or config.context or ""
     return Connected(
         str(target), deployment, config.read_only, config.guard, s.redaction, word,
-        config["color"] or "", _options(s),
+        config["color"] or "", _options(s), config.context or FIRST,
     )  # fmt: skip
 
 

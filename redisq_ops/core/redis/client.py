@@ -24,6 +24,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ConstantBackoff
 from redis.cluster import LoadBalancingStrategy
+from redis.driver_info import DriverInfo
 from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
@@ -163,6 +164,9 @@ def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]
         "socket_connect_timeout": 3.0,
         "client_name": f"redisq/{__version__}/{role}",
     }
+    if "lib_" not in parts.query:
+        # redis-py would read its version from the files of its installation, 6 ms a connection.
+        options["driver_info"] = DriverInfo(lib_version=redis.__version__)
     if mode == "" and "socket_timeout" in parse_qs(parts.query):
         options.pop("socket_timeout")
     if target.password is not None:

@@ -1,7 +1,6 @@
 """What the dashboard draws: the server at one moment, as pure data.
 
-`snapshot_reader` fetches it. This module loads no Redis client, since the dashboard draws its first
-frame before it has one.
+`snapshot_reader` fetches it; this module does no I/O and loads no Redis client.
 """
 
 from __future__ import annotations
@@ -168,6 +167,8 @@ class Snapshot:
     settings: tuple[QueueSetting, ...] = ()
     charts: ChartData | None = None
     explanation: Explanation | None = None
+    server: str = ""
+    """what is unusual about the server, in a few words"""
     explain_error: str | None = None
     """why there is no explanation"""
 

@@ -15,7 +15,8 @@ from textual.widgets import Static
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
 from redisq_ops.ops.terminal import count, kind_of
-from redisq_ops.tui.table import PagedTable, RowWindow, TableColumn, TableRow
+from redisq_ops.tui.table import PagedTable
+from redisq_ops.tui.table_model import RowWindow, TableColumn, TableRow
 
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query

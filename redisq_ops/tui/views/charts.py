@@ -19,7 +19,7 @@ from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.ops.trouble import drains
 from redisq_ops.tui.line_chart import ChartAxis, ChartLine, ChartMark, Point, line_chart
 from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples
-from redisq_ops.tui.table import TableColumn, TableRow
+from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder

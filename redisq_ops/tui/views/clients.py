@@ -7,7 +7,7 @@ from typing import Any
 from redisq_ops.core.model.entry import Client
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
-from redisq_ops.tui.table import TableColumn, TableRow
+from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HELD, WARN
 
 from .base import Items, QueueView, SortOrder

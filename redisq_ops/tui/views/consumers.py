@@ -11,7 +11,7 @@ from rich.text import Text
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
-from redisq_ops.tui.table import Cell, TableColumn, TableRow
+from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HEAT, HELD, WARN
 
 from .base import Items, QueueView, SortOrder

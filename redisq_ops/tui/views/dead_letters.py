@@ -7,7 +7,7 @@ from typing import Any
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age
-from redisq_ops.tui.table import Cell, TableColumn, TableRow
+from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DIM, WARN
 
 from .base import EntryView, SortOrder

@@ -11,7 +11,7 @@ from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import BAR_WIDTHS, Snapshot, Upcoming
 from redisq_ops.ops.terminal import age, count, date
 from redisq_ops.tui.charts import timeline
-from redisq_ops.tui.table import TableColumn, TableRow
+from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DELAYED, DIM, OK
 
 from .base import EntryView, SortOrder

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count
-from redisq_ops.tui.table import Cell, TableColumn, TableRow
+from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, WARN
 
 from .base import Items, QueueView, SortOrder

@@ -10,7 +10,7 @@ from redisq_ops.core.model.entry import Request
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count, printable
 from redisq_ops.tui.charts import LEVEL_WIDTH, levels
-from redisq_ops.tui.table import TableColumn, TableRow
+from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM, HELD, OK
 
 from .base import Items, QueueView, SortOrder

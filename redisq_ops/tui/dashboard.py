@@ -1,0 +1,416 @@
+"""One poller, one snapshot, and the views and bars that draw it."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App, ComposeResult
+from textual.containers import Container
+from textual.filter import LineFilter
+from textual.screen import ModalScreen
+from textual.widgets import ContentSwitcher, Footer
+
+from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
+from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
+from redisq_ops.tui.bars import Bars
+from redisq_ops.tui.changes import Changes
+from redisq_ops.tui.command_line import CommandInput, CompletionList, RowAddresses
+from redisq_ops.tui.command_runner import CommandRunner
+from redisq_ops.tui.context_screen import ContextScreen
+from redisq_ops.tui.dashboard_settings import DashboardSettings
+from redisq_ops.tui.detail_screen import DetailScreen
+from redisq_ops.tui.explain_screen import ExplainScreen
+from redisq_ops.tui.explanations import Explanations
+from redisq_ops.tui.filter_input import FilterInput
+from redisq_ops.tui.guide import GuideStep, GuideStrip
+from redisq_ops.tui.host import FIRST, Host
+from redisq_ops.tui.input_order import InputOrder
+from redisq_ops.tui.navigation import Navigation
+from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
+from redisq_ops.tui.preview_pane import PreviewPane, PreviewSubject
+from redisq_ops.tui.samples import Samples
+from redisq_ops.tui.signals import end_on_signals
+from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
+from redisq_ops.tui.views import ALL, ChartsView, GroupsView, OverviewView, QueueView
+
+if TYPE_CHECKING:
+    from redisq_ops.core.model.entry import Counts
+    from redisq_ops.ops.check.findings import Standing
+
+
+class Dashboard(App[Exception]):
+    """What the dashboard shows. Ends with None, or with the error that made it useless to go on."""
+
+    CSS_PATH = "top.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (140, "-beside")]  # noqa: RUF012 (declared so by App)
+    TITLE = "redisq-top"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(
+        self,
+        source: SnapshotSource,
+        *,
+        interval: float = 1.0,
+        queue: str | None = None,
+        read_only: bool = False,
+        zone: tzinfo | None = None,
+        host: Host | None = None,
+        settings: DashboardSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        guide: Sequence[GuideStep] = (),
+    ) -> None:
+        """``interval`` in seconds; ``queue`` is opened at once; ``host`` knows the commands and the
+        other servers; ``clock`` only measures; ``guide``: the steps of a demo's incidents."""
+        self._theme_colors = {name: ThemeColors(name) for name in COLORS}
+        super().__init__()
+        self.settings = settings or DashboardSettings()
+        for theme in THEMES.values():
+            self.register_theme(theme)
+        # Before anything is mounted: chosen later, it styles every widget once more.
+        self.theme = self.settings.theme
+        self.stylesheet.set_variables(self.get_css_variables())
+        self.source = source
+        self.interval = interval
+        self.queue = queue
+        """what all views but the overview are about"""
+        self.view: View = "overview"
+        self._read_only = read_only
+        self.zone = zone
+        self.clock = clock
+        self.snapshot: Snapshot | None = None
+        self.problem: Exception | None = None
+        """why the latest look brought no picture"""
+        self.poller = Poller(source, self.viewport, self.post_message, interval)
+        self.changes = Changes(self)
+        self.host = host or Host()
+        self.navigation, self.explanations = Navigation(self), Explanations(self)
+        self.refused = ""
+        """why the latest key did nothing"""
+        self._order = InputOrder(self)
+        self._in_terminal = False
+        self._opened = queue is None
+        self.seen_at: float | None = None
+        self.bars = Bars(self)
+        self.field = FilterInput()
+        self.commands = CommandRunner(self)
+        self._completions = CompletionList()
+        self.command = CommandInput(self.commands.completed, self._completions)
+        self.guide = GuideStrip(guide) if guide else None
+        self.overview, self.charts = OverviewView(), ChartsView()
+        others = (view() for view in ALL if view not in (OverviewView, ChartsView))
+        self.views: dict[View, QueueView] = {
+            view.name_: view for view in (self.overview, *others, self.charts)
+        }
+        self._switcher = ContentSwitcher(self.overview, initial="overview", id="views")
+        self.preview = PreviewPane()
+        self.split = Container(self._switcher, self.preview, id="split")
+
+    def compose(self) -> ComposeResult:
+        yield from (self.bars.banner, self.bars.tabs, *([self.guide] if self.guide else []))
+        yield from (self.bars.notice, self.split, self.field)
+        yield from (self._completions, self.command, self.bars.status)
+        yield Footer(compact=True, show_command_palette=False)
+
+    def run(self, *args: Any, **options: Any) -> Exception | None:
+        self._in_terminal = True
+        return super().run(*args, **options)
+
+    def on_load(self) -> None:
+        if self._in_terminal:  # before the terminal is changed
+            end_on_signals(self)
+
+    def on_mount(self) -> None:
+        self.set_keymap(dict(self.settings.keys))
+        for name, columns in self.settings.columns.items():
+            self.views[name].table.keep_columns(columns)
+        self.current.table.focus()
+        # After `fg` the terminal shows nothing of ours, and only what changes would be drawn.
+        self.app_resume_signal.subscribe(self, lambda _: self._redraw())
+        self.set_interval(1.0, self.tick)
+        self._watch_for_alerts()
+        self.run_worker(self.poller.run(), group="poller")
+        self.tick()
+
+    def _mount_views(self) -> None:
+        """Mount the views that are not open, after the first frame: it appears sooner."""
+        rest = [view for view in self.views.values() if not view.is_attached]
+        for view in rest:
+            view.display = False
+        if rest:
+            self._switcher.mount(*rest)  # type: ignore[unused-awaitable]
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        own = self._theme_colors.get(self.theme)
+        return [*([own] if own else []), *super().get_line_filters()]
+
+    def _redraw(self) -> None:
+        for widget in self.screen.walk_children():
+            widget.refresh()
+        self.refresh(layout=True)
+
+    def _fatal_error(self) -> None:
+        """Leave after a crash. Textual's own trace quotes local variables, and so payloads."""
+        from rich.traceback import Traceback
+
+        self.bell()
+        self.panic(Traceback(show_locals=False))
+
+    # --- pictures --------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> QueueView:
+        return self.views[self.view]
+
+    def viewport(self) -> Viewport:
+        """What the poller asks for."""
+        view = self.current
+        start, end = view.window
+        buckets = max(10, min(200, self.size.width - 2))
+        return Viewport(
+            view.name_, self.queue, start, end, view.descending, buckets, self._read_in_full,
+            view.fetched, self._explained, self.zone, view.in_sight,
+            view.charts, view.bar_ms,
+        )  # fmt: skip
+
+    @property
+    def _read_in_full(self) -> str | None:
+        """The entry or request that a screen or the preview shows."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, DetailScreen):
+                return screen.entry.wanted
+        return self.preview.wanted
+
+    @property
+    def _explained(self) -> ExplainSubject | None:
+        """What the latest explanation on the screen is about."""
+        explaining = (s.about for s in reversed(self.screen_stack) if isinstance(s, ExplainScreen))
+        return next(explaining, None)
+
+    def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
+        if not self.screen_stack or seen.source is not self.source:
+            return  # it came while we were leaving, or going to another server
+        first, self.snapshot = self.snapshot is None, seen.snapshot
+        self.charts.samples.record(seen.snapshot)
+        self.seen_at, self.problem = self.clock(), None
+        if first:
+            self._connected()
+        with self.batch_update():
+            if self.answered:
+                self.current.show(seen.snapshot)
+                self.preview.show(seen.snapshot)
+                self.navigation.fetched()
+            for screen in self.screen_stack:
+                if isinstance(screen, (DetailScreen, ExplainScreen)):
+                    screen.show(seen.snapshot)
+            self.tick()
+            if self.focused is None and len(self.screen_stack) == 1:
+                self.current.table.focus()  # it could not have it before it was shown
+
+    @property
+    def answered(self) -> bool:
+        """Whether the latest picture is of the view that is open."""
+        if self.snapshot is None:
+            return False
+        viewport = self.snapshot.viewport
+        return viewport.view == self.view and (
+            viewport.queue == self.queue or viewport.view == "overview"
+        )
+
+    def on_missed(self, missed: Missed) -> None:
+        from redisq_ops.core.model.errors import BadInput
+
+        if not self.screen_stack or missed.source is not self.source:
+            return
+        if isinstance(missed.error, BadInput) and self.snapshot is None:
+            self.exit(missed.error)
+        self.problem = missed.error
+        self.tick()
+
+    def _connected(self) -> None:
+        if self._in_terminal:
+            # All modules are loaded. Searched for garbage over and over, with what each refresh
+            # makes, they cost a fifth of the CPU time.
+            gc.freeze()
+            gc.set_threshold(10_000)
+        if self.read_only:
+            self.refresh_bindings()
+        if self.source.warning is not None:
+            self.notify(self.source.warning, severity="warning", markup=False, timeout=30)
+        self.call_after_refresh(self._mount_views)
+        if self._opened or self.snapshot is None:
+            return
+        self._opened = True
+        if self.snapshot.queue is None:
+            name, self.queue = printable(self.queue or ""), None
+            self.notify(f"no queue {name!r} here", severity="error", markup=False)
+        else:
+            self.navigation.go_home()
+
+    # --- what is shown ---------------------------------------------------------------------------
+
+    def drop_unreadable_filter(self) -> bool:
+        """A filter that can't be read is none, once its line is left by other ways than Enter."""
+        if not self.field.problem:
+            return False
+        self.field.display = False
+        self.current.narrow(None)
+        return True
+
+    def show_only(self, name: View) -> None:
+        """Put one view in front of the others."""
+        self._mount_views()
+        self.field.display = False
+        self.current.everything = False
+        self.view = self._switcher.current = name
+
+    def show_queue(self, queue: str | None) -> None:
+        """Make another queue the open one: its views begin empty."""
+        self.queue = queue
+        for view in self.views.values():
+            if view.name_ != "overview":
+                view.forget()
+
+    def open_screen(
+        self, screen: ModalScreen[None], closed: Callable[[None], None] | None = None
+    ) -> None:
+        # Not awaited: its mounting needs this very message loop.
+        self.push_screen(screen, closed)  # type: ignore[unused-awaitable]
+
+    def drop_scan(self, changed_in: QueueView | None) -> None:
+        """Show no groups of a scan that a change elsewhere has made untrue."""
+        groups = self.views["groups"]
+        if changed_in is not groups and isinstance(groups, GroupsView) and groups.whole:
+            groups.take(None)
+
+    def look(self) -> None:
+        self.current.table.focus()
+        self.tick()
+        self.poller.wake()
+
+    def tick(self) -> None:
+        """Say again what depends on the time or on keys rather than on a picture."""
+        self.bars.tick()
+
+    def say_status(self) -> None:
+        """The line above the keys: a problem, a running change, or where we are."""
+        self.bars.say_status()
+
+    def refuse(self, why: str) -> None:
+        """Say why a key does nothing."""
+        self.refused = why
+        if why and len(self.screen_stack) > 1:  # the line above the keys is behind a dialog
+            self.notify(why, severity="warning", markup=False, timeout=3)
+        self.say_status()
+
+    # --- what is open ----------------------------------------------------------------------------
+
+    @property
+    def open_queue(self) -> ListedQueue | None:
+        return next((queue for queue in self.queues if queue.name == self.queue), None)
+
+    @property
+    def queues(self) -> tuple[ListedQueue, ...]:
+        """All there are, by name."""
+        return self.snapshot.queues if self.snapshot else ()
+
+    @property
+    def under_cursor(self) -> ListedQueue | None:
+        """The queue that a digit opens from the overview."""
+        under = self.overview.table.identity
+        return next((queue for queue in self.queues if queue.name == under), None)
+
+    @property
+    def counts(self) -> Counts | None:
+        """The counts of the queue that is open; before they are read, those of the overview."""
+        seen = self.snapshot
+        if seen is not None and seen.viewport.queue == self.queue and seen.counts is not None:
+            return seen.counts
+        return self.overview.counts_of(self.queue)
+
+    @property
+    def previewed(self) -> PreviewSubject | None:
+        """The row under the cursor, where rows are entries or requests."""
+        view = self.current
+        if not view.has_details or self.bars.notice.display:
+            return None
+        return PreviewSubject(view.name_, self.queue, view.table.identity)
+
+    @property
+    def addresses(self) -> RowAddresses:
+        view, under = self.current, self.current.chosen
+        if view.holds == "queues":
+            return RowAddresses(under, under[0] if under else None)
+        if view.named_rows and view.holds != "periodic":
+            return RowAddresses(under, self.queue)
+        if self.queue is None or (view.state is None and view.holds == "queue"):
+            return RowAddresses((), self.queue)  # its rows are no entries
+        return RowAddresses(tuple(f"{self.queue}/{id}" for id in under), self.queue)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be changed here; known with the connection, before any picture."""
+        connected = self.source.connected
+        return self._read_only or (connected is not None and connected.read_only)
+
+    # --- server ----------------------------------------------------------------------------------
+
+    def switch_server(self, context: str) -> None:
+        """Leave this server for that of another context; nothing of this one is kept."""
+        if self.changes.running:
+            self.refuse("A change is running here: Esc stops it, then :ctx leaves.")
+            return
+        source = self.host.open_context(context)
+        self.workers.cancel_group(self, "poller")
+        self.workers.cancel_group(self, "jump")
+        self.source, self.snapshot, self.problem, self.seen_at = source, None, None, None
+        self.queue, self.view = None, "overview"
+        for view in self.views.values():
+            view.forget()
+        self.charts.samples = Samples()
+        self.clear_notifications()  # they name changes that could be undone there
+        self.changes, self.navigation = Changes(self), Navigation(self)
+        self._opened = True
+        self._switcher.current = "overview"
+        frozen, interval = self.poller.frozen, self.poller.interval
+        self.poller = Poller(source, self.viewport, self.post_message, interval)
+        self.poller.frozen = frozen
+        self.run_worker(self.poller.run(), group="poller")
+        self._watch_for_alerts()
+        self.refresh_bindings()
+        self.look()
+
+    def choose_context(self) -> None:
+        """List the contexts, and switch to the one that is chosen."""
+        connected = self.source.connected
+        open_one = FIRST if connected is None else connected.context
+        answers = self.snapshot is not None and self.problem is None
+        screen = ContextScreen(self.host.contexts(), open_one, answers)
+
+        def chosen(name: str | None) -> None:
+            if name is not None and name != open_one:
+                self.commands.run(f"ctx {name}")
+
+        self.push_screen(screen, chosen)  # type: ignore[unused-awaitable]
+
+    def _watch_for_alerts(self) -> None:
+        """Begin to look for new trouble on this server, if the configuration file says so."""
+        if self.settings.alerts is not None:
+            watch = AlertWatch(self.settings.alerts)
+            self.run_worker(watch.run(self.source, self._alert), group="alerts", exclusive=True)
+
+    def _alert(self, found: Sequence[Standing]) -> None:
+        text = alert_text(found)
+        self.notify(text, title="New trouble", severity="warning", markup=False, timeout=30)
+        if self.settings.alerts is not None and self._driver is not None:
+            notify_terminal(self._driver.write, text, self.settings.alerts.notify)
+
+    def refresh_every(self, seconds: float) -> None:
+        self.interval = self.poller.interval = seconds
+        self.poller.frozen = False
+        self.poller.wake()
+        self.notify(f"refreshed every {seconds:g} s", markup=False)

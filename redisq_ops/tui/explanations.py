@@ -1,0 +1,76 @@
+"""`t`: opens explanations, and follows what is chosen in one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redisq_ops.ops.inspect.snapshot import ExplainSubject
+from redisq_ops.tui.command_line import NOT_HERE
+from redisq_ops.tui.explain_screen import ExplainScreen
+from redisq_ops.tui.key_refusals import NOTHING
+
+if TYPE_CHECKING:
+    from .dashboard import Dashboard
+
+
+class Explanations:
+    """Opens an `ExplainScreen` and carries out what the person chooses there."""
+
+    def __init__(self, app: Dashboard) -> None:
+        self._app = app
+
+    def explain_here(self) -> None:
+        """What is under the cursor, or open; where nothing is, the queue."""
+        app = self._app
+        view = app.current
+        if app.view == "overview":
+            under = view.table.identity
+            about = ExplainSubject(under) if under else None
+        else:
+            id = app.navigation.detail if app.navigation.detail is not None else view.subject
+            about = ExplainSubject(app.queue, id) if app.queue else None
+        if about is None:
+            app.refuse(NOTHING)
+            return
+        self.explain(about)
+
+    def explain(self, about: ExplainSubject) -> None:
+        app = self._app
+        app.open_screen(ExplainScreen(about, app.zone), lambda _: app.poller.wake())
+        app.poller.wake()
+
+    def act_on(self, suggested: ExplainScreen.Suggested) -> None:
+        """The dialog of a command that helps, or else its line."""
+        from redisq_ops.ops.hint import words_of
+        from redisq_ops.tui.suggested_change import suggested_change
+
+        app = self._app
+        words, _ = words_of(suggested.command)
+        if words[:1] == ["explain"]:
+            queue, _, id = words[1].partition("/")
+            self.explain(ExplainSubject(queue, id or None))
+        elif words[:1] and words[0] in NOT_HERE:
+            app.copy_to_clipboard(suggested.command)
+            app.notify(f"copied: {NOT_HERE[words[0]]}", markup=False)
+        elif app.read_only:
+            app.refuse("this dashboard is read-only.")
+        elif change := suggested_change(suggested.command):
+            app.changes.suggested(change)
+        else:
+            app.navigation.close_screens()
+            app.command.begin(suggested.command.removeprefix("redisq "))
+
+    def follow(self, followed: ExplainScreen.Followed) -> None:
+        """Where a name of an explanation leads."""
+        app = self._app
+        link = followed.link
+        if link.explain is not None:
+            self.explain(link.explain)
+            return
+        app.navigation.close_screens()
+        app.navigation.choose(followed.queue)
+        if link.filter:
+            app.navigation.narrowed(link.view, link.filter)
+        else:
+            app.navigation.show_view(link.view)
+            app.current.keep(link.row)

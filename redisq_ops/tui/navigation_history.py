@@ -1,0 +1,67 @@
+"""The places that the dashboard has shown, as a browser keeps its pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from redisq_ops.ops.inspect.snapshot import View
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.filter.ast import Query
+
+MOST = 50
+"""places that are remembered"""
+_SHOWN = 2
+"""places in the header"""
+
+
+@dataclass(frozen=True, slots=True)
+class VisitedPlace:
+    """A view, its queue, and where in it the cursor was."""
+
+    view: View
+    queue: str | None = None
+    filter: Query | None = field(default=None, compare=False)
+    row: str | None = field(default=None, compare=False)
+
+
+class NavigationHistory:
+    """The places left, latest last, and those that were gone back from."""
+
+    def __init__(self) -> None:
+        self._past: list[VisitedPlace] = []
+        self._future: list[VisitedPlace] = []
+
+    def leave(self, place: VisitedPlace) -> None:
+        """Remember a place that is left for another than the one before."""
+        self._past = [*self._past, place][-MOST:]
+        self._future.clear()
+
+    def back(self, here: VisitedPlace) -> VisitedPlace | None:
+        """The place before; None if there is none."""
+        return self._step(self._past, self._future, here)
+
+    def forward(self, here: VisitedPlace) -> VisitedPlace | None:
+        """The place that `back` led away from."""
+        return self._step(self._future, self._past, here)
+
+    def crumbs(self, here: VisitedPlace) -> str:
+        """The latest places, nearest first; the queue is named where it was another one."""
+        words, queue = [], here.queue
+        for place in reversed(self._past[-_SHOWN:]):
+            other = place.queue is not None and place.queue != queue
+            words.append(f"‹ {place.queue} {place.view}" if other else f"‹ {place.view}")
+            queue = place.queue
+        return " ".join(words)
+
+    @staticmethod
+    def _step(
+        source: list[VisitedPlace], target: list[VisitedPlace], here: VisitedPlace
+    ) -> VisitedPlace | None:
+        while source:
+            place = source.pop()
+            if place != here:
+                target.append(here)
+                return place
+        return None
