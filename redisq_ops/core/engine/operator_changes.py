@@ -25,7 +25,6 @@ from ..redis.operation import C_co, Call, Description, operation
 from ..redis.parsers import scored, words
 from .parallel_reads import ParallelReads
 
-
 T = TypeVar("T")
 UNDO_STEPS = 2
 """steps of a `move_range` that one call takes back at most: each may concern 25 requests"""
