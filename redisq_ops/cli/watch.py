@@ -36,7 +36,7 @@ def repeat(command: Callable[[], object], every: str, json: bool) -> int:
             sys.stdout.flush()
             sys.stderr.write(lost)
     first, _ = next(frames)  # if the first run fails, nothing is drawn
-    with Live(console=Console(), auto_refresh=False, vertical_overflow="crop") as live:
+    with Live(console=Console(), auto_refresh=False, vertical_overflow="ellipsis") as live:
         live.console.show_cursor(True)  # a signal that ends this process would leave it hidden
         for frame, lost in chain([(first, "")], frames):
             live.update(Text(frame + lost, no_wrap=True, overflow="ellipsis"), refresh=True)

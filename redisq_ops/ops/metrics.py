@@ -106,6 +106,16 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
         "Moves to other queues that were interrupted and hold entries.",
         labels=of_queue,
     )
+    periodic = GaugeMetricFamily(
+        "redisq_queue_periodic_entries",
+        "Periodic entries of a queue of a kind that can have some.",
+        labels=of_queue,
+    )
+    overdue = GaugeMetricFamily(
+        "redisq_queue_periodic_overdue_entries",
+        "Periodic entries that missed a run.",
+        labels=of_queue,
+    )
     for row in rows:
         labels = [row.name, row.kind]
         counts = row.counts
@@ -114,6 +124,9 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
         for flag, value in zip(flags, values, strict=True):
             flag.add_metric(labels, float(value is not None and value is not False))
         unfinished.add_metric(labels, len(row.unfinished))
+        if row.periodic is not None:
+            for family, number in zip((periodic, overdue), row.periodic, strict=True):
+                family.add_metric(labels, number)
         if counts is None:
             continue
         for state in STATES:
@@ -130,4 +143,4 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
         if row.rates is not None:
             for event, number in zip(EVENTS, row.rates.last_minute(now_ms), strict=True):
                 minute.add_metric([*labels, event], number)
-    yield from (entries, done, oldest, minute, *flags, unfinished)
+    yield from (entries, done, oldest, minute, *flags, unfinished, periodic, overdue)

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from redisq_ops.core.model.entry import STATES, Counts
-from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import QueueRow
@@ -47,7 +47,7 @@ class Replay:
         self._members = members(path)
         span = span_ms(path)
         if span is None:
-            raise NotFound(f"{path} has no sample")
+            raise BadInput(f"{path} has no sample")
         self.begin_ms, self.end_ms = span
         self.at_ms = self.end_ms if at_ms is None else at_ms
         self.playing = False
@@ -168,7 +168,7 @@ def _snapshot(state: RecordedState, viewport: Viewport, at_ms: int) -> Snapshot:
     if row is None:
         return replace(bare, problem=f"no queue {viewport.queue!r} at that moment")
     if viewport.view not in RECORDED:
-        return replace(bare, problem="not in the recording, which has: all queues, consumers, log")
+        return replace(bare, problem=f"{viewport.view}: not recorded")
     operations = recorded_operations(state, viewport.queue)
     return replace(
         bare, counts=_counts(row), reports=tuple(recorded_reports(state, viewport.queue)),

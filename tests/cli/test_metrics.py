@@ -233,6 +233,8 @@ tests:
         values: 0x20 500x40
       - series: redisq_queue_readable{{queue="mail",kind="request"}}
         values: 1x60
+      - series: redisq_queue_periodic_overdue_entries{{queue="later",kind="delay"}}
+        values: 0x20 2x40
     alert_rule_test:
       - eval_time: 14m
         alertname: RedisqQueueNotWorked
@@ -247,6 +249,13 @@ tests:
       - eval_time: 19m
         alertname: RedisqDeadLetters
         exp_alerts: []
+      - eval_time: 30m
+        alertname: RedisqPeriodicOverdue
+        exp_alerts:
+          - exp_labels: {{severity: warning, queue: later, kind: delay}}
+            exp_annotations:
+              summary: "later: 2 periodic entries missed a run"
+              action: redisq periodic ls later
       - eval_time: 45m
         alertname: RedisqServerUnreachable
         exp_alerts: []

@@ -42,7 +42,8 @@ def row(name: str, counts: Counts | None, **more: Any) -> QueueRow:
 def test_a_queue_becomes_entries_by_state_age_rates_and_flags() -> None:
     counts = Counts(7, 2, 3, 4, 1, 99, NOW - 1500, paused="db migration")
     rates = Rates((0, 60), (0, 30), (0, 5))
-    found = scraped(Overview(NOW, (row("mail", counts, rates=rates, unfinished=("move-1",)),)))
+    mail = row("mail", counts, rates=rates, unfinished=("move-1",), periodic=(3, 2))
+    found = scraped(Overview(NOW, (mail,)))
     labels = 'kind="request",queue="mail"'
     states = {"waiting": 7, "pending": 2, "delayed": 3, "dead": 4, "trash": 1}
     for state, number in states.items():
@@ -54,6 +55,8 @@ def test_a_queue_becomes_entries_by_state_age_rates_and_flags() -> None:
     for flag, value in {"readable": 1, "paused": 1, "draining": 0}.items():
         assert found[f"queue_{flag}{{{labels}}}"] == value
     assert found[f"queue_unfinished_operations{{{labels}}}"] == 1
+    assert found[f"queue_periodic_entries{{{labels}}}"] == 3
+    assert found[f"queue_periodic_overdue_entries{{{labels}}}"] == 2
     assert found["up"] == 1 and found["queues_omitted"] == 0
 
 

@@ -102,7 +102,7 @@ def test_nothing_can_be_changed(path: Path, client: redis.Redis) -> None:
     async def body(app: object, pilot: Pilot[Exception]) -> None:
         assert isinstance(app, ReplayTop)
         await press(pilot, "5")
-        await see(pilot, "not in the recording")
+        await see(pilot, "dead: not recorded")
         for key in "ARCPXEHMTBKLOU":
             await press(pilot, key)
             assert len(app.screen_stack) == 1, key
@@ -150,4 +150,4 @@ def test_one_frame_and_what_is_refused(path: Path, redisq: Redisq, tmp_path: Pat
 def test_a_recording_without_a_sample_is_refused(redisq: Redisq, tmp_path: Path) -> None:
     path = tmp_path / "empty.rec"
     path.touch()
-    assert "has no sample" in redisq.refusal("top", "--replay", str(path), "--once", code=1)
+    assert "has no sample" in redisq.refusal("top", "--replay", str(path), "--once", code=2)

@@ -30,6 +30,7 @@ add(
     {
         "queue": option("--queue", "NAME", "Only of this queue.", autocompletion=queues),
         "max": _latest(50),
+        **WATCHING,
     },
     "overview.log",
     help="List the changes that operators made, newest first.",
@@ -38,7 +39,8 @@ add(
 )  # fmt: skip
 
 add(
-    commands, "history", {"queue": argument("QUEUE"), "max": _latest(100)}, "overview.history",
+    commands, "history", {"queue": argument("QUEUE"), "max": _latest(100), **WATCHING},
+    "overview.history",
     help="Show the latest events of a queue, oldest first.",
     prints="Event",
     examples=("redisq history mail", "redisq history mail --max 1000 --json"),

@@ -17,6 +17,7 @@ from ..options import (
     RAMPING,
     RATE,
     SELECTING,
+    WATCHING,
     WHEN,
     Options,
     add,
@@ -103,7 +104,7 @@ def _noun(noun: str) -> typer.Typer:
     state, help = NOUNS[noun]
     group = typer.Typer(help=help, no_args_is_help=True)
     add(
-        group, "ls", SELECTING, "entries.listed", state,
+        group, "ls", {**SELECTING, **WATCHING}, "entries.listed", state,
         help="List the entries.",
         prints="Entry",
         examples=(f"redisq {noun} ls", f"redisq {noun} ls mail/r1 --json"),

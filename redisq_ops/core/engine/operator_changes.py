@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from ..model.clock import Duration, checked_ms
@@ -24,6 +24,10 @@ from ..model.states import EDIT, FIXED
 from ..redis.operation import C_co, Call, Description, operation
 from ..redis.parsers import scored, words
 from .parallel_reads import ParallelReads
+
+T = TypeVar("T")
+UNDO_STEPS = 2
+"""steps of a `move_range` that one call takes back at most: each may concern 25 requests"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class UndoStep:
     by: str
     seq: int
     left: Callable[[list[str]], None]
+    most: int = 1
+    """steps to take back"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +191,44 @@ class OperatorChanges(ParallelReads[C_co]):
         return self._undo(UndoStep(op, step, target, by, seq, left))
 
     def _undo(self, undo: UndoStep) -> Description[tuple[int, ...]]:
-        edited = undo.target == EDIT
+        if undo.target != EDIT:
+            return self._undo_moves(undo, lambda back, stay, steps: (back, stay))
 
         def counted(reply: list[Any]) -> tuple[int, ...]:
             undo.left([id.decode() for id in reply[2:]])
             return int(reply[0]), int(reply[1])
 
         return self._call_script(
-            "undo_edit" if edited else "undo", counted, caller=undo.by, seq=undo.seq, op=undo.op,
-            step=undo.step, **({} if edited else {"to": undo.target}),
+            "undo_edit", counted, caller=undo.by, seq=undo.seq, op=undo.op, step=undo.step
+        )
+
+    @operation
+    def undo_ranges(
+        self,
+        op: str,
+        step: int,
+        *,
+        target: str,
+        by: str,
+        seq: int,
+        left: Callable[[list[str]], None] = lambda ids: None,
+    ) -> Description[tuple[int, int, int]]:
+        """Take step ``step`` of operation ``op`` back as `undo` does, and where `move_range` made
+        it, as many steps before it as one call has room for; of a queue with one shard.
+
+        Returns the numbers of entries put back, of those left alone, and of steps taken back.
+        """
+        undo = UndoStep(op, step, target, by, seq, left, min(step, UNDO_STEPS))
+        return self._undo_moves(undo, lambda back, stay, steps: (back, stay, steps))
+
+    def _undo_moves(self, undo: UndoStep, counted: Callable[[int, int, int], T]) -> Call[T]:
+        def read(reply: list[Any]) -> T:
+            undo.left([id.decode() for id in reply[3:]])
+            return counted(*map(int, reply[:3]))
+
+        return self._call_script(
+            "undo", read, caller=undo.by, seq=undo.seq, op=undo.op, step=undo.step, to=undo.target,
+            most=undo.most,
         )  # fmt: skip
 
     def transferred_id(self, op: str, id: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Refused, Superseded
+from redisq_ops.core.model.states import EDIT
 from redisq_ops.core.redis.operation import both
 
 from . import audit_log
@@ -78,9 +79,9 @@ class UndoSteps(ChangeSteps):
         if not self._left:
             return None
         id, step = self._left[-1]
-        back, touched, *beyond = await self._take_back(id, step)
+        steps, (back, touched, *beyond) = await self._take_back_steps(id, step)
         self._name()
-        self._left[-1] = id, step - 1
+        self._left[-1] = id, step - steps
         self._taken += 1
         return self.outcome.count({"moved": back, "changed": touched, "deep": sum(beyond)})
 
@@ -127,6 +128,16 @@ class UndoSteps(ChangeSteps):
         touched = self._name()
         same = self.queue.undo_change_size(verb, args) - back - touched
         return self.outcome.count({"moved": back, "changed": touched, "same": same})
+
+    async def _take_back_steps(self, id: str, step: int) -> tuple[int, tuple[int, ...]]:
+        """Undo a step, and those before it that fit into one call; how many, and their counts."""
+        queue, target = self.queue, self.operation.target
+        if self.across or target == EDIT or not queue.range_states or len(queue.shard_keys) > 1:
+            return 1, await self._take_back(id, step)
+        back, touched, steps = await queue.undo_ranges.op(
+            id, step, target=target, by=self.op, seq=self._taken + 1, left=self._touched.extend
+        )
+        return steps, (back, touched)
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""

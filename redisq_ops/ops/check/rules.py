@@ -57,6 +57,9 @@ class QueueRules:
     """names of rules that are not checked"""
 
 
+_TABLES: Final = "expected TOML with tables [[check]]"
+
+
 @dataclass(frozen=True, slots=True)
 class RuleTable:
     """Values for the queues that match a pattern."""
@@ -104,17 +107,25 @@ class Rules:
 def read_rules(path: Path) -> Rules:
     """The rules of a file; `BadInput` names file, line and what is expected."""
     try:
-        text = path.read_text(encoding="utf-8")
-        file = tomllib.loads(text)
+        content = path.read_bytes()
     except OSError as error:
         raise file_error(error, f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: {error}") from error
+    try:
+        text = content.decode()
+        file = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"{path}, line {line}: not UTF-8; {_TABLES}") from error
+    except tomllib.TOMLDecodeError as error:
+        why, _, place = str(error).rstrip(")").partition(" (at ")
+        raise BadInput(f"{path}, {place}: {why[:1].lower()}{why[1:]}; {_TABLES}") from error
     tables = file.pop("check", [])
-    if file or not isinstance(tables, list):
-        raise BadInput(
-            f"{path}: only tables [[check]] are expected, not {next(iter(file), 'check')!r}"
-        )
+    if file or not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        name = next(iter(file), "check")
+        found = rf"^\s*(?:{re.escape(name)}\b|\[+\s*{re.escape(name)}\b)"
+        at = re.search(found, text, re.MULTILINE)
+        line = text.count("\n", 0, at.end()) + 1 if at else 1
+        raise BadInput(f"{path}, line {line}: {name!r} is no rule table; {_TABLES}")
     return Rules(tuple(
         _table(table, lambda name, nth=nth: f"{path}, line {_line(text, nth, name)}: {name}")
         for nth, table in enumerate(tables)

@@ -1,9 +1,10 @@
 """Samples all queues, as often as once a second, at a bounded cost.
 
-Every sample reads the counters of each queue, one command per shard. A queue whose counters changed
+A sample compares the counters of each queue, one command per shard. A queue whose counters changed
 is read in full, as every queue is every two minutes: at most `MOST` of them per sample, those first
 that were read the longest time ago. So with up to `MOST` busy queues each sample has all of them;
-with more, each queue's row says when it was read.
+with more, the next samples read the rest before counters are compared again, and each queue's row
+says when it was read. Consumers are read of at most `MOST_CONSUMERS` queues per sample.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from .file import RecordedState
 
 MOST: Final = 15
 """queues that one sample reads in full"""
+MOST_CONSUMERS: Final = 4
+"""queues whose consumers one sample reads: each costs as much as its row"""
 FULL_MS: Final = 120_000
 """every queue is read in full at least so often"""
 REGISTRY_MS: Final = 10_000
@@ -50,6 +53,8 @@ class Sampler:
         self._pulse: list[tuple[str, str, Call[Any]]] = []
         self._uncounted: set[str] = set()
         self._counters: dict[str, object] = {}
+        self._backlog: set[str] = set()
+        """queues with changes that no sample has read yet"""
         self._full: dict[str, int] = {}
         self._consumers: dict[str, int] = {}
         self._latest: dict[str, object] = {}
@@ -86,7 +91,7 @@ class Sampler:
         line = {"at_ms": max(at_ms, self.state.at_ms), "lost": why}
         self.state.apply(line)
         # A server that was started again may have other data.
-        self._counters, self._latest, self._full = {}, {}, {}
+        self._counters, self._latest, self._full, self._backlog = {}, {}, {}, set()
         self._registry_ms = self._log_ms = 0
         return line
 
@@ -116,18 +121,20 @@ class Sampler:
 
     async def _due(self, now: int) -> list[str]:
         """The queues to read in full now: the ones first that were read the longest time ago."""
-        replies = await together(call for _, _, call in self._pulse)
-        due = set(self._uncounted)
-        changed = dict[str, dict[str, object]]()
-        for (name, key, _), reply in zip(self._pulse, replies, strict=True):
-            if self._counters.get(key, ...) != reply:
-                changed.setdefault(name, {})[key] = reply
-        due |= changed.keys()
-        due |= {name for name in self._entries if now - self._full.get(name, 0) >= FULL_MS}
-        most = MOST if self._full else len(due)  # the first sample has all queues
-        chosen = sorted(due, key=lambda name: self._full.get(name, 0))[:most]
-        for name in chosen:
-            self._counters |= changed.get(name, {})
+        if len(self._backlog) < MOST:
+            replies = await together(call for _, _, call in self._pulse)
+            for (name, key, _), reply in zip(self._pulse, replies, strict=True):
+                if self._counters.get(key, ...) != reply:
+                    self._counters[key] = reply
+                    self._backlog.add(name)
+            self._backlog |= self._uncounted
+            self._backlog |= {
+                name for name in self._entries if now - self._full.get(name, 0) >= FULL_MS
+            }
+        self._backlog &= self._entries.keys()
+        most = MOST if self._full else len(self._backlog)  # the first sample has all queues
+        chosen = sorted(self._backlog, key=lambda name: self._full.get(name, 0))[:most]
+        self._backlog.difference_update(chosen)
         return chosen
 
     async def _read_consumers(
@@ -141,6 +148,9 @@ class Sampler:
             and now - self._consumers.get(name, 0) >= CONSUMERS_MS
             and ((rows[name] or {}).get("pending", 0) or name in self.state.consumers)
         ]
+        if self._consumers:  # the first sample has all queues
+            wanted.sort(key=lambda name: self._consumers.get(name, 0))
+            del wanted[MOST_CONSUMERS:]
         found = await together(apart(consumer_reports(self._queues[name])) for name in wanted)
         reports = dict[str, Any]()
         for name, report in zip(wanted, found, strict=True):

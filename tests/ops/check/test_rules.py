@@ -58,7 +58,7 @@ def test_the_command_line_has_the_last_word(file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[[check]]\noldest = "1h\n', "check.toml: Illegal character '\\n' (at line 2, column"),
+        ('[[check]]\noldest = "1h\n', "check.toml, line 2, column 13: illegal character '\\n'"),
         ("[[check]]\n\noldest = 90\n", 'line 3: oldest: expected a time span in quotes, as "90s"'),
         ('[[check]]\ndead = 1\n[[check]]\noldest = "1x"\n', "line 4: oldest: '1x' is not a time"),
         ("[[check]]\ndead = 0\n", "line 2: dead: expected a whole number, 1 or more"),
@@ -68,8 +68,8 @@ def test_the_command_line_has_the_last_word(file: Path) -> None:
         ('[[check]]\nignore = ["age"]\n', "line 2: ignore: expected a list of rules: unreadable, "),
         ("[[check]]\nqueues = 3\n", 'line 2: queues: expected a pattern, as "mail*"'),
         ("[[check]]\nage = 3\n", "line 2: age: expected one of queues, no_worker, "),
-        ("[check]\ndead = 3\n", "only tables [[check]] are expected, not 'check'"),
-        ("[[checks]]\n", "only tables [[check]] are expected, not 'checks'"),
+        ("[check]\ndead = 3\n", "line 1: 'check' is no rule table; expected TOML with"),
+        ("\n[[checks]]\n", "line 2: 'checks' is no rule table"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(file: Path, text: str, problem: str) -> None:

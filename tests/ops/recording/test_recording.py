@@ -218,8 +218,11 @@ def test_a_sample_reads_in_full_only_what_changed(client: redis.Redis) -> None:
     assert {name: row["pending"] for name, row in changed.items()} == {"q3": 1}
     for queue in queues:
         queue.submit([b"y"], id="r2")
+    client.config_resetstat()
     busy = [run(client, sampler.sample())["queues"] for _ in range(2)]
     assert [len(each) for each in busy] == [MOST, MOST], "a sample's cost is bounded"
+    stats = client.info("commandstats")
+    assert stats["cmdstat_hvals"]["calls"] == len(queues), "compared again once all are read"
     assert sampler.state.queues.keys() == {queue.name for queue in queues}
     assert all(row["waiting"] + row["pending"] == 2 for row in sampler.state.queues.values())
 

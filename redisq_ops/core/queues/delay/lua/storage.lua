@@ -4,7 +4,7 @@
 -- shards or queues -> when; each is taken in once.
 -- KEYS: body next seen delay lease dead trash
 -- IMPLEMENTS: storage_waiting_zset storage_moved storage_done storage_again storage_score
--- IMPLEMENTS: storage_prepare storage_flush storage_retire storage_move_range
+-- IMPLEMENTS: storage_prepare storage_flush storage_retire storage_move_range storage_still_in
 -- USES: list_append type_check wake_workers config corrupt_values
 local storage_waiting_zset = delay
 local gone, woken = {}, 0
@@ -33,9 +33,18 @@ local function storage_again(id)
   return tonumber(at)
 end
 
+local zsets = {pending = lease, delayed = delay, waiting = delay, dead = dead, trash = trash}
 local function storage_score(id, state)
-  local zset = ({pending = lease, delayed = delay, waiting = delay, dead = dead, trash = trash})[state]
-  return zset and redis.call('ZSCORE', zset, id) or nil
+  return zsets[state] and redis.call('ZSCORE', zsets[state], id) or nil
+end
+
+-- A delivery and a new time remove the operation's name from the record, so what has it and waited then
+-- waits now.
+local function storage_still_in(ids, state)
+  if state ~= 'waiting' and #ids > 0 then
+    return redis.call('ZMSCORE', zsets[state], unpack(ids))
+  end
+  return ids
 end
 
 local function storage_prepare()

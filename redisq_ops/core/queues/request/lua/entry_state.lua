@@ -30,7 +30,7 @@ local function storage_still_in(ids, state)
     found = redis.call('ZMSCORE', state_zsets[state], unpack(ids))
   end
   for k, id in ipairs(ids) do
-    found[k] = (found[k] or state == 'waiting') and request_get((request_split(id)))
+    found[k] = (found[k] or state == 'waiting') and request_locate(id)
   end
   return found
 end
