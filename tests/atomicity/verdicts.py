@@ -22,10 +22,11 @@ RESERVED = (b"fence", b"gen", b"laps")
 
 
 def tokens(image: Picture) -> set[bytes]:
-    """The entries whose payload is anywhere but in lists of what could be undone."""
+    """The entries whose payload is anywhere but in lists of what could be undone, and in records of
+    purged entries, which name their neighbours."""
     found: set[bytes] = set()
     for key, value in image.items():
-        if not any(part in key for part in (b":undo:", b":callers", b":hist")):
+        if not any(part in key for part in (b":undo:", b":callers", b":hist", b":was")):
             found |= set(TOKEN.findall(repr(value).encode()))
     return found
 

@@ -3,6 +3,8 @@
 // node bullmq_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
 // node bullmq_jobs.cjs PORT flow           a parent "p" with a child "c" that fails, and one that does not
 // node bullmq_jobs.cjs PORT work [N]       a worker, until N jobs have ended; without N, until it is killed
+// node bullmq_jobs.cjs PORT numbered NAME  a worker of that name for numbered jobs (see numbered_jobs.py)
+// node bullmq_jobs.cjs PORT produce RATE   so many numbered jobs a second
 "use strict";
 const { FlowProducer, Queue, Worker } = require("bullmq");
 const { Redis } = require("ioredis");
@@ -21,6 +23,31 @@ async function handle(job, client) {
     await new Promise((resolve) => setTimeout(resolve, 600000));
   }
   return job.data;
+}
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function numbered(job, client, worker) {
+  const note = (what) => client.rpush("ran:log", `${worker} ${job.id} ${what}`);
+  const n = Number(String(job.id).split("-")[1]);
+  await note("began");
+  if (n % 5 === 0 && (await client.hincrby("ran:tries", job.id, 1)) === 1) {
+    await note("failed");
+    throw new TypeError(`no luck in group ${n % 3}`);
+  }
+  await sleep(10);
+  await note("ended");
+}
+
+async function produce(queue, client, rate) {
+  for (let n = 0; !(await client.exists("ran:stop")); n += 10) {
+    for (let k = n; k < n + 10; k++) {
+      const id = `job-${k}`;
+      await queue.add("numbered", { what: id }, { jobId: id, priority: k % 3, delay: k % 7 === 3 ? 2000 : 0 });
+      await client.rpush("ran:wanted", id);
+    }
+    await sleep(10000 / rate);
+  }
 }
 
 async function main() {
@@ -42,6 +69,16 @@ async function main() {
       children: [child("c", "fails"), child("d", "fine")],
     });
     await flow.close();
+  } else if (command === "produce") {
+    const client = new Redis(connection);
+    await produce(queue, client, Number(given));
+  } else if (command === "numbered") {
+    const client = new Redis(connection);
+    const worker = new Worker(queue.name, (job) => numbered(job, client, given), {
+      connection, concurrency: 4, lockDuration: 1500, stalledInterval: 1000, maxStalledCount: 100, drainDelay: 1,
+    });
+    worker.on("error", () => {});
+    await new Promise(() => {});
   } else {
     const client = new Redis(connection);
     let left = given ? Number(given) : Infinity;

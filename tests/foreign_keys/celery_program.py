@@ -70,6 +70,26 @@ def worker(client: redis.Redis, queues: str = "celery") -> Iterator[subprocess.P
         process.wait()
 
 
+def kill_with_empty_hands(client: redis.Redis, kill: Any, complete: Any) -> None:
+    """Kill a worker at a moment when every task is written down, by what ``complete`` reads.
+    Celery loses what its worker had popped and not yet written into `unacked`."""
+    killed = False
+    while not killed:
+        time.sleep(0.01)
+        client.client_pause(60_000, all=False)  # nobody writes, and no pop is served
+        if complete():
+            blocked = _popping(client)
+            kill()
+            wait(lambda: not blocked or _popping(client) != blocked)
+            killed = True
+        client.client_unpause()
+
+
+def _popping(client: redis.Redis) -> set[Any]:
+    """Connections of workers that wait for tasks."""
+    return {each["id"] for each in client.client_list() if each["cmd"] == "brpop"}
+
+
 def wait(true: Any) -> None:
     deadline = time.monotonic() + 40
     while not true():

@@ -1,9 +1,18 @@
 -- Parents and children: a parent waits until each of its children has ended, and keeps how.
--- USES: jobs
+-- USES: jobs type_check
 -- The parent's key, if there is one that counts this job among its children.
 local function flow_parent(e)
   local key = jobs_field(e, 'parentKey')
   return key and key ~= '' and redis.call('EXISTS', key) == 1 and key or nil
+end
+
+local function flow_fit(e)
+  local parent = flow_parent(e)
+  if not parent then return end
+  type_check_key(parent .. ':dependencies', 'set')
+  type_check_key(parent .. ':unsuccessful', 'zset')
+  type_check_key(parent .. ':failed', 'hash')
+  type_check_key((parent:match('^.*:') or '') .. 'waiting-children', 'zset')
 end
 
 local function flow_has_children(e)
@@ -17,7 +26,7 @@ local function flow_remember(e)
   local parent = flow_parent(e)
   if not parent then return true end
   local base, id = parent:match('^(.*:)([^:]+)$')
-  if not redis.call('ZSCORE', base .. 'waiting-children', id) then return false end
+  if not base or not redis.call('ZSCORE', base .. 'waiting-children', id) then return false end
   e.parent, e.child = parent, jobs_key(e)
   e.unsuccessful = redis.call('ZSCORE', parent .. ':unsuccessful', e.child)
   e.failed = redis.call('HGET', parent .. ':failed', e.child)

@@ -37,9 +37,11 @@ local function jobs_keys(e)
   return keys
 end
 
+-- Comes after writes: where events can't be written, as at the last possible id, there are none.
 local function jobs_event(base, ...)
-  local most = redis.call('HGET', base .. 'meta', 'opts.maxLenEvents') or 10000
-  redis.call('XADD', base .. 'events', 'MAXLEN', '~', most, '*', 'event', ...)
+  local most = redis.call('HGET', base .. 'meta', 'opts.maxLenEvents') or ''
+  if not most:find('^%d+$') or #most > 15 then most = 10000 end
+  redis.pcall('XADD', base .. 'events', 'MAXLEN', '~', most, '*', 'event', ...)
 end
 
 local function jobs_remove(e, keep)

@@ -4,13 +4,16 @@
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'delay'}
 local LISTS = {wait = true, paused = true, active = true}
 local TYPES = {wait = 'list', paused = 'list', prioritized = 'zset', delayed = 'zset', marker = 'zset',
-  events = 'stream', meta = 'hash'}
+  events = 'stream', meta = 'hash', stalled = 'set', ['repeat'] = 'zset', active = 'list'}
 
 local function moves_fit(e)
   local base = jobs_base(e)
   type_check_key(e.key, LISTS[jobs_state(e)] and 'list' or 'zset')
   type_check_key(jobs_key(e), 'hash')
   for part, kind in pairs(TYPES) do type_check_key(base .. part, kind) end
+  local once = jobs_field(e, 'deid')
+  if once then type_check_key(base .. 'de:' .. once, 'string') end
+  flow_fit(e)
 end
 
 local function moves_take_out(e, to)

@@ -15,7 +15,9 @@ end
 -- Workers sleep on a sorted set: a job that can be taken, or the time of the first delayed one.
 local function waiting_wake(base)
   local paused, most = unpack(redis.call('HMGET', base .. 'meta', 'paused', 'concurrency'))
-  if paused or most and redis.call('LLEN', base .. 'active') >= tonumber(most) then return end
+  if paused or most and redis.call('LLEN', base .. 'active') >= (tonumber(most) or math.huge) then
+    return
+  end
   redis.call('ZADD', base .. 'marker', 0, '0')
 end
 
@@ -37,7 +39,8 @@ local function waiting_add(e, front)
   local base, key, score = jobs_base(e), nil, nil
   local priority = tonumber(jobs_field(e, 'priority') or nil) or 0
   if priority > 0 then
-    local n = front and 0 or redis.call('INCR', base .. 'pc') % LIMIT
+    local n = not front and redis.pcall('INCR', base .. 'pc')
+    n = type(n) == 'number' and n % LIMIT or 0 -- where nobody can count, it is the first one
     score = string.format('%.0f', priority * LIMIT + n)
     redis.call('ZADD', base .. 'prioritized', score, e.member)
   else

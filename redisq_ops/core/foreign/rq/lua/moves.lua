@@ -4,6 +4,7 @@
 -- USES: remove_from_list kept_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
+local FOREVER = 10000000000 -- seconds
 local SOON = 60 -- RQ's scheduler may be at a job already that is due in so many seconds
 
 local function job_of(e)
@@ -87,7 +88,11 @@ local function moves_put_in(e, to, at)
   end
   local ttl = tonumber(redis.call('HGET', job, 'ttl') or nil)
   for _, key in ipairs(keys_of(e)) do
-    if ttl and ttl > 0 then redis.call('EXPIRE', key, ttl) else redis.call('PERSIST', key) end
+    if ttl and ttl >= 1 and ttl < FOREVER then
+      redis.call('EXPIRE', key, string.format('%.0f', math.floor(ttl)))
+    else
+      redis.call('PERSIST', key)
+    end
   end
   local list = list_of(e)
   redis.call('SADD', t_queues, list)
