@@ -7,6 +7,7 @@ import json
 import os
 import zlib
 from base64 import b64encode
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,26 +31,23 @@ requests.exceptions.ConnectTimeout: no answer from 198.51.100.7 within 10 s
 _ARQ_JOBS = ("sync_customer", "geocode", "warm_cache")
 
 
-def write_keys(client: Any, now_ms: int) -> None:
-    """Write these programs' keys, as they would."""
-    now = now_ms / 1000
+def write_keys(client: Any, now_ms: int, real: Collection[str] = ()) -> None:
+    """Write these programs' keys, as they would; not those of ``real``, which run themselves."""
     pipe = client.pipeline(transaction=False)
-    _rq(pipe, now)
-    _arq(pipe, now_ms)
-    _dramatiq(pipe, now_ms)
-    _celery(pipe)
-    _bullmq(pipe, now_ms)
+    for name, write in _WRITERS.items():
+        if name not in real:
+            write(pipe, now_ms)
     for name, group, size in (("clickstream", "warehouse", 240), ("payments", "ledger", 60)):
         for n in range(size):
             pipe.xadd(name, {"data": json.dumps({"event": f"{name}-{n}", "amount": 7 * n})})
         pipe.xgroup_create(name, group, "0")
         pipe.xreadgroup(group, f"{group}-1", {name: ">"}, count=size // 6)
-    beat(pipe, now_ms)
+    beat(pipe, now_ms, real)
     pipe.execute()
 
 
-def beat(pipe: Any, now_ms: int) -> None:
-    """The heartbeats of the worker processes."""
+def beat(pipe: Any, now_ms: int, real: Collection[str] = ()) -> None:
+    """The heartbeats of the worker processes; RQ's only if it is not among ``real``."""
     now = now_ms / 1000
     for name, queues in SIDEKIQ_PROCESSES.items():
         host, pid, _ = name.split(":")
@@ -62,7 +60,7 @@ def beat(pipe: Any, now_ms: int) -> None:
         pipe.sadd("resque:workers", name)
         pipe.hset("resque:workers:heartbeat", name, _iso(now))
         pipe.set(f"resque:worker:{name}:started", _iso(now - 86_400), nx=True)
-    for name, queue in RQ_WORKERS.items():
+    for name, queue in RQ_WORKERS.items() if "rq" not in real else ():
         key = f"rq:worker:{name}"
         pipe.sadd("rq:workers", key)
         pipe.hset(key, mapping={
@@ -81,7 +79,8 @@ def register_found(client: Any) -> None:
     run(client, register(deployment, [one.entry for one in found if not one.registered]))
 
 
-def _rq(pipe: Any, now: float) -> None:
+def _rq(pipe: Any, now_ms: int) -> None:
+    now = now_ms / 1000
     for queue, waiting, failed in (("thumbs", 14, 5), ("exports", 3, 0)):
         pipe.sadd("rq:queues", f"rq:queue:{queue}")
         for n in range(waiting + failed):
@@ -137,7 +136,7 @@ def _dramatiq(pipe: Any, now_ms: int) -> None:
             pipe.rpush(queue, id)
 
 
-def _celery(pipe: Any) -> None:
+def _celery(pipe: Any, now_ms: int) -> None:
     pipe.sadd("_kombu.binding.ledger", "ledger\x06\x16\x06\x16ledger")
     for n in range(9):
         id = f"7b1f0e9a-{n:04}"
@@ -173,6 +172,11 @@ def _bullmq(pipe: Any, now_ms: int) -> None:
         else:
             pipe.lpush(f"{at}wait", n)
         pipe.hset(f"{at}{n}", mapping=fields)
+
+
+_WRITERS = {
+    "arq": _arq, "bullmq": _bullmq, "celery": _celery, "dramatiq": _dramatiq, "rq": _rq,
+}  # fmt: skip
 
 
 def _iso(seconds: float) -> str:
