@@ -43,7 +43,7 @@ def processes(port: int) -> list[str]:
 def test_five_frameworks_work_beside_redisq_and_end_with_the_demo(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each has waiting jobs, and jobs that its own worker took; a killed demo leaves no process."""
+    """Each worker takes jobs; a demo that is killed leaves no process."""
     folder = bullmq_program.packages(bullmq_program.VERSIONS[0]).parent
     names = f"celery,rq,dramatiq,arq={arq_program.packages()},bullmq={folder}"
     with subprocess.Popen(
@@ -54,9 +54,7 @@ def test_five_frameworks_work_beside_redisq_and_end_with_the_demo(
             assert demo.stdout
             url = demo.stdout.readline().strip()
             port = int(url.rpartition(":")[2])
-            rows = Redisq(url, capsys).rows("ls")
-            waiting = {row["name"]: row["waiting"] for row in rows}
-            assert waiting.keys() >= QUEUES and all(waiting[name] for name in QUEUES)
+            assert {row["name"] for row in Redisq(url, capsys).rows("ls")} >= QUEUES
             assert len(processes(port)) >= 10
             with redis.Redis(port=port) as client:
                 worked = {
