@@ -530,7 +530,7 @@ class Seeded:
     warning: str | None = None
 
     def __init__(self, rows: tuple[QueueRow, ...] | None = None) -> None:
-        self.rows = overview() if rows is None else rows
+        self.rows = rows
         self.latest: Rates | None = None
         self.connected: Connected | None = Connected(
             "redis://queue-1.example.net:6379/0", Deployment()
@@ -546,7 +546,7 @@ class Seeded:
         if viewport.explain is not None:
             bare = replace(bare, explanation=explanation(str(viewport.explain)))
         if viewport.view == "overview":
-            return replace(bare, overview=self.rows)
+            return replace(bare, overview=self.rows or overview())
         if bare.queue is None:
             return replace(bare, problem=f"no queue {viewport.queue!r} here")
         row = next(row for row in overview() if row.name == viewport.queue)
