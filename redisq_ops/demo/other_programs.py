@@ -7,6 +7,7 @@ import json
 import os
 import zlib
 from base64 import b64encode
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,26 +31,23 @@ requests.exceptions.ConnectTimeout: no answer from 198.51.100.7 within 10 s
 _ARQ_JOBS = ("sync_customer", "geocode", "warm_cache")
 
 
-def write_keys(client: Any, now_ms: int) -> None:
-    """Write these programs' keys, as they would."""
-    now = now_ms / 1000
+def write_keys(client: Any, now_ms: int, real: Collection[str] = ()) -> None:
+    """Write these programs' keys, as they would; not those of ``real``, which run themselves."""
     pipe = client.pipeline(transaction=False)
-    _rq(pipe, now)
-    _arq(pipe, now_ms)
-    _dramatiq(pipe, now_ms)
-    _celery(pipe)
-    _bullmq(pipe, now_ms)
+    for name, write in _WRITERS.items():
+        if name not in real:
+            write(pipe, now_ms)
     for name, group, size in (("clickstream", "warehouse", 240), ("payments", "ledger", 60)):
         for n in range(size):
             pipe.xadd(name, {"data": json.dumps({"event": f"{name}-{n}", "amount": 7 * n})})
         pipe.xgroup_create(name, group, "0")
         pipe.xreadgroup(group, f"{group}-1", {name: ">"}, count=size // 6)
-    beat(pipe, now_ms)
+    beat(pipe, now_ms, real)
     pipe.execute()
 
 
-def beat(pipe: Any, now_ms: int) -> None:
-    """The heartbeats of the worker processes."""
+def beat(pipe: Any, now_ms: int, real: Collection[str] = ()) -> None:
+    """The heartbeats of the worker processes; RQ's only if it is not among ``real``."""
     now = now_ms / 1000
     for name, queues in SIDEKIQ_PROCESSES.items():
         host, pid, _ = name.split(":")
@@ -62,7 +60,7 @@ def beat(pipe: Any, now_ms: int) -> None:
         pipe.sadd("resque:workers", name)
         pipe.hset("resque:workers:heartbeat", name, _iso(now))
         pipe.set(f"resque:worker:{name}:started", _iso(now - 86_400), nx=True)
-    for name, queue in RQ_WORKERS.items():
+    for name, queue in RQ_WORKERS.items() if "rq" not in real else ():
         key = f"rq:worker:{name}"
         pipe.sadd("rq:workers", key)
         pipe.hset(key, mapping={
@@ -81,10 +79,14 @@ def register_found(client: Any) -> None:
     run(client, register(deployment, [one.entry for one in found if not one.registered]))
 
 
-def _rq(pipe: Any, now: float) -> None:
-    for queue, waiting, failed in (("thumbs", 14, 5), ("exports", 3, 0)):
+def _rq(pipe: Any, now_ms: int) -> None:
+    now = now_ms / 1000
+    for queue, waiting, started, scheduled, failed in (
+        ("thumbs", 14, 2, 6, 5),
+        ("exports", 3, 1, 0, 0),
+    ):
         pipe.sadd("rq:queues", f"rq:queue:{queue}")
-        for n in range(waiting + failed):
+        for n in range(waiting + started + scheduled + failed):
             id = f"{queue}-{n}"
             fields = {
                 "created_at": _iso(now - 60), "enqueued_at": _iso(now - 50 - n), "origin": queue,
@@ -94,6 +96,12 @@ def _rq(pipe: Any, now: float) -> None:
             if n < waiting:
                 pipe.rpush(f"rq:queue:{queue}", id)
                 fields["status"] = "queued"
+            elif n < waiting + started:
+                pipe.zadd(f"rq:wip:{queue}", {f"{id}:{n:032x}": now + 180})
+                fields |= {"status": "started", "started_at": _iso(now - 9)}
+            elif n < waiting + started + scheduled:
+                pipe.zadd(f"rq:scheduled:{queue}", {id: int(now) + 3_600 + 60 * n})
+                fields["status"] = "scheduled"
             else:
                 fields |= {
                     "status": "failed", "ended_at": _iso(now - 400),
@@ -116,63 +124,90 @@ def _arq(pipe: Any, now_ms: int) -> None:
         pipe.set(f"arq:job:{id}", json.dumps(job))
         later = 60_000 * n if n % 2 else -1_000 * n
         pipe.zadd("arq:queue", {id: now_ms + later})
+        if n in (18, 20):
+            pipe.set(f"arq:in-progress:{id}", "1", px=3_600_000)
 
 
 def _dramatiq(pipe: Any, now_ms: int) -> None:
-    pipe.zadd("dramatiq:__heartbeats__", {"5f0c1d52-9d3e-4a1c-8a39-2f7b5d1e6c01": now_ms})
-    for n in range(18):
-        id, dead = f"0d9f8c1e-{n:04}", n >= 14
+    broker = "5f0c1d52-9d3e-4a1c-8a39-2f7b5d1e6c01"
+    pipe.zadd("dramatiq:__heartbeats__", {broker: now_ms})
+    for n in range(25):
+        id = f"0d9f8c1e-{n:04}"
         options: dict[str, Any] = {"redis_message_id": id}
-        if dead:
+        queue = "emails"
+        if n >= 21:
+            queue = "emails.XQ"
             options |= {"retries": 20, "traceback": _RQ_ERROR}
+            pipe.zadd(f"dramatiq:{queue}", {id: now_ms - 600_000 * n})
+        elif n >= 18:
+            queue = "emails.DQ"
+            options["eta"] = now_ms + 600_000 * n
+            pipe.rpush(f"dramatiq:{queue}", id)
+        elif n >= 14:
+            pipe.sadd(f"dramatiq:__acks__.{broker}.{queue}", id)
+        else:
+            pipe.rpush(f"dramatiq:{queue}", id)
         message = {
-            "queue_name": "emails", "actor_name": "send_welcome", "args": [n], "kwargs": {},
+            "queue_name": queue, "actor_name": "send_welcome", "args": [n], "kwargs": {},
             "options": options, "message_id": id, "message_timestamp": now_ms - 40_000 - n,
         }  # fmt: skip
-        queue = "dramatiq:emails.XQ" if dead else "dramatiq:emails"
-        pipe.hset(f"{queue}.msgs", id, json.dumps(message, separators=(",", ":")))
-        if dead:
-            pipe.zadd(queue, {id: now_ms - 600_000 * n})
-        else:
-            pipe.rpush(queue, id)
+        pipe.hset(f"dramatiq:{queue}.msgs", id, json.dumps(message, separators=(",", ":")))
 
 
-def _celery(pipe: Any) -> None:
-    pipe.sadd("_kombu.binding.ledger", "ledger\x06\x16\x06\x16ledger")
-    for n in range(9):
-        id = f"7b1f0e9a-{n:04}"
-        body = b64encode(json.dumps([[n, "EUR"], {}, {}]).encode()).decode()
-        headers = {"task": "ledger.book", "id": id, "retries": 0, "argsrepr": f"({n}, 'EUR')"}
-        message = {
-            "body": body, "headers": headers, "content-type": "application/json",
-            "content-encoding": "utf-8",
-            "properties": {
-                "correlation_id": id, "delivery_tag": id, "body_encoding": "base64",
-                "delivery_info": {"exchange": "", "routing_key": "ledger"},
-            },
-        }  # fmt: skip
-        pipe.lpush("ledger", json.dumps(message))
+def _celery(pipe: Any, now_ms: int) -> None:
+    for queue, waiting, running, held in (("ledger", 9, 4, 5), ("reports", 31, 0, 0)):
+        pipe.sadd(f"_kombu.binding.{queue}", f"{queue}\x06\x16\x06\x16{queue}")
+        for n in range(waiting + running + held):
+            id = f"7b1f0e9a-{queue}-{n:04}"
+            body = b64encode(json.dumps([[n, "EUR"], {}, {}]).encode()).decode()
+            headers = {"task": f"{queue}.book", "id": id, "retries": 0, "argsrepr": f"({n}, 'EUR')"}
+            if n >= waiting + running:
+                headers["eta"] = _iso(now_ms / 1000 + 7_200)
+            message = {
+                "body": body, "headers": headers, "content-type": "application/json",
+                "content-encoding": "utf-8",
+                "properties": {
+                    "correlation_id": id, "delivery_tag": id, "body_encoding": "base64",
+                    "delivery_info": {"exchange": "", "routing_key": queue},
+                },
+            }  # fmt: skip
+            if n < waiting:
+                pipe.lpush(queue, json.dumps(message))
+            else:
+                pipe.hset("unacked", id, json.dumps([message, "", queue]))
+                pipe.zadd("unacked_index", {id: now_ms / 1000})
 
 
 def _bullmq(pipe: Any, now_ms: int) -> None:
     at = "bull:checkout:"
     pipe.hset(f"{at}meta", mapping={"version": "bullmq:5.61.0", "opts.maxLenEvents": "10000"})
-    for n in range(1, 21):
-        failed = n > 16
+    states = ["wait"] * 16 + ["failed"] * 4 + ["active"] * 3 + ["delayed"] * 7
+    for n, state in enumerate(states, 1):
         fields = {
             "name": "charge", "data": json.dumps({"order": 4_000 + n, "amount": 9.9 * n}),
             "opts": '{"attempts": 3}', "timestamp": now_ms - 30_000 * n, "priority": 0,
         }  # fmt: skip
-        if failed:
+        if state == "failed":
             trace = "Error: card declined\n    at charge (/app/checkout.js:41:11)"
             fields |= {
                 "processedOn": now_ms - 20_000 * n, "finishedOn": now_ms - 19_000 * n, "atm": 3,
                 "failedReason": "card declined", "stacktrace": json.dumps([trace]),
             }  # fmt: skip
             pipe.zadd(f"{at}failed", {str(n): now_ms - 19_000 * n})
+        elif state == "delayed":
+            fields["delay"] = 3_600_000
+            pipe.zadd(f"{at}delayed", {str(n): (now_ms + 600_000 * n) * 4096})
         else:
-            pipe.lpush(f"{at}wait", n)
+            pipe.lpush(f"{at}{state}", n)
+        if state == "active":
+            fields |= {"processedOn": now_ms - 2_000, "ats": 1}
+            pipe.set(f"{at}{n}:lock", "token", px=3_600_000)
         pipe.hset(f"{at}{n}", mapping=fields)
+
+
+_WRITERS = {
+    "arq": _arq, "bullmq": _bullmq, "celery": _celery, "dramatiq": _dramatiq, "rq": _rq,
+}  # fmt: skip
 
 
 def _iso(seconds: float) -> str:

@@ -41,9 +41,15 @@ class Workload:
     """Producers and workers for the sample queues and for those of ``incidents``."""
 
     def __init__(
-        self, client: BlockingClient, incidents: Collection[Incident], dice: random.Random
+        self,
+        client: BlockingClient,
+        incidents: Collection[Incident],
+        dice: random.Random,
+        real: Collection[str] = (),
     ) -> None:
+        """``real``: frameworks whose own workers run."""
         self.client = client
+        self.real = real
         self.dice = dice
         self.samples = [(sample, sample.open(client)) for sample in SAMPLES]
         deployment = Deployment(client)
@@ -76,7 +82,7 @@ class Workload:
             self._resize()
         if self._ticks % int(HEARTBEAT_S / TICK_S / 4) == 1:
             pipe = self.client.pipeline(transaction=False)
-            beat(pipe, time.time_ns() // 1_000_000)
+            beat(pipe, time.time_ns() // 1_000_000, self.real)
             pipe.execute()
 
     def _run(self, descriptions: Iterable[Description[Any]]) -> list[Any]:
@@ -133,13 +139,14 @@ class Workload:
 
 
 def main() -> None:
-    """``python -m redisq_ops.demo.workload PORT INCIDENT…``, started by `demonstration`.
+    """``python -m redisq_ops.demo.workload PORT FRAMEWORK,… INCIDENT…``, from `demonstration`.
 
     Ends with the process that started it.
     """
-    port, *names = sys.argv[1:]
+    port, real, *names = sys.argv[1:]
     client = connect(f"redis://127.0.0.1:{int(port)}", "demo")
-    workload = Workload(client, [INCIDENTS[name] for name in names], random.Random())
+    incidents = [INCIDENTS[name] for name in names]
+    workload = Workload(client, incidents, random.Random(), real.split(","))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     parent = os.getppid()
     while os.getppid() == parent:

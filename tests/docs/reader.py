@@ -56,12 +56,22 @@ NOT_RUN = {
 """commands that are left out, and why"""
 
 PREPARED: dict[str, str] = {
-    # arq itself writes some of its jobs.
+    # Each framework itself writes its queues, and its workers fail.
+    "how-to/work-with-celery.md": """python -m tests.docs.incidents.celery_shop
+echo 'from tests.docs.incidents.celery_shop import app' > shop.py""",
+    "how-to/work-with-dramatiq.md": "python -m tests.docs.incidents.dramatiq_shop",
     "how-to/work-with-arq.md": """python - <<'END'
-import os, redis
-from tests.foreign_keys.arq_program import specimen
-with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
-    specimen(client)
+import os, sys
+from tests.foreign_keys.arq_program import packages
+script = os.environ["PYTHONPATH"] + "/tests/docs/incidents/arq_shop.py"
+os.environ["PYTHONPATH"] = str(packages())
+os.execv(sys.executable, [sys.executable, script])
+END""",
+    "how-to/work-with-bullmq.md": """python - <<'END'
+import os
+from tests.foreign_keys.bullmq_program import VERSIONS, packages
+os.environ["NODE_PATH"] = str(packages(VERSIONS[0]))
+os.execvp("node", ["node", os.environ["PYTHONPATH"] + "/tests/docs/incidents/bullmq_shop.cjs"])
 END""",
     # So that there is something to report.
     "how-to/check-a-server.md": """python - <<'END'
@@ -93,6 +103,7 @@ def blocks(page: Path) -> Iterator[tuple[int, str, str]]:
 _MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+(?:[+-]\d\d:\d\d|Z)?"), "TIME"),
     (re.compile(r"[\w.-]+@[\w.-]+"), "USER@HOST"),
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "ID"),
     (re.compile(r"\b(?:[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{8,})\b"), "ID"),
     (re.compile(r"\b\d+[smhd](?: \d+[smhd])?\b"), "AGE"),
     (re.compile(r"\d[\d,.]*"), "N"),

@@ -808,7 +808,7 @@ def test_a_state_that_a_layout_does_not_tell_is_called_unknown(
     for more in ((), ("--json",)):
         assert redisq("pending", "ls", "raw-delay:my_delays", *more) == ""
         assert redisq.err == (
-            "raw-delay:my_delays: unknown: a raw-delay queue doesn't tell which are pending\n"
+            "raw-delay:my_delays: unknown: a raw-delay queue keeps no list of its pending entries\n"
         )
     redisq("dlq", "ls", "raw-delay:my_delays")
     assert redisq.err == "raw-delay:my_delays: 0 dead entries\n"

@@ -967,7 +967,7 @@ def test_hold_is_offered_where_a_queue_can_be_held(url: str, client: redis.Redis
         only = "only redisq's workers and producers heed it; Sidekiq's own go on."
         assert dialog.question.lines[-1].endswith(only)
         await press(pilot, "n", "j", "enter", "4")
-        await see(pilot, "unknown: a raw-delay queue doesn't tell which are pending")
+        await see(pilot, "unknown: a raw-delay queue keeps no list of its pending entries")
         assert not app.check_action("hold", ())
 
     drive(url, body)

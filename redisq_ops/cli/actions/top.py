@@ -40,10 +40,13 @@ def top(s: Session, given: dict[str, Any]) -> int:
         once = once or s.json or not (in_browser or sys.stdout.isatty())
         if given["demo"]:
             from redisq_ops.demo.demonstration import demonstration
+            from redisq_ops.demo.frameworks.installation import installed
             from redisq_ops.demo.incidents import chosen
 
             incidents = chosen(given.get("incident"))
-            s.flags["url"] = stack.enter_context(demonstration(incidents))
+            names = given.get("frameworks")
+            frameworks = installed(names) if names else []
+            s.flags["url"] = stack.enter_context(demonstration(incidents, frameworks))
             guide = [step for incident in incidents for step in incident.steps]
         if s.no_redact:
             _ = s.redaction  # refused before there is a screen
@@ -59,7 +62,7 @@ def demo(s: Session, given: dict[str, Any]) -> int:
         "queue": None, "interval": None, "once": False, "read_only": False, "serve": False,
         "replay": None, "at": None,
     }  # fmt: skip
-    return top(s, usual | {"demo": True, "incident": given["incident"]})
+    return top(s, usual | {"demo": True, **given})
 
 
 def _rows(s: Session, queue: str | None) -> int:

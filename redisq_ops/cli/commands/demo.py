@@ -7,6 +7,7 @@ import typer
 from ..options import add, option
 
 INCIDENTS = ("wrong-deploy", "stuck", "silent-worker", "blocked-client", "poison", "flood")
+FRAMEWORKS = ("arq", "bullmq", "celery", "dramatiq", "rq")
 """named here too: the help must not load the demo and with it the Redis client"""
 
 commands = typer.Typer()
@@ -18,6 +19,12 @@ add(
             "--incident", "NAME", f"One incident instead of all: {', '.join(INCIDENTS)}.",
             autocompletion=lambda incomplete: [n for n in INCIDENTS if n.startswith(incomplete)],
         ),
+        "frameworks": option(
+            "--with", "NAME[=DIR],...",
+            f"Also run these frameworks' own producers and workers: {', '.join(FRAMEWORKS)}. DIR: "
+            "where it is installed, if not beside redisq (virtual environment, npm prefix).",
+            autocompletion=lambda incomplete: [n for n in FRAMEWORKS if n.startswith(incomplete)],
+        ),
     },
     "top.demo",
     help="""Open the dashboard on a demo server; both end together.
@@ -25,8 +32,12 @@ add(
     The server is temporary and has queues of every kind, a workload, and incidents. A line
     below the tabs names what is wrong and the next key. No other server is used.
 
+    Queues of other programs hold sample data. With --with, the programs themselves fill and
+    work theirs; they end with the demo.
+
     Without a terminal, prints one frame.
     """,
     prints="",
-    examples=("redisq demo", "redisq demo --incident poison", "redisq demo --json"),
+    examples=("redisq demo", "redisq demo --incident poison", "redisq demo --with celery,rq",
+              "redisq demo --with celery,bullmq=~/shop,arq=~/jobs/.venv"),
 )  # fmt: skip

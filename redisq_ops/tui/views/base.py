@@ -322,7 +322,7 @@ class QueueView(Vertical):
         counts, queue = snapshot.counts, snapshot.queue
         if queue is None or counts is None or self.state not in counts.unknown:
             return self.empty
-        return f"unknown: {kind_of(queue.kind)} doesn't tell which are {self.state}"
+        return f"unknown: {kind_of(queue.kind)} keeps no list of its {self.state} entries"
 
     def shown(self, item: Any) -> Any:
         """The item as it may be shown; filters look at it as it is, as changes do."""

@@ -84,7 +84,9 @@ class Result:
         kills = f"{self.worker_kills} | {self.operator_kills}"
         again = f"{self.again_by_a_kill} | {len(self.again)}"
         changed = f"{sum(self.changed.values()):,}"
-        return f"| {kind} | {who} | {self.jobs:,} | {kills} | {changed} | {len(self.lost)} | {again} |"
+        return (
+            f"| {kind} | {who} | {self.jobs:,} | {kills} | {changed} | {len(self.lost)} | {again} |"
+        )
 
 
 class Run:
@@ -225,7 +227,9 @@ class Run:
         self._count()
         for _, kill, _ in last:
             kill()
-        for row in commanded(self.url, "log", "--queue", self.name, "--max", "1000000", "--json")[1]:
+        for row in commanded(self.url, "log", "--queue", self.name, "--max", "1000000", "--json")[
+            1
+        ]:
             if operators:
                 self.result.changed[row["verb"]] += row["done"] or 0
         self.result.errors = [e.decode() for e in self.client.lrange("ran:errors", 0, -1)]

@@ -67,7 +67,9 @@ def dramatiq(n: int) -> Iterator[tuple[Any, ...]]:
 def celery(n: int) -> Iterator[tuple[Any, ...]]:
     yield "SADD", "_kombu.binding.celery", "celery\x06\x16\x06\x16celery"
     for k in range(n):
-        message = f'{{"headers":{{"id":"w{k}","task":"f","argsrepr":"()"}},"body":"","properties":{{}}}}'
+        message = (
+            f'{{"headers":{{"id":"w{k}","task":"f","argsrepr":"()"}},"body":"","properties":{{}}}}'
+        )
         yield "LPUSH", "celery", message
 
 
@@ -97,7 +99,9 @@ class Cost:
     code: int
 
     def __str__(self) -> str:
-        return f"{self.calls} calls, {self.ms:.1f} ms, slowest {self.slowest_ms:.1f} ms {self.slowest}"
+        return (
+            f"{self.calls} calls, {self.ms:.1f} ms, slowest {self.slowest_ms:.1f} ms {self.slowest}"
+        )
 
 
 def fill(client: Client, kind: str, n: int) -> None:
@@ -135,7 +139,11 @@ def cost(server: EmbeddedServer, client: Client, words: tuple[str, ...]) -> Cost
     stats = client.info("commandstats")
     ours = {name: row for name, row in stats.items() if "slowlog" not in name}
     slow = max(client.slowlog_get(128), key=lambda row: row["duration"], default=None)
-    slowest = (slow["duration"] / 1000, slow["command"][:60].decode(errors="replace")) if slow else (0, "")
+    slowest = (
+        (slow["duration"] / 1000, slow["command"][:60].decode(errors="replace"))
+        if slow
+        else (0, "")
+    )
     calls = sum(row["calls"] for name, row in ours.items())
     return Cost(calls, sum(row["usec"] for row in ours.values()) / 1000, *slowest, code)
 
@@ -162,7 +170,10 @@ def main() -> None:
             costs(kind, FEW), costs(kind, given.jobs), strict=True
         ):
             mark = "  <<<" if large.slowest_ms > 50 or large.calls > small.calls + 20 else ""
-            print(f"  {words}\n    {small} -> {small.code}\n    {large} -> {large.code}{mark}", flush=True)
+            print(
+                f"  {words}\n    {small} -> {small.code}\n    {large} -> {large.code}{mark}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -247,7 +247,7 @@ def test_what_is_replayed_into_a_paused_queue_waits_until_it_goes_on(
     program.work(2)
     client.delete("broken")
     program.call(add("fine", "w"), ["pause"])
-    assert ours(client).counts().paused == "paused in BullMQ"
+    assert ours(client).counts().paused == "queue.pause() in BullMQ"
     assert bulk(client, "replay", "dead").outcome.done == 2
     assert set(entries(client, "waiting")) == {"a", "b", "w"}
     program.call(["resume"])

@@ -70,5 +70,6 @@ class Job:
             return None
         first = trace.partition("\n    at ")[0]
         found = _ERROR.fullmatch(first)
-        kind = found[1] if found and (found[2] or "") == reason else "Error"
-        return Failure(kind, reason or first, trace)
+        if found and reason in ("", found[2] or ""):  # a job that waits again has no reason
+            return Failure(found[1], found[2] or "", trace)
+        return Failure("Error", reason or first, trace)

@@ -74,7 +74,7 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     async def paused_there(self) -> str | None:
         key = f"{self.at}{self.own_name}:meta"
         paused = Call(("HEXISTS", key, "paused"), bool, key=key)
-        return "paused in BullMQ" if await paused else None
+        return "queue.pause() in BullMQ" if await paused else None
 
     # --- records ---------------------------------------------------------------------------------
 
