@@ -40,6 +40,8 @@ class Options:
     since_ms: int | None = None
     until_ms: int | None = None
     """bounds of the table's time column, both inclusive"""
+    id: tuple[str, ...] = ()
+    """look these entries up instead of reading the whole table; empty: no look-up"""
     request: str | None = None
     requests: Literal["open", "settled", "all"] = "all"
     url: str | None = None
@@ -53,8 +55,6 @@ class Options:
     on_trim: Literal["fail", "report"] = "fail"
     max_events: int | None = None
     start: Literal["earliest", "latest"] = "earliest"
-    pushdown: bool = False
-    """unsafe for a frame used twice (see `source`)"""
     marks: str | None = None
     """`history_ranges.Mark` by ``queue/shard``, as JSON"""
 
@@ -71,6 +71,12 @@ class Options:
     def column_names(self) -> tuple[str, ...]:
         """The selected columns, in order."""
         return self.columns or tuple(column.name for column in self.definition.columns)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether only the number of rows is asked for, by queue and shard at most."""
+        bounded = self.since_ms is not None or self.until_ms is not None
+        return set(self.column_names) <= {"queue", "kind", "shard"} and not bounded
 
     @property
     def reads_payloads(self) -> bool:
@@ -141,6 +147,11 @@ def table_named(name: str) -> TableDefinition:
     return TABLES[name]
 
 
+def looks_up(table: str, option: str) -> bool:
+    """Whether rows of a table can be looked up by the option ``id`` or ``request``."""
+    return table in _NAMES[option].tables
+
+
 # --- parsing values ----------------------------------------------------------------------------
 
 
@@ -170,6 +181,10 @@ def _name_list(text: str) -> tuple[str, ...]:
 
 def _queues(text: str) -> tuple[str, ...]:
     return tuple(checked_name(word, "queue name") for word in _name_list(text))
+
+
+def _ids(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_name_list(text)))
 
 
 def _boolean(text: str) -> bool:
@@ -238,6 +253,7 @@ class _Option:
 _REQUEST_TABLES = ("requests", "subrequests", "results")
 _TABLES_WITH_PAYLOAD = tuple(name for name, table in TABLES.items() if table.column("payload"))
 _HISTORY_ONLY = ("history",)
+_ENTRY_TABLES = ("dead", "pending", "delayed", "waiting", "subrequests")
 
 OPTIONS = (
     _Option("table", "table", _table,
@@ -249,7 +265,9 @@ OPTIONS = (
             "read payloads, too; so does choosing their column", _TABLES_WITH_PAYLOAD),
     _Option("since", "since_ms", _moment_ms, "start: ISO 8601 with offset, or ms"),
     _Option("until", "until_ms", _moment_ms, "end, inclusive"),
-    _Option("request", "request", str, "read only the rows of this request", _REQUEST_TABLES),
+    _Option("id", "id", _ids, "look up these entries, separated by commas", _ENTRY_TABLES),
+    _Option("request", "request", str, "look up the rows of this request",
+            (*_ENTRY_TABLES, "requests", "results")),
     _Option("requests", "requests", _choice("open", "settled", "all"),
             "which requests: open, settled, all", _REQUEST_TABLES),
     _Option("url", "url", _url_without_password, "URL of the server, without a password"),
@@ -266,7 +284,6 @@ OPTIONS = (
             "most history events of a micro-batch", _HISTORY_ONLY),
     _Option("startingOffsets", "start", _choice("earliest", "latest"),
             "where a stream begins: earliest, latest", _HISTORY_ONLY),
-    _Option("pushdown", "pushdown", _boolean, "take bounds from the query's filters (see below)"),
     _Option("marks", "marks", _marks,
             "where an earlier read of the history ended (see below)", _HISTORY_ONLY),
 )  # fmt: skip

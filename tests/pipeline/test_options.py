@@ -36,7 +36,7 @@ def test_lower_cased_option_names_are_recognised() -> None:
         ({"table": "dead", "replica": "maybe"}, "true or false"),
         ({"table": "dead", "maxCallMs": "5"}, "0.05 to 1 ms"),
         ({"table": "dead", "queue": "a/b"}, "can't be used"),
-        ({"table": "dead", "request": "r1"}, "not dead"),
+        ({"table": "history", "request": "r1"}, "not history"),
         ({"table": "dead", "requests": "all"}, "requests, subrequests and results, not dead"),
         ({"table": "dead", "onTrim": "fail"}, "is for history, not dead"),
         ({"table": "dead", "maxEventsPerTrigger": "5"}, "is for history, not dead"),
@@ -59,12 +59,12 @@ def test_every_option_is_read() -> None:
         "table": "history", "queue": "mail, later", "columns": "ID,at", "since": "5",
         "until": "10", "url_env": "X", "prefix": "p",
         "replica": "True", "rowsPerPartition": "3", "maxCallMs": "0.25", "onTrim": "report",
-        "maxEventsPerTrigger": "9", "startingOffsets": "latest", "pushdown": "true",
+        "maxEventsPerTrigger": "9", "startingOffsets": "latest",
         "marks": '{"q/0":7,"q/1":"5-0"}',
     }  # fmt: skip
     assert parse_options(given) == Options(
-        "history", ("mail", "later"), ("id", "at"), False, 5, 10, None, "all", None, "X", None,
-        "p", True, 3, 250, "report", 9, "latest", True, '{"q/0":7,"q/1":"5-0"}',
+        "history", ("mail", "later"), ("id", "at"), False, 5, 10, (), None, "all", None, "X", None,
+        "p", True, 3, 250, "report", 9, "latest", '{"q/0":7,"q/1":"5-0"}',
     )  # fmt: skip
 
 
