@@ -196,7 +196,7 @@ class _TaskWriter:
         self.rate_limiter.wait(
             self.client, sum(len(each.payloads) for each in pending), check_capacity=False
         )
-        full = _QueueFullWait(self.writer)
+        full = QueueFullWait(self.writer.max_wait_s, self.writer.sleep)
         while pending:
             replies = run_retrying(self.client, partial(self._submit_round, pending))
             rejected_full: list[SmallRequest] = []
@@ -274,7 +274,7 @@ class _TaskWriter:
     def _append(
         self, id: str, start: int, chunk: list[bytes], call: dict[str, Any]
     ) -> SubmittedRequest:
-        full = _QueueFullWait(self.writer)
+        full = QueueFullWait(self.writer.max_wait_s, self.writer.sleep)
         while True:
             try:
                 append = partial(self.queue.append.op, id, start, chunk, limit=self.options.limit)
@@ -289,21 +289,21 @@ class _TaskWriter:
             self.writer.on_progress(self.counts.entries + under_way)
 
 
-class _QueueFullWait:
+class QueueFullWait:
     """Waits for capacity in a full queue with growing pauses; raises after ``max_wait_s``."""
 
-    def __init__(self, writer: RequestWriter) -> None:
-        self.writer = writer
+    def __init__(self, max_wait_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._max_wait_s, self._sleep = max_wait_s, sleep
         self.error: QueueFull | None = None
         self._pause, self._waited = _FIRST_PAUSE_S, 0.0
 
     def wait(self, progressed: bool = False) -> None:
         if progressed:
             self._pause, self._waited = _FIRST_PAUSE_S, 0.0
-        if self._waited >= self.writer.max_wait_s:
+        if self._waited >= self._max_wait_s:
             assert self.error is not None
             raise self.error
-        self.writer.sleep(self._pause)
+        self._sleep(self._pause)
         self._waited += self._pause
         self._pause = min(_LONGEST_PAUSE_S, self._pause * 2)
 

@@ -1,4 +1,4 @@
-"""The data source ``redisq``: tables of queues for ``spark.read.format("redisq")``.
+"""The data source ``redisq``: tables of queues, and queues to write to.
 
 `options` has the options of a read. A frame takes no bounds from the filters of its queries:
 Spark (4.1 to 4.3) keeps the filters that one query pushed down and reads with them for the next
@@ -25,6 +25,7 @@ from redisq_ops.core.model.errors import BadInput
 from .options import Options, looks_up, parse_options
 from .schemas import selected_columns, struct
 from .table_reader import TableReader
+from .write_options import parse_write_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from .history_stream import HistoryStreamReader
+    from .sink import BatchWriter, StreamWriter
 
 FORMAT = "redisq"
 SINGLE_QUERY_FORMAT = "redisq_single_query"
@@ -56,6 +58,16 @@ class RedisqDataSource(ds.DataSource):
     def reader(self, schema: StructType) -> ds.DataSourceReader:
         options = _checked_batch_options(_with_schema(self._options(), schema))
         return TableDataSourceReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from .sink import BatchWriter
+
+        return BatchWriter(schema, overwrite, parse_write_options(dict(self.options)))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from .sink import StreamWriter
+
+        return StreamWriter(schema, overwrite, parse_write_options(dict(self.options)))
 
     def streamReader(self, schema: StructType) -> HistoryStreamReader:
         from .history_stream import HistoryStreamReader

@@ -10,6 +10,7 @@ from redisq_ops.core.redis.client import ServerAddress, connect
 from redisq_ops.pipeline.options import OPTIONS, Options, parse_options
 from redisq_ops.pipeline.session import environment, parse_conf, spark_submit_line
 from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.write_options import WRITE_OPTIONS
 
 SECRET = "hunter2"
 
@@ -151,5 +152,5 @@ def test_the_spark_submit_line_has_the_sessions_settings() -> None:
 
 def test_the_docs_list_every_option() -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "reference" / "spark.md").read_text()
-    for option in OPTIONS:
+    for option in (*OPTIONS, *WRITE_OPTIONS):
         assert f"| `{option.name}` | {option.says} |" in page
