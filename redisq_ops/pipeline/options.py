@@ -8,6 +8,7 @@ variable (``url_env``) or a file (``url_file``).
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,8 +23,10 @@ from redisq_ops.core.model.keys import PREFIX, checked_name
 from redisq_ops.core.redis.client import ServerAddress
 
 from .history_ranges import Mark, decode_marks, encode_marks
+from .starting_offsets import Position, decode_positions
 from .tables import TABLES, TableDefinition
 
+EARLIEST = '{"*":"earliest"}'
 ROWS = 250_000
 """target rows per partition: a task costs about as much as reading 10,000 rows"""
 
@@ -54,7 +57,8 @@ class Options:
     """limit for the server time of one call, µs"""
     on_trim: Literal["fail", "report"] = "fail"
     max_events: int | None = None
-    start: Literal["earliest", "latest"] = "earliest"
+    start: str = EARLIEST
+    """positions by queue or ``queue/shard``, as JSON (see `starting_offsets`)"""
     marks: str | None = None
     """`history_ranges.Mark` by ``queue/shard``, as JSON"""
 
@@ -66,6 +70,11 @@ class Options:
     def known_marks(self) -> dict[str, Mark]:
         """The end of an earlier read of the history, by ``queue/shard``."""
         return {} if self.marks is None else decode_marks(self.marks)
+
+    @property
+    def start_positions(self) -> dict[str, Position]:
+        """Where a stream begins, by queue or ``queue/shard``."""
+        return decode_positions(self.start, _moment_ms)
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -241,6 +250,11 @@ def _choice(*words: str) -> Callable[[str], str]:
     return read
 
 
+def _positions(text: str) -> str:
+    positions = decode_positions(text, _moment_ms)
+    return json.dumps(positions, separators=(",", ":"), sort_keys=True)
+
+
 def _marks(text: str) -> str:
     return encode_marks(decode_marks(text))
 
@@ -268,6 +282,7 @@ class Option:
 _REQUEST_TABLES = ("requests", "subrequests", "results")
 _TABLES_WITH_PAYLOAD = tuple(name for name, table in TABLES.items() if table.column("payload"))
 _HISTORY_ONLY = ("history",)
+_STREAM_TABLES = ("history", "dead")
 _ENTRY_TABLES = ("dead", "pending", "delayed", "waiting", "subrequests")
 
 SERVER_OPTIONS = (
@@ -297,11 +312,11 @@ OPTIONS = (
     Option("maxCallMs", "max_call_us", _call_budget_us,
             "most server time of one call, up to 1 ms"),
     Option("onTrim", "on_trim", _choice("fail", "report"),
-            "trimmed history: fail, or report it in a row", _HISTORY_ONLY),
+            "trimmed history: fail, or report it in a row", _STREAM_TABLES),
     Option("maxEventsPerTrigger", "max_events", whole_number,
-            "most history events of a micro-batch", _HISTORY_ONLY),
-    Option("startingOffsets", "start", _choice("earliest", "latest"),
-            "where a stream begins: earliest, latest", _HISTORY_ONLY),
+            "most history events of a micro-batch", _STREAM_TABLES),
+    Option("startingOffsets", "start", _positions,
+           "where a stream begins: earliest, latest, a time, or JSON (see below)", _STREAM_TABLES),
     Option("marks", "marks", _marks,
             "where an earlier read of the history ended (see below)", _HISTORY_ONLY),
 )  # fmt: skip

@@ -22,7 +22,7 @@ from pyspark.sql import datasource as ds
 
 from redisq_ops.core.model.errors import BadInput
 
-from .options import Options, looks_up, parse_options
+from .options import EARLIEST, Options, looks_up, parse_options
 from .schemas import selected_columns, struct
 from .table_reader import TableReader
 from .write_options import parse_write_options
@@ -212,7 +212,7 @@ def _literal_ms(value: Any) -> int | None:
 
 def _checked_batch_options(options: Options) -> Options:
     """Refuse options that only a stream has."""
-    if options.max_events is not None or options.start == "latest":
+    if options.max_events is not None or options.start != EARLIEST:
         raise BadInput(
             "options maxEventsPerTrigger and startingOffsets are for a stream: use readStream"
         )

@@ -272,13 +272,46 @@ class TableReader:
             seen += len(rows)
             held += rows
             if held and (len(held) >= BATCH_ROWS or not more):
-                yield history_events.event_rows(self._in_history_range(held), origin, self.schema)
+                yield from self._rows_of_events(held, shard_queue, origin)
                 held = []
         if history_range.events is not None and seen < history_range.events:
             gone = history_range.events - seen
             yield self._trimmed(
                 part, history_range.after, f"{gone} events were trimmed behind this one"
             )
+
+    def _rows_of_events(
+        self, events: list[RawEvent], shard_queue: Queue[Any], origin: RowOrigin
+    ) -> Iterator[pa.RecordBatch]:
+        if self.options.table == "history":
+            yield history_events.event_rows(self._in_history_range(events), origin, self.schema)
+            return
+        died = history_events.deaths(events, origin)
+        for first in range(0, len(died), PAGE_ROWS):
+            yield self._death_rows(died[first : first + PAGE_ROWS], shard_queue, origin)
+
+    def _death_rows(
+        self,
+        died: Sequence[history_events.Death],
+        shard_queue: Queue[Any],
+        origin: RowOrigin,
+    ) -> pa.RecordBatch:
+        """A row for each event by which an entry became dead, with its record if it still is."""
+        found = self.run(lambda: together(attempt(shard_queue.get.op(one.id)) for one in died))
+        rows: list[model_rows.DecodedEntry] = []
+        for one, entry in zip(died, found, strict=True):
+            if isinstance(entry, Entry) and entry.state == "dead" and entry.since_ms == one.at_ms:
+                rows.append((entry, entry.problem))
+                continue
+            if isinstance(entry, Exception) and not isinstance(entry, (WrongKind, Unreadable)):
+                raise entry
+            reason = (
+                f"its record can't be read: {describe_error(entry)}"
+                if isinstance(entry, Exception)
+                else "it was changed after it became dead"
+            )
+            rows.append((Entry(one.id, "dead", since_ms=one.at_ms), reason))
+        return model_rows.entry_batch(rows, origin, self.schema, self.options.reads_payloads)
 
     def _in_history_range(self, events: list[RawEvent]) -> list[RawEvent]:
         """Events within the options' time range; an event without a time counts by its id."""

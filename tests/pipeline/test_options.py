@@ -39,9 +39,14 @@ def test_lower_cased_option_names_are_recognised() -> None:
         ({"table": "dead", "queue": "a/b"}, "can't be used"),
         ({"table": "history", "request": "r1"}, "not history"),
         ({"table": "dead", "requests": "all"}, "requests, subrequests and results, not dead"),
-        ({"table": "dead", "onTrim": "fail"}, "is for history, not dead"),
-        ({"table": "dead", "maxEventsPerTrigger": "5"}, "is for history, not dead"),
-        ({"table": "results", "startingOffsets": "latest"}, "is for history, not results"),
+        ({"table": "pending", "onTrim": "fail"}, "is for history and dead, not pending"),
+        ({"table": "dead", "marks": "{}"}, "is for history, not dead"),
+        ({"table": "results", "startingOffsets": "latest"}, "is for history and dead, not results"),
+        ({"table": "dead", "startingOffsets": "soon"}, "earliest, latest or a time"),
+        (
+            {"table": "dead", "startingOffsets": '{"q": -1}'},
+            "earliest, latest, a time or an offset",
+        ),
         ({"table": "history", "payloads": "true"}, "not history"),
         ({"table": "history", "marks": "[]"}, "by queue/shard"),
         ({"table": "history", "marks": '{"q/0": "later"}'}, "an event's id or a whole number"),
@@ -65,7 +70,7 @@ def test_every_option_is_read() -> None:
     }  # fmt: skip
     assert parse_options(given) == Options(
         "history", ("mail", "later"), ("id", "at"), False, 5, 10, (), None, "all", None, "X", None,
-        "p", True, 3, 250, "report", 9, "latest", '{"q/0":7,"q/1":"5-0"}',
+        "p", True, 3, 250, "report", 9, '{"*":"latest"}', '{"q/0":7,"q/1":"5-0"}',
     )  # fmt: skip
 
 

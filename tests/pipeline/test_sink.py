@@ -95,7 +95,10 @@ def test_rows_that_cannot_be_written_are_refused_or_listed(
         at = datetime(2020, 1, 1, tzinfo=UTC)
         bad = [each | {"ready_at": at} for each in bad]
         bad += [row(kind, 5, ready_at=None), row(kind, 6, ready_at=at.replace(year=1990))]
-    fitting = {"request": {"priority": 7}, "delay": {"ready_at": datetime(2021, 1, 1, tzinfo=UTC)}}
+    fitting: dict[str, dict[str, Any]] = {
+        "request": {"priority": 7},
+        "delay": {"ready_at": datetime(2021, 1, 1, tzinfo=UTC)},
+    }
     good = [row(kind, 8, **fitting.get(kind, {}))]
     for each in bad:
         with pytest.raises((BadInput, TooLarge), match=r"batch 0, partition 0, row 1.*rejects"):
@@ -120,7 +123,8 @@ def test_schemas_and_options_that_do_not_fit_are_refused_in_one_line(
     def struct(ddl: str) -> StructType:
         made = StructType()
         for column in ddl.split(", "):
-            made.add(*column.split(" "))
+            name, type_name = column.split(" ")
+            made.add(name, type_name)
         return made
 
     def refusal(schema: str, overwrite: bool = False, **options: str) -> str:
