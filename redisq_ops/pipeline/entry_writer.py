@@ -10,14 +10,15 @@ their own guard: their digest is (see `request_writer`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.engine.queue import Queue
@@ -40,7 +41,7 @@ from redisq_ops.core.redis.operation import Description, attempt, together
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, too_large
 
-from .connection import Server, run_retrying
+from .connection import WRITE_AWAY_S, Server, run_retrying
 from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S
 from .request_writer import QueueFullWait, RequestRows, RequestWriter
@@ -48,6 +49,8 @@ from .write_options import ID_COLUMN, WRITTEN_COLUMNS, WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STEP_ROWS = 500
@@ -123,6 +126,7 @@ class EntryWriter:
     options: WriteOptions
     kind: str
     partition: Partition
+    sleep: Callable[[float], None] = time.sleep
     counts: WriteCounts = field(default_factory=WriteCounts)
     _rejects: RejectFile | None = None
 
@@ -211,7 +215,9 @@ class EntryWriter:
             self.options.queue, id="request", limit=self.options.limit,
             max_payload=self.options.max_payload,
         )  # fmt: skip
-        counts = RequestWriter(self.server, dataset, "").write(_request_rows(rows))
+        counts = RequestWriter(
+            self.server, dataset, "", sleep=self.sleep, max_away_s=WRITE_AWAY_S
+        ).write(_request_rows(rows))
         for word in ("exists", "invalid"):
             for reason in counts.samples.get(word, ()):
                 self._reject(None, None, Exists(reason))
@@ -232,11 +238,14 @@ class EntryWriter:
                     lane.seq = step
                 self._write_step(queues, some)
 
+    def _retrying(self, make: Callable[[], Description[T]]) -> T:
+        return run_retrying(self.server.client, make, WRITE_AWAY_S, self.sleep)
+
     def _open(self, lane: Lane) -> Queue[Any]:
         client = self.server.client
         deployment = Deployment(client, prefix=self.server.prefix)
         deployment.callers = lane
-        found = run_retrying(client, partial(deployment.named, self.options.queue))
+        found = self._retrying(partial(deployment.named, self.options.queue))
         if found is not None:
             return found
         made = queue_class(self.kind)
@@ -246,9 +255,9 @@ class EntryWriter:
     def _write_step(self, queues: Sequence[Queue[Any]], groups: Sequence[list[Row]]) -> None:
         """Write a group of rows on each lane; the next step begins when all of them are written."""
         pending = list(zip(queues, groups, strict=False))
-        full = QueueFullWait(MAX_WAIT_S)
+        full = QueueFullWait(MAX_WAIT_S, self.sleep)
         while pending:
-            replies = run_retrying(self.server.client, partial(self._calls, pending))
+            replies = self._retrying(partial(self._calls, pending))
             refused = []
             for (queue, group), reply in zip(pending, replies, strict=True):
                 if isinstance(reply, QueueFull):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,15 @@ import redis
 from pyspark.sql.types import StructType
 
 from redisq_ops.core.model.entry import Settlement
-from redisq_ops.core.model.errors import BadInput, Exists, TooLarge
+from redisq_ops.core.model.errors import BadInput, Exists, TooLarge, Unreachable
 from redisq_ops.core.redis.operation import run
+from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.pipeline.entry_writer import EntryWriter, Partition
 from redisq_ops.pipeline.source import RedisqDataSource
 from redisq_ops.pipeline.write_options import parse_write_options
 
+from ..conftest import BINARIES
 from ..core.cluster.test_failover import until
 from .killed_writer import COLUMNS
 
@@ -115,6 +118,38 @@ def test_rows_that_cannot_be_written_are_refused_or_listed(
         write(url, kind, good, job="next")
         with pytest.raises(Exists, match=r"e8.*other content"):
             write(url, kind, [good[0] | {"payload": "else"}], job="other")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_may_be_away_for_most_of_a_minute(kind: str) -> None:
+    """A task waits for it and goes on; after a minute it fails, so that Spark repeats it."""
+    rows = [row(kind, n) for n in range(700)]
+    with EmbeddedServer(BINARIES["valkey"], appendonly=True) as server:
+        options = parse_write_options({"queue": kind, "kind": kind, "url": server.url})
+        pauses: list[float] = []
+
+        def wait(seconds: float) -> None:
+            pauses.append(seconds)
+            if sum(pauses) > 40 and server.pid is None:
+                server.restart()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            (batch,) = pa.Table.from_pylist(rows).to_batches()
+            yield batch.slice(0, 600)
+            server.kill()
+            yield batch.slice(600)
+
+        writer = EntryWriter(options.server(), options, kind, Partition("j", 0, 0), wait)
+        assert writer.write(batches()).rows == 700
+        assert 40 < sum(pauses) < 46
+        with redis.Redis.from_url(server.url) as client:
+            assert drained(client, kind) == Counter(f"p{n}".encode() for n in range(700))
+        server.kill()
+        pauses.clear()
+        gone = EntryWriter(options.server(), options, kind, Partition("j", 1, 0), pauses.append)
+        with pytest.raises(Unreachable, match="can't reach the server"):
+            gone.write(batches())
+        assert 50 < sum(pauses) <= 60
 
 
 def test_schemas_and_options_that_do_not_fit_are_refused_in_one_line(
