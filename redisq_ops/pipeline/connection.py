@@ -32,7 +32,11 @@ READ_COMMANDS = frozenset(
     }
 )  # fmt: skip
 """every command a reader may send; XINFO and XPENDING have no writing form here"""
-ATTEMPTS = 6
+READ_AWAY_S = 6.5
+"""how long a server may be away before a task fails"""
+WRITE_AWAY_S = 60.0
+"""the same for a task of a frame or stream that is written: it holds rows that cost work"""
+_LONGEST_PAUSE_S = 5.0
 _clients: dict[tuple[int, ServerAddress, bool], BlockingClient] = {}
 
 
@@ -101,9 +105,14 @@ class Server:
         return Deployment(self.client, prefix=self.prefix)
 
 
-def run_retrying(client: BlockingClient, make: Callable[[], Description[T]]) -> T:
+def run_retrying(
+    client: BlockingClient,
+    make: Callable[[], Description[T]],
+    max_away_s: float = READ_AWAY_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
     """Run an idempotent operation, made anew by ``make`` for each attempt."""
-    return retry_unreachable(lambda: run(client, make()))
+    return retry_unreachable(lambda: run(client, make()), sleep, max_away_s)
 
 
 @contextmanager
@@ -122,16 +131,23 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-def retry_unreachable(operation: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-    """Repeat an idempotent operation while the server is unreachable, for about 6 s in all.
+def retry_unreachable(
+    operation: Callable[[], T],
+    sleep: Callable[[float], None] = time.sleep,
+    max_away_s: float = READ_AWAY_S,
+) -> T:
+    """Repeat an idempotent operation while the server is unreachable, with growing pauses.
 
-    Covers a failover, a moving slot, a closed socket; then raises `Unreachable`.
+    Covers a failover, a moving slot, a closed socket; raises `Unreachable` when the pauses would
+    come to more than ``max_away_s``.
     """
-    for n in range(ATTEMPTS):
+    pause, waited = 0.2, 0.0
+    while True:
         try:
             return operation()
         except Unreachable:
-            if n == ATTEMPTS - 1:
+            if waited + pause > max_away_s:
                 raise
-            sleep(0.2 * 2**n)
-    raise AssertionError
+        sleep(pause)
+        waited += pause
+        pause = min(2 * pause, _LONGEST_PAUSE_S)

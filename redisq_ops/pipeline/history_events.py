@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,8 @@ from .arrow_batch import (
     text_array,
     timestamp_array,
 )
+from .schemas import arrow
+from .tables import TABLES
 
 RawEvent = tuple[bytes, Mapping[bytes, bytes]]
 _ID_IS_REQUEST = ("submitted", "request-done")
@@ -63,6 +66,24 @@ def event_rows(found: Sequence[RawEvent], origin: RowOrigin, schema: pa.Schema) 
 def _event_time(fields: Mapping[bytes, bytes]) -> int | None:
     value = fields.get(b"t", b"")
     return int(value) if value.isdigit() and len(value) < 15 and b"by" in fields else None
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """An entry that became dead."""
+
+    id: str
+    at_ms: int
+
+
+def deaths(events: Sequence[RawEvent], origin: RowOrigin) -> list[Death]:
+    """The entries that became dead by some events, in their order."""
+    rows = event_rows(events, origin, arrow(TABLES["history"], ("at", "event", "id")))
+    dead = rows.filter(pc.and_(pc.equal(rows.column(1), "dead"), pc.is_valid(rows.column(2))))
+    at_ms = pc.cast(dead.column(0), pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+    return [
+        Death(id, ms) for id, ms in zip(dead.column(2).to_pylist(), at_ms.to_pylist(), strict=True)
+    ]
 
 
 def event_ms(event: RawEvent) -> int:

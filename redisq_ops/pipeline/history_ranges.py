@@ -149,11 +149,12 @@ def decode_marks(text: str) -> dict[str, Mark]:
         raise ValueError("expected a JSON object of marks by queue/shard")
     for name, value in found.items():
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        if not whole and not (isinstance(value, str) and _is_event_id(value)):
+        if not whole and not (isinstance(value, str) and is_event_id(value)):
             raise ValueError(f"{name}: a mark is an event's id or a whole number")
     return found
 
 
-def _is_event_id(text: str) -> bool:
+def is_event_id(text: str) -> bool:
+    """Whether a text has the form of an event id."""
     ms, dash, number = text.partition("-")
     return ms.isdecimal() and dash == "-" and number.isdecimal()

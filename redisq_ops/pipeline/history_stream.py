@@ -1,16 +1,18 @@
-"""The history as a stream of micro-batches.
+"""The history, and what became dead by it, as streams of micro-batches.
 
 An offset has, for each shard, the id of the last event delivered and the number of events added up
 to it since the history began. So a batch knows how many events it must find; if there are fewer,
 the rest was trimmed. Nothing is stored on the server, no consumer group and no mark: any number of
 queries read independently, and a query restarted from its checkpoint reads the same batches.
+
+The stream of the table ``dead`` has a row for each event by which an entry became dead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource as ds
 from pyspark.sql.streaming.datasource import (
@@ -21,25 +23,20 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from redisq_ops.core.engine.state_scan import HistoryExtent
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.redis.operation import together
 
 from . import history_ranges
 from .call_size import MOST
+from .history_events import RawEvent
 from .history_ranges import HistoryRange, id_before, id_key, split_range
 from .options import Options
 from .read_partitions import TablePart, open_queues
+from .starting_offsets import OTHERS, Offset, position_of
 from .table_reader import TableReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class Offset(TypedDict):
-    """The position of a stream in one shard's history."""
-
-    id: str
-    seen: int
 
 
 Offsets = dict[str, Offset]
@@ -68,17 +65,51 @@ class HistoryShard:
 
 
 class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read of the history of the selected queues."""
+    """A streaming read of the history, or the dead letters, of the selected queues."""
 
     def __init__(self, options: Options) -> None:
         self.options = _checked_stream_options(options)
         self._target: Offsets | None = None
         """end of a query with the trigger availableNow"""
+        self._planned: dict[str, Any] = {}
+        """end of the latest batch"""
 
     def initialOffset(self) -> dict[str, Any]:
-        if self.options.start == "earliest":
-            return {}
-        return {shard.name: shard.end for shard in self._history_shards()}
+        positions = self.options.start_positions
+        shards = self._history_shards()
+        self._refuse_unknown(positions)
+        found: Offsets = {}
+        for shard in shards:
+            position = position_of(positions, shard.part.queue, shard.part.shard)
+            if position == "latest":
+                found[shard.name] = shard.end
+            elif isinstance(position, int):
+                found[shard.name] = self._offset_at(shard, position)
+            elif not isinstance(position, str):
+                found[shard.name] = position
+        return {name: dict(offset) for name, offset in found.items() if offset != START_OFFSET}
+
+    def _refuse_unknown(self, positions: Mapping[str, Any]) -> None:
+        """Raise `NotFound` for the position of a queue or shard that is not there."""
+        opened = TableReader(self.options).run(lambda: open_queues(self.options))
+        known = {OTHERS}
+        for found in opened:
+            shards = range(len(found.queue.shard_queues))
+            known |= {found.queue.name, *(f"{found.queue.name}/{k}" for k in shards)}
+        for name in positions:
+            if name not in known:
+                raise NotFound(f"startingOffsets: no queue or shard {name!r} is read")
+
+    def _offset_at(self, shard: HistoryShard, ms: int) -> Offset:
+        """The offset before the first event of a time; reads all events from then on once, because
+        the server can't count them."""
+        after = id_before(f"{ms}-0") if ms else history_ranges.FIRST_ID
+        if shard.extent.first is None or id_key(after) < id_key(shard.extent.first):
+            return START_OFFSET
+        if id_key(after) >= id_key(shard.extent.last):
+            return shard.end
+        count = sum(len(rows) for rows in self._event_pages(shard, after, shard.extent.length))
+        return {"id": after, "seen": shard.extent.added - count}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self.options.max_events
@@ -101,11 +132,12 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
                 first = at[shard.name]
                 ends[shard.name] = self._offset_after(shard, first, share) if share else first
             budget -= min(share, new[shard.name])
-        return {
+        self._planned = {
             name: dict(offset)
             for name, offset in ends.items()
             if name in start or offset != START_OFFSET
         }
+        return self._planned
 
     def _end_offset(self, shard: HistoryShard) -> Offset:
         if self._target is None:
@@ -114,22 +146,35 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def _offset_after(self, shard: HistoryShard, start: Offset, n: int) -> Offset:
         """The offset ``n`` events after ``start``, found by reading up to it."""
-        reader = TableReader(self.options)
-        shard_queue = reader.shard_queue(shard.part)
         # Trimmed events count as seen; the read of the range reports them.
         seen = max(start["seen"], shard.extent.added - shard.extent.length)
         id = start["id"]
-        while n > 0:
-            size = min(n, MOST, reader.call_size.size)
-            rows, took = reader.read_events(shard_queue, id, shard.extent.last, size)
-            reader.call_size.learn(len(rows), took)
-            if not rows:
-                break
-            id, seen, n = rows[-1][0].decode(), seen + len(rows), n - len(rows)
+        for rows in self._event_pages(shard, id, n):
+            id, seen = rows[-1][0].decode(), seen + len(rows)
         return {"id": id, "seen": seen}
 
+    def _event_pages(self, shard: HistoryShard, after: str, n: int) -> Iterator[list[RawEvent]]:
+        """Up to ``n`` events after an id, in pages."""
+        reader = TableReader(self.options)
+        shard_queue = reader.shard_queue(shard.part)
+        while n > 0:
+            size = min(n, MOST, reader.call_size.size)
+            rows, took = reader.read_events(shard_queue, after, shard.extent.last, size)
+            reader.call_size.learn(len(rows), took)
+            if not rows:
+                return
+            yield rows
+            after, n = rows[-1][0].decode(), n - len(rows)
+
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return {shard.name: dict(shard.end) for shard in self._history_shards()}
+        """For the query's progress: the end of the history, and how many events the latest batch is
+        behind it."""
+        ends = {shard.name: dict(shard.end) for shard in self._history_shards()}
+        behind = {
+            name: max(0, end["seen"] - self._planned.get(name, START_OFFSET)["seen"])
+            for name, end in ends.items()
+        }
+        return {"latest": ends, "behind": sum(behind.values()), "behind_by_shard": behind}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
         known = {shard.name: shard for shard in self._history_shards()}
@@ -193,8 +238,12 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
 
 def _checked_stream_options(options: Options) -> Options:
     """Refuse a stream of any other table, and options that only a batch read has."""
-    if options.table != "history":
-        raise BadInput(f"only the table history can be read as a stream, not {options.table}")
+    if options.table not in ("history", "dead"):
+        raise BadInput(
+            f"only the tables history and dead can be read as a stream, not {options.table}"
+        )
+    if options.id or options.request is not None:
+        raise BadInput("options id and request are not for a stream: filter its rows")
     for name, value in (("since", options.since_ms), ("until", options.until_ms)):
         if value is not None:
             raise BadInput(f"option {name} is not for a stream: use startingOffsets")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from redisq_ops.core.model.entry import Entry, Failure, Request
+from redisq_ops.core.model.entry import Counts, Entry, Failure, Request, State
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 from redisq_ops.ops.groups import fingerprint
 
@@ -23,6 +23,7 @@ from .arrow_batch import (
 )
 
 INT_LIMIT = 2**31
+_COUNTED: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash", "done")
 PAYLOAD_COLUMNS = {"payload", "payload_bytes"}
 _PLACE_TIMES = {"since_at", "deadline_at", "ready_at"}
 """times from an entry's place, known even if its record can't be read"""
@@ -158,3 +159,23 @@ def result_batch(
         "error": [o.error.message if o.error else None for o in found],
     }
     return make_batch(columns, len(found), schema)
+
+
+def count_batch(
+    found: Sequence[tuple[RowOrigin, Counts | Exception]], schema: pa.Schema
+) -> pa.RecordBatch:
+    """Counts of shards; an exception stands for counts that can't be read."""
+    rows = []
+    for origin, counts in found:
+        row: dict[str, Any] = {"queue": origin.queue, "kind": origin.kind, "shard": origin.shard}
+        if isinstance(counts, Exception):
+            row["_corrupt"] = f"its counts can't be read: {describe_error(counts)}"
+        else:
+            row |= {state: counts.of(state) for state in _COUNTED}
+            row |= {
+                "oldest_at": counts.oldest_ms, "paused": counts.paused, "closed": counts.closed,
+                "_corrupt": counts.problem,
+            }  # fmt: skip
+        rows.append(row)
+    columns = {name: [row.get(name) for row in rows] for name in schema.names}
+    return make_batch(columns, len(rows), schema)

@@ -8,8 +8,9 @@ variable (``url_env``) or a file (``url_file``).
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -22,8 +23,10 @@ from redisq_ops.core.model.keys import PREFIX, checked_name
 from redisq_ops.core.redis.client import ServerAddress
 
 from .history_ranges import Mark, decode_marks, encode_marks
+from .starting_offsets import Position, decode_positions
 from .tables import TABLES, TableDefinition
 
+EARLIEST = '{"*":"earliest"}'
 ROWS = 250_000
 """target rows per partition: a task costs about as much as reading 10,000 rows"""
 
@@ -40,6 +43,8 @@ class Options:
     since_ms: int | None = None
     until_ms: int | None = None
     """bounds of the table's time column, both inclusive"""
+    id: tuple[str, ...] = ()
+    """look these entries up instead of reading the whole table; empty: no look-up"""
     request: str | None = None
     requests: Literal["open", "settled", "all"] = "all"
     url: str | None = None
@@ -52,9 +57,8 @@ class Options:
     """limit for the server time of one call, µs"""
     on_trim: Literal["fail", "report"] = "fail"
     max_events: int | None = None
-    start: Literal["earliest", "latest"] = "earliest"
-    pushdown: bool = False
-    """unsafe for a frame used twice (see `source`)"""
+    start: str = EARLIEST
+    """positions by queue or ``queue/shard``, as JSON (see `starting_offsets`)"""
     marks: str | None = None
     """`history_ranges.Mark` by ``queue/shard``, as JSON"""
 
@@ -68,9 +72,20 @@ class Options:
         return {} if self.marks is None else decode_marks(self.marks)
 
     @property
+    def start_positions(self) -> dict[str, Position]:
+        """Where a stream begins, by queue or ``queue/shard``."""
+        return decode_positions(self.start, _moment_ms)
+
+    @property
     def column_names(self) -> tuple[str, ...]:
         """The selected columns, in order."""
         return self.columns or tuple(column.name for column in self.definition.columns)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether only the number of rows is asked for, by queue and shard at most."""
+        bounded = self.since_ms is not None or self.until_ms is not None
+        return set(self.column_names) <= {"queue", "kind", "shard"} and not bounded
 
     @property
     def reads_payloads(self) -> bool:
@@ -85,37 +100,31 @@ class Options:
     def target(self, environment: Mapping[str, str] = os.environ) -> ServerAddress:
         """The server to connect to, from this process's environment; call it where the connection
         is made."""
-        url = self.url
-        if self.url_env is not None:
-            url = environment.get(self.url_env)
-            if not url:
-                raise BadInput(f"url_env: the environment has no {self.url_env} here")
-        if self.url_file is not None:
-            try:
-                url = Path(self.url_file).expanduser().read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise BadInput(f"url_file {self.url_file}: {error.strerror}") from error
-        return ServerAddress.from_environment(url, environment)
+        return resolve_address(self.url, self.url_env, self.url_file, environment)
+
+
+def resolve_address(
+    url: str | None, url_env: str | None, url_file: str | None, environment: Mapping[str, str]
+) -> ServerAddress:
+    """The server that the options ``url``, ``url_env`` and ``url_file`` name, else the
+    environment's."""
+    if url_env is not None:
+        url = environment.get(url_env)
+        if not url:
+            raise BadInput(f"url_env: the environment has no {url_env} here")
+    if url_file is not None:
+        try:
+            url = Path(url_file).expanduser().read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise BadInput(f"url_file {url_file}: {error.strerror}") from error
+    return ServerAddress.from_environment(url, environment)
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
     """The options of a read; `BadInput` names the one that is wrong."""
-    values: dict[str, Any] = {}
-    for name, text in given.items():
-        option = _NAMES.get(folded(name))
-        if option is None:
-            close = get_close_matches(folded(name), _NAMES, 1)
-            hint = f" (did you mean {_NAMES[close[0]].name}?)" if close else ""
-            raise BadInput(f"unknown option {name!r}{hint}; there are {', '.join(_DISPLAY_NAMES)}")
-        try:
-            values[option.field] = option.read(str(text))
-        except ValueError as error:
-            shown = "" if option.field.startswith("url") else f" {text!r}"
-            raise BadInput(f"option {option.name}{shown}: {error}") from error
+    values = parse_values(given, OPTIONS)
     if "table" not in values:
         raise BadInput(f"option table is missing: one of {', '.join(TABLES)}")
-    if len({"url", "url_env", "url_file"} & values.keys()) > 1:
-        raise BadInput("give only one of the options url, url_env and url_file")
     options = Options(**values)
     table = options.definition
     if options.columns:
@@ -129,6 +138,27 @@ def parse_options(given: Mapping[str, str]) -> Options:
     return options
 
 
+def parse_values(given: Mapping[str, str], options: Sequence[Option]) -> dict[str, Any]:
+    """The values of options by field; `BadInput` names the option that is unknown or wrong."""
+    by_name = {folded(option.name): option for option in options}
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        option = by_name.get(folded(name))
+        if option is None:
+            close = get_close_matches(folded(name), by_name, 1)
+            hint = f" (did you mean {by_name[close[0]].name}?)" if close else ""
+            names = ", ".join(option.name for option in options)
+            raise BadInput(f"unknown option {name!r}{hint}; there are {names}")
+        try:
+            values[option.field] = option.read(str(text))
+        except ValueError as error:
+            shown = "" if option.field.startswith("url") else f" {text!r}"
+            raise BadInput(f"option {option.name}{shown}: {error}") from error
+    if len({"url", "url_env", "url_file"} & values.keys()) > 1:
+        raise BadInput("give only one of the options url, url_env and url_file")
+    return values
+
+
 def folded(name: str) -> str:
     """An option name in the form in which names are compared."""
     return name.lower().replace("_", "").replace("-", "")
@@ -139,6 +169,11 @@ def table_named(name: str) -> TableDefinition:
     if name not in TABLES:
         raise BadInput(f"no table {name!r}: there are {', '.join(TABLES)}")
     return TABLES[name]
+
+
+def looks_up(table: str, option: str) -> bool:
+    """Whether rows of a table can be looked up by the option ``id`` or ``request``."""
+    return table in _NAMES[option].tables
 
 
 # --- parsing values ----------------------------------------------------------------------------
@@ -172,13 +207,17 @@ def _queues(text: str) -> tuple[str, ...]:
     return tuple(checked_name(word, "queue name") for word in _name_list(text))
 
 
-def _boolean(text: str) -> bool:
+def _ids(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_name_list(text)))
+
+
+def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("expected true or false")
     return text.lower() == "true"
 
 
-def _whole_number(text: str) -> int:
+def whole_number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ValueError("expected a whole number from 1 on")
     return int(text)
@@ -211,6 +250,11 @@ def _choice(*words: str) -> Callable[[str], str]:
     return read
 
 
+def _positions(text: str) -> str:
+    positions = decode_positions(text, _moment_ms)
+    return json.dumps(positions, separators=(",", ":"), sort_keys=True)
+
+
 def _marks(text: str) -> str:
     return encode_marks(decode_marks(text))
 
@@ -226,7 +270,7 @@ def _url_without_password(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Option:
+class Option:
     name: str
     field: str
     read: Callable[[str], Any]
@@ -238,38 +282,43 @@ class _Option:
 _REQUEST_TABLES = ("requests", "subrequests", "results")
 _TABLES_WITH_PAYLOAD = tuple(name for name, table in TABLES.items() if table.column("payload"))
 _HISTORY_ONLY = ("history",)
+_STREAM_TABLES = ("history", "dead")
+_ENTRY_TABLES = ("dead", "pending", "delayed", "waiting", "subrequests")
 
+SERVER_OPTIONS = (
+    Option("url", "url", _url_without_password, "URL of the server, without a password"),
+    Option("url_env", "url_env", str, "environment variable with the URL"),
+    Option("url_file", "url_file", str, "file with the URL"),
+    Option("prefix", "prefix", str, "prefix of all keys"),
+)
 OPTIONS = (
-    _Option("table", "table", _table,
+    Option("table", "table", _table,
             "table to read: dead, pending, delayed, waiting, requests, …"),
-    _Option("queue", "queue", _queues,
+    Option("queue", "queue", _queues,
             "names, separated by commas; default: every registered queue"),
-    _Option("columns", "columns", _name_list, "columns to read, in this order"),
-    _Option("payloads", "payloads", _boolean,
+    Option("columns", "columns", _name_list, "columns to read, in this order"),
+    Option("payloads", "payloads", boolean,
             "read payloads, too; so does choosing their column", _TABLES_WITH_PAYLOAD),
-    _Option("since", "since_ms", _moment_ms, "start: ISO 8601 with offset, or ms"),
-    _Option("until", "until_ms", _moment_ms, "end, inclusive"),
-    _Option("request", "request", str, "read only the rows of this request", _REQUEST_TABLES),
-    _Option("requests", "requests", _choice("open", "settled", "all"),
+    Option("since", "since_ms", _moment_ms, "start: ISO 8601 with offset, or ms"),
+    Option("until", "until_ms", _moment_ms, "end, inclusive"),
+    Option("id", "id", _ids, "look up these entries, separated by commas", _ENTRY_TABLES),
+    Option("request", "request", str, "look up the rows of this request",
+            (*_ENTRY_TABLES, "requests", "results")),
+    Option("requests", "requests", _choice("open", "settled", "all"),
             "which requests: open, settled, all", _REQUEST_TABLES),
-    _Option("url", "url", _url_without_password, "URL of the server, without a password"),
-    _Option("url_env", "url_env", str, "environment variable with the URL"),
-    _Option("url_file", "url_file", str, "file with the URL"),
-    _Option("prefix", "prefix", str, "prefix of all keys"),
-    _Option("replica", "replica", _boolean, "read from replicas (Cluster, Sentinel)"),
-    _Option("rowsPerPartition", "rows", _whole_number, "rows of a partition, approximately"),
-    _Option("maxCallMs", "max_call_us", _call_budget_us,
+    *SERVER_OPTIONS,
+    Option("replica", "replica", boolean, "read from replicas (Cluster, Sentinel)"),
+    Option("rowsPerPartition", "rows", whole_number, "rows of a partition, approximately"),
+    Option("maxCallMs", "max_call_us", _call_budget_us,
             "most server time of one call, up to 1 ms"),
-    _Option("onTrim", "on_trim", _choice("fail", "report"),
-            "trimmed history: fail, or report it in a row", _HISTORY_ONLY),
-    _Option("maxEventsPerTrigger", "max_events", _whole_number,
-            "most history events of a micro-batch", _HISTORY_ONLY),
-    _Option("startingOffsets", "start", _choice("earliest", "latest"),
-            "where a stream begins: earliest, latest", _HISTORY_ONLY),
-    _Option("pushdown", "pushdown", _boolean, "take bounds from the query's filters (see below)"),
-    _Option("marks", "marks", _marks,
+    Option("onTrim", "on_trim", _choice("fail", "report"),
+            "trimmed history: fail, or report it in a row", _STREAM_TABLES),
+    Option("maxEventsPerTrigger", "max_events", whole_number,
+            "most history events of a micro-batch", _STREAM_TABLES),
+    Option("startingOffsets", "start", _positions,
+           "where a stream begins: earliest, latest, a time, or JSON (see below)", _STREAM_TABLES),
+    Option("marks", "marks", _marks,
             "where an earlier read of the history ended (see below)", _HISTORY_ONLY),
 )  # fmt: skip
 _NAMES = {folded(option.name): option for option in OPTIONS}
-_DISPLAY_NAMES = [option.name for option in OPTIONS]
 assert {option.field for option in OPTIONS} == {field.name for field in fields(Options)}

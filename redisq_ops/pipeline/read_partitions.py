@@ -19,7 +19,7 @@ from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.engine.state_scan import ScoreRange
 from redisq_ops.core.model.entry import Request, State
 from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Unreadable, WrongKind
-from redisq_ops.core.redis.operation import attempt
+from redisq_ops.core.redis.operation import attempt, together
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.hint import hint
 
@@ -32,6 +32,8 @@ ENTRY_STATES: dict[str, State] = {
 }  # fmt: skip
 PAGE_ROWS = 250
 """rows per page of requests, and of what is read entry by entry"""
+SHARDS_PER_PART = 200
+"""rows of the table ``counts`` that one task reads"""
 MAX_SIZED_REQUESTS = 10_000
 """up to this many requests per shard, sub-requests are shared out by each request's size"""
 
@@ -64,6 +66,12 @@ class TablePart:
     settled: bool | None = None
     """of a span of requests: settled or open ones"""
     numbers: tuple[NumberRange, ...] = ()
+    ids: tuple[str, ...] = ()
+    """entries to look up"""
+    rows: int | None = None
+    """number of rows, of a part that is only counted"""
+    shards: tuple[TablePart, ...] = ()
+    """of a part of the table ``counts``: one row for each"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +120,46 @@ async def plan_parts(options: Options) -> list[TablePart]:
         for shard, shard_queue in enumerate(found.queue.shard_queues):
             shard_part = TablePart(found.queue.name, found.entry, shard)
             parts += await _PLANNERS[options.table](options, shard_queue, shard_part)
+    if options.table == "counts":
+        return [
+            replace(parts[first], shards=tuple(parts[first : first + SHARDS_PER_PART]))
+            for first in range(0, len(parts), SHARDS_PER_PART)
+        ]
     return parts
+
+
+async def _count_parts(
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
+) -> list[TablePart]:
+    return [shard_part]
 
 
 async def _entry_parts(
     options: Options, shard_queue: Queue[Any], shard_part: TablePart
 ) -> list[TablePart]:
     state = ENTRY_STATES[options.table]
+    if options.id:
+        return await _looked_up(options, shard_queue, shard_part)
+    if options.request is not None:
+        return await _subrequest_parts(options, shard_queue, shard_part)
+    if options.counts_rows and shard_queue.has_sheets:
+        counts = await shard_queue.counts.op()
+        rows = None if counts.problem else counts.of(state)
+        if rows is not None:
+            return [replace(shard_part, rows=rows)] if rows else []
     spans = await shard_queue.score_ranges.op(
         state, options.rows, options.since_ms, options.until_ms
     )
     return [shard_part] if spans is None else [replace(shard_part, span=span) for span in spans]
+
+
+async def _looked_up(
+    options: Options, shard_queue: Queue[Any], shard_part: TablePart
+) -> list[TablePart]:
+    """A part with those of the entries of the option ``id`` that the shard has, if any."""
+    found = await together(attempt(shard_queue.get.op(id)) for id in options.id)
+    ids = tuple(id for id, entry in zip(options.id, found, strict=True) if entry is not None)
+    return [replace(shard_part, ids=ids)] if ids else []
 
 
 async def _history_parts(
@@ -179,6 +216,8 @@ async def _subrequest_parts(
     """Parts by number while requests are few enough to read each one's size, else by age."""
     if not isinstance(shard_queue, HasRequests):
         return []
+    if options.id:
+        return await _looked_up(options, shard_queue, shard_part)
     if options.request is not None:
         record = await _named_request(options, options.request, shard_queue)
         request_numbers = all_numbers(options.request, record)
@@ -222,6 +261,7 @@ def _lots(numbers: Sequence[NumberRange], size: int) -> Iterator[tuple[NumberRan
 
 _PLANNERS: dict[str, Callable[[Options, Queue[Any], TablePart], Any]] = {
     **dict.fromkeys(ENTRY_STATES, _entry_parts),
+    "counts": _count_parts,
     "history": _history_parts,
     "requests": _request_parts,
     "subrequests": _subrequest_parts,

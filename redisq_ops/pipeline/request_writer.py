@@ -29,7 +29,7 @@ from redisq_ops.core.redis.operation import BlockingClient, Description, attempt
 from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.files.submit import opened, submit_whole
 
-from .connection import Server, run_retrying
+from .connection import READ_AWAY_S, Server, run_retrying
 from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S, RateLimiter
 from .spark_jobs import TaskReport
@@ -92,6 +92,7 @@ class RequestWriter:
     on_progress: Callable[[int], object] | None = None
     """called after each round trip with the number of entries submitted so far"""
     skip: bool = False
+    max_away_s: float = READ_AWAY_S
 
     def write(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
         return _TaskWriter(self).submit_all(request_rows)
@@ -101,8 +102,11 @@ class _TaskWriter:
     def __init__(self, writer: RequestWriter) -> None:
         self.options, self.writer = writer.options, writer
         self.client: BlockingClient = writer.server.client
+        self.retrying = partial(
+            run_retrying, self.client, max_away_s=writer.max_away_s, sleep=writer.sleep
+        )
         find = partial(opened, writer.server.deployment(), writer.options.queue)
-        found = run_retrying(self.client, find)
+        found = self.retrying(find)
         self.queue: RequestQueue[Any] = requests_of(found)
         rate = writer.options.rate
         self.max_step = max(1, int(rate)) if rate else 500
@@ -196,9 +200,9 @@ class _TaskWriter:
         self.rate_limiter.wait(
             self.client, sum(len(each.payloads) for each in pending), check_capacity=False
         )
-        full = _QueueFullWait(self.writer)
+        full = QueueFullWait(self.writer.max_wait_s, self.writer.sleep)
         while pending:
-            replies = run_retrying(self.client, partial(self._submit_round, pending))
+            replies = self.retrying(partial(self._submit_round, pending))
             rejected_full: list[SmallRequest] = []
             for request, reply in zip(pending, replies, strict=True):
                 if isinstance(reply, QueueFull):
@@ -234,7 +238,7 @@ class _TaskWriter:
 
         Entries that are there already are compared by digest.
         """
-        existing = run_retrying(self.client, partial(self.queue.request.op, id))
+        existing = self.retrying(partial(self.queue.request.op, id))
         if existing is not None and existing.state == "cancelled":
             raise Exists(f"request {id} was cancelled: undo that, or use another id")
         total, existing_digest = (
@@ -274,11 +278,11 @@ class _TaskWriter:
     def _append(
         self, id: str, start: int, chunk: list[bytes], call: dict[str, Any]
     ) -> SubmittedRequest:
-        full = _QueueFullWait(self.writer)
+        full = QueueFullWait(self.writer.max_wait_s, self.writer.sleep)
         while True:
             try:
                 append = partial(self.queue.append.op, id, start, chunk, limit=self.options.limit)
-                submitted: SubmittedRequest = run_retrying(self.client, partial(append, **call))
+                submitted: SubmittedRequest = self.retrying(partial(append, **call))
                 return submitted
             except QueueFull as error:
                 full.error = error
@@ -289,21 +293,21 @@ class _TaskWriter:
             self.writer.on_progress(self.counts.entries + under_way)
 
 
-class _QueueFullWait:
+class QueueFullWait:
     """Waits for capacity in a full queue with growing pauses; raises after ``max_wait_s``."""
 
-    def __init__(self, writer: RequestWriter) -> None:
-        self.writer = writer
+    def __init__(self, max_wait_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._max_wait_s, self._sleep = max_wait_s, sleep
         self.error: QueueFull | None = None
         self._pause, self._waited = _FIRST_PAUSE_S, 0.0
 
     def wait(self, progressed: bool = False) -> None:
         if progressed:
             self._pause, self._waited = _FIRST_PAUSE_S, 0.0
-        if self._waited >= self.writer.max_wait_s:
+        if self._waited >= self._max_wait_s:
             assert self.error is not None
             raise self.error
-        self.writer.sleep(self._pause)
+        self._sleep(self._pause)
         self._waited += self._pause
         self._pause = min(_LONGEST_PAUSE_S, self._pause * 2)
 

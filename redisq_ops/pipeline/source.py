@@ -1,10 +1,10 @@
-"""The data source ``redisq``: tables of queues for ``spark.read.format("redisq")``.
+"""The data source ``redisq``: tables of queues, and queues to write to.
 
-It only reads; `options` has its options. With the option ``pushdown``, filters on time and queue
-become coarse bounds, and Spark still applies every filter itself. The option is off by default:
+`options` has the options of a read. A frame takes no bounds from the filters of its queries:
 Spark (4.1 to 4.3) keeps the filters that one query pushed down and reads with them for the next
 query of the same frame, also for the other branch of a join or union, so a frame that is used twice
-would silently lack rows. The options ``queue``, ``since`` and ``until`` are always safe.
+would silently lack rows. `SingleQueryDataSource` takes them; only `query_plan` uses it, for frames
+that one query reads once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from pyspark.sql import datasource as ds
 
 from redisq_ops.core.model.errors import BadInput
 
-from .options import Options, parse_options
+from .options import EARLIEST, Options, looks_up, parse_options
 from .schemas import selected_columns, struct
 from .table_reader import TableReader
+from .write_options import parse_write_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +33,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from .history_stream import HistoryStreamReader
+    from .sink import BatchWriter, StreamWriter
 
 FORMAT = "redisq"
+SINGLE_QUERY_FORMAT = "redisq_single_query"
+MAX_LOOKUPS = 500
+"""most ids of a filter that are looked up one by one"""
 
 
 class RedisqDataSource(ds.DataSource):
@@ -52,12 +57,37 @@ class RedisqDataSource(ds.DataSource):
 
     def reader(self, schema: StructType) -> ds.DataSourceReader:
         options = _checked_batch_options(_with_schema(self._options(), schema))
-        return FilteringReader(options) if options.pushdown else TableDataSourceReader(options)
+        return TableDataSourceReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from .sink import BatchWriter
+
+        return BatchWriter(schema, overwrite, parse_write_options(dict(self.options)))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from .sink import StreamWriter
+
+        return StreamWriter(schema, overwrite, parse_write_options(dict(self.options)))
 
     def streamReader(self, schema: StructType) -> HistoryStreamReader:
         from .history_stream import HistoryStreamReader
 
         return HistoryStreamReader(_with_schema(self._options(), schema))
+
+
+class SingleQueryDataSource(RedisqDataSource):
+    """The source for a frame that exactly one query reads, exactly once.
+
+    Filters on time, queue, id and request become bounds and look-ups; Spark still applies every
+    filter itself.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return SINGLE_QUERY_FORMAT
+
+    def reader(self, schema: StructType) -> ds.DataSourceReader:
+        return FilteringReader(_checked_batch_options(_with_schema(self._options(), schema)))
 
 
 def register(spark: SparkSession) -> None:
@@ -75,11 +105,11 @@ class TableDataSourceReader(ds.DataSourceReader):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.excludes_all_queues = False
-        """the filters match none of the selected queues"""
+        self.excludes_all = False
+        """no row can match the filters"""
 
     def partitions(self) -> Sequence[ds.InputPartition]:
-        parts = [] if self.excludes_all_queues else TableReader(self.options).plan()
+        parts = [] if self.excludes_all else TableReader(self.options).plan()
         return [ds.InputPartition(part) for part in parts]
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
@@ -118,6 +148,8 @@ class FilteringReader(TableDataSourceReader):
                 self._restrict_queues((value,))
             elif isinstance(filter, ds.In) and all(isinstance(v, str) for v in filter.value):
                 self._restrict_queues(filter.value)
+        elif column in (("id",), ("request",)):
+            self._apply_lookup(column[0], filter)
         elif column == (self.options.definition.time,):
             ms = _literal_ms(value)
             if ms is None:
@@ -132,6 +164,26 @@ class FilteringReader(TableDataSourceReader):
                     self.options, until_ms=top if high is None else min(high, top)
                 )
 
+    def _apply_lookup(self, column: str, filter: ds.Filter) -> None:
+        """Look up the rows of ids or of a request, where the table has look-ups by them."""
+        if isinstance(filter, (ds.EqualTo, ds.EqualNullSafe)) and isinstance(filter.value, str):
+            values = [filter.value]
+        elif isinstance(filter, ds.In) and all(isinstance(v, str) for v in filter.value):
+            values = list(dict.fromkeys(filter.value))
+        else:
+            return
+        if not looks_up(self.options.table, column) or len(values) > MAX_LOOKUPS:
+            return
+        before = self.options.id if column == "id" else (self.options.request,)
+        if any(before):
+            values = [value for value in values if value in before]
+        if not values:
+            self.excludes_all = True
+        elif column == "id":
+            self.options = replace(self.options, id=tuple(values))
+        elif len(values) == 1:
+            self.options = replace(self.options, request=values[0])
+
     def _restrict_queues(self, names: Sequence[str]) -> None:
         """Read only these queues; a name without a queue matches nothing, and is no error."""
         known = set(self.options.queue) or set(_registered_names(self.options))
@@ -139,7 +191,7 @@ class FilteringReader(TableDataSourceReader):
         if wanted:
             self.options = replace(self.options, queue=wanted)
         else:
-            self.excludes_all_queues = True
+            self.excludes_all = True
 
 
 def _registered_names(options: Options) -> list[str]:
@@ -160,7 +212,7 @@ def _literal_ms(value: Any) -> int | None:
 
 def _checked_batch_options(options: Options) -> Options:
     """Refuse options that only a stream has."""
-    if options.max_events is not None or options.start == "latest":
+    if options.max_events is not None or options.start != EARLIEST:
         raise BadInput(
             "options maxEventsPerTrigger and startingOffsets are for a stream: use readStream"
         )

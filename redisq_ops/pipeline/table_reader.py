@@ -18,11 +18,11 @@ from redisq_ops.core.model.entry import Entry, Page
 from redisq_ops.core.model.errors import Lost, Unreadable, WrongKind
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.outcomes import outcomes
-from redisq_ops.core.redis.operation import Description, attempt
+from redisq_ops.core.redis.operation import Description, attempt, together
 from redisq_ops.ops.deployment import Deployment
 
 from . import entry_decoder, history_events, model_rows
-from .arrow_batch import RowOrigin, describe_error
+from .arrow_batch import RowOrigin, corrupt_row, describe_error, make_batch, origin_columns
 from .call_size import FIRST, FIRST_WITH_PAYLOADS, CallSize
 from .connection import gc_paused, process_client, retry_unreachable, run_read_only
 from .history_events import RawEvent
@@ -43,6 +43,8 @@ P = TypeVar("P", ColumnPage, Page)
 
 BATCH_ROWS = 8192
 """approximate rows of an Arrow batch"""
+COUNTED_ROWS = 100_000
+"""rows of an Arrow batch without any content"""
 CALLS_PER_ROUND = 16
 """calls for a column in one round trip. On a busy machine a reader mostly waits for a processor,
 once per round trip; the server serves other clients between two calls of one round trip"""
@@ -90,6 +92,9 @@ class TableReader:
             yield self._trimmed(part, part.range.after, part.range.missing)
         if part.range is not None and part.range.empty:
             return
+        if part.shards:
+            yield self._count_batch(part.shards)
+            return
         shard_queue = self.shard_queue(part)
         origin = RowOrigin(
             part.queue, shard_queue.kind, part.shard, isinstance(shard_queue, HasRequests)
@@ -102,17 +107,56 @@ class TableReader:
         self, part: TablePart, shard_queue: Queue[Any], origin: RowOrigin
     ) -> Iterator[pa.RecordBatch]:
         table = self.options.table
+        if part.rows is not None:
+            return _counted_batches(part.rows, origin, self.schema)
+        if part.ids:
+            return self._looked_up_batches(part.ids, shard_queue, origin)
         if part.range is not None:
             return self._event_batches(part, shard_queue, origin, part.range)
         if table == "requests":
             return self._request_batches(part, shard_queue, origin)
-        if table in ("subrequests", "results"):
+        if table in ("subrequests", "results") or part.numbers:
             return self._subrequest_batches(part, shard_queue, origin)
         if not shard_queue.has_columns:
             return self._foreign_batches(shard_queue, origin)
         if part.span is None:
             return self._entry_batches(self._waiting_pages(shard_queue), origin)
         return self._entry_batches(self._sorted_set_pages(shard_queue, part.span), origin)
+
+    def _count_batch(self, shards: Sequence[TablePart]) -> pa.RecordBatch:
+        """Rows of the table ``counts``."""
+        queues = [self.shard_queue(shard) for shard in shards]
+        counts = self.run(lambda: together(attempt(queue.counts.op()) for queue in queues))
+        rows = [
+            (RowOrigin(shard.queue, queue.kind, shard.shard, False), found)
+            for shard, queue, found in zip(shards, queues, counts, strict=True)
+        ]
+        return model_rows.count_batch(rows, self.schema)
+
+    def _looked_up_batches(
+        self, ids: Sequence[str], shard_queue: Queue[Any], origin: RowOrigin
+    ) -> Iterator[pa.RecordBatch]:
+        """The entries of these ids that are in the table's state."""
+        found = self.run(lambda: together(attempt(shard_queue.get.op(id)) for id in ids))
+        for id, entry in zip(ids, found, strict=True):
+            if isinstance(entry, (WrongKind, Unreadable)):
+                reason = f"its record can't be read: {describe_error(entry)}"
+                yield corrupt_row(reason, origin, self.schema, id=id)
+            elif isinstance(entry, Exception):
+                raise entry
+            elif entry is not None and self._is_selected(entry):
+                yield model_rows.entry_batch(
+                    [(entry, entry.problem)], origin, self.schema, self.options.reads_payloads
+                )
+
+    def _is_selected(self, entry: Entry) -> bool:
+        """Whether an entry that was looked up is a row of the table."""
+        state, request = ENTRY_STATES.get(self.options.table), self.options.request
+        return (
+            state in (None, entry.state)
+            and (request is None or entry.id.rpartition("/")[0] == request)
+            and self._in_time_range(entry)
+        )
 
     def _entry_batches(
         self, pages: Iterator[ColumnPage], origin: RowOrigin
@@ -228,13 +272,46 @@ class TableReader:
             seen += len(rows)
             held += rows
             if held and (len(held) >= BATCH_ROWS or not more):
-                yield history_events.event_rows(self._in_history_range(held), origin, self.schema)
+                yield from self._rows_of_events(held, shard_queue, origin)
                 held = []
         if history_range.events is not None and seen < history_range.events:
             gone = history_range.events - seen
             yield self._trimmed(
                 part, history_range.after, f"{gone} events were trimmed behind this one"
             )
+
+    def _rows_of_events(
+        self, events: list[RawEvent], shard_queue: Queue[Any], origin: RowOrigin
+    ) -> Iterator[pa.RecordBatch]:
+        if self.options.table == "history":
+            yield history_events.event_rows(self._in_history_range(events), origin, self.schema)
+            return
+        died = history_events.deaths(events, origin)
+        for first in range(0, len(died), PAGE_ROWS):
+            yield self._death_rows(died[first : first + PAGE_ROWS], shard_queue, origin)
+
+    def _death_rows(
+        self,
+        died: Sequence[history_events.Death],
+        shard_queue: Queue[Any],
+        origin: RowOrigin,
+    ) -> pa.RecordBatch:
+        """A row for each event by which an entry became dead, with its record if it still is."""
+        found = self.run(lambda: together(attempt(shard_queue.get.op(one.id)) for one in died))
+        rows: list[model_rows.DecodedEntry] = []
+        for one, entry in zip(died, found, strict=True):
+            if isinstance(entry, Entry) and entry.state == "dead" and entry.since_ms == one.at_ms:
+                rows.append((entry, entry.problem))
+                continue
+            if isinstance(entry, Exception) and not isinstance(entry, (WrongKind, Unreadable)):
+                raise entry
+            reason = (
+                f"its record can't be read: {describe_error(entry)}"
+                if isinstance(entry, Exception)
+                else "it was changed after it became dead"
+            )
+            rows.append((Entry(one.id, "dead", since_ms=one.at_ms), reason))
+        return model_rows.entry_batch(rows, origin, self.schema, self.options.reads_payloads)
 
     def _in_history_range(self, events: list[RawEvent]) -> list[RawEvent]:
         """Events within the options' time range; an event without a time counts by its id."""
@@ -341,8 +418,15 @@ class TableReader:
         assert isinstance(shard_queue, HasRequests)
         make = partial(shard_queue.subrequests.op, request, start, size, payloads)
         found, took = self._timed(shard_queue, make)
-        read = [(entry, None) for entry in found]
+        read = [(entry, None) for entry in found if self._is_selected(entry)]
         return model_rows.entry_batch(read, origin, self.schema, payloads), took
+
+
+def _counted_batches(n: int, origin: RowOrigin, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """``n`` rows of which only the origin is asked for."""
+    for first in range(0, n, COUNTED_ROWS):
+        rows = min(COUNTED_ROWS, n - first)
+        yield make_batch(origin_columns(origin, rows), rows, schema)
 
 
 def _pages(read: Callable[[Any], P]) -> Iterator[P]:

@@ -142,6 +142,22 @@ TABLES: dict[str, TableDefinition] = {
             ),
         ),
         TableDefinition(
+            "counts",
+            "number of entries in each state, a row per queue and shard",
+            (
+                *_ORIGIN,
+                *(
+                    Column(state, "long", f"entries: {state}; null if the layout has no number")
+                    for state in ("waiting", "pending", "delayed", "dead", "trash")
+                ),
+                Column("done", "long", "entries done since the queue was created"),
+                Column("oldest_at", "timestamp", "when the oldest waiting entry began to wait"),
+                Column("paused", "string", "why the queue is paused, or null"),
+                Column("closed", "string", "why the queue is draining, or null"),
+                Column("_corrupt", "string", "why the row could not be read, or null"),
+            ),
+        ),
+        TableDefinition(
             "history",
             "history events, one row per entry and event",
             (

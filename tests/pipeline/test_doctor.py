@@ -140,15 +140,16 @@ def test_sql_over_the_tables(
     from redisq_ops.cli.actions import spark_lake
 
     commands: Any = module
-    frame = commands.frame
+    options = commands.frame_options
     monkeypatch.setattr(
-        commands, "frame", lambda s, spark, table, **o: frame(s, spark, table, url=redisq.url, **o)
+        commands, "frame_options", lambda *given, **o: options(*given, url=redisq.url, **o)
     )
     query = "select id, since_at, payload from dead join requests using (request)"
     (row,) = redisq.rows("spark", "sql", query, "--payloads", "--queue", "mail")
     assert row["id"] == "r1/2" and row["payload_b64"] and row["since_at"].startswith("20")
     shown = redisq("spark", "sql", "select count(*) n from waiting")
     assert shown.splitlines()[1].strip() == "4" and "1 row\n" in redisq.err
+    assert "reading waiting: counters, no rows\n" in redisq.err
     died = ["spark", "sql", "select count(*) n from dead"]
     assert redisq.rows(*died, "--since", "1h") == [{"n": 1}]
     assert redisq.rows(*died, "--until", "1h") == [{"n": 0}]
@@ -160,7 +161,9 @@ def test_sql_over_the_tables(
     # A secret is neither assembled from parts of redacted values, nor read from a file.
     (turned,) = redisq.rows("spark", "sql", "select reverse(error) e, map(error, 1) m from dead")
     assert "xobliam" not in str(turned) and "mailbox" not in str(turned)
-    monkeypatch.setattr(spark_lake, "frame", commands.frame)
+    lake: Any = spark_lake
+    frame = lake.frame
+    monkeypatch.setattr(spark_lake, "frame", lambda *given, **o: frame(*given, url=redisq.url, **o))
     out = tmp_path / "results.json"
     redisq("spark", "results", str(out), "--queue", "mail", "--format", "json", code=3)
     export = ("spark", "export", "--table", "dead", "--lake", str(tmp_path / "lake"), "--payloads")

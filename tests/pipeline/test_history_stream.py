@@ -11,11 +11,16 @@ import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from redisq_ops import DelaySet
-from redisq_ops.core.model.errors import BadInput, Lost
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import BadInput, Lost, NotFound
 from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.pipeline.history_stream import HistoryStreamReader
+from redisq_ops.pipeline.job_errors import translate_job_error
 from redisq_ops.pipeline.options import parse_options
 from redisq_ops.pipeline.source import RedisqDataSource
+
+from ..command_line import everywhere
+from .rows import ERROR, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,8 +44,8 @@ def append_events(queue: Any, first: int, last: int) -> None:
         queue.schedule([(f"e{n}", b"")], after_ms=3_600_000)
 
 
-def stream(url: str, **options: str) -> HistoryStreamReader:
-    return HistoryStreamReader(parse_options({"table": "history", "url": url, **options}))
+def stream(url: str, table: str = "history", **options: str) -> HistoryStreamReader:
+    return HistoryStreamReader(parse_options({"table": table, "url": url, **options}))
 
 
 def batch(reader: HistoryStreamReader, start: Any, end: Any) -> list[dict[str, Any]]:
@@ -119,14 +124,75 @@ def test_new_shards_and_queues_are_read_from_the_beginning(client: redis.Redis, 
     assert drain(reader, end)[0] == names(1, 3)
 
 
-def test_a_stream_can_begin_at_the_latest_offset(client: redis.Redis, url: str) -> None:
-    queue = recording_queue(client)
-    append_events(queue, 1, 5)
-    reader = stream(url, startingOffsets="latest")
-    start = reader.initialOffset()
-    assert drain(reader, start)[0] == []
-    append_events(queue, 6, 7)
-    assert drain(reader, start)[0] == names(6, 7)
+def test_a_stream_begins_where_each_queue_is_to_begin(client: redis.Redis, url: str) -> None:
+    """At the earliest or latest event, a time, or the offset of another stream's progress."""
+    forty_events(client)
+    append_events(recording_queue(client, "other"), 1, 5)
+    append_events(recording_queue(client, "two", shards=2), 1, 6)
+    middle = 1_000_000 + 29 * 10  # of e29
+
+    def begun(starting: Any) -> dict[str, list[str]]:
+        text = starting if isinstance(starting, str) else json.dumps(starting)
+        reader = stream(url, startingOffsets=text)
+        start, found = reader.initialOffset(), dict[str, list[str]]()
+        while (end := reader.latestOffset(start, ReadMaxRows(7))) != start:
+            for row in batch(reader, start, end):
+                if row["event"] == "submitted":
+                    found.setdefault(row["queue"], []).append(row["id"])
+            start = end
+        return found
+
+    assert begun("latest") == {}
+    assert begun(str(middle)) | {"two": []} == {
+        "q": names(29, 39), "other": names(1, 5), "two": [],
+    }  # fmt: skip
+    assert begun("1970-01-01T00:16:40.290+00:00")["q"] == names(29, 39)
+    assert begun(str(middle - 9))["q"] == names(29, 39)  # between two events
+    assert begun("0")["q"] == begun(str(10**6))["q"] == names(0, 39)
+    found = begun({"q": middle, "two/1": "earliest", "two": "latest", "*": "latest"})
+    assert found.pop("q") == names(29, 39) and found.keys() <= {"two"}
+    reader = stream(url)
+    end = reader.latestOffset({}, ReadMaxRows(60))
+    rest = begun({"q": end["q/0"], "*": "latest"}).get("q", [])
+    assert rest == names(end["q/0"]["seen"], 39)
+    with pytest.raises(NotFound, match="no queue or shard 'nope'"):
+        stream(url, startingOffsets='{"nope": "latest"}').initialOffset()
+    client.xtrim(HIST, maxlen=20, approximate=False)
+    assert begun(str(middle))["q"] == names(29, 39)  # counted as they are: no gap
+
+
+def test_progress_has_the_latest_offset_and_the_events_behind_it(
+    client: redis.Redis, url: str
+) -> None:
+    append_events(recording_queue(client), 1, 9)  # ten events, with the setting
+    reader = stream(url)
+    end = reader.latestOffset({}, ReadMaxRows(4))
+    report = reader.reportLatestOffset()
+    assert report is not None and report["latest"]["q/0"]["seen"] == 10
+    assert report["behind"] == 6 and report["behind_by_shard"] == {"q/0": 6}
+    reader.latestOffset(end, ALL)
+    report = reader.reportLatestOffset()
+    assert report is not None and report["behind"] == 0
+
+
+def test_dead_letters_are_a_stream(client: redis.Redis, url: str) -> None:
+    queue = everywhere(client)
+    reader = stream(url, table="dead", payloads="true", maxEventsPerTrigger="3")
+    end = reader.latestOffset({}, ALL)
+    (row,) = batch(reader, {}, end)
+    assert [row] == rows(url, "dead", payloads="true") and row["id"] == "r1/2"
+    taken = queue.take(1, consumer="w").deliveries
+    queue.settle([Settlement(one, "reject", ERROR) for one in taken])
+    later = reader.latestOffset(end, ALL)
+    (row,) = batch(reader, end, later)
+    assert (row["id"], row["error_type"], row["_corrupt"]) == (taken[0].id, "SMTP", None)
+    ids = [one.id for one in taken]
+    queue.move("op1", 1, ids, source="dead", target="trash", high_water_ms=10**13)
+    (gone,) = batch(reader, end, later)  # read again, after somebody purged it
+    assert (gone["id"], gone["since_at"]) == (row["id"], row["since_at"])
+    assert gone["_corrupt"] == "it was changed after it became dead"
+    assert reader.latestOffset(later, ALL) == later or batch(reader, later, reader.latestOffset(
+        later, ALL)) == []  # fmt: skip
 
 
 def test_available_now_ends_at_the_offsets_of_its_start(client: redis.Redis, url: str) -> None:
@@ -291,8 +357,8 @@ def test_stream_options_are_refused_for_batch_reads(option: dict[str, str], url:
 
 
 def test_only_the_history_can_be_streamed_and_without_bounds(url: str) -> None:
-    with pytest.raises(BadInput, match="only the table history"):
-        HistoryStreamReader(parse_options({"table": "dead", "url": url}))
+    with pytest.raises(BadInput, match="only the tables history and dead"):
+        HistoryStreamReader(parse_options({"table": "waiting", "url": url}))
     for bound in ("since", "until"):
         with pytest.raises(BadInput, match=f"option {bound} is not for a stream"):
             stream(url, **{bound: "5"})
@@ -324,6 +390,9 @@ def test_a_failed_query_restarts_from_its_checkpoint_exactly_once(
             .start()
         )
         query.awaitTermination()
+        assert query.lastProgress is not None
+        (source,) = query.lastProgress["sources"]
+        assert json.loads(source["latestOffset"])["behind"] == 0
 
     with pytest.raises(Exception, match="disk is full"):
         run()
@@ -333,3 +402,9 @@ def test_a_failed_query_restarts_from_its_checkpoint_exactly_once(
     assert len(seen) == len(set(seen)) == 110
     run()
     assert len(seen) == 110
+    waiting = spark.readStream.format("redisq").options(table="waiting", url=url).load()
+    query = waiting.writeStream.format("noop").start()
+    with pytest.raises(Exception, match="only the tables history and dead") as refused:
+        query.awaitTermination()
+    known = translate_job_error(refused.value)
+    assert isinstance(known, BadInput) and "\n" not in str(known)

@@ -10,6 +10,7 @@ from redisq_ops.core.redis.client import ServerAddress, connect
 from redisq_ops.pipeline.options import OPTIONS, Options, parse_options
 from redisq_ops.pipeline.session import environment, parse_conf, spark_submit_line
 from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.write_options import WRITE_OPTIONS
 
 SECRET = "hunter2"
 
@@ -36,11 +37,16 @@ def test_lower_cased_option_names_are_recognised() -> None:
         ({"table": "dead", "replica": "maybe"}, "true or false"),
         ({"table": "dead", "maxCallMs": "5"}, "0.05 to 1 ms"),
         ({"table": "dead", "queue": "a/b"}, "can't be used"),
-        ({"table": "dead", "request": "r1"}, "not dead"),
+        ({"table": "history", "request": "r1"}, "not history"),
         ({"table": "dead", "requests": "all"}, "requests, subrequests and results, not dead"),
-        ({"table": "dead", "onTrim": "fail"}, "is for history, not dead"),
-        ({"table": "dead", "maxEventsPerTrigger": "5"}, "is for history, not dead"),
-        ({"table": "results", "startingOffsets": "latest"}, "is for history, not results"),
+        ({"table": "pending", "onTrim": "fail"}, "is for history and dead, not pending"),
+        ({"table": "dead", "marks": "{}"}, "is for history, not dead"),
+        ({"table": "results", "startingOffsets": "latest"}, "is for history and dead, not results"),
+        ({"table": "dead", "startingOffsets": "soon"}, "earliest, latest or a time"),
+        (
+            {"table": "dead", "startingOffsets": '{"q": -1}'},
+            "earliest, latest, a time or an offset",
+        ),
         ({"table": "history", "payloads": "true"}, "not history"),
         ({"table": "history", "marks": "[]"}, "by queue/shard"),
         ({"table": "history", "marks": '{"q/0": "later"}'}, "an event's id or a whole number"),
@@ -59,12 +65,12 @@ def test_every_option_is_read() -> None:
         "table": "history", "queue": "mail, later", "columns": "ID,at", "since": "5",
         "until": "10", "url_env": "X", "prefix": "p",
         "replica": "True", "rowsPerPartition": "3", "maxCallMs": "0.25", "onTrim": "report",
-        "maxEventsPerTrigger": "9", "startingOffsets": "latest", "pushdown": "true",
+        "maxEventsPerTrigger": "9", "startingOffsets": "latest",
         "marks": '{"q/0":7,"q/1":"5-0"}',
     }  # fmt: skip
     assert parse_options(given) == Options(
-        "history", ("mail", "later"), ("id", "at"), False, 5, 10, None, "all", None, "X", None,
-        "p", True, 3, 250, "report", 9, "latest", True, '{"q/0":7,"q/1":"5-0"}',
+        "history", ("mail", "later"), ("id", "at"), False, 5, 10, (), None, "all", None, "X", None,
+        "p", True, 3, 250, "report", 9, '{"*":"latest"}', '{"q/0":7,"q/1":"5-0"}',
     )  # fmt: skip
 
 
@@ -151,5 +157,5 @@ def test_the_spark_submit_line_has_the_sessions_settings() -> None:
 
 def test_the_docs_list_every_option() -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "reference" / "spark.md").read_text()
-    for option in OPTIONS:
+    for option in (*OPTIONS, *WRITE_OPTIONS):
         assert f"| `{option.name}` | {option.says} |" in page

@@ -22,11 +22,12 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import Call
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.groups.fingerprint import fingerprint
-from redisq_ops.pipeline import connection, entry_decoder, model_rows
+from redisq_ops.pipeline import entry_decoder, model_rows
 from redisq_ops.pipeline.arrow_batch import RowOrigin
 from redisq_ops.pipeline.call_size import CallSize
 from redisq_ops.pipeline.connection import WriteInReader, retry_unreachable, run_read_only
 from redisq_ops.pipeline.options import parse_options
+from redisq_ops.pipeline.query_plan import plan_query, single_query_frame
 from redisq_ops.pipeline.read_partitions import NumberRange, _lots
 from redisq_ops.pipeline.schemas import arrow, struct
 from redisq_ops.pipeline.table_reader import TableReader
@@ -144,6 +145,9 @@ def test_every_table_of_every_recorded_layout_is_read(
                 expected = [entry.id for entry in paged(reader, table)]
                 assert [row["id"] for row in read] == expected, (name, table)
                 found[table] = found.get(table, 0) + len(read)
+            elif table == "counts":
+                known = {state: reader.counts().of(state) for state in STATES}
+                assert [{state: row[state] for state in STATES} for row in read] == [known]
             else:
                 assert read == []
     assert found["pending"] and found["waiting"] and found["dead"], found
@@ -158,6 +162,30 @@ def test_an_entry_without_a_deadline_is_in_any_time_range(client: redis.Redis, u
     dead = rows(url, "dead", queue="sidekiq:default")
     assert dead and all(row["since_at"] for row in dead)
     assert ids(url, "dead", queue="sidekiq:default", until="10") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_look_up_has_the_same_row_as_the_table(kind: str, client: redis.Redis, url: str) -> None:
+    make, fill = KINDS[kind]
+    queue = make(client, "mail")
+    fill(queue)
+    scattered(queue)
+    for state in STATES:
+        table = {row["id"]: row for row in rows(url, state, payloads="true", queue=queue.name)}
+        counted = rows(url, state, columns="queue,shard", queue=queue.name)
+        assert len(counted) == len(table)
+        one = min(table, default="nope")
+        wanted = [row for id, row in table.items() if id == one]
+        assert rows(url, state, payloads="true", queue=queue.name, id=f"{one},nope") == wanted
+        request = (wanted[0]["request"] if wanted else None) or "nope"
+        found = rows(url, state, payloads="true", queue=queue.name, request=request)
+        assert sorted(found, key=lambda row: row["id"]) == [
+            table[id] for id in sorted(table) if table[id]["request"] == request
+        ]
+    (counts,) = [r for r in rows(url, "counts", queue=queue.name) if not r["shard"]][:1]
+    if not counts["shard"] and "shards" not in kind:
+        expected = queue.counts()
+        assert [counts[state] for state in STATES] == [expected.of(state) for state in STATES]
 
 
 def test_requests_subrequests_and_results(client: redis.Redis, url: str) -> None:
@@ -545,9 +573,10 @@ def test_reads_are_retried_while_the_server_is_unreachable() -> None:
         return int(answer)
 
     assert retry_unreachable(ask, waited.append) == 7 and waited == [0.2, 0.4]
-    answers = [Unreachable("gone")] * connection.ATTEMPTS
+    answers = [Unreachable("gone")] * 20
     with pytest.raises(Unreachable):
         retry_unreachable(ask, waited.append)
+    assert 6 < sum(waited[2:]) < 7
 
 
 def test_arrow_and_spark_schemas_match() -> None:
@@ -578,6 +607,9 @@ def test_filters_of_a_query_become_bounds(client: redis.Redis, url: str) -> None
         ds.GreaterThan(("since_at",), moment), ds.LessThanOrEqual(("since_at",), moment),
         ds.EqualTo(("queue",), "mail"), ds.EqualTo(("reason",), "failed"),
     ).options  # fmt: skip
+    assert pushed(ds.In(("id",), ("a", "b")), ds.EqualTo(("id",), "b")).options.id == ("b",)
+    assert pushed(ds.EqualTo(("request",), "r1")).options.request == "r1"
+    assert pushed(ds.EqualTo(("id",), "b"), ds.EqualTo(("id",), "a")).partitions() == []
     assert (both.since_ms, both.until_ms, both.queue) == (at, at + 1, ("mail",))
     assert pushed(ds.In(("queue",), ("mail", "nope"))).options.queue == ("mail",)
     assert pushed(ds.EqualTo(("queue",), "nope")).partitions() == []
@@ -611,21 +643,61 @@ def test_spark_reads_every_table(client: redis.Redis, url: str, load: Any) -> No
         ], name  # fmt: skip
 
 
+def run_query(spark: SparkSession, url: str, sql: str, table: str) -> list[Any]:
+    """The rows of a query, planned as `redisq spark sql` plans it."""
+    options = {"table": table, "url": url}
+    spark.read.format("redisq").options(**options).load().createOrReplaceTempView(table)
+    for use in plan_query(spark, sql, [table]).values():
+        single_query_frame(spark, use, options).createOrReplaceTempView(table)
+    return spark.sql(sql).collect()
+
+
 @pytest.mark.slow
 @ONE
-def test_spark_pushes_down_time_and_queue(client: redis.Redis, load: Any) -> None:
+def test_a_query_reads_only_what_it_uses_and_always_all_of_that(
+    spark: SparkSession, client: redis.Redis, url: str
+) -> None:
     dead_letters(client, 1000)
     client.zadd("rq:{mail}:dead", {f"r1/{n}": 1_000_000_000 + n for n in range(1, 1001)})
     dead_letters(client, 100, name="other")
-    moment = "timestamp_millis(1000000500)"
-    results = []
-    for condition in (f"queue = 'mail' and since_at > {moment}", "true", "queue = 'other'"):
+    sizes: dict[str, int] = {}
+
+    def ask(name: str, sql: str, table: str = "dead") -> list[Any]:
         before = answered(client)
-        found = load("dead", pushdown="true").where(condition).where("number % 2 = 0").count()
-        results.append((found, answered(client) - before))
-    assert [found for found, _ in results] == [250, 550, 50]
-    assert results[0][1] < 0.6 * results[1][1] and results[2][1] < 0.2 * results[1][1]
-    assert load("dead", pushdown="true").where("queue = 'nope'").count() == 0
+        found = run_query(spark, url, sql, table)
+        sizes[name] = answered(client) - before
+        return [tuple(row) for row in found]
+
+    assert len(ask("all", "select * from dead")) == 1100
+    assert ask("count", "select count(*) from dead") == [(1100,)]
+    assert ask("by queue", "select queue, count(*) from dead group by 1 order by 1") == [
+        ("mail", 1000), ("other", 100),
+    ]  # fmt: skip
+    assert ask("counts", "select queue, dead from counts order by 1", "counts") == [
+        ("mail", 1000), ("other", 100),
+    ]  # fmt: skip
+    assert len(ask("ids", "select id, since_at from dead")) == 1100
+    assert ask("one", "select queue, number from dead where id = 'r1/1000'") == [("mail", 1000)]
+    assert len(ask("request", "select number from dead where request = 'r1'")) == 1100
+    assert ask("none", "select number from dead where request = 'nope'") == []
+    bound = "since_at > timestamp_millis(1000000500)"
+    assert len(ask("late", f"select id from dead where queue = 'mail' and {bound}")) == 500
+    # The branches of a union, a join and a subquery have filters of their own.
+    assert ask(
+        "union",
+        """
+        with mail as (select * from dead where queue = 'mail')
+        select count(*) from mail union all select count(*) from mail where number = 3
+        union all select count(*) from dead""",
+    ) == [(1000,), (1,), (1100,)]
+    assert ask("join", "select count(*) from dead a join dead b using (id) where "
+        "a.queue = 'mail' and b.queue = 'other'") == [(100,)]  # fmt: skip
+    assert ask("below", "select count(*) from dead where queue = 'mail' and number > "
+        "(select max(number) from dead where queue = 'other')") == [(900,)]  # fmt: skip
+    assert len(ask("twice", "select * from dead union all select * from dead")) == 2200
+    few = 20_000
+    assert max(sizes[name] for name in ("count", "by queue", "counts", "one", "none")) < few
+    assert few < sizes["ids"] < sizes["all"] / 2 and sizes["late"] < 0.6 * sizes["all"]
 
 
 @pytest.mark.slow
@@ -638,6 +710,8 @@ def test_a_frame_can_be_reused_with_other_filters(client: redis.Redis, load: Any
     mail, other = frame.where("queue = 'mail'"), frame.where("queue = 'other'")
     assert (mail.count(), frame.count(), mail.union(other).count()) == (30, 40, 40)
     assert mail.join(other, "number").count() == 10
+    with pytest.raises(Exception, match="unknown option 'pushdown'"):
+        load("dead", pushdown="true")
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
@@ -12,7 +13,15 @@ from redisq_ops.ops.redaction import Redaction
 
 from ..output import count, emit, printable, say, table
 from ..session import Session
-from .spark_session import awaited, bounds, check_queues, frame, handed_on, on_spark, printed
+from .spark_session import (
+    awaited,
+    bounds,
+    check_queues,
+    frame_options,
+    handed_on,
+    on_spark,
+    printed,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +83,6 @@ def described(s: Session, given: dict[str, Any]) -> int:
 
 def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parse_options
-    from redisq_ops.pipeline.redaction import redact_table
     from redisq_ops.pipeline.tables import TABLES
 
     if printed(given):
@@ -89,11 +97,31 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     for name in named:
         check_queues(s, parse_options({"table": name, **own[name]}).queue)
     with on_spark(s, given) as spark:
-        for name in named:
-            shown = redact_table(frame(s, spark, name, **own[name]), s.redaction)
-            shown.createOrReplaceTempView(name)
-        _print_rows(s, spark, awaited(spark, "planning", lambda: spark.sql(given["query"])))
+        frames = {name: frame_options(s, spark, name, **own[name]) for name in named}
+        found = awaited(spark, "planning", lambda: _planned(s, spark, given["query"], frames))
+        _print_rows(s, spark, found)
     return 0
+
+
+def _planned(
+    s: Session, spark: SparkSession, query: str, frames: Mapping[str, Mapping[str, str]]
+) -> DataFrame:
+    """The rows of a query, over frames that read only what it needs."""
+    from redisq_ops.pipeline.query_plan import plan_query, single_query_frame
+    from redisq_ops.pipeline.redaction import redact_table
+
+    def show(name: str, table: DataFrame) -> None:
+        redact_table(table, s.redaction).createOrReplaceTempView(name)
+
+    for name, options in frames.items():
+        show(name, spark.read.format("redisq").options(**options).load())
+    uses = plan_query(spark, query, list(frames)) if frames else {}
+    for name, use in uses.items():
+        if not s.json:
+            bounded = bool({"since", "until"} & frames[name].keys())
+            print(f"reading {use.describe(bounded=bounded)}", file=sys.stderr, flush=True)
+        show(name, single_query_frame(spark, use, frames[name]))
+    return spark.sql(query)
 
 
 def _print_rows(s: Session, spark: SparkSession, found: DataFrame) -> None:

@@ -154,13 +154,18 @@ def handed_on(s: Session, spark: SparkSession) -> str | None:
 
 def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFrame:
     """A table of this invocation's server; ``options`` as docs/reference/spark.md has them."""
+    return spark.read.format("redisq").options(**frame_options(s, spark, table, **options)).load()
+
+
+def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -> dict[str, str]:
+    """The checked options of `frame`."""
     from redisq_ops.pipeline.options import parse_options
 
     given = {"table": table, "prefix": s.config["prefix"] or "rq", **options}
     if (url := handed_on(s, spark)) is not None:
         given["url"] = url
     parse_options(given)  # Spark would report an error in fifty lines
-    return spark.read.format("redisq").options(**given).load()
+    return given
 
 
 def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:

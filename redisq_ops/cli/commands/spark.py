@@ -68,7 +68,7 @@ add(
     },
     "spark.queried",
     help="Run a SQL query over the tables dead, pending, delayed, waiting, requests, subrequests, "
-    "results and history (redisq spark schema).",
+    "results, counts and history (redisq spark schema).",
     prints="",
     examples=(
         'redisq spark sql "select queue, error_type, count(*) n from dead group by all"',

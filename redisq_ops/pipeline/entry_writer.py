@@ -1,0 +1,329 @@
+"""Writes rows to a queue exactly once, in one task and without Spark.
+
+Entries are written in steps of up to 500 rows, one call at a time per *lane*. A lane is a caller of
+the queue (see `core.engine.idempotency`) with a name made of the job or streaming query and the
+partition, and a number made of the batch and the step. So a step that is sent again, by a repeated
+task, a second copy of it or a query restarted from its checkpoint, changes nothing, even when the
+entries are done by then. The queue remembers a caller for a day after its last call. Requests are
+their own guard: their digest is (see `request_writer`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redisq_ops.core.engine.idempotency import CallerSlots
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.queue_classes import queue_class
+from redisq_ops.core.engine.registry import find, refuse_reserved_name
+from redisq_ops.core.model.clock import checked_moment
+from redisq_ops.core.model.errors import (
+    BadInput,
+    Exists,
+    QueueFull,
+    RedisqError,
+    Superseded,
+    TooLarge,
+    WrongKind,
+)
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.settings import PRIORITY
+from redisq_ops.core.queues.request.submission import CHUNK_BYTES, checked_request
+from redisq_ops.core.redis.operation import Description, attempt, together
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, too_large
+
+from .connection import WRITE_AWAY_S, Server, run_retrying
+from .input_split import DatasetOptions
+from .rate_limiter import MAX_WAIT_S
+from .request_writer import QueueFullWait, RequestRows, RequestWriter
+from .write_options import ID_COLUMN, WRITTEN_COLUMNS, WriteOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+STEP_ROWS = 500
+"""rows of a step"""
+LANES = 16
+"""calls of a step in one round trip"""
+STEPS_PER_BATCH = 10**7
+"""more steps than a partition of a batch can have"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A valid row of a partition, and its number in it from 1."""
+
+    number: int
+    id: str
+    payload: bytes
+    client: str = ""
+    priority: int = PRIORITY
+    ready_ms: int | None = None
+
+
+@dataclass(slots=True)
+class WriteCounts:
+    """Outcomes of the rows of one partition."""
+
+    rows: int = 0
+    rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A part of a write: its job or query, batch (0 unless it is a stream) and number."""
+
+    job: str
+    batch: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"batch {self.batch}, partition {self.number}"
+
+
+class Lane(CallerSlots):
+    """A caller whose numbers are given, not counted."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.seq = name, 0
+
+    @contextmanager
+    def borrow(self, step: str) -> Iterator[tuple[str, int]]:
+        yield f"{self.name}:{step}", self.seq
+
+
+async def target_kind(options: WriteOptions) -> str:
+    """The kind of the queue that is written to; `WrongKind` if none of its kind can be."""
+    entry = await find(options.queue, options.prefix)
+    if entry is None:
+        refuse_reserved_name(options.queue, options.kind)
+        return options.kind
+    if entry.kind not in WRITTEN_COLUMNS:
+        raise WrongKind(
+            f"queue {options.queue} is a {entry.kind} queue: Spark writes to "
+            f"{', '.join(WRITTEN_COLUMNS)}"
+        )
+    return entry.kind
+
+
+@dataclass(slots=True)
+class EntryWriter:
+    """Writes the rows of one partition."""
+
+    server: Server
+    options: WriteOptions
+    kind: str
+    partition: Partition
+    sleep: Callable[[float], None] = time.sleep
+    counts: WriteCounts = field(default_factory=WriteCounts)
+    _rejects: RejectFile | None = None
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> WriteCounts:
+        """Write the rows of some batches, in their order.
+
+        Raises `BadInput` or `TooLarge` for a row that can't be written and `Exists` for an id that
+        is there with other content, unless the option ``rejects`` lists these rows. Raises
+        `Unreachable`; the write can be repeated then.
+        """
+        with ExitStack() as stack:
+            if self.options.rejects is not None:
+                folder = Path(self.options.rejects)
+                name = f"{self.partition.job}-{self.partition.batch}-{self.partition.number}.ndjson"
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise BadInput(f"rejects {folder}: {error.strerror}") from error
+                self._rejects = stack.enter_context(RejectFile(folder / name))
+            rows = self._valid_rows(batches)
+            if self.kind == "request":
+                self._write_requests(rows)
+            else:
+                self._write_entries(rows)
+        return self.counts
+
+    def _valid_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+        for batch in batches:
+            names = batch.schema.names
+            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                self.counts.rows += 1
+                found = dict(zip(names, values, strict=True))
+                try:
+                    row = self._row(found)
+                except (BadInput, TooLarge) as error:
+                    self._reject(found.get(ID_COLUMN[self.kind]), self.counts.rows, error)
+                else:
+                    yield row
+
+    def _row(self, values: dict[str, Any]) -> Row:
+        """A row; raises `BadInput` or `TooLarge` if no queue takes it."""
+        payload = values.get("payload", b"")
+        if payload is None:
+            raise BadInput("no payload")
+        data = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
+        if len(data) > self.options.max_payload:
+            raise TooLarge(too_large(len(data), self.options.max_payload))
+        id_column, number = ID_COLUMN[self.kind], self.counts.rows
+        id = values[id_column] if id_column in values else self._generated_id(number)
+        if id is None:
+            raise BadInput(f"no {id_column}")
+        if self.kind == "request":
+            priority = values.get("priority", PRIORITY)
+            if priority is None:
+                raise BadInput("no priority")
+            checked_request(id, priority, self.options.limit)
+            return Row(number, id, data, priority=priority)
+        checked_name(id, "id")
+        if self.kind == "fair":
+            if values["client"] is None:
+                raise BadInput("no client")
+            return Row(number, id, data, client=checked_name(values["client"], "client name"))
+        if "ready_at" not in values:
+            return Row(number, id, data)
+        if values["ready_at"] is None:
+            raise BadInput("no ready_at")
+        ready_ms = checked_moment(_ms(values["ready_at"]), "ready_at")
+        return Row(number, id, data, ready_ms=ready_ms)
+
+    def _generated_id(self, number: int) -> str:
+        """An id that the same row has again; one request holds all rows of a partition."""
+        batch = f"{self.options.name}-{self.partition.batch}-{self.partition.number}"
+        return batch if self.kind == "request" else f"{batch}-{number}"
+
+    def _reject(self, id: str | None, number: int | None, error: RedisqError) -> None:
+        line = RejectedLine(str(self.partition), number, id, str(error))
+        if self._rejects is None:
+            raise type(error)(f"{line} (option rejects lists such rows and writes the others)")
+        self.counts.rejected += 1
+        self._rejects.add(line)
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def _write_requests(self, rows: Iterator[Row]) -> None:
+        dataset = DatasetOptions(
+            self.options.queue, id="request", limit=self.options.limit,
+            max_payload=self.options.max_payload,
+        )  # fmt: skip
+        counts = RequestWriter(
+            self.server, dataset, "", sleep=self.sleep, max_away_s=WRITE_AWAY_S
+        ).write(_request_rows(rows))
+        for word in ("exists", "invalid"):
+            for reason in counts.samples.get(word, ()):
+                self._reject(None, None, Exists(reason))
+
+    # --- entries of other kinds ----------------------------------------------------------------
+
+    def _write_entries(self, rows: Iterator[Row]) -> None:
+        lanes = [
+            Lane(f"spark-{self.partition.job}-{self.partition.number}-{n}") for n in range(LANES)
+        ]
+        queues = [self._open(lane) for lane in lanes]
+        step = self.partition.batch * STEPS_PER_BATCH
+        for chunk in _chunks(rows):
+            groups = iter(_groups(chunk))
+            while some := list(islice(groups, LANES)):
+                step += 1
+                for lane in lanes:
+                    lane.seq = step
+                self._write_step(queues, some)
+
+    def _retrying(self, make: Callable[[], Description[T]]) -> T:
+        return run_retrying(self.server.client, make, WRITE_AWAY_S, self.sleep)
+
+    def _open(self, lane: Lane) -> Queue[Any]:
+        client = self.server.client
+        deployment = Deployment(client, prefix=self.server.prefix)
+        deployment.callers = lane
+        found = self._retrying(partial(deployment.named, self.options.queue))
+        if found is not None:
+            return found
+        made = queue_class(self.kind)
+        assert made is not None
+        return made(client, self.options.queue, prefix=self.server.prefix, callers=lane)
+
+    def _write_step(self, queues: Sequence[Queue[Any]], groups: Sequence[list[Row]]) -> None:
+        """Write a group of rows on each lane; the next step begins when all of them are written."""
+        pending = list(zip(queues, groups, strict=False))
+        full = QueueFullWait(MAX_WAIT_S, self.sleep)
+        while pending:
+            replies = self._retrying(partial(self._calls, pending))
+            refused = []
+            for (queue, group), reply in zip(pending, replies, strict=True):
+                if isinstance(reply, QueueFull):
+                    refused.append((queue, group))
+                    full.error = reply
+                elif isinstance(reply, Superseded):
+                    pass  # a second copy of this task is ahead
+                elif isinstance(reply, Exception):
+                    raise reply
+                else:
+                    self._check_words(group, reply)
+            if refused:
+                full.wait()
+            pending = refused
+
+    def _calls(
+        self, pending: Sequence[tuple[Queue[Any], list[Row]]]
+    ) -> Description[list[list[Any] | Exception]]:
+        return together(attempt(self._call(queue, group)) for queue, group in pending)
+
+    def _call(self, queue: Any, group: list[Row]) -> Description[Any]:
+        pairs = [(row.id, row.payload) for row in group]
+        most = self.options.max_payload
+        call: Description[Any]
+        if self.kind == "delay":
+            call = queue.schedule.op(pairs, at_ms=group[0].ready_ms, max_payload=most)
+        elif self.kind == "fair":
+            call = queue.submit.op(group[0].client, pairs, max_payload=most)
+        else:
+            call = queue.push.op(pairs, max_payload=most)
+        return call
+
+    def _check_words(self, group: list[Row], replies: Sequence[Any]) -> None:
+        for row, reply in zip(group, replies, strict=True):
+            if getattr(reply, "word", reply) == "exists":
+                self._reject(row.id, row.number, Exists("the id is there with other content"))
+
+
+def _request_rows(rows: Iterator[Row]) -> Iterator[RequestRows]:
+    for row in rows:
+        yield row.id, row.priority, [row.payload]
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Rows in lots of at most `STEP_ROWS` and about `CHUNK_BYTES` bytes."""
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        if chunk and (len(chunk) == STEP_ROWS or size + len(row.payload) > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += len(row.payload)
+    if chunk:
+        yield chunk
+
+
+def _groups(chunk: list[Row]) -> list[list[Row]]:
+    """The rows that one call can write together: of one client, or with one ready time."""
+    groups: dict[tuple[str, int | None], list[Row]] = {}
+    for row in chunk:
+        groups.setdefault((row.client, row.ready_ms), []).append(row)
+    return list(groups.values())
+
+
+def _ms(moment: datetime) -> int:
+    """A time of Spark (UTC) as ms, rounded down."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int((aware - _EPOCH) / timedelta(milliseconds=1) // 1)
