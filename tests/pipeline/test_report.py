@@ -20,7 +20,8 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.redaction import NO_REDACTION
-from redisq_ops.pipeline import schemas, svg_plot
+from redisq_ops.pipeline import charts, schemas
+from redisq_ops.pipeline.page_elements import duration, number
 from redisq_ops.pipeline.tables import TABLES
 
 from .synthetic_history import BEGIN, MINUTE, SyntheticHistory
@@ -98,42 +99,27 @@ class Elements(HTMLParser):
         self.text.append(data)
 
 
-# --- plots ---------------------------------------------------------------------------------------
+# --- charts --------------------------------------------------------------------------------------
 
 
-def test_ticks_are_round() -> None:
-    assert svg_plot.round_ticks(7) == [0, 2, 4, 6, 8]
-    assert svg_plot.round_ticks(1000) == [0, 250, 500, 750, 1000]
-    assert svg_plot.round_ticks(0.3)[-1] == pytest.approx(0.3) and svg_plot.round_ticks(0) == [0, 1]
-    assert svg_plot.duration_ticks(45 * MINUTE) == [0, 15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
-    assert svg_plot.duration_ticks(90 * 86_400_000)[-1] >= 90 * 86_400_000
-    assert [svg_plot.duration(ms) for ms in (0, 0.5, 999, 1500, 90_000, 5_400_000, 2e8)] == [
+def test_numbers_and_durations_are_short() -> None:
+    assert [duration(ms) for ms in (0, 0.5, 999, 1500, 90_000, 5_400_000, 2e8)] == [
         "0", "0.5 ms", "999 ms", "1.5 s", "1.5 min", "1.5 h", "2.31 d",
     ]  # fmt: skip
-    assert [svg_plot.number(n) for n in (0, 12, 1500, 2_000_000, -3000)] == [
-        "0", "12", "1.5k", "2M", "-3k",
-    ]  # fmt: skip
+    assert [number(n) for n in (0, 12, 1500, 2_000_000, -3000)] == ["0", "12", "1.5k", "2M", "-3k"]
 
 
-def test_time_ticks_have_a_date_where_it_changes() -> None:
-    night = svg_plot.time_ticks(BEGIN + 600 * MINUTE, BEGIN + 1000 * MINUTE)
-    assert [(clock, date) for _, clock, date in night] == [
-        ("22:00", "01 Mar"), ("23:00", ""), ("00:00", "02 Mar"), ("01:00", ""), ("02:00", ""),
-        ("03:00", ""), ("04:00", ""),
-    ]  # fmt: skip
-    month = svg_plot.time_ticks(BEGIN, BEGIN + 30 * 86_400_000)
-    assert len(month) <= 9 and [date for *_, date in month if date] == ["2026"]
-    assert len(svg_plot.time_ticks(BEGIN, BEGIN)) <= 1
-
-
-def test_a_line_is_broken_at_missing_values() -> None:
-    values = [1.0, 2.0, None, 3.0, None, None, 4.0, 5.0]
-    drawn = svg_plot.lines(0, 1000, [svg_plot.Series("s", values)], axis="n", title="t")
-    assert drawn.count("<polyline") == 2 and drawn.count("<circle") == 1
-    assert "max 5" in drawn
-    below = svg_plot.lines(0, 1000, [svg_plot.Series("s", [-4.0, 3.0])], axis="n", title="t")
-    assert ">-4<" in below and ">3<" in below
-    assert svg_plot.lines(0, 1000, [], axis="n", title="t").startswith("<svg")
+def test_a_timeline_has_the_values_in_a_unit_that_fits_them() -> None:
+    waits = charts.Panel(
+        "Wait", "wait", [charts.Series("p50", [90_000.0, None, 6e5])], durations=True
+    )
+    drawn = charts.timeline(BEGIN, MINUTE, [waits], [charts.TimeMark(BEGIN, HOSTILE)])
+    steps = drawn["datasets"]["steps"]
+    assert [step.get("p50") for step in steps] == [1.5, None, 10], "minutes; a gap stays a gap"
+    assert steps[2]["time"] == "2026-03-01 12:02"
+    assert '"wait, min"' in json.dumps(drawn)
+    html = charts.figure(drawn, "label")
+    assert html.count("<") == 6, "no text of the data is markup"
 
 
 # --- the figures ---------------------------------------------------------------------------------

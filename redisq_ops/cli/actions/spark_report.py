@@ -19,7 +19,7 @@ from redisq_ops.ops.private_files import atomic_write
 from ..output import count, emit, progress, say
 from ..session import Session
 from . import spark_tables
-from .spark_session import announced, check_queues, frame, moment, on_spark, printed
+from .spark_session import AGE, announced, check_queues, frame, moment, on_spark, printed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,6 +138,7 @@ def _report(
     elif not tables.lake.is_dir():
         raise BadInput(f"no lake at {tables.lake}")
     since, until = _range(s, given, DAY if history else None)
+    against = _against(s, given, since, until)
     announced(s, given)
     from redisq_ops.pipeline import spark_tuning
 
@@ -163,7 +164,15 @@ def _report(
             weights = None
             if history and tables.lake is None and client is None:
                 weights = s.run(spark_tuning.weights(names, s.config["prefix"] or "rq"))
-            report = QueueReport(events, letters, client, payloads, s.redaction, weights)
+            earlier = None
+            if history and since is not None and request is None:
+                earlier = tables.read(running, "history", None, since - 1)
+            other = None
+            if against is not None:
+                other = QueueReport(tables.read(running, "history", *against), letters, client)
+            report = QueueReport(
+                events, letters, client, payloads, s.redaction, weights, earlier, other
+            )
             asked = parse_conf(given["conf"] or ())
             for name, value in (report.settings if history else {}).items():
                 if name not in asked:
@@ -237,6 +246,27 @@ def _range(
     if since is not None and until is not None and since >= until:
         raise BadInput("--since is not before --until")
     return since, until
+
+
+def _against(
+    s: Session, given: Mapping[str, Any], since: int | None, until: int | None
+) -> tuple[int, int] | None:
+    """The time to compare with, in ms: as long as the report's, and before it."""
+    text = given.get("against")
+    if text is None:
+        return None
+    if since is None:
+        raise BadInput("--against needs --since: how long is the time to compare?")
+    now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
+    begin = moment("24h" if text == "yesterday" else text, now, utc=s.utc)
+    shift = now - begin if _is_age(text) else since - begin
+    if shift <= 0:
+        raise BadInput(f"--against {text} is not before --since")
+    return since - shift, (now if until is None else until) - shift
+
+
+def _is_age(text: str) -> bool:
+    return text == "yesterday" or AGE.fullmatch(text) is not None
 
 
 def _pattern(text: str | None) -> str | None:

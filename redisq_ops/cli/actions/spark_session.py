@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.connection import Server
 
 T = TypeVar("T")
+AGE = re.compile(r"(\s*\d+\s*(ms|s|m|h|d))+\s*")
 
 
 def printed(given: Mapping[str, Any]) -> bool:
@@ -177,7 +178,7 @@ def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
 
 def moment(text: str, now: int, *, utc: bool) -> int:
     """An age or a time, as ms since 1970."""
-    if re.fullmatch(r"(\s*\d+\s*(ms|s|m|h|d))+\s*", text):
+    if AGE.fullmatch(text):
         return now - duration_ms(text)
     return moment_ms(text, now, utc=utc)
 
