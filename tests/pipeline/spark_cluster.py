@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from redisq_ops.pipeline import java
@@ -93,40 +91,3 @@ class SparkCluster:
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
         return found[1]
-
-
-@contextmanager
-def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """A Spark Connect server on this machine; its ``sc://`` address."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port = probe.getsockname()[1]
-    settings = ("spark.ui.enabled=false", f"spark.connect.grpc.binding.port={port}", *CONF)
-    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--class",
-               "org.apache.spark.sql.connect.service.SparkConnectServer"]  # fmt: skip
-    variables = os.environ | {
-        "SPARK_HOME": str(home), "JAVA_HOME": str(java.find_java().home),
-        "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable, **environment,
-    }  # fmt: skip
-    log = folder / "connect.log"
-    with log.open("wb") as out:
-        server = subprocess.Popen(
-            [*command, *(word for setting in settings for word in ("--conf", setting))],
-            stdout=out, stderr=subprocess.STDOUT, env=variables,
-        )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection((LOOPBACK, port), 1).close()
-                break
-            except OSError:
-                assert server.poll() is None and time.monotonic() < deadline, log.read_text()
-                time.sleep(0.1)
-        yield f"sc://{LOOPBACK}:{port}"
-    finally:
-        server.terminate()
-        server.wait(20)

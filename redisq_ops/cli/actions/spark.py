@@ -12,7 +12,16 @@ from redisq_ops.ops.redaction import Redaction
 
 from ..output import count, emit, printable, say, table
 from ..session import Session
-from .spark_session import awaited, bounds, check_queues, frame, handed_on, on_spark, printed
+from .spark_session import (
+    awaited,
+    bounds,
+    check_queues,
+    frame,
+    handed_on,
+    kept_server,
+    on_spark,
+    printed,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +97,7 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     }
     for name in named:
         check_queues(s, parse_options({"table": name, **own[name]}).queue)
+    given = {**given, "remote": given["remote"] or kept_server(s, given)}
     with on_spark(s, given) as spark:
         for name in named:
             shown = redact_table(frame(s, spark, name, **own[name]), s.redaction)

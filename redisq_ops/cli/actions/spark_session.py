@@ -59,6 +59,16 @@ def _typed(argv: list[str]) -> list[str]:
     return kept
 
 
+def kept_server(s: Session, given: Mapping[str, Any]) -> str | None:
+    """The address of the server of `redisq spark serve`, if it can run this command: none of
+    --master, --remote and --conf asks for another."""
+    if given["master"] or given["remote"] or given["conf"]:
+        return None
+    from redisq_ops.pipeline.connect_server import find_server
+
+    return find_server(s.config.server_address())
+
+
 def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> SparkSession:
     """Start a Spark session whose readers use this invocation's server.
 
@@ -92,7 +102,7 @@ def announced(s: Session, given: Mapping[str, Any]) -> None:
 
     parse_conf(given["conf"] or ())
     check_installed()
-    if not s.json:
+    if not s.json and given.get("remote") is None:
         print("starting Spark…", file=sys.stderr, flush=True)
 
 

@@ -76,3 +76,16 @@ add(
         'redisq spark sql "select event, count(*) n from history group by all" --since 2h',
     ),
 )  # fmt: skip
+
+add(
+    spark, "serve",
+    {
+        "master": RUNNING["master"],
+        "conf": RUNNING["conf"],
+    },
+    "spark_serve.served",
+    help="Keep Spark running until Ctrl+C. Meanwhile sql, report, groups and critical-path use it "
+    "by themselves, and start at once.",
+    prints="",
+    examples=("redisq spark serve", "redisq spark serve --conf spark.driver.memory=4g"),
+)  # fmt: skip
