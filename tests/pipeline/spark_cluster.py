@@ -13,7 +13,10 @@ from pathlib import Path
 from redisq_ops.pipeline import java
 
 LOOPBACK = "127.0.0.1"
-SMALL = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+SMALL = {
+    "SPARK_DAEMON_MEMORY": "192m",
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 CONF = (
     "spark.driver.host=127.0.0.1",
     "spark.driver.bindAddress=127.0.0.1",
@@ -37,10 +40,8 @@ class SparkCluster:
 
         self.folder = folder
         self._spark = Path(pyspark.__file__).parent
-        found = java.find_java()
-        self._java = str(found.home / "bin" / "java")
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
-        self._home = str(found.home)
+        self._home = str(java.find_java().home)
 
     def __enter__(self) -> SparkCluster:
         ports = ("--port", "0", "--webui-port", "0")
@@ -74,12 +75,12 @@ class SparkCluster:
             "SPARK_HOME": str(self._spark), "JAVA_HOME": self._home,
             "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
             "SPARK_SCALA_VERSION": "2.13",  # otherwise Spark looks for a build directory
-        }  # fmt: skip
+        } | SMALL  # fmt: skip
         variables.pop("SPARK_CONF_DIR", None)  # their log lines are waited for
-        command = [self._java, *SMALL, "-cp", f"{self._spark}/jars/*"]
+        spark_class = str(self._spark / "bin" / "spark-class")
         with log.open("wb") as out:
             started = subprocess.Popen(
-                [*command, f"org.apache.spark.deploy.{kind}", *words],
+                [spark_class, f"org.apache.spark.deploy.{kind}", *words],
                 stdout=out, stderr=subprocess.STDOUT, env={**variables, **(environment or {})},
             )  # fmt: skip
         self._running.append((started, log))

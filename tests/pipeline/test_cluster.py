@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from redisq_ops.pipeline.connect_server import find_server
 from redisq_ops.pipeline.session import check_reachable
 
 from ..command_line import dead_letters
-from .cluster_application import REQUESTS, ROWS
+from .cluster_application import EXAMPLE
 from .spark_cluster import CONF, SparkCluster
 
 if TYPE_CHECKING:
@@ -60,25 +59,15 @@ def ran(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_two_workers_read_and_write_and_doctor_names_one_that_cant_reach_the_server(
+def test_two_workers_read_and_doctor_names_one_that_cant_reach_the_server(
     cluster: SparkCluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
     dead_letters(client, 200, "letters")
-    done = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))
+    done = ran("tests.pipeline.cluster_application", url, cluster.url)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert [check["ok"] for check in summary["executors"]] == [True, True], summary
     assert summary["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
-    assert (tmp_path / "killed").exists() and (tmp_path / "again").exists()
-    assert sum(summary["requests"].values()) == REQUESTS and summary["entries"] == ROWS
-    mail = RequestQueue(client, "mail")
-    found = Counter(
-        entry.payload
-        for k in range(REQUESTS)
-        for entry in mail.subrequests(f"r{k}", 1, ROWS // REQUESTS, True)
-    )
-    assert found == Counter(b"row %d" % n for n in range(ROWS))
-    assert mail.counts().waiting == ROWS
 
     port = url.rpartition(":")[2].partition("/")[0]
     (tmp_path / "sitecustomize.py").write_text(BEHIND_A_WALL.format(port=port))
@@ -92,6 +81,51 @@ def test_two_workers_read_and_write_and_doctor_names_one_that_cant_reach_the_ser
     assert len({row["sentence"] for row in executors}) == 3, doctor.stdout
     (wrong,) = [row["sentence"] for row in rows if not row["ok"]]
     assert "executor" in wrong and "can't reach the server" in wrong, wrong
+
+
+DYING_WORKER = """
+import os, signal
+from redisq_ops import RequestQueue, Worker, connect
+from tests.pipeline.cluster_application import example
+
+job, taken = example(), []
+
+def transform(delivery):
+    taken.append(delivery)
+    if len(taken) == 30:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return job.transform(delivery)
+
+queue = RequestQueue(connect(os.environ["REDIS_URL"]), job.QUEUE)
+Worker(queue, transform, lease_ms=2000, burst=True).run()
+"""
+
+
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_the_documented_job_survives_the_death_of_an_executor_its_driver_and_a_worker(
+    cluster: SparkCluster, client: redis.Redis, url: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    orders = RequestQueue(client, "orders")
+    begun = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))
+    assert begun.returncode == -signal.SIGKILL, begun.stderr
+    assert (tmp_path / "executor-killed").exists() and (tmp_path / "driver-killed").exists()
+    monkeypatch.setenv("REDIS_URL", url)
+    worker = subprocess.run([sys.executable, "-c", DYING_WORKER], check=False, timeout=60)
+    assert worker.returncode == -signal.SIGKILL
+    assert orders.counts().pending, "it took them with it"
+    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    settings = [word for setting in CONF for word in ("--conf", setting)]
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    done = subprocess.run(
+        [*submit, *settings, str(EXAMPLE), str(tmp_path)],
+        capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("the result is equal to the sequential one\n"), done.stdout
+    assert "'same': " in done.stdout, "some requests were submitted before"
+    counts = orders.counts()
+    assert (counts.waiting, counts.pending, counts.dead) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
