@@ -155,11 +155,13 @@ def _report(
 ) -> Iterator[tuple[QueueReport, Progress]]:
     """A report from the tables of the server or of a lake, and a meter for its parts."""
     names, payloads = tuple(given["queues"] or ()), bool(given.get("payloads"))
+    from redisq_ops.pipeline.lake import check_lake
+
     tables = _Tables(s, given["lake"], names)
     if tables.lake is None:
         check_queues(s, names)
-    elif not tables.lake.is_dir():
-        raise BadInput(f"no lake at {tables.lake}")
+    else:
+        check_lake(tables.lake)
     since, until = _range(s, given, DAY if history else None)
     against = _against(s, given, since, until)
     remote = given["remote"] or kept_server(s, given)

@@ -11,6 +11,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redisq_ops.core.engine.registry import server_ms
@@ -174,12 +176,39 @@ def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFr
     return spark.read.format("redisq").options(**given).load()
 
 
-def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
-    """``--since`` and ``--until`` as options of the reader, ages by the server's clock."""
+def lake_rows(
+    spark: SparkSession,
+    lake: Path,
+    name: str,
+    *,
+    queue: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> DataFrame:
+    """A table of a lake, of one queue or all, between two times in ms."""
+    from pyspark.sql import functions as F
+
+    from redisq_ops.pipeline.lake import read_table
+    from redisq_ops.pipeline.tables import TABLES
+
+    rows = read_table(spark, lake, name)
+    if queue is not None:
+        rows = rows.where(F.col("queue") == queue)
+    at = TABLES[name].time
+    if at is None and (since or until):
+        raise BadInput(f"{name} has no time for --since and --until")
+    if since is not None:
+        rows = rows.where(F.unix_millis(str(at)) >= int(since))
+    return rows if until is None else rows.where(F.unix_millis(str(at)) <= int(until))
+
+
+def bounds(s: Session, given: Mapping[str, Any], *, by_server: bool = True) -> dict[str, str]:
+    """``--since`` and ``--until`` as options of the reader, ages by the server's clock, or by this
+    machine's."""
     asked = {name: given[name] for name in ("since", "until") if given[name] is not None}
     if not asked:
         return {}
-    now = s.run(server_ms())
+    now = s.run(server_ms()) if by_server else round(time() * 1000)
     found = {name: moment(text, now, utc=s.utc) for name, text in asked.items()}
     if len(found) == 2 and found["since"] >= found["until"]:
         raise BadInput("--since is not before --until")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from ..options import Options, add, argument, flag, option
@@ -61,6 +63,7 @@ add(
     spark, "sql",
     {
         "query": argument("QUERY"),
+        "lake": option("--lake", "DIR", "Read this lake instead of the server.", Path),
         "queue": option("--queue", "NAME", "Only of this queue."),
         **BETWEEN,
         "payloads": flag("--payloads", "Read payloads too."),
@@ -74,6 +77,7 @@ add(
         'redisq spark sql "select queue, error_type, count(*) n from dead group by all"',
         'redisq spark sql "select * from history where at > now() - interval 1 hour" --json',
         'redisq spark sql "select event, count(*) n from history group by all" --since 2h',
+        'redisq spark sql "select day, count(*) n from history group by day" --lake /lake',
     ),
 )  # fmt: skip
 
