@@ -77,7 +77,7 @@ def kept(s: Session, given: dict[str, Any]) -> int:
     if printed(given):
         return 0
     every, keep = (
-        None if given[name] is None else duration_ms(given[name]) for name in ("every", "keep")
+        None if given[name] is None else duration_ms(given[name]) for name in ("interval", "keep")
     )
     options = {"onTrim": given["on_trim"]}
     parse_options({"table": "history", **options})
@@ -100,7 +100,8 @@ def kept(s: Session, given: dict[str, Any]) -> int:
             else:
                 tell(
                     f"history: {count(done.rows)} rows, run {done.run}; files: "
-                    f"{count(cared.merged)} merged into {count(cared.into)}, {count(cared.deleted)} deleted"
+                    f"{count(cared.merged)} merged into {count(cared.into)}, "
+                    f"{count(cared.deleted)} deleted"
                 )
             if every is None:
                 return 3 if done.corrupt else 0

@@ -35,7 +35,7 @@ add(
     spark, "history",
     {
         "lake": option("--lake", "DIR", "Folder of the Parquet files.", default=...),
-        "every": option("--every", "AGE", "Repeat until Ctrl+C, this long after each export."),
+        "interval": option("--every", "AGE", "Repeat until Ctrl+C, this long after each export."),
         "keep": option("--keep", "AGE", "Delete days that ended longer ago than this."),
         **QUEUE,
         "on_trim": option(
