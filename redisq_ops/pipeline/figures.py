@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from redisq_ops.ops.groups.traits import trait_sentence
@@ -44,6 +44,10 @@ class Figures:
     """tables of which only the first rows are included"""
     weights_known: bool = True
     """whether the weights of clients were read"""
+    opened: Mapping[str, int] = field(default_factory=dict)
+    """by queue: change of open entries from the start of its history to the first event"""
+    against: tuple[int | None, int | None] | None = None
+    """first and last event of the time in the table ``comparison``"""
 
 
 def by_queue(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
@@ -108,7 +112,9 @@ def empty_table_reasons(figures: Figures) -> dict[str, str]:
                 if figures.failures_only
                 else "no delivery in this time"
             )
-            reasons |= dict.fromkeys(("latency", "retries", "fairness", "requests"), none)
+            reasons |= dict.fromkeys(
+                ("latency", "workers", "retries", "fairness", "requests"), none
+            )
         else:
             reasons["fairness"] = (
                 "no delivery has a client (fair queues have clients; --client REGEX finds others)"
@@ -118,6 +124,7 @@ def empty_table_reasons(figures: Figures) -> dict[str, str]:
         few = steps < BASELINE
         reasons["anomalies"] = f"fewer than {BASELINE} steps" if few else "no step is unusual"
         reasons["critical_paths"] = reasons["requests"]
+        reasons["changes"] = "no operator changed a queue in this time"
     reasons["dead_groups"] = "no dead letters"
     reasons["contrasts"] = "no trait is significantly more frequent in a group than elsewhere"
     if reason := single_group_reason(figures.tables["dead_groups"]):
@@ -134,13 +141,9 @@ def single_group_reason(groups: Sequence[Row]) -> str:
     return f"the dead letters of {names} are one group, with no others to compare it with"
 
 
-def backlog_at_start(figures: Figures) -> dict[str, tuple[int, int]]:
-    """By queue, if entries were open when the history begins: its first step (ms), and how many."""
-    found: dict[str, tuple[int, int]] = {}
-    for row in figures.tables["throughput"]:
-        if row["before"]:
-            found.setdefault(row["queue"], (row["from_ms"], row["before"]))
-    return found
+def backlog_at_start(figures: Figures) -> dict[str, int]:
+    """By queue, if entries were open when its history begins: at least how many."""
+    return {row["queue"]: row["before"] for row in figures.tables["throughput"] if row["before"]}
 
 
 def notes(figures: Figures) -> list[str]:
@@ -163,12 +166,10 @@ def notes(figures: Figures) -> list[str]:
         lines.append(
             f"Waits and run times are missing: {failures_only_reason(figures.failures_only)}."
         )
-    from .page_elements import moment
-
-    for queue, (at, n) in list(backlog_at_start(figures).items())[:MAX_QUEUE_NOTES]:
+    for queue, n in list(backlog_at_start(figures).items())[:MAX_QUEUE_NOTES]:
         lines.append(
-            f"The backlog of {queue} is a lower bound: it is counted from {moment(at)} UTC, when "
-            f"at least {n:,} entries were open already."
+            f"The backlog of {queue} is a lower bound: at least {n:,} entries were submitted "
+            "before its history begins."
         )
     if figures.gaps:
         lines.append(f"The history has {figures.gaps:,} gaps: it was trimmed while it was read.")

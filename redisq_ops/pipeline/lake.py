@@ -281,12 +281,20 @@ def export(
     )  # fmt: skip
 
 
+def check_lake(folder: Path) -> None:
+    """Raise `BadInput` if there is no lake, `SchemaTooNew` if a newer release wrote to it."""
+    if not folder.is_dir():
+        raise BadInput(f"no lake at {folder}")
+    for table in TABLES.values():
+        LakeTable(folder, table).runs()
+
+
 def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
     """A table of a lake; empty if the lake does not have it."""
     from .schemas import struct
 
     schema = struct(TABLES[table])
-    path = folder / table
+    path = (folder / table).absolute()  # a Connect server has another working directory
     if not path.is_dir():
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(str(path))

@@ -1,4 +1,4 @@
-"""HTML fragments of the report page: escaped text, tables, times."""
+"""Elements of reports: escaped text, tables, times, numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from .svg_plot import duration, safe
+from redisq_ops.ops.terminal import printable
+
+MAX_NAME = 64
+"""characters of a name in a heading or a sentence"""
 
 
 class EscapedText(str):
@@ -52,3 +55,30 @@ def between(begin: int, end: int) -> str:
         clock = "%H:%M"
     last_text = last.strftime(clock if first.date() == last.date() else f"%Y-%m-%d {clock}")
     return f"{first.strftime(f'%Y-%m-%d {clock}')} – {last_text} UTC"
+
+
+def safe(text: str, max_length: int = MAX_NAME) -> str:
+    """Any text, escaped for HTML: control characters visible, cut to ``max_length`` characters."""
+    return escape(printable(text, max_length), quote=True)
+
+
+def duration(ms: float) -> str:
+    """``0``, ``0.5 ms``, ``250 ms``, ``1.5 s``, ``12 min``, ``3.2 h``, ``4 d``."""
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if abs(ms) >= size:
+            return f"{_short(ms / size)} {unit}"
+    return f"{_short(ms)} ms" if ms else "0"
+
+
+def number(value: float) -> str:
+    """``0``, ``12``, ``1.5``, ``12k``, ``3.4M``."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return _short(value / size) + unit
+    return _short(value)
+
+
+def _short(value: float) -> str:
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -62,6 +62,10 @@ class QueueReport:
     redaction: Redaction = NO_REDACTION
     weights: Weights | None = None
     """weights other than 1; None: unknown"""
+    earlier: DataFrame | None = None
+    """the history before ``history``, so that the backlog adds up from its start"""
+    against: QueueReport | None = None
+    """a report of another time to compare this one with"""
     _persisted: list[DataFrame] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,6 +83,8 @@ class QueueReport:
         """Release the persisted DataFrames."""
         while self._persisted:
             self._persisted.pop().unpersist()
+        if self.against is not None:
+            self.against.close()
 
     # --- whole history --------------------------------------------------------------------------
 
@@ -96,6 +102,11 @@ class QueueReport:
         ).collect()
         found: Row = row.asDict()
         return found
+
+    @property
+    def range(self) -> tuple[int | None, int | None]:
+        """The times of the first and last event, in ms."""
+        return self._extent["begin"], self._extent["end"]
 
     @property
     def settings(self) -> dict[str, str]:
@@ -118,6 +129,14 @@ class QueueReport:
             F.count("*"), F.count(F.when(F.col("wait_ms").isNull(), 1))
         ).collect()
         return int(row[0]), int(row[1])
+
+    @cached_property
+    def _opening(self) -> DataFrame | None:
+        from .transforms import open_entries
+
+        if self.earlier is None:
+            return None
+        return self._persist(open_entries(_select_columns(self.earlier, HISTORY_COLUMNS)))
 
     @property
     def accuracy(self) -> int | None:
@@ -162,7 +181,9 @@ class QueueReport:
         anomaly_ms = self.anomaly_ms
         return {
             "latency": t.latency(self.attempts, HOUR, self.accuracy),
-            "throughput": t.throughput(self.history, MINUTE),
+            "throughput": t.throughput(self.history, MINUTE, self._opening),
+            "workers": t.workers(self.attempts, self.step_ms),
+            "changes": t.changes(self.history),
             "retries": t.retries(self.attempts),
             "anomalies": t.anomalies(
                 t.throughput(self.history, anomaly_ms),
@@ -177,7 +198,42 @@ class QueueReport:
             ),
             "requests": self._requests,
             "critical_paths": t.critical_paths(self._slowest_attempts()),
+            **({} if self.against is None else {"comparison": self._comparison(self.against)}),
         }
+
+    def _comparison(self, other: QueueReport) -> DataFrame:
+        """``value`` of each queue's metric here and in another report; of dead letters by error
+        group."""
+        from pyspark.sql import functions as F
+
+        keys = ["queue", "metric", "fingerprint"]
+        own, others = self._window_totals(), other._window_totals()
+        joined = own.join(others.withColumnRenamed("value", "against"), keys, "full")
+        known = F.col("value").isNotNull() | F.col("against").isNotNull()
+        group = F.nullif("fingerprint", F.lit("")).alias("fingerprint")
+        return (
+            joined.where(known)
+            .select("queue", "metric", group, "value", "against")
+            .orderBy("queue", "metric", "fingerprint")
+        )
+
+    def _window_totals(self) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        from . import transforms as t
+
+        totals = t.window_totals(self.history, self.attempts, self.accuracy)
+        extent = self._extent
+        at = F.unix_millis("since_at")
+        letters = t.readable(self.dead).where(
+            at.between(F.lit(extent["begin"]), F.lit(extent["end"]))
+        )
+        groups = letters.groupBy("queue", "fingerprint").agg(
+            F.count("*").cast("double").alias("value")
+        )
+        return totals.withColumn("fingerprint", F.lit("")).unionByName(
+            groups.withColumn("metric", F.lit("dead_letters"))
+        )
 
     def _dead_letter_tables(self) -> dict[str, DataFrame]:
         from . import transforms as t
@@ -202,7 +258,7 @@ class QueueReport:
         extent, (deliveries, unknown_waits) = self._extent, self._delivery_counts
         series = {
             "latency": t.latency(self.attempts, self.step_ms, self.accuracy),
-            "throughput": t.throughput(self.history, self.step_ms),
+            "throughput": t.throughput(self.history, self.step_ms, self._opening),
         }
         collected = _collect([*self.tables.values(), *series.values()], progress)
         rows = dict(zip(self.tables, collected, strict=False))
@@ -213,6 +269,10 @@ class QueueReport:
             dict(zip(series, collected[len(rows) :], strict=True)),
             tuple(name for name, table in rows.items() if len(table) > MAX_ROWS),
             self.weights is not None,
+            {} if self._opening is None else dict(
+                self._opening.select("queue", "opened").collect()
+            ),
+            None if self.against is None else self.against.range,
         )  # fmt: skip
 
     def dead_letter_groups(self, progress: Progress | None = None) -> dict[str, list[Row]]:

@@ -1,12 +1,14 @@
-"""The report as one HTML page under 500 KB, without scripts or external resources, light and dark.
+"""The report as one HTML page that opens offline: charts with hover and zoom, light, dark, print.
 
-Queue names, errors and ids are foreign text. All of it is escaped (`svg_plot.safe`), and the page's
-content security policy forbids scripts and connections.
+Queue names, errors and ids are foreign text. All of it is escaped (`page_elements.safe`). The
+page's content security policy allows the page's own script, by its digest, and no connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from operator import itemgetter
 from pathlib import Path
@@ -14,7 +16,8 @@ from typing import Any
 
 from redisq_ops.ops.terminal import percent
 
-from . import svg_plot
+from . import charts
+from .charts import Bar, Panel, Series, ShadedSpan, TimeMark
 from .critical_path import DESCRIPTIONS
 from .figures import (
     Figures,
@@ -29,18 +32,32 @@ from .figures import (
     totals,
     trait_sentences,
 )
-from .page_elements import EscapedText, between, each_step, escaped_text, moment, table, time
-from .svg_plot import Bar, Series, ShadedSpan, duration, number, safe
+from .page_elements import (
+    EscapedText,
+    between,
+    duration,
+    each_step,
+    escaped_text,
+    moment,
+    number,
+    safe,
+    table,
+    time,
+)
 from .transforms.anomalies import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 
 MAX_BYTES = 480_000
-"""size of the page; with more queues and groups than fit, it shows fewer and says so"""
+"""size of the page without its script; with more queues and groups than fit, it shows fewer and
+says so"""
 MAX_QUEUES = 10
 MAX_GROUPS = 12
 MAX_SEGMENTS = 40
 """segments of a critical path that are listed, the longest ones"""
 MAX_ANOMALIES = 12
 MAX_CLIENTS = 12
+MAX_CHANGES = 100
+MAX_BARS = 300
+"""segments of a critical path that are drawn, the longest ones"""
 
 METRICS = {
     "submitted": "arrivals", "done": "completions", "failed": "failures",
@@ -57,8 +74,23 @@ def page(figures: Figures, *, title: str = "Queues", source: str = "") -> str:
     while True:
         text = _page(figures, title, source, queues, groups)
         if len(text.encode()) <= MAX_BYTES or queues + groups <= 2:
-            return text
+            return _with_script(text)
         queues, groups = max(1, queues * 2 // 3), max(1, groups * 2 // 3)
+
+
+def _with_script(text: str) -> str:
+    """The page with its script and the policy that allows this script only; without charts it
+    needs none."""
+    code = charts.script() if "<figure" in text else ""
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head, _, rest = text.partition("<!--policy-->")
+    body, _, end = rest.rpartition("<!--script-->")
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    return f"{head}{meta}{body}<script>{code}</script>{end}" if code else f"{head}{meta}{body}{end}"
 
 
 def _page(figures: Figures, title: str, source: str, queues: int, groups: int) -> str:
@@ -67,8 +99,7 @@ def _page(figures: Figures, title: str, source: str, queues: int, groups: int) -
     parts = [
         "<!doctype html>\n",
         '<html lang="en"><head><meta charset="utf-8">',
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
-        "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">",
+        "<!--policy-->",
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
         f"<title>{safe(title, 120)}{' · ' + when if when else ''}</title>",
         f"<style>{STYLE}</style></head><body><main>",
@@ -76,12 +107,16 @@ def _page(figures: Figures, title: str, source: str, queues: int, groups: int) -
         f'<p class="soft">{when or "no events"}{" · " if source else ""}{safe(source, 300)}</p>',
         _tiles(figures),
         _anomalies(figures),
+        _comparison(figures),
+        '<p class="soft screen">Charts of a queue: hover for values, drag to move in time, Ctrl '
+        "with the wheel to zoom, double-click to reset. Triangles mark operators’ changes.</p>",
         _queues(figures, queues),
         _groups(figures, groups),
         _fairness(figures, queues),
         _requests(figures),
+        _changes(figures),
         _methods(figures),
-        "</main></body></html>\n",
+        "</main><!--script--></body></html>\n",
     ]
     return "".join(parts)
 
@@ -119,7 +154,7 @@ def _anomalies(figures: Figures) -> str:
     return (
         f'<h2>What stands out</h2><ul class="out">{items}</ul>{rest}'
         f'<p class="soft">Steps of {duration(figures.anomaly_ms)} at least {THRESHOLD} robust '
-        "standard deviations (median and MAD) from the queue’s own median; marked red in the plots."
+        "standard deviations (median and MAD) from the queue’s own median; shaded in the charts."
         "</p>"
     )
 
@@ -139,11 +174,12 @@ def _queues(figures: Figures, limit: int) -> str:
     counts, times = by_queue(figures.series["throughput"]), by_queue(figures.series["latency"])
     hours, retries = by_queue(figures.tables["latency"]), by_queue(figures.tables["retries"])
     anomalies = by_queue(figures.tables["anomalies"])
+    workers = by_queue(figures.tables["workers"])
     parts = []
     for name in [row["queue"] for row in ranked[:limit]]:
-        drawn = (each.get(name, []) for each in (counts, times, anomalies))
+        drawn = (each.get(name, []) for each in (counts, times, workers, anomalies))
         parts += [
-            f"<h2>Queue {safe(name)}</h2>", _plots(figures, name, *drawn),
+            f"<h2>Queue {safe(name)}</h2>", _timeline(figures, name, *drawn),
             _hourly_table(hours.get(name, [])), _retries_table(retries.get(name, [])),
         ]  # fmt: skip
     if len(ranked) > limit:
@@ -151,16 +187,12 @@ def _queues(figures: Figures, limit: int) -> str:
     return "".join(parts) or _empty_section("Queues", figures, "throughput")
 
 
-def _open_entries(name: str) -> Callable[[Row], int]:
-    """A function that returns the lower bound of open entries."""
-    return lambda row: row[name] + row["before"]
-
-
-def _plots(
+def _timeline(
     figures: Figures,
     name: str,
     counts: Sequence[Row],
     times: Sequence[Row],
+    workers: Sequence[Row],
     anomalies: Sequence[Row],
 ) -> str:
     begin, end, step = figures.begin_ms or 0, figures.end_ms or 0, figures.step_ms
@@ -173,68 +205,86 @@ def _plots(
             values[(row["from_ms"] - begin) // step] = value(row)
         return values
 
-    per = each_step(step)
-    # A step without events keeps the backlog that the step before ended with.
-    step_ends = dense(counts, _open_entries("grown"), None)
-    backlog = dense(counts, _open_entries("peak"), None)
-    level = max((row["before"] for row in counts), default=0)
-    for i, end_backlog in enumerate(step_ends):
-        if end_backlog is None:
-            backlog[i] = level
-        else:
-            level = end_backlog
-    known = any(row["waits"] or row["runs"] for row in times)
-
-    def anomaly_spans(*metrics: str) -> list[ShadedSpan]:
+    def spans(*metrics: str) -> list[ShadedSpan]:
         return [
             ShadedSpan(a["from_ms"], a["to_ms"], f"{METRICS[a['metric']]} {a['side']} usual")
             for a in anomalies
             if a["metric"] in metrics
         ]
 
-    counts_series = [
-        Series("submitted", dense(counts, itemgetter("submitted"), 0), 4, 2),
-        Series("done", dense(counts, itemgetter("done"), 0), 0, 0, fill=True),
-        Series("failed", dense(counts, itemgetter("bad"), 0), 1, 1),
-    ]
-    plots = [
-        ("Throughput", f"Entries {per}; “failed” counts failed, lost and rejected deliveries.",
-         svg_plot.lines(begin, step, counts_series, axis=f"entries {per}",
-                    spans=anomaly_spans("submitted", "done", "failed"),
-                    title=f"Throughput of {name}")),
+    per = each_step(step)
+    panels = [
+        Panel(
+            "Throughput", f"entries {per}",
+            [
+                Series("submitted", dense(counts, itemgetter("submitted"), 0), 4, 2),
+                Series("done", dense(counts, itemgetter("done"), 0), 0, 0, fill=True),
+                Series("failed", dense(counts, itemgetter("bad"), 0), 1, 1),
+            ],
+            "“failed” counts failed, lost and rejected deliveries",
+            spans=spans("submitted", "done", "failed"), height=160,
+        )
     ]  # fmt: skip
-    if not known:
+    missing = ""
+    if any(row["waits"] or row["runs"] for row in times):
+        panels += [
+            Panel(
+                "Backlog", "entries",
+                [Series("backlog", _backlog(counts, figures.opened.get(name, 0), dense), 3,
+                        fill=True)],
+                "entries neither done nor dead, the most of each step",
+            ),
+            Panel(
+                "Workers", "workers",
+                [Series("workers", dense(workers, itemgetter("workers"), 0), 2, 2),
+                 Series("busy", dense(workers, itemgetter("busy"), 0), 0, 0, fill=True)],
+                "consumers that held a delivery, and how many deliveries were in progress on "
+                "average",
+            ),
+            _times("Wait", "wait", times, dense, spans("wait_ms"),
+                   "from submission (or ready time) to the first delivery, by time of delivery"),
+            _times("Run time", "run", times, dense, spans("run_ms"),
+                   "of deliveries that ended done, by time of delivery"),
+        ]  # fmt: skip
+    else:
         reason = "no delivery in this time"
         if name in figures.failures_only:
             reason = failures_only_reason([name])
-        plots.append(("Backlog, waits, run times", f"None: {safe(reason, 600)}.", ""))
-    if known:
-        plots.append(
-            ("Backlog",
-             "Entries neither done nor dead, the most of each step. A lower bound: entries "
-             f"submitted before {moment(begin)} UTC count only if their end is in the history.",
-             svg_plot.lines(begin, step, [Series("backlog", backlog, 3, fill=True)], height=130,
-                        axis="entries", title=f"Backlog of {name}"))
-        )  # fmt: skip
-        for kind, caption in (
-            ("wait", "From submission (or ready time) to the first delivery, by time of delivery."),
-            ("run", "Of deliveries that ended done, by time of delivery."),
-        ):
-            lines = [
-                Series(p, dense(times, itemgetter(f"{kind}_{p}_ms"), None), colour, dash)
-                for p, colour, dash in (("p99", 3, 2), ("p95", 1, 1), ("p50", 0, 0))
-            ]
-            title = {"wait": "Wait", "run": "Run time"}[kind]
-            plots.append(
-                (title, caption,
-                 svg_plot.lines(begin, step, lines, unit=duration, ticks=svg_plot.duration_ticks,
-                            axis=title.lower(), spans=anomaly_spans(f"{kind}_ms"),
-                            title=f"{title} of {name}"))
-            )  # fmt: skip
-    return "".join(
-        f"<figure><h3>{title}</h3><figcaption>{caption}</figcaption>{svg}</figure>"
-        for title, caption, svg in plots
-    )
+        missing = f'<p class="soft">No backlog, workers, waits, run times: {safe(reason, 600)}.</p>'
+    marks = [
+        TimeMark(row["at_ms"], _change(row))
+        for row in figures.tables["changes"]
+        if row["queue"] == name
+    ][:MAX_CHANGES]
+    spec = charts.timeline(begin, step, panels, marks)
+    return charts.figure(spec, f"Queue {safe(name)} over time") + missing
+
+
+def _backlog(counts: Sequence[Row], opened: int, dense: Callable[..., list[Any]]) -> list[int]:
+    """The most open entries of each step; a step without events keeps the backlog that the step
+    before ended with."""
+    before = max((row["before"] for row in counts), default=0)
+    peaks, ends = (dense(counts, itemgetter(name), None) for name in ("peak", "grown"))
+    level, backlog = opened, []
+    for peak, end in zip(peaks, ends, strict=True):
+        backlog.append(before + (level if peak is None else peak))
+        level = level if end is None else end
+    return backlog
+
+
+def _times(
+    title: str,
+    kind: str,
+    rows: Sequence[Row],
+    dense: Callable[..., list[Any]],
+    spans: Sequence[ShadedSpan],
+    caption: str,
+) -> Panel:
+    lines = [
+        Series(f"{kind} {p}", dense(rows, itemgetter(f"{kind}_{p}_ms"), None), colour, dash)
+        for p, colour, dash in (("p99", 3, 2), ("p95", 1, 1), ("p50", 0, 0))
+    ]
+    return Panel(title, title.lower(), lines, caption, durations=True, spans=spans)
 
 
 def _hourly_table(rows: Sequence[Row]) -> str:
@@ -277,16 +327,26 @@ def _groups(figures: Figures, limit: int) -> str:
     ranked = sorted(rows, key=lambda row: -row["entries"])
     shown = ranked[:limit]
     bars = [
-        (f"{row['queue']} {row['fingerprint']}", [Bar(0, row["entries"], 1, group_error(row))])
+        Bar(
+            f"{row['queue']} {row['fingerprint']}",
+            0,
+            row["entries"],
+            "dead letters",
+            {
+                "error": group_error(row),
+                "dead letters": f"{row['entries']:,}",
+                "share": percent(row["share"]),
+            },
+        )
         for row in shown
     ]
     parts = [
         "<h2>Dead letters</h2>",
         f"<p>{sum(r['entries'] for r in rows):,} entries in {len(rows):,} groups of errors that "
-        "differ only in numbers, ids, addresses and the like.</p><figure>",
-        svg_plot.rows(bars, axis="dead letters", title="Dead letters by group",
-                  values=[f"{row['entries']:,}" for row in shown]),
-        "</figure>",
+        "differ only in numbers, ids, addresses and the like.</p>",
+        charts.figure(
+            charts.bars(bars, {"dead letters": 1}, axis="dead letters"), "Dead letters by group"
+        ),
     ]  # fmt: skip
     if not traits or single_group_reason(rows):
         reason = single_group_reason(rows) or empty_table_reasons(figures)["contrasts"]
@@ -330,11 +390,9 @@ def _fairness(figures: Figures, limit: int) -> str:
         jain = [hours.get(at) for at in range(begin, end + 1, 3_600_000)]
         parts.append(f"<h3>{safe(name)}</h3>")
         if len(jain) > 1:
-            plot = svg_plot.lines(
-                begin, 3_600_000, [Series("Jain", jain, 2)], axis="index", height=140,
-                ticks=lambda top: [0.0, 0.25, 0.5, 0.75, 1.0], title=f"Fairness of {name}",
-            )  # fmt: skip
-            parts.append(f"<figure>{plot}</figure>")
+            panel = Panel("Jain’s index", "index", [Series("index", jain, 2)], height=110)
+            spec = charts.timeline(begin, 3_600_000, [panel])
+            parts.append(charts.figure(spec, f"Fairness of {safe(name)}"))
         parts.append(table(*_clients(rows, jain), 1))
     if not parts:
         return _empty_section("Fairness", figures, "fairness")
@@ -383,25 +441,22 @@ def _requests(figures: Figures) -> str:
         f"<p>{len(slow):,} requests ended. For the slowest, the path back from the last end to "
         "the submission: each segment begins when the one before it ends, so together they are all "
         "of the request’s time.</p>",
-        svg_plot.legend((_SEGMENT_COLOURS[kind], text) for kind, text in DESCRIPTIONS.items()),
     ]
     shown = [row for row in slow if (row["queue"], row["request"]) in paths]
-    bars = []
+    bars: list[Bar] = []
     details = []
     for request in shown:
         segments = paths[request["queue"], request["request"]]
         begin = segments[0]["from_ms"]
-        bars.append(
-            (f"{request['queue']}/{request['request']}",
-             [Bar(s["from_ms"] - begin, s["to_ms"] - begin, _SEGMENT_COLOURS[s["what"]],
-                  _segment_tooltip(s)) for s in longest(segments, 300)])
-        )  # fmt: skip
+        bars += [
+            Bar(f"{request['queue']}/{request['request']}", s["from_ms"] - begin,
+                s["to_ms"] - begin, DESCRIPTIONS[s["what"]], _segment_tooltip(s))
+            for s in longest(segments, MAX_BARS)
+        ]  # fmt: skip
         details.append(_path(request, segments))
-    plot = svg_plot.rows(
-        bars, axis="time since submission", unit=duration, ticks=svg_plot.duration_ticks,
-        title="Critical paths", values=[duration(row["took_ms"]) for row in shown], row_height=24,
-    )  # fmt: skip
-    return "".join([*parts, f"<figure>{plot}</figure>", *details])
+    kinds = {text: _SEGMENT_COLOURS[kind] for kind, text in DESCRIPTIONS.items()}
+    spec = charts.bars(bars, kinds, axis="time since submission", durations=True)
+    return "".join([*parts, charts.figure(spec, "Critical paths"), *details])
 
 
 def _path(request: Row, segments: Sequence[Row]) -> str:
@@ -428,6 +483,52 @@ def _path(request: Row, segments: Sequence[Row]) -> str:
         f'<p class="soft">{len(segments):,} segments{cut}</p>'
         f"{table(headers, cells, 5)}</details>"
     )
+
+
+def _changes(figures: Figures) -> str:
+    rows = figures.tables["changes"]
+    if not rows:
+        return _empty_section("Operators’ changes", figures, "changes")
+    cells = [
+        (moment(row["at_ms"]), escaped_text(row["queue"]), escaped_text(row["change"]),
+         "" if row["entries"] is None else f"{row['entries']:,}", escaped_text(row["op"]))
+        for row in rows[:MAX_CHANGES]
+    ]  # fmt: skip
+    more = len(rows) - len(cells)
+    rest = f'<p class="soft">{more:,} later ones are not listed.</p>' if more else ""
+    headers = ["time, UTC", "queue", "change", "entries", "operation"]
+    return f"<h2>Operators’ changes</h2>{table(headers, cells, 3)}{rest}"
+
+
+def _change(row: Row) -> str:
+    entries = "" if row["entries"] is None else f", {row['entries']:,} entries"
+    return f"{moment(row['at_ms'])} {row['change']}{entries} ({row['op']})"
+
+
+def _comparison(figures: Figures) -> str:
+    if figures.against is None:
+        return ""
+    begin, end = figures.against
+    if begin is None or end is None:
+        return _empty_section("Compared with another time", figures, "comparison")
+    parts = [f"<h2>Compared with {between(begin, end)}</h2>"]
+    for queue, rows in list(by_queue(figures.tables["comparison"]).items())[:MAX_QUEUES]:
+        cells = [_compared(row) for row in rows]
+        headers = ["", "this time", "then", "change"]
+        parts.append(f"<h3>{safe(queue)}</h3>{table(headers, cells, 1)}")
+    return "".join(parts)
+
+
+def _compared(row: Row) -> tuple[str, ...]:
+    value, other = row["value"], row["against"]
+    unit = time if row["metric"].endswith("_ms") else lambda n: "–" if n is None else f"{n:,.0f}"
+    name = row["metric"].removesuffix("_ms").replace("_", " ")
+    group = "" if row["fingerprint"] is None else f", group {row['fingerprint']}"
+    if not other:
+        change = "new" if value else ""
+    else:
+        change = "gone" if value is None else f"{(value - other) / other:+.0%}"
+    return escaped_text(name + group), unit(value), unit(other), change
 
 
 def _methods(figures: Figures) -> str:
@@ -465,9 +566,9 @@ def _other_queues(kind: str, rows: Sequence[Row]) -> str:
     return f"<h2>{len(rows):,} more {kind}</h2>{table(headers, cells, 1)}"
 
 
-def _segment_tooltip(row: Row) -> str:
-    ended = f", {row['ended']}" if row["ended"] else ""
-    return (
-        f"{row['id']} (attempt {row['attempt']}): {DESCRIPTIONS[row['what']]}, "
-        f"{duration(row['took_ms'])}{ended}"
-    )
+def _segment_tooltip(row: Row) -> Mapping[str, str]:
+    return {
+        "sub-request": row["id"], "attempt": str(row["attempt"]), "what": DESCRIPTIONS[row["what"]],
+        "took": duration(row["took_ms"]), "ended": row["ended"] or "–",
+        "consumer": row["consumer"] or "–",
+    }  # fmt: skip

@@ -1,61 +1,72 @@
-"""An application for `test_cluster`: checks every executor, reads a table, submits with a killed
-task."""
+"""Applications for `test_cluster`: one checks every executor and reads a table; one begins the
+documented job, and is killed in the middle."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline import input_split, submit
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.doctor import check_executors
-from redisq_ops.pipeline.input_split import DatasetOptions
 from redisq_ops.pipeline.session import session
 
 from .spark_cluster import CONF
 
-REQUESTS, ROWS = 40, 4000
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "spark_job.py"
 
 
-def main(url: str, master: str, folder: Path) -> None:
-    target = ServerAddress(url)
-    spark = session("tests", master=master, conf=CONF, target=target)
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("spark_job", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def check(url: str, master: str) -> None:
+    spark = session("tests", master=master, conf=CONF, target=ServerAddress(url))
     executors = check_executors(spark, 4)
     dead = spark.read.format("redisq").options(table="dead", rowsPerPartition="50").load()
     rows = dead.select("id", "error").collect()
-
-    def kill(entries: int) -> None:
-        """Kill the Python worker of a first attempt, in the middle of its task."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is not None and context.partitionId() == 0 and entries > 700:
-            if context.attemptNumber() == 0:
-                (folder / "killed").touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            else:
-                (folder / "again").touch()
-
-    source = folder / "in.csv"
-    lines = [f"r{n % REQUESTS},row {n}" for n in range(ROWS)]
-    source.write_text("\n".join(["request,text", *lines]))
-    wanted = DatasetOptions("mail", id="request", payload="text", parts=2)
-    frame = input_split.read(spark, source.as_uri())
-    done = submit.submit(spark, Server(target), frame, wanted, "job", on_progress=kill)
     spark.stop()
     summary = {
         "executors": [asdict(finding) for finding in executors],
         "rows": sorted(row["id"] for row in rows),
-        "requests": done.requests,
-        "entries": done.entries,
     }
     print(json.dumps(summary))
 
 
+def begin_job(url: str, master: str, folder: Path) -> None:
+    """The first half of the job: a task kills its executor, and, repeated, this process."""
+    target, driver, job = ServerAddress(url), os.getpid(), example()
+
+    def kill(entries: int) -> None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None or context.partitionId() != 0 or entries < 20:
+            return
+        if context.attemptNumber() == 0:
+            (folder / "executor-killed").touch()
+            daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        else:
+            (folder / "driver-killed").touch()
+            os.kill(driver, signal.SIGKILL)
+
+    spark = session("tests", master=master, conf=CONF, target=target)
+    job.split(spark, Server(target), job.generated(folder), kill)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    if len(sys.argv) == 3:
+        check(sys.argv[1], sys.argv[2])
+    else:
+        begin_job(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

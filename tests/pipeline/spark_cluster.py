@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from redisq_ops.pipeline import java
 
 LOOPBACK = "127.0.0.1"
-SMALL = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+SMALL = {
+    "SPARK_DAEMON_MEMORY": "192m",
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 CONF = (
     "spark.driver.host=127.0.0.1",
     "spark.driver.bindAddress=127.0.0.1",
@@ -39,10 +40,8 @@ class SparkCluster:
 
         self.folder = folder
         self._spark = Path(pyspark.__file__).parent
-        found = java.find_java()
-        self._java = str(found.home / "bin" / "java")
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
-        self._home = str(found.home)
+        self._home = str(java.find_java().home)
 
     def __enter__(self) -> SparkCluster:
         ports = ("--port", "0", "--webui-port", "0")
@@ -76,12 +75,12 @@ class SparkCluster:
             "SPARK_HOME": str(self._spark), "JAVA_HOME": self._home,
             "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
             "SPARK_SCALA_VERSION": "2.13",  # otherwise Spark looks for a build directory
-        }  # fmt: skip
+        } | SMALL  # fmt: skip
         variables.pop("SPARK_CONF_DIR", None)  # their log lines are waited for
-        command = [self._java, *SMALL, "-cp", f"{self._spark}/jars/*"]
+        spark_class = str(self._spark / "bin" / "spark-class")
         with log.open("wb") as out:
             started = subprocess.Popen(
-                [*command, f"org.apache.spark.deploy.{kind}", *words],
+                [spark_class, f"org.apache.spark.deploy.{kind}", *words],
                 stdout=out, stderr=subprocess.STDOUT, env={**variables, **(environment or {})},
             )  # fmt: skip
         self._running.append((started, log))
@@ -93,40 +92,3 @@ class SparkCluster:
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
         return found[1]
-
-
-@contextmanager
-def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """A Spark Connect server on this machine; its ``sc://`` address."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port = probe.getsockname()[1]
-    settings = ("spark.ui.enabled=false", f"spark.connect.grpc.binding.port={port}", *CONF)
-    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--class",
-               "org.apache.spark.sql.connect.service.SparkConnectServer"]  # fmt: skip
-    variables = os.environ | {
-        "SPARK_HOME": str(home), "JAVA_HOME": str(java.find_java().home),
-        "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable, **environment,
-    }  # fmt: skip
-    log = folder / "connect.log"
-    with log.open("wb") as out:
-        server = subprocess.Popen(
-            [*command, *(word for setting in settings for word in ("--conf", setting))],
-            stdout=out, stderr=subprocess.STDOUT, env=variables,
-        )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection((LOOPBACK, port), 1).close()
-                break
-            except OSError:
-                assert server.poll() is None and time.monotonic() < deadline, log.read_text()
-                time.sleep(0.1)
-        yield f"sc://{LOOPBACK}:{port}"
-    finally:
-        server.terminate()
-        server.wait(20)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +16,13 @@ import redis
 
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import ServerAddress
+from redisq_ops.pipeline.connect_server import find_server
 from redisq_ops.pipeline.session import check_reachable
 
 from ..command_line import dead_letters
-from .cluster_application import REQUESTS, ROWS
-from .spark_cluster import CONF, SparkCluster, connect_server
+from .cluster_application import EXAMPLE
+from .spark_cluster import CONF, SparkCluster
 
 if TYPE_CHECKING:
     from redisq_ops.demo.server import EmbeddedServer
@@ -56,25 +59,15 @@ def ran(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_two_workers_read_and_write_and_doctor_names_one_that_cant_reach_the_server(
+def test_two_workers_read_and_doctor_names_one_that_cant_reach_the_server(
     cluster: SparkCluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
     dead_letters(client, 200, "letters")
-    done = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))
+    done = ran("tests.pipeline.cluster_application", url, cluster.url)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert [check["ok"] for check in summary["executors"]] == [True, True], summary
     assert summary["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
-    assert (tmp_path / "killed").exists() and (tmp_path / "again").exists()
-    assert sum(summary["requests"].values()) == REQUESTS and summary["entries"] == ROWS
-    mail = RequestQueue(client, "mail")
-    found = Counter(
-        entry.payload
-        for k in range(REQUESTS)
-        for entry in mail.subrequests(f"r{k}", 1, ROWS // REQUESTS, True)
-    )
-    assert found == Counter(b"row %d" % n for n in range(ROWS))
-    assert mail.counts().waiting == ROWS
 
     port = url.rpartition(":")[2].partition("/")[0]
     (tmp_path / "sitecustomize.py").write_text(BEHIND_A_WALL.format(port=port))
@@ -90,24 +83,94 @@ def test_two_workers_read_and_write_and_doctor_names_one_that_cant_reach_the_ser
     assert "executor" in wrong and "can't reach the server" in wrong, wrong
 
 
+DYING_WORKER = """
+import os, signal
+from redisq_ops import RequestQueue, Worker, connect
+from tests.pipeline.cluster_application import example
+
+job, taken = example(), []
+
+def transform(delivery):
+    taken.append(delivery)
+    if len(taken) == 30:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return job.transform(delivery)
+
+queue = RequestQueue(connect(os.environ["REDIS_URL"]), job.QUEUE)
+Worker(queue, transform, lease_ms=2000, burst=True).run()
+"""
+
+
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_a_spark_connect_session_reads_the_commands_server(
-    client: redis.Redis, url: str, tmp_path: Path
+def test_the_documented_job_survives_the_death_of_an_executor_its_driver_and_a_worker(
+    cluster: SparkCluster, client: redis.Redis, url: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    orders = RequestQueue(client, "orders")
+    begun = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))
+    assert begun.returncode == -signal.SIGKILL, begun.stderr
+    assert (tmp_path / "executor-killed").exists() and (tmp_path / "driver-killed").exists()
+    monkeypatch.setenv("REDIS_URL", url)
+    worker = subprocess.run([sys.executable, "-c", DYING_WORKER], check=False, timeout=60)
+    assert worker.returncode == -signal.SIGKILL
+    assert orders.counts().pending, "it took them with it"
+    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    settings = [word for setting in CONF for word in ("--conf", setting)]
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    done = subprocess.run(
+        [*submit, *settings, str(EXAMPLE), str(tmp_path)],
+        capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("the result is equal to the sequential one\n"), done.stdout
+    assert "'same': " in done.stdout, "some requests were submitted before"
+    counts = orders.counts()
+    assert (counts.waiting, counts.pending, counts.dead) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_commands_find_the_server_that_serve_keeps(
+    client: redis.Redis, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever its own environment says: the workers there were started by somebody else."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     dead_letters(client, 20, "letters")
-    with connect_server(tmp_path, {"REDIS_URL": "redis://127.0.0.1:1"}) as remote:
-        query = "select count(*) n, max(error_type) e from dead"
-        found = ran("redisq_ops", "--url", url, "--json", "spark", "sql", query, "--remote", remote)
+    other = url.partition("?")[0].rstrip("/0") + "/1"
+    query = ("--json", "spark", "sql", "select count(*) n, max(error_type) e from dead")
+    settings = [word for setting in CONF for word in ("--conf", setting)]
+    served = subprocess.Popen(
+        [sys.executable, "-m", "redisq_ops", "--url", url, "spark", "serve", *settings],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    file = tmp_path / "redisq" / "spark-connect.json"
+    try:
+        assert served.stderr is not None
+        lines = [served.stderr.readline(), served.stderr.readline()]
+        assert lines[0] == "starting Spark…\n" and f"find it by {file}" in lines[1], lines
+        assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
+        found = ran("redisq_ops", "--url", url, *query)
         assert found.returncode == 0, found.stderr
         assert json.loads(found.stdout) == {"n": 20, "e": "SMTP"}
+        kept = json.loads(file.read_text())
+        with socket.create_connection(("127.0.0.1", kept["port"])):
+            remote = f"sc://localhost:{kept['port']}/;token={kept['token']}"
+        # Another Redis server than the one whose password the workers have: only if asked for.
+        assert find_server(ServerAddress(url)) == remote
+        assert find_server(ServerAddress(other)) is None
+        elsewhere = ran("redisq_ops", "--url", other, *query, "--remote", remote)
+        assert json.loads(elsewhere.stdout) == {"n": 0, "e": None}, elsewhere.stderr
         words = ("--json", "spark", "doctor", "--tasks", "2", "--remote", remote)
         doctor = ran("redisq_ops", "--url", url, *words)
         assert doctor.returncode == 0, doctor.stdout + doctor.stderr
         names = [json.loads(line)["check"] for line in doctor.stdout.splitlines()]
         assert "java" not in names and names.count("executor") == 1
-    gone = ran("redisq_ops", "--url", url, "spark", "sql", "select 1", "--remote", remote)
-    assert gone.returncode == 4 and len(gone.stderr.splitlines()) == 2, gone.stderr
+        stranger = ran("redisq_ops", "--url", url, *query, "--remote", f"{remote}x")
+        assert stranger.returncode == 4, "a wrong token is refused"
+    finally:
+        served.send_signal(signal.SIGINT)
+        assert served.wait(60) == 0
+    assert not file.exists() and find_server(ServerAddress(url)) is None
+    gone = ran("redisq_ops", "--url", url, *query[1:], "--remote", remote)
+    assert gone.returncode == 4 and len(gone.stderr.splitlines()) == 1, gone.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from redisq_ops.pipeline import lake
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.job_errors import translate_job_error
 from redisq_ops.pipeline.lake import LakeTable, Manifest
+from redisq_ops.pipeline.lake_maintenance import MaintenanceResult, maintain
 from redisq_ops.pipeline.tables import TABLES
 from tests.command_line import ERROR, dead_letters
 
@@ -173,6 +175,58 @@ def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
     (lake_table.manifests / "r1.json").write_text('{"redisq_lake": 9}')
     with pytest.raises(SchemaTooNew):
         lake_table.runs()
+
+
+def test_small_files_of_past_days_are_merged_and_old_days_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    noon = round(datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp() * 1000)
+    runs = [
+        {"2026-11-01": 1, "2026-11-20": 3}, {"2026-11-20": 2, "2026-11-25": 4}, {"2026-11-25": 1},
+    ]  # fmt: skip
+    with lake_table.locked():
+        for k, days in enumerate(runs):
+            lake_table.place_files(written(lake_table, f"r{k}", days, bounds={"mail": (0, k + 1)}))
+    before = sorted(rows_in_lake(lake_table))
+    # Killed after its manifest, in the middle of the files: the next run finishes it.
+    real, unlinked = Path.unlink, list[Path]()
+
+    def killed(self: Path, missing_ok: bool = False) -> None:
+        if "day=" in str(self):
+            if unlinked:
+                raise _Killed
+            unlinked.append(self)
+        real(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", killed)
+    with pytest.raises(_Killed):
+        maintain(lake_table, noon, 10 * 86_400_000)
+    monkeypatch.setattr(Path, "unlink", real)
+    assert maintain(lake_table, noon, 10 * 86_400_000) == MaintenanceResult()
+    assert sorted(rows_in_lake(lake_table)) == [id for id in before if "2026-11-01" not in id]
+    files = [str(path.relative_to(lake_table.path)) for path in lake_table.path.glob("day=*/*/*")]
+    assert sorted(name.partition("/")[0] for name in files) == [
+        "day=2026-11-20", "day=2026-11-25", "day=2026-11-25",
+    ], "today's stay apart"  # fmt: skip
+    assert lake_table.bounds() == {"mail": 3}, "the next export continues where the last ended"
+    assert maintain(lake_table, noon + 86_400_000) == MaintenanceResult(2, 1, 0)
+
+
+def test_a_lake_of_a_newer_release_is_refused_in_one_line(
+    tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from redisq_ops.cli.main import run
+
+    manifests = tmp_path / "history" / "_manifest"
+    manifests.mkdir(parents=True)
+    (manifests / "r1.json").write_text('{"redisq_lake": 9}')
+    words = ["--lake", str(tmp_path)]
+    for command in (["report"], ["sql", "select * from history"], ["groups"]):
+        assert run(["--url", url, "spark", *command, *words]) != 0
+        err = capsys.readouterr().err
+        assert "written in format 9, this release reads format 1" in err
+        assert len(err.splitlines()) == 1, err
 
 
 def test_bounds_are_kept_per_queue(tmp_path: Path) -> None:

@@ -1,11 +1,9 @@
 """Results as a dataset, the documented job, and the messages of the commands."""
 
 import csv
-import importlib.util
 import json
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +18,6 @@ from tests.command_line import Redisq, dead_letters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "spark_job.py"
 
 
 @pytest.fixture
@@ -125,28 +121,6 @@ def test_results_of_an_echo_in_one_file_equal_the_input(
         rows = list(csv.DictReader(file))
     assert [row["request"] for row in rows[::10]] == [f"day-{n}" for n in range(1, 12)]
     assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "out.csv", "folder"}
-
-
-@pytest.mark.slow
-def test_the_documented_job_splits_transforms_and_collects(
-    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
-) -> None:
-    spec = importlib.util.spec_from_file_location("spark_job", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    submitted, collected, sums = example.job(spark, valkey_url, tmp_path)
-    with (tmp_path / "generated-orders.csv").open() as file:
-        orders = list(csv.DictReader(file))
-    expected: Counter[str] = Counter()
-    for order in orders:
-        expected[order["input"]] += round(int(order["amount"]) * 0.19)
-    assert sums == expected and len(orders) == 5000
-    assert submitted.requests == {"ok": len(expected)}
-    assert collected.states == {"done": submitted.entries}
-    again, collected_again, sums_again = example.job(spark, valkey_url, tmp_path)
-    assert again.requests == {"same": len(expected)}
-    assert (collected_again, sums_again) == (collected, sums)
 
 
 def test_a_missing_request_leaves_the_previous_results(

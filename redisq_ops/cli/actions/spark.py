@@ -19,6 +19,8 @@ from .spark_session import (
     check_queues,
     frame_options,
     handed_on,
+    kept_server,
+    lake_rows,
     on_spark,
     printed,
 )
@@ -82,22 +84,36 @@ def described(s: Session, given: dict[str, Any]) -> int:
 
 
 def queried(s: Session, given: dict[str, Any]) -> int:
+    from redisq_ops.pipeline.lake import check_lake
     from redisq_ops.pipeline.options import parse_options
+    from redisq_ops.pipeline.redaction import redact_table
     from redisq_ops.pipeline.tables import TABLES
 
     if printed(given):
         return 0
     # Each table that Spark plans takes a while: only those that the query names.
     named = [n for n in TABLES if re.search(rf"\b{n}\b", given["query"], re.IGNORECASE)]
-    common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
+    common = bounds(s, given, by_server=given["lake"] is None) | (
+        {} if given["queue"] is None else {"queue": given["queue"]}
+    )
     own = {
         name: common | ({"payloads": "true"} if given["payloads"] and _has(name) else {})
         for name in named
     }
-    for name in named:
-        check_queues(s, parse_options({"table": name, **own[name]}).queue)
+    if given["lake"] is not None:
+        check_lake(given["lake"])
+    else:
+        for name in named:
+            check_queues(s, parse_options({"table": name, **own[name]}).queue)
+    given = {**given, "remote": given["remote"] or kept_server(s, given)}
     with on_spark(s, given) as spark:
-        frames = {name: frame_options(s, spark, name, **own[name]) for name in named}
+        frames = {}
+        if given["lake"] is None:
+            frames = {name: frame_options(s, spark, name, **own[name]) for name in named}
+        else:
+            for name in named:
+                rows = lake_rows(spark, given["lake"], name, **common)
+                redact_table(rows, s.redaction).createOrReplaceTempView(name)
         found = awaited(spark, "planning", lambda: _planned(s, spark, given["query"], frames))
         _print_rows(s, spark, found)
     return 0

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.redis.operation import together
 from redisq_ops.ops.change.control import requests_of
+from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.terminal import size
 from redisq_ops.pipeline.redaction import redact_table
 from redisq_ops.pipeline.results import check_output, select_requests
@@ -63,6 +65,47 @@ def exported(s: Session, given: dict[str, Any]) -> int:
             if done.corrupt:
                 say(f"{name}: {count(done.corrupt)} rows could not be read; kept in _corrupt")
     return 3 if corrupt else 0
+
+
+def kept(s: Session, given: dict[str, Any]) -> int:
+    """Export the history, once or again and again; after each export, maintain the lake."""
+    from redisq_ops.pipeline.lake import LakeTable, export
+    from redisq_ops.pipeline.lake_maintenance import maintain
+    from redisq_ops.pipeline.options import parse_options
+    from redisq_ops.pipeline.tables import TABLES
+
+    if printed(given):
+        return 0
+    every, keep = (
+        None if given[name] is None else duration_ms(given[name]) for name in ("interval", "keep")
+    )
+    options = {"onTrim": given["on_trim"]}
+    parse_options({"table": "history", **options})
+    queues = [given["queue"]] if given["queue"] is not None else []
+    check_queues(s, queues)
+    lake = Path(given["lake"])
+    lake_table = LakeTable(lake, TABLES["history"])
+    stopped = "what is in the lake stays; run the same command again to continue"
+    with on_spark(s, given, stopped=stopped) as session:
+
+        def read(name: str, **more: str) -> DataFrame:
+            return redact_table(frame(s, session, name, **more), s.redaction)
+
+        take = partial(export, server_of(s), read, "history", lake, queues=queues, **options)
+        while True:
+            done = awaited(session, "exporting history", take)
+            cared = maintain(lake_table, done.until_ms, keep)
+            if s.json:
+                emit(done)
+            else:
+                tell(
+                    f"history: {count(done.rows)} rows, run {done.run}; files: "
+                    f"{count(cared.merged)} merged into {count(cared.into)}, "
+                    f"{count(cared.deleted)} deleted"
+                )
+            if every is None:
+                return 3 if done.corrupt else 0
+            sleep(every / 1000)
 
 
 def collected(s: Session, given: dict[str, Any]) -> int:

@@ -11,6 +11,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redisq_ops.core.engine.registry import server_ms
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.connection import Server
 
 T = TypeVar("T")
+AGE = re.compile(r"(\s*\d+\s*(ms|s|m|h|d))+\s*")
 
 
 def printed(given: Mapping[str, Any]) -> bool:
@@ -56,6 +59,16 @@ def _typed(argv: list[str]) -> list[str]:
         elif _TAKEN[name] and not equals:
             next(words, None)
     return kept
+
+
+def kept_server(s: Session, given: Mapping[str, Any]) -> str | None:
+    """The address of the server of `redisq spark serve`, if it can run this command: none of
+    --master, --remote and --conf asks for another."""
+    if given["master"] or given["remote"] or given["conf"]:
+        return None
+    from redisq_ops.pipeline.connect_server import find_server
+
+    return find_server(s.config.server_address())
 
 
 def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> SparkSession:
@@ -91,7 +104,7 @@ def announced(s: Session, given: Mapping[str, Any]) -> None:
 
     parse_conf(given["conf"] or ())
     check_installed()
-    if not s.json:
+    if not s.json and given.get("remote") is None:
         print("starting Spark…", file=sys.stderr, flush=True)
 
 
@@ -168,12 +181,39 @@ def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -
     return given
 
 
-def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
-    """``--since`` and ``--until`` as options of the reader, ages by the server's clock."""
+def lake_rows(
+    spark: SparkSession,
+    lake: Path,
+    name: str,
+    *,
+    queue: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> DataFrame:
+    """A table of a lake, of one queue or all, between two times in ms."""
+    from pyspark.sql import functions as F
+
+    from redisq_ops.pipeline.lake import read_table
+    from redisq_ops.pipeline.tables import TABLES
+
+    rows = read_table(spark, lake, name)
+    if queue is not None:
+        rows = rows.where(F.col("queue") == queue)
+    at = TABLES[name].time
+    if at is None and (since or until):
+        raise BadInput(f"{name} has no time for --since and --until")
+    if since is not None:
+        rows = rows.where(F.unix_millis(str(at)) >= int(since))
+    return rows if until is None else rows.where(F.unix_millis(str(at)) <= int(until))
+
+
+def bounds(s: Session, given: Mapping[str, Any], *, by_server: bool = True) -> dict[str, str]:
+    """``--since`` and ``--until`` as options of the reader, ages by the server's clock, or by this
+    machine's."""
     asked = {name: given[name] for name in ("since", "until") if given[name] is not None}
     if not asked:
         return {}
-    now = s.run(server_ms())
+    now = s.run(server_ms()) if by_server else round(time() * 1000)
     found = {name: moment(text, now, utc=s.utc) for name, text in asked.items()}
     if len(found) == 2 and found["since"] >= found["until"]:
         raise BadInput("--since is not before --until")
@@ -182,7 +222,7 @@ def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
 
 def moment(text: str, now: int, *, utc: bool) -> int:
     """An age or a time, as ms since 1970."""
-    if re.fullmatch(r"(\s*\d+\s*(ms|s|m|h|d))+\s*", text):
+    if AGE.fullmatch(text):
         return now - duration_ms(text)
     return moment_ms(text, now, utc=utc)
 

@@ -32,8 +32,8 @@ def emitted(figures: Figures) -> None:
 
 def described(s: Session, figures: Figures) -> None:
     from redisq_ops.pipeline.figures import by_queue, empty_table_reasons, notes, totals
+    from redisq_ops.pipeline.page_elements import duration, number
     from redisq_ops.pipeline.report_page import METRICS
-    from redisq_ops.pipeline.svg_plot import duration, number
 
     def moment(ms: int | None) -> str:
         return when(ms, s.utc)[:16]
@@ -67,7 +67,9 @@ def described(s: Session, figures: Figures) -> None:
         why.get("retries"),
     )  # fmt: skip
 
-    def value(row: Row, name: str) -> str:
+    def value(row: Row, name: str) -> str | None:
+        if row[name] is None:
+            return None
         return (duration if row["metric"].endswith("_ms") else number)(row[name])
 
     _section(
@@ -78,6 +80,21 @@ def described(s: Session, figures: Figures) -> None:
         why.get("anomalies"),
     )  # fmt: skip
     groups(s, tables["dead_groups"], None)
+    if figures.against is not None:
+        _section(
+            "compared with the other time",
+            ["queue", "what", "group", "this time", "then"],
+            ([r["queue"], r["metric"], r["fingerprint"], value(r, "value"), value(r, "against")]
+             for r in tables["comparison"]),
+            why.get("comparison"),
+        )  # fmt: skip
+    _section(
+        "operators' changes",
+        ["queue", "at", "change", "entries", "operation"],
+        ([r["queue"], moment(r["at_ms"]), r["change"], r["entries"], r["op"]]
+         for r in tables["changes"]),
+        why.get("changes"),
+    )  # fmt: skip
     paths = by_queue(tables["critical_paths"], "request")
     _section(
         "fairness",
@@ -168,7 +185,7 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
 def walked(s: Session, rows: Sequence[Row], named: str) -> None:
     from redisq_ops.pipeline.critical_path import DESCRIPTIONS
     from redisq_ops.pipeline.figures import longest
-    from redisq_ops.pipeline.svg_plot import duration
+    from redisq_ops.pipeline.page_elements import duration
 
     if s.json:
         for row in rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from ..options import Options, add, argument, flag, option
@@ -61,6 +63,7 @@ add(
     spark, "sql",
     {
         "query": argument("QUERY"),
+        "lake": option("--lake", "DIR", "Read this lake instead of the server.", Path),
         "queue": option("--queue", "NAME", "Only of this queue."),
         **BETWEEN,
         "payloads": flag("--payloads", "Read payloads too."),
@@ -74,5 +77,19 @@ add(
         'redisq spark sql "select queue, error_type, count(*) n from dead group by all"',
         'redisq spark sql "select * from history where at > now() - interval 1 hour" --json',
         'redisq spark sql "select event, count(*) n from history group by all" --since 2h',
+        'redisq spark sql "select day, count(*) n from history group by day" --lake /lake',
     ),
+)  # fmt: skip
+
+add(
+    spark, "serve",
+    {
+        "master": RUNNING["master"],
+        "conf": RUNNING["conf"],
+    },
+    "spark_serve.served",
+    help="Keep Spark running until Ctrl+C. Meanwhile sql, report, groups and critical-path use it "
+    "by themselves, and start at once.",
+    prints="",
+    examples=("redisq spark serve", "redisq spark serve --conf spark.driver.memory=4g"),
 )  # fmt: skip

@@ -32,6 +32,29 @@ add(
 )  # fmt: skip
 
 add(
+    spark, "history",
+    {
+        "lake": option("--lake", "DIR", "Folder of the Parquet files.", default=...),
+        "interval": option("--every", "AGE", "Repeat until Ctrl+C, this long after each export."),
+        "keep": option("--keep", "AGE", "Delete days that ended longer ago than this."),
+        **QUEUE,
+        "on_trim": option(
+            "--on-trim", "fail|report", "What to do when history was trimmed meanwhile.",
+            default="fail",
+        ),
+        **RUNNING,
+    },
+    "spark_lake.kept",
+    help="Keep a lake's history up to date: export new events, merge the small files of past days, "
+    "and delete old days. Stop it anywhere: the next run continues.",
+    prints="SparkExport",
+    examples=(
+        "redisq spark history --lake /lake --every 5m --keep 90d",
+        "redisq spark history --lake /lake",
+    ),
+)  # fmt: skip
+
+add(
     spark, "results",
     {
         "out": argument("OUT", help="Folder or file to write."),

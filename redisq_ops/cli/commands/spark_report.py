@@ -20,6 +20,10 @@ add(
     {
         **WHOSE,
         **FROM,
+        "against": option(
+            "--against", "AGE|TIME|yesterday",
+            "Compare with the same length of time so much earlier, or from TIME.",
+        ),
         "html": option("--html", "FILE", "Write one HTML page for all queues.", Path),
         "parquet": option("--parquet", "DIR", "Write each table to a folder below DIR.", Path),
         "client": option("--client", "REGEX", "Find the client in a request id: '^(\\w+)-'."),
@@ -27,17 +31,21 @@ add(
         **RUNNING,
     },
     "spark_report.reported",
-    help="Report latency, throughput, retries, anomalies, dead-letter groups, fairness and the "
-    "slowest requests, from the history and dead letters of the server or a lake: as tables, an "
-    "HTML page or Parquet. The queue's setting `history` decides how much the history has.",
+    help="Report latency, throughput, backlog, workers, retries, anomalies, dead-letter groups, "
+    "fairness, operators' changes and the slowest requests, from the history and dead letters of "
+    "the server or a lake: as tables, an HTML page or Parquet. The "
+    "queue's setting `history` decides how much the history has.",
     prints=(
-        "SparkReport SparkReportLatency SparkReportThroughput SparkReportRetries "
-        "SparkReportAnomalies SparkReportDeadGroups SparkReportContrasts "
-        "SparkReportFairness SparkReportRequests SparkReportCriticalPaths"
+        "SparkReport SparkReportLatency SparkReportThroughput SparkReportWorkers "
+        "SparkReportChanges SparkReportRetries SparkReportAnomalies SparkReportDeadGroups "
+        "SparkReportContrasts "
+        "SparkReportFairness SparkReportRequests SparkReportCriticalPaths "
+        "SparkReportComparison"
     ),
     examples=(
         "redisq spark report mail --html report.html",
         "redisq spark report --since 6h --until 2h --parquet tables/",
+        "redisq spark report --since 12:00 --until 16:00 --against yesterday --html incident.html",
         "redisq spark report --lake /data/queues --since 30d --html month.html --json",
     ),
 )  # fmt: skip

@@ -194,6 +194,51 @@ class SparkReportThroughputOutput(TypedDict):
     """entries open at the beginning, at least"""
 
 
+class SparkReportWorkersOutput(TypedDict):
+    table: Literal["workers"]
+    """table"""
+    queue: str
+    """queue"""
+    from_ms: Time
+    """begin of the step, of which there are at most 100"""
+    workers: int
+    """consumers that held a delivery at some time of the step"""
+    busy: float
+    """deliveries in progress, on average"""
+
+
+class SparkReportChangesOutput(TypedDict):
+    table: Literal["changes"]
+    """table"""
+    queue: str
+    """queue"""
+    at_ms: Time
+    """when an operator made the change"""
+    op: str
+    """operation, as in `redisq log`"""
+    change: str
+    """states (`dead → waiting`), setting and its new value (`limit = 4`), `undo OP`,
+    `edit STATE` or `transfer QUEUE`"""
+    entries: int | None
+    """entries that it changed"""
+
+
+class SparkReportComparisonOutput(TypedDict):
+    table: Literal["comparison"]
+    """table; only with `--against`"""
+    queue: str
+    """queue"""
+    metric: str
+    """`submitted`, `taken`, `done`, `failed`, `lost`, `dead`, `wait_p50_ms` … `run_p99_ms`,
+    `workers` or `dead_letters`"""
+    fingerprint: str | None
+    """error group, of `dead_letters`"""
+    value: float | None
+    """value in the time of the report"""
+    against: float | None
+    """value in the other time"""
+
+
 class SparkReportRetriesOutput(TypedDict):
     table: Literal["retries"]
     """table"""

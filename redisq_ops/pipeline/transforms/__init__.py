@@ -7,12 +7,13 @@ most 1/accuracy of all values, in bounded memory.
 
 from .anomalies import anomalies
 from .dead_letters import contrasts, dead_groups, payload_fields
-from .delivery_stats import latency, retries, throughput
-from .events import attempts, entry_events
+from .delivery_stats import latency, open_entries, retries, throughput, window_totals, workers
+from .events import attempts, changes, entry_events, readable
 from .fairness import client_submissions, fairness
 from .requests import critical_paths, requests
 
 __all__ = [
-    "anomalies", "attempts", "client_submissions", "contrasts", "critical_paths", "dead_groups",
-    "entry_events", "fairness", "latency", "payload_fields", "requests", "retries", "throughput",
+    "anomalies", "attempts", "changes", "client_submissions", "contrasts", "critical_paths",
+    "dead_groups", "entry_events", "fairness", "latency", "open_entries", "payload_fields",
+    "readable", "requests", "retries", "throughput", "window_totals", "workers",
 ]  # fmt: skip

@@ -145,6 +145,30 @@ def _submits_range() -> Column:
     )
 
 
+def changes(history: DataFrame) -> DataFrame:
+    """Operators' changes, one row each: ``change`` is how the state of ``entries`` changed, or the
+    setting's new value; ``op`` is the operation's id."""
+    part = F.split("detail", r"\|", 4)
+    first, second, last = part[1], part[2], part[3]
+    size = F.when(last.rlike(r"^\d{1,15}$"), last.cast("long"))
+    text = (
+        F.when(first == "set", F.concat(second, F.lit(" = "), last))
+        .when(first == "undo", F.concat(F.lit("undo "), second))
+        .when(second == "edit", F.concat(F.lit("edit "), first))
+        .when(first == "move", F.concat(F.lit("transfer "), second))
+        .otherwise(F.concat(first, F.lit(" → "), second))
+    )
+    return (
+        readable(history)
+        .where((F.col("event") == "op") & (F.size(part) == 4))
+        .select(
+            "queue", "at", part[0].alias("op"), text.alias("change"),
+            F.when(first != "set", size).alias("entries"),
+        )
+        .orderBy("queue", "at", "op")
+    )  # fmt: skip
+
+
 def client_from_id(pattern: str) -> Column:
     """The first group of a user's regular expression in an id, by RE2: Java's engine may not
     terminate."""

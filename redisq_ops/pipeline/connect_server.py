@@ -1,0 +1,149 @@
+"""A Spark Connect server of this user, kept running by `redisq spark serve`.
+
+Starting Spark takes seconds; a running server answers a command at once. Commands find it by a file
+in the user's runtime directory. It listens on the loopback address and asks for a token that only
+this file holds, because whoever can use the server can run code as this user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from redisq_ops import __version__
+from redisq_ops.core.model.errors import BadInput, Refused, Unreachable
+from redisq_ops.core.redis.client import ServerAddress
+from redisq_ops.ops.private_files import atomic_write
+
+from . import java
+from .session import DEFAULTS, LOCAL, check_installed, environment, parse_conf, prepare_environment
+
+HOST = "127.0.0.1"
+START_S = 90
+"""how long a server may take to start"""
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+
+
+def address_file(variables: Mapping[str, str] = os.environ) -> Path:
+    """The file with the address of this user's server; its directory is private."""
+    runtime = variables.get("XDG_RUNTIME_DIR")
+    base = Path(runtime) / "redisq" if runtime else java.cache_directory(variables) / "run"
+    return base / "spark-connect.json"
+
+
+def find_server(target: ServerAddress) -> str | None:
+    """The ``sc://`` address of this user's running server, or None.
+
+    None also if it belongs to another release or was started for another Redis server, whose
+    password its workers have.
+    """
+    try:
+        found = json.loads(address_file().read_text(encoding="utf-8"))
+        if found["release"] != __version__ or found["target"] != _digest(target):
+            return None
+        os.kill(found["pid"], 0)
+        socket.create_connection((HOST, found["port"]), 1).close()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return f"sc://localhost:{found['port']}/;token={found['token']}"
+
+
+def _digest(target: ServerAddress) -> str:
+    text = json.dumps(environment(target), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def running_server(
+    target: ServerAddress, *, master: str | None = None, conf: Iterable[str] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a server, write its address, and stop it with the block.
+
+    Raises `Refused` if one is running already, `Unreachable` if it doesn't start.
+    """
+    check_installed()
+    if find_spec("grpc") is None:
+        raise BadInput("serve needs Spark Connect: pip install 'pyspark[connect]'")
+    if find_server(target) is not None:
+        raise Refused(f"a server is running already: {address_file()}")
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_urlsafe(32)
+    settings = {
+        **DEFAULTS,
+        "spark.sql.shuffle.partitions": "4",
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
+        **parse_conf(conf),
+        "spark.connect.grpc.binding.address": HOST,
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    file = address_file()
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file.parent.chmod(0o700)
+    with (file.parent / "spark-connect.log").open("wb") as log:
+        process = subprocess.Popen(
+            _command(settings, master), env=_variables(target, master, token), stdout=log,
+            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    try:
+        _await_port(process, port, Path(log.name))
+        address = {
+            "port": port, "token": token, "pid": process.pid, "release": __version__,
+            "target": _digest(target),
+        }  # fmt: skip
+        with atomic_write(file) as out:
+            out.write(json.dumps(address).encode())
+        yield process
+    finally:
+        with suppress(OSError, ValueError):
+            if json.loads(file.read_text(encoding="utf-8")).get("pid") == process.pid:
+                file.unlink()
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _command(settings: Mapping[str, str], master: str | None) -> list[str]:
+    import pyspark
+
+    words = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
+    words += ["--master", master or LOCAL, "--class", _CLASS]
+    for name, value in settings.items():
+        words += ["--conf", f"{name}={value}"]
+    return words
+
+
+def _variables(target: ServerAddress, master: str | None, token: str) -> dict[str, str]:
+    """The server's environment: its Java and Python, the Redis server, the token."""
+    import pyspark
+
+    variables = dict(os.environ)
+    prepare_environment(variables, master)
+    variables |= environment(target)
+    return variables | {"SPARK_HOME": str(Path(pyspark.__file__).parent), _TOKEN: token}
+
+
+def _await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError):
+            socket.create_connection((HOST, port), 1).close()
+            return
+        time.sleep(0.1)
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    raise Unreachable(f"Spark Connect did not start: {lines[-1] if lines else f'see {log}'}")
