@@ -142,7 +142,7 @@ async def _entry_parts(
         return await _looked_up(options, shard_queue, shard_part)
     if options.request is not None:
         return await _subrequest_parts(options, shard_queue, shard_part)
-    if options.counts_rows and shard_queue.has_sheets:
+    if options.counts_rows and shard_queue.has_columns:
         counts = await shard_queue.counts.op()
         rows = None if counts.problem else counts.of(state)
         if rows is not None:
