@@ -19,7 +19,7 @@ from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, both, operation, together
 from ..redis.parsers import moment, number, scored, spelt
 from .queue_base import QueueBase
-from .state_scan import ScoreRange, behind, page, ranked
+from .state_scan import ScoreRange, behind, page, positions
 from .state_scan import spelt as spelt_position
 
 _HOUR_MS = 3_600_000
@@ -110,7 +110,7 @@ class QueueReads(QueueBase[C_co]):
             first = start
             if above is not None:
                 first += await Call(("ZCOUNT", key, "-inf", spelt(above)), int, key=key)
-            size, rows = await both(total, ranked(key, first, first + max - 1))
+            size, rows = await both(total, positions(key, first, first + max - 1))
             rows = rows[: size - start if size > start else 0]
             more = start + len(rows) < size
         found = [(text(member), score) for score, member in rows]
@@ -232,7 +232,9 @@ class QueueReads(QueueBase[C_co]):
         ``before``: the id of the last event of the page before."""
         end = before if before == "+" else f"({before}"
         return Call(
-            ("XREVRANGE", self.keys["hist"], end, "-", "COUNT", max), _events, key=self.keys["hist"]
+            ("XREVRANGE", self.keys["hist"], end, "-", "COUNT", max),
+            lambda reply: [_event(id.decode(), raw) for id, raw in reply],
+            key=self.keys["hist"],
         )
 
     @operation
@@ -326,12 +328,12 @@ class QueueReads(QueueBase[C_co]):
     async def _corrupt(self, state: State) -> list[str]:
         """The corrupt records of a state, one sentence each."""
         problems: list[str] = []
-        cursor, more = None, True
-        while more:
+        cursor = None
+        while True:
             page = await self.page.op(state, cursor, _CHECKED)
             problems += [entry.problem for entry in page.entries if entry.problem]
-            cursor, more = page.cursor, page.cursor is not None
-        return problems
+            if (cursor := page.cursor) is None:
+                return problems
 
 
 def recent_consumers(key: str) -> Call[QueuePosition]:
@@ -349,10 +351,6 @@ def recent_consumers(key: str) -> Call[QueuePosition]:
         )
 
     return Call(("HSCAN", key, 0, "MATCH", "*:take", "COUNT", SEEN), read, key=key)
-
-
-def _events(reply: Any) -> list[Event]:
-    return [_event(id.decode(), raw) for id, raw in reply]
 
 
 def _event(id: str, raw: dict[bytes, bytes]) -> Event:

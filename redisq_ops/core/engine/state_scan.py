@@ -172,7 +172,7 @@ async def score_ranges(
     )
     parts = min(total, -(-total // max(1, size)))
     ends = [before + (i + 1) * total // parts - 1 for i in range(parts)]
-    rows = await together(ranked(key, rank, rank) for rank in ends)
+    rows = await together(positions(key, rank, rank) for rank in ends)
     made: list[ScoreRange] = []
     after = None if low is None else f"{bottom}:"
     for i, found in enumerate(rows):
@@ -183,13 +183,8 @@ async def score_ranges(
     return made
 
 
-def ranked(key: str, first: int, last: int) -> Call[list[Position]]:
-    """(score, member) by rank."""
-    return positions(key, first, last)
-
-
 def positions(key: str, *range_: str | int) -> Call[list[Position]]:
-    """(score, member) of a range; members may be any bytes."""
+    """(score, member) of a range, of ranks unless it says BYSCORE; members may be any bytes."""
 
     def read(reply: list[Any]) -> list[Position]:
         return [(score, member) for member, score in pairs(reply)]
@@ -238,7 +233,7 @@ async def page(
 async def _stretch(key: str, low: int, high: int, step: int) -> tuple[list[Position], bool, int]:
     """Members by rank, whether all were read, and µs. Each call begins with the last member of the
     call before; if it doesn't, ranks moved between the two."""
-    calls = {at: ranked(key, at, min(at + step, high)) for at in range(low, high, step)}
+    calls = {at: positions(key, at, min(at + step, high)) for at in range(low, high, step)}
     parts, times = await timed(key, calls)
     rows, *rest = parts.values()
     took = sorted(times.values())[(len(times) - 1) // 2]
@@ -269,7 +264,7 @@ async def _behind(key: str, place: Position) -> tuple[int, int]:
     slowest = 0
     while member and low < high:
         middle = (low + high) // 2
-        rows, took = await _timed(key, ranked(key, middle, middle))
+        rows, took = await _timed(key, positions(key, middle, middle))
         slowest = slowest if slowest > took else took
         if rows and rows[0] <= place:
             low = middle + 1

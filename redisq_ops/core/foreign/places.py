@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any, Literal, Protocol
 
-from ..engine.state_scan import Position, ScoreRange, behind, ranked, spelt
+from ..engine.state_scan import Position, ScoreRange, behind, positions, spelt
 from ..engine.state_scan import page as zset_page
 from ..model.entry import Entry
 from ..redis.key_scan import literal
@@ -136,7 +136,7 @@ class Place:
             scanned, _, size = await self._scan_after(None, min(start + max, DEPTH))
             return await self.located(scanned[start:]), size
         if self.kind != "list":
-            size, rows = await both(self.size(), ranked(self.key, start, start + max - 1))
+            size, rows = await both(self.size(), positions(self.key, start, start + max - 1))
             return await self._seen(rows), size
         size, elements = await both(self.size(), self._slice(start, max))
         return await self.located(self._list_rows(elements, start, size)), size
@@ -291,7 +291,7 @@ class DuePart(Place):
         first, end = await self._ranks()
         size, asked = end - first - self.hidden, min(max + self.hidden, end - first - start)
         first += start
-        found = await ranked(self.key, first, first + asked - 1) if asked > 0 else []
+        found = await positions(self.key, first, first + asked - 1) if asked > 0 else []
         rows = await self._seen(found)
         before = self.hidden - (len(found) - len(rows))  # in front of these
         return rows[before : before + max] if before > 0 else rows[:max], size if size > 0 else 0

@@ -33,7 +33,7 @@ from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
 from .handler import Handler, Work, as_handler
 from .health import Endpoint, Page
-from .heartbeat import Heartbeat
+from .lease_renewal import LeaseRenewal
 from .queue_source import QueueRotation, QueueSource, Redacted, log, settlements
 from .reconnect import ReconnectingConnection
 from .retry import Random, timed_out
@@ -179,14 +179,14 @@ class Worker:
         ended = self._go_on if only_slot else post
         self._slots = slots(self._concurrency, self._handler, ended, self._random, self._timeout_s)
         self._listener = WakeUpListener(self._client, post, lambda: self._free() > 0)
-        heartbeat = Heartbeat(self._sources, self._lease_ms)
+        renewal = LeaseRenewal(self._sources, self._lease_ms)
         with self._signals():
             try:
                 self._ask_rights()
                 self._serve()
             finally:
                 self._leave()
-                heartbeat.close()
+                renewal.close()
                 self._listener.close()
                 if self._endpoint:
                     self._endpoint.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -115,12 +116,10 @@ async def change_request(
         word, before = await requests.control.op(op, step, verb, id, value)
         return bool(word != "same")
 
-    async def fence_off(op: str) -> None:
-        await _fence_off(requests, id, op)
-
     steps = SettingsSteps(
         queue, verb, f"request {id}" + (f" to {value}" if value else ""), [control],
-        lambda op: _inverse(id, verb, before, value), fence_off if verb == "cancel" else None,
+        lambda op: _inverse(id, verb, before, value),
+        partial(_fence_off, requests, id) if verb == "cancel" else None,
     )  # fmt: skip
     return await take_all(ChangeRun(steps, author))
 

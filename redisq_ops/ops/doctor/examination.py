@@ -161,11 +161,8 @@ def _named(report: ServerReport, queues: list[Queue[Any]]) -> ServerReport:
 
 
 async def _node(key: str) -> dict[str, Any] | Exception:
-    return await apart(_info(key))  # only so does a key choose the node of a single call
-
-
-def _info(key: str) -> Call[dict[str, Any]]:
-    return Call(("INFO", "everything"), dict[str, Any], key=key)
+    info: Call[dict[str, Any]] = Call(("INFO", "everything"), dict[str, Any], key=key)
+    return await apart(info)  # only so does a key choose the node of a single call
 
 
 async def _report(key: str, info: dict[str, Any]) -> ServerReport:

@@ -219,8 +219,7 @@ class Submission:
 
     def _append(self, chunk: Sequence[bytes], seal: bool) -> Description[SubmittedRequest]:
         start, before = self.read + 1, str(self._digest)
-        for payload in chunk:
-            self._digest.add(payload)
+        self._digest.extend(chunk)
         self.read += len(chunk)
         call: Description[SubmittedRequest] = self.queue.append.op(
             self.id, start, chunk, before=before, after=str(self._digest), seal=seal,

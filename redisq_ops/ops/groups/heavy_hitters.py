@@ -11,8 +11,8 @@ V = TypeVar("V", bound=Hashable)
 class HeavyHitters(Generic[V]):
     """Counts of the most frequent values.
 
-    Exact up to ``limit`` different values. Beyond that the true count of a value is between
-    `at_least` and `at_most`, which differ by ``slack``, and every value with a count above
+    Exact up to ``limit`` different values. Beyond that the true count of a value is between the one
+    in ``counts`` and `at_most`, which differ by ``slack``, and every value with a count above
     ``slack`` is kept. (Purging by the median: Anderson and others, "A high-performance algorithm
     for identifying frequent items in data streams", 2017.)
     """
@@ -34,9 +34,6 @@ class HeavyHitters(Generic[V]):
             self.slack += cut
             counts = self.counts = {v: count - cut for v, count in counts.items() if count > cut}
         counts[value] = n
-
-    def at_least(self, value: V) -> int:
-        return self.counts.get(value, 0)
 
     def at_most(self, value: V) -> int:
         return self.counts.get(value, 0) + self.slack

@@ -154,7 +154,7 @@ async def queue_row(
             queue.counts.op(now),
             attempt(_unfinished(queue)),
             attempt(rates),
-            attempt(_signs(queue, now)) if signs else _no_signs(),
+            attempt(_signs(queue, now, signs)),
             attempt(_periodic(queue, now)),
         ]
     )
@@ -177,16 +177,16 @@ async def _periodic(queue: Queue[Any], now: int) -> tuple[int, int] | None:
     return counts
 
 
-async def _signs(queue: Queue[Any], now: int) -> tuple[Activity | None, tuple[Client, ...]]:
+async def _signs(
+    queue: Queue[Any], now: int, wanted: bool
+) -> tuple[Activity | None, tuple[Client, ...]]:
+    if not wanted:
+        return None, ()
     active = queue.activity.op(now - SIGN_MINUTES * 60_000)
     if not isinstance(queue, HasClients):
         return await active, ()
     activity, clients = await both(active, queue.clients.op(0, CLIENTS))
     return activity, clients.clients
-
-
-async def _no_signs() -> tuple[Activity | None, tuple[Client, ...]]:
-    return None, ()
 
 
 async def _with_evidence(

@@ -9,7 +9,7 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasTimeline
-from ...engine.state_scan import ranked
+from ...engine.state_scan import positions
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
@@ -101,7 +101,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     async def _running(self) -> list[Row]:
         """Which of the first members have a worker's mark."""
         key = self.own_name
-        front = await ranked(key, 0, FRONT - 1)
+        front = await positions(key, 0, FRONT - 1)
         marks = await self._records(MARK, [member for _, member in front])
         rows = zip(front, marks, strict=True)
         return [Row(member, score) for (score, member), mark in rows if mark is not None]

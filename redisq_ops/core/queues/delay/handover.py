@@ -9,9 +9,9 @@ or not on a cluster), it is one atomic step instead.
 
 from __future__ import annotations
 
-import random as chance
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import random
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -24,7 +24,7 @@ from ...model.entry import Delivery, Failure, Settlement
 from ...model.errors import BadInput, Exists, Refused, TooLarge
 from ...model.keys import Keys
 from ...redis.operation import attempt, both, together
-from ...worker.retry import Random, failed
+from ...worker.retry import failed
 
 if TYPE_CHECKING:
     from ..request import RequestQueue
@@ -152,9 +152,8 @@ async def to_callable(
     n: int,
     consumer: str,
     lease_ms: Duration,
-    random: Random = chance.random,
 ) -> HandoverResult:
-    """Call ``target`` with each of up to ``n`` due entries; an exception fails the attempt.
+    """Call ``call`` with each of up to ``n`` due entries; an exception fails the attempt.
 
     While one is being called with, the others wait: all leases begin anew before each call.
     """
@@ -164,7 +163,7 @@ async def to_callable(
     for k, delivery in enumerate(taken.deliveries):
         if not ours[k]:
             continue
-        end = _called(call, delivery, random)
+        end = _called(call, delivery)
         rest = taken.deliveries[k + 1 :]
         if rest:
             _, ours[k + 1 :] = await both(source.settle.op([end]), source.extend.op(rest, lease_ms))
@@ -175,7 +174,7 @@ async def to_callable(
     return HandoverResult(done, dead, len(outcomes) - done - dead, taken.more)
 
 
-def _called(call: Callable[[Delivery], object], delivery: Delivery, random: Random) -> Settlement:
+def _called(call: Callable[[Delivery], object], delivery: Delivery) -> Settlement:
     try:
         call(delivery)
     except Exception as error:

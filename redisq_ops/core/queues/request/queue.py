@@ -109,8 +109,7 @@ class RequestQueue(RequestReads[C_co]):
         submitted = None
         for nth, chunk in enumerate(chunks, 1):
             before = str(digest)
-            for payload in chunk:
-                digest.add(payload)
+            digest.extend(chunk)
             seal = nth == len(chunks)
             submitted = await self._append(
                 id, start + 1, chunk, before, str(digest), seal, priority, limit, traceparent
@@ -126,7 +125,7 @@ class RequestQueue(RequestReads[C_co]):
         known = await self.request.op(id)
         if known is None or known.total == 0:
             return 0
-        for payload in payloads[: known.total]:
+        for payload in payloads[: known.total]:  # one by one: there may be millions
             digest.add(payload)
         if known.total > len(payloads) or str(digest) != known.digest:
             raise Exists(f"request {id} exists with other content")

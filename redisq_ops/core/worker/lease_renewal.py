@@ -10,17 +10,17 @@ from ..model.errors import RedisqError
 from .queue_source import QueueRotation
 
 
-class Heartbeat:
+class LeaseRenewal:
     """Renews all leases every third of their length, from a thread of its own."""
 
     def __init__(self, sources: QueueRotation, lease_ms: int) -> None:
         self._sources = sources
         self._interval = lease_ms / 3000
         self._over = Event()
-        self._thread = Thread(target=self._beat, name="redisq-heartbeat", daemon=True)
+        self._thread = Thread(target=self._renew, name="redisq-leases", daemon=True)
         self._thread.start()
 
-    def _beat(self) -> None:
+    def _renew(self) -> None:
         wait = self._interval
         while not self._over.wait(wait):
             try:
