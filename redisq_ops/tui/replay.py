@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
+from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -19,7 +20,7 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.snapshot import ChartData, ListedQueue, Snapshot, Viewport
 from redisq_ops.ops.recording.file import RecordedState, members, span_ms, state_at
-from redisq_ops.ops.recording.history import SAMPLES_MS, RecordedHistory
+from redisq_ops.ops.recording.history import SAMPLES_MS, RecordedHistory, RecordedPoint
 from redisq_ops.ops.recording.playback import recorded_operations, recorded_reports
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.app import Top
@@ -86,28 +87,26 @@ class RecordedSamples(Samples):
         self._replay = replay
 
     def live(self, queue: str | None) -> list[Sample]:
-        found, passed, before = list[Sample](), [0.0, 0.0, 0.0], None
+        found, arrived, settled, failed = list[Sample](), 0.0, 0.0, 0.0
         for point in self._replay.history.by_sample(queue, self._replay.at_ms, SAMPLES_MS):
-            minutes = (point.at_ms - (before or point.at_ms)) / MINUTE_MS
-            before = point.at_ms
-            passed = [sum_ + rate * minutes for sum_, rate in zip(passed, point.rates, strict=True)]
-            age = None if point.oldest_ms is None else max(0, point.at_ms - point.oldest_ms)
-            arrived, settled, failed = map(round, passed)
-            found.append(Sample(point.at_ms, point.waiting, age, (arrived, settled, failed)))
+            if found:
+                minutes = (point.at_ms - found[-1].at_ms) / MINUTE_MS
+                each = (rate * minutes for rate in point.rates)
+                arrived, settled, failed = map(add, (arrived, settled, failed), each)
+            age, passed = _age(point), (arrived, settled, failed)
+            found.append(Sample(point.at_ms, point.waiting, age, passed))
         return found
 
     def by_minute(self, queue: str | None) -> list[tuple[int, int, int | None]]:
-        return [
-            (
-                point.at_ms // MINUTE_MS,
-                point.waiting,
-                None if point.oldest_ms is None else max(0, point.at_ms - point.oldest_ms),
-            )
-            for point in self._replay.history.by_minute(queue, self._replay.at_ms, DAY)
-        ]
+        points = self._replay.history.by_minute(queue, self._replay.at_ms, DAY)
+        return [(point.at_ms // MINUTE_MS, point.waiting, _age(point)) for point in points]
 
     def record(self, snapshot: Snapshot) -> None:
         """Keep nothing: the recording has it."""
+
+
+def _age(point: RecordedPoint) -> int | None:
+    return None if point.oldest_ms is None else max(0, point.at_ms - point.oldest_ms)
 
 
 class ReplayTop(Top):
