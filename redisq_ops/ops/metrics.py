@@ -125,8 +125,8 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
             flag.add_metric(labels, float(value is not None and value is not False))
         unfinished.add_metric(labels, len(row.unfinished))
         if row.periodic is not None:
-            for family, figure in zip((periodic, overdue), row.periodic, strict=True):
-                family.add_metric(labels, figure)
+            for family, its_entries in zip((periodic, overdue), row.periodic, strict=True):
+                family.add_metric(labels, its_entries)
         if counts is None:
             continue
         for state in STATES:

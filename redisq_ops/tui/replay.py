@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
+from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -18,14 +19,16 @@ from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import QueueRow
-from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Viewport
+from redisq_ops.ops.inspect.snapshot import ChartData, ListedQueue, Snapshot, Viewport
 from redisq_ops.ops.recording.file import RecordedState, members, span_ms, state_at
+from redisq_ops.ops.recording.history import SAMPLES_MS, RecordedHistory, RecordedPoint
 from redisq_ops.ops.recording.playback import recorded_operations, recorded_reports
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.poller import Connected
+from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples
 
-RECORDED: Final = "overview", "consumers", "log"
+RECORDED: Final = "overview", "consumers", "log", "charts"
 """views that a recording can show"""
 STEP_MS: Final = 10_000
 LEAP_MS: Final = 300_000
@@ -48,6 +51,7 @@ class Replay:
         span = span_ms(path)
         if span is None:
             raise BadInput(f"{path} has no sample")
+        self.history = RecordedHistory(path, self._members)
         self.begin_ms, self.end_ms = span
         self.at_ms = self.end_ms if at_ms is None else at_ms
         self.playing = False
@@ -69,10 +73,41 @@ class Replay:
         state = state_at(self.path, self.at_ms, self._members)
         if state is None:
             raise NotFound(f"{self.path} begins later")
-        return _snapshot(state, replace(viewport, explain=None, detail=None), self.at_ms)
+        viewport = replace(viewport, explain=None, detail=None)
+        return _snapshot(state, viewport, self.at_ms, self.history)
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+class RecordedSamples(Samples):
+    """What the charts draw of the time before the moment that is shown."""
+
+    def __init__(self, replay: Replay) -> None:
+        super().__init__()
+        self._replay = replay
+
+    def live(self, queue: str | None) -> list[Sample]:
+        found, arrived, settled, failed = list[Sample](), 0.0, 0.0, 0.0
+        for point in self._replay.history.by_sample(queue, self._replay.at_ms, SAMPLES_MS):
+            if found:
+                minutes = (point.at_ms - found[-1].at_ms) / MINUTE_MS
+                each = (rate * minutes for rate in point.rates)
+                arrived, settled, failed = map(add, (arrived, settled, failed), each)
+            age, passed = _age(point), (arrived, settled, failed)
+            found.append(Sample(point.at_ms, point.waiting, age, passed))
+        return found
+
+    def by_minute(self, queue: str | None) -> list[tuple[int, int, int | None]]:
+        points = self._replay.history.by_minute(queue, self._replay.at_ms, DAY)
+        return [(point.at_ms // MINUTE_MS, point.waiting, _age(point)) for point in points]
+
+    def record(self, snapshot: Snapshot) -> None:
+        """Keep nothing: the recording has it."""
+
+
+def _age(point: RecordedPoint) -> int | None:
+    return None if point.oldest_ms is None else max(0, point.at_ms - point.oldest_ms)
 
 
 class ReplayTop(Top):
@@ -94,6 +129,7 @@ class ReplayTop(Top):
     def __init__(self, replay: Replay, **options: Any) -> None:
         super().__init__(replay, **options)
         self.replay = replay
+        self._charts.samples = RecordedSamples(replay)
         self._timeline = Static(id="timeline", markup=False)
 
     def compose(self) -> ComposeResult:
@@ -158,21 +194,30 @@ def timeline(replay: Replay, zone: tzinfo | None) -> str:
     )
 
 
-def _snapshot(state: RecordedState, viewport: Viewport, at_ms: int) -> Snapshot:
+def _snapshot(
+    state: RecordedState, viewport: Viewport, at_ms: int, history: RecordedHistory
+) -> Snapshot:
     rows = [state.queues[name] for name in sorted(state.queues)]
     queues = tuple(ListedQueue(row["name"], row["kind"], has_settings=False) for row in rows)
     bare = Snapshot(viewport, at_ms, queues)
     if viewport.view == "overview":
         return replace(bare, overview=tuple(_rows(rows)))
+    charts = viewport.view == "charts"
+    queue = None if charts and viewport.charts.all_queues else viewport.queue
+    operations = tuple(recorded_operations(state, queue))
+    if charts:
+        rates = history.rates(queue, at_ms, viewport.charts.minutes)
+        bare = replace(bare, charts=ChartData(viewport.charts, rates, operations))
+        if queue is None:
+            return replace(bare, overview=tuple(_rows(rows)))
     row = state.queues.get(viewport.queue or "")
     if row is None:
         return replace(bare, problem=f"no queue {viewport.queue!r} at that moment")
     if viewport.view not in RECORDED:
         return replace(bare, problem=f"{viewport.view}: not recorded")
-    operations = recorded_operations(state, viewport.queue)
     return replace(
         bare, counts=_counts(row), reports=tuple(recorded_reports(state, viewport.queue)),
-        operations=tuple(operations), total=len(operations),
+        operations=operations, total=len(operations),
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ class Sample:
     waiting: int
     oldest_ms: int | None
     """age of the oldest waiting entry"""
-    passed: tuple[int, int, int] | None = None
+    passed: tuple[float, float, float] | None = None
 
 
 @dataclass(slots=True)

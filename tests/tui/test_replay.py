@@ -85,6 +85,26 @@ def test_keys_move_through_the_past(path: Path) -> None:
     drive(path, body)
 
 
+def test_the_charts_show_what_was_before_the_moment(path: Path) -> None:
+    async def body(app: object, pilot: Pilot[Exception]) -> None:
+        assert isinstance(app, ReplayTop)
+        history, end = app.replay.history, app.replay.end_ms
+        drawn = [point.waiting for point in history.by_sample("mail", end, 75_000)]
+        assert drawn == [4, 9, 9] and history.by_sample("none", end, 75_000) == []
+        assert [point.waiting for point in history.by_minute(None, end, 60)] == [4]
+        assert history.rates("mail", end, 60).last_minute(end)[0] >= 13  # submitted just before
+        await press(pilot, "v")
+        await see(pilot, "mail  last 60 seconds", "● 9 waiting", "PAST", "● in")
+        app.replay.at_ms = app.replay.begin_ms
+        await see(pilot, "● 4 waiting")
+        await press(pilot, "a")
+        await see(pilot, "all queues  last 60 seconds", "● 4 waiting")
+        await press(pilot, "-")
+        await see(pilot, "last hour", "● in")
+
+    drive(path, body)
+
+
 def test_playing_stops_at_the_end(path: Path) -> None:
     async def body(app: object, pilot: Pilot[Exception]) -> None:
         assert isinstance(app, ReplayTop)

@@ -35,6 +35,7 @@ _HEADER: Final = re.compile(re.escape(_GZIP) + rb"(\d{4})(.{8})", re.DOTALL)
 _HEADER_SIZE: Final = len(_GZIP) + 12
 _TRAILER: Final = struct.Struct("<LL")
 _PIECE: Final = 1 << 20
+_BLOCK: Final = 1 << 14
 
 
 @dataclass(slots=True)
@@ -122,6 +123,18 @@ def lines(path: Path, member: Member) -> tuple[list[dict[str, Any]], int | None]
         except ValueError:
             break
     return found, end if ended else None
+
+
+def first_line(path: Path, member: Member) -> dict[str, Any] | None:
+    """The first line of a member, a whole state, without unpacking the rest; None: it was cut."""
+    unpack, data = zlib.decompressobj(-15), bytearray()
+    with open(path, "rb") as file, suppress(zlib.error, ValueError):
+        file.seek(member.offset + _HEADER_SIZE)
+        while b"\n" not in data and (piece := file.read(_BLOCK)):
+            data += unpack.decompress(piece)
+        found: dict[str, Any] = json.loads(data[: data.index(b"\n")])
+        return found
+    return None
 
 
 def state_at(path: Path, at_ms: int, known: Sequence[Member] | None = None) -> RecordedState | None:
