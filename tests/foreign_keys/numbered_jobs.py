@@ -147,7 +147,8 @@ def with_arq(command: str, rate: float) -> None:
         asyncio.run(send_all())
     elif command == "work":
         Worker(
-            [func(numbered, name="numbered")], redis_settings=RedisSettings(port=int(os.environ["PORT"])),
+            [func(numbered, name="numbered")],
+            redis_settings=RedisSettings(port=int(os.environ["PORT"])),
             poll_delay=0.05, max_jobs=4, job_timeout=TIMEOUT,
         ).run()  # fmt: skip
 

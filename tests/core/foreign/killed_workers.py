@@ -84,19 +84,19 @@ class Result:
         kills = f"{self.worker_kills} | {self.operator_kills}"
         again = f"{self.again_by_a_kill} | {len(self.again)}"
         changed = f"{sum(self.changed.values()):,}"
-        return f"| {kind} | {who} | {self.jobs:,} | {kills} | {changed} | {len(self.lost)} | {again} |"
+        return (
+            f"| {kind} | {who} | {self.jobs:,} | {kills} | {changed} | {len(self.lost)} | {again} |"
+        )
 
 
 class Run:
     """One load on an empty server, with operators or without."""
 
-    def __init__(
-        self, server: EmbeddedServer, kind: str, seed: int, rate: float, spare: bool = False
-    ) -> None:
+    def __init__(self, url: str, kind: str, seed: int, rate: float, spare: bool = False) -> None:
         self.spare = spare
-        self.kind, self.name, self.rate, self.url = kind, NAMES[kind], rate, server.url
+        self.kind, self.name, self.rate, self.url = kind, NAMES[kind], rate, url
         self.rng = random.Random(f"{kind} {seed}")
-        self.client = redis.Redis.from_url(server.url, protocol=3)
+        self.client = redis.Redis.from_url(url, protocol=3)
         self.client.flushall()
         self.port = str(self.client.connection_pool.connection_kwargs["port"])
         self.killed: set[str] = set()
@@ -225,7 +225,9 @@ class Run:
         self._count()
         for _, kill, _ in last:
             kill()
-        for row in commanded(self.url, "log", "--queue", self.name, "--max", "1000000", "--json")[1]:
+        for row in commanded(self.url, "log", "--queue", self.name, "--max", "1000000", "--json")[
+            1
+        ]:
             if operators:
                 self.result.changed[row["verb"]] += row["done"] or 0
         self.result.errors = [e.decode() for e in self.client.lrange("ran:errors", 0, -1)]
@@ -369,7 +371,7 @@ def main() -> None:
     for kind in NAMES if given.kind == "all" else [given.kind]:
         for operators in (False, True):
             with EmbeddedServer(binaries()["valkey"]) as server:
-                one = Run(server, kind, given.seed, given.rate, given.spare)
+                one = Run(server.url, kind, given.seed, given.rate, given.spare)
                 result = one.play(given.seconds, operators)
             print(result.row(kind, "with" if operators else "without"), flush=True)
             print(

@@ -1,7 +1,7 @@
 """What commands cost on another program's queue in which very many jobs wait and are dead.
 
-``python -m tests.core.foreign.million_jobs --jobs 1000000`` prints for each command the calls to the
-server, its time, and the slowest call, beside those at 2,000 jobs.
+``python -m tests.core.foreign.million_jobs --jobs 1000000`` prints for each command the calls to
+the server, its time, and the slowest call, beside those at 2,000 jobs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def rq(n: int) -> Iterator[tuple[Any, ...]]:
             at = "2026-01-01T00:00:00.000000Z"
             yield (
                 "HSET", f"rq:job:{state}{k}", "description", "f()", "origin", "mail", "data", "x",
-                "created_at", at, "enqueued_at", at, "status", "queued" if state == "w" else "failed",
+                "created_at", at, "enqueued_at", at,
+                "status", "queued" if state == "w" else "failed",
             )  # fmt: skip
         yield "RPUSH", "rq:queue:mail", f"w{k}"
         yield "ZADD", "rq:failed:mail", NOW // 1000 + 10**6 + k, f"d{k}"
@@ -67,7 +68,9 @@ def dramatiq(n: int) -> Iterator[tuple[Any, ...]]:
 def celery(n: int) -> Iterator[tuple[Any, ...]]:
     yield "SADD", "_kombu.binding.celery", "celery\x06\x16\x06\x16celery"
     for k in range(n):
-        message = f'{{"headers":{{"id":"w{k}","task":"f","argsrepr":"()"}},"body":"","properties":{{}}}}'
+        message = (
+            f'{{"headers":{{"id":"w{k}","task":"f","argsrepr":"()"}},"body":"","properties":{{}}}}'
+        )
         yield "LPUSH", "celery", message
 
 
@@ -97,7 +100,9 @@ class Cost:
     code: int
 
     def __str__(self) -> str:
-        return f"{self.calls} calls, {self.ms:.1f} ms, slowest {self.slowest_ms:.1f} ms {self.slowest}"
+        return (
+            f"{self.calls} calls, {self.ms:.1f} ms, slowest {self.slowest_ms:.1f} ms {self.slowest}"
+        )
 
 
 def fill(client: Client, kind: str, n: int) -> None:
@@ -113,7 +118,7 @@ def commands_of(kind: str, n: int) -> list[tuple[str, ...]]:
     name = NAMES[kind]
     looks = [
         ("ls",), ("waiting", "ls", "--queue", name, "--max", "100"), ("inspect", "queue", name),
-        ("explain", name), ("top", "--once", "--queue", name), ("fsck", name),
+        ("explain", name), ("top", "--once", "--queue", name),
         ("inspect", "entry", f"{name}/w5"), ("inspect", "entry", f"{name}/w{n // 2}"),
         ("waiting", "purge", "--queue", name, "--max", "100", "--yes"), ("undo", "--yes"),
         ("waiting", "purge", f"{name}/w7", "--yes"), ("undo", "--yes"),
@@ -121,7 +126,7 @@ def commands_of(kind: str, n: int) -> list[tuple[str, ...]]:
     ]  # fmt: skip
     if kind != "celery":
         looks += [
-            ("dlq", "ls", "--queue", name, "--max", "100"), ("dlq", "groups", name),
+            ("dlq", "ls", "--queue", name, "--max", "100"),
             ("dlq", "replay", "--queue", name, "--max", "100", "--yes"), ("undo", "--yes"),
             ("dlq", "replay", f"{name}/d7", "--yes"), ("undo", "--yes"),
         ]  # fmt: skip
@@ -135,7 +140,11 @@ def cost(server: EmbeddedServer, client: Client, words: tuple[str, ...]) -> Cost
     stats = client.info("commandstats")
     ours = {name: row for name, row in stats.items() if "slowlog" not in name}
     slow = max(client.slowlog_get(128), key=lambda row: row["duration"], default=None)
-    slowest = (slow["duration"] / 1000, slow["command"][:60].decode(errors="replace")) if slow else (0, "")
+    slowest = (
+        (slow["duration"] / 1000, slow["command"][:60].decode(errors="replace"))
+        if slow
+        else (0, "")
+    )
     calls = sum(row["calls"] for name, row in ours.items())
     return Cost(calls, sum(row["usec"] for row in ours.values()) / 1000, *slowest, code)
 
@@ -162,7 +171,10 @@ def main() -> None:
             costs(kind, FEW), costs(kind, given.jobs), strict=True
         ):
             mark = "  <<<" if large.slowest_ms > 50 or large.calls > small.calls + 20 else ""
-            print(f"  {words}\n    {small} -> {small.code}\n    {large} -> {large.code}{mark}", flush=True)
+            print(
+                f"  {words}\n    {small} -> {small.code}\n    {large} -> {large.code}{mark}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
