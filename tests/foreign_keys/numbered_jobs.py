@@ -121,7 +121,9 @@ def with_dramatiq(command: str, rate: float) -> None:
         maintenance_chance=1_000_000, heartbeat_timeout=5000,
     )  # fmt: skip
     options: dict[str, Any] = {"queue_name": "mail", "max_retries": 0}
-    actor = dramatiq.actor(handle, broker=broker, actor_name="numbered", **options)
+    actor = dramatiq.actor(  # type: ignore[call-overload]
+        handle, broker=broker, actor_name="numbered", **options
+    )
     if command == "produce":
         produce(rate, lambda name, s: actor.send_with_options(args=(name,), delay=1000 * s or None))
     elif command == "work":

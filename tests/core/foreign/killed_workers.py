@@ -36,7 +36,6 @@ from typing import Any
 import redis
 
 from redisq_ops.cli import main as cli
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.ops.deployment import Deployment
@@ -96,7 +95,7 @@ class Run:
         self.spare = spare
         self.kind, self.name, self.rate, self.url = kind, NAMES[kind], rate, url
         self.rng = random.Random(f"{kind} {seed}")
-        self.client = redis.Redis.from_url(url, protocol=3)
+        self.client: Any = redis.Redis.from_url(url, protocol=3)
         self.client.flushall()
         self.port = str(self.client.connection_pool.connection_kwargs["port"])
         self.killed: set[str] = set()
@@ -104,7 +103,7 @@ class Run:
         self._born = 0
 
     @property
-    def queue(self) -> ForeignQueue[redis.Redis]:
+    def queue(self) -> Any:
         return run(self.client, Deployment(self.client).queue(self.name))
 
     # --- processes -------------------------------------------------------------------------------

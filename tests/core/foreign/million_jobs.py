@@ -140,13 +140,11 @@ def cost(server: EmbeddedServer, client: Client, words: tuple[str, ...]) -> Cost
     stats = client.info("commandstats")
     ours = {name: row for name, row in stats.items() if "slowlog" not in name}
     slow = max(client.slowlog_get(128), key=lambda row: row["duration"], default=None)
-    slowest = (
-        (slow["duration"] / 1000, slow["command"][:60].decode(errors="replace"))
-        if slow
-        else (0, "")
-    )
-    calls = sum(row["calls"] for name, row in ours.items())
-    return Cost(calls, sum(row["usec"] for row in ours.values()) / 1000, *slowest, code)
+    slowest_ms = slow["duration"] / 1000 if slow else 0
+    slowest = slow["command"][:40].decode(errors="replace").split("\n")[0] if slow else ""
+    calls = sum(row["calls"] for row in ours.values())
+    usec = sum(row["usec"] for row in ours.values())
+    return Cost(calls, usec / 1000, slowest_ms, slowest, code)
 
 
 def costs(kind: str, n: int) -> Iterator[tuple[str, Cost]]:

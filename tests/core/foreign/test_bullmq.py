@@ -261,6 +261,16 @@ def test_what_is_replayed_into_a_paused_queue_waits_until_it_goes_on(
     assert ran(client) == Counter(a=2, b=2, w=1)
 
 
+def test_a_later_release_is_only_shown(client: Client, redisq: Redisq) -> None:
+    specimen(client)
+    client.hset(B + "meta", "version", "bullmq:7.0.1")
+    before = dumps(client)
+    assert len(redisq.rows("dlq", "ls", NAME)) == 4
+    redisq("dlq", "replay", NAME, "--yes", code=1)
+    assert "release 7" in redisq.err
+    assert dumps(client) == before
+
+
 def test_a_paused_queue_of_an_unknown_release_takes_nothing(client: Client) -> None:
     specimen(client)
     client.hset(B + "meta", mapping={"paused": 1, "version": "fork"})

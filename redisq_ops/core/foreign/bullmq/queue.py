@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -14,13 +15,16 @@ from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, operation, together
-from ...redis.parsers import moment
+from ...redis.parsers import moment, optional
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
 from ..places import LocatedEntry, Place, Row
 from .job import FIELDS, Job
 from .workers import workers
 
+LATEST = 6
+"""the latest release whose layout is known"""
+_RELEASE = re.compile(rb"bullmq:(\d{1,9})\..*", re.DOTALL)
 CHILDREN = "waiting for children"
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
 IDENTITY = ("timestamp", "processedOn", "finishedOn", "atm")
@@ -117,6 +121,20 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]
             _entry(state, place, row, Job.read(values))
             for row, values in zip(rows, found, strict=True)
         ]
+
+    async def _ensure_registered(self) -> None:
+        """Also refuses changes in the layout of a later release. The version is that of the latest
+        program that opened the queue."""
+        key = f"{self.at}{self.own_name}:meta"
+        if not self._registered:
+            version = await Call(("HGET", key, "version"), optional, key=key)
+            release = _RELEASE.fullmatch(version or b"")
+            if release and int(release[1]) > LATEST:
+                raise self._refusal(
+                    f"it is of release {int(release[1])}, and redisq knows {LATEST} and earlier:"
+                    " it is only shown"
+                )
+        await super()._ensure_registered()
 
     # --- what operators change -------------------------------------------------------------------
 
