@@ -5,6 +5,7 @@ entry or whole key. Commands run in this process; a `Finding` is an exception th
 expects, or a command on other queues that ends otherwise than before.
 
     python -m tests.corrupt_values --mutations 500 --commands 0      # 0: every command each time
+    python -m tests.corrupt_values --programs --mutations 500        # RQ's, Celery's … queues
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 from unittest.mock import patch
 
 import redis
+import rq
 
 from redisq_ops.cli import main as cli
 from redisq_ops.core.foreign.resque import ResqueQueue
@@ -38,8 +40,10 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import ShardedRequestQueue
 
 from .command_line import everywhere
+from .core.foreign import test_rq
 from .core.foreign.test_articles import Fair
 from .core.queues import test_circular_faults, test_delay_faults, test_request_faults
+from .foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program
 from .ops import test_discover
 
 ERROR = Failure("Boom", "it broke").encoded()
@@ -70,6 +74,11 @@ VALUES: dict[str, bytes] = {
     "control": b"\x1b]52;c;aGk=\x07\r\n\xe2\x80\xae",
     "msgpack": b"\x9f\xc1\xdf\xff",
 }
+OWNERS = {
+    "bull:": "bullmq:", "dramatiq:": "dramatiq:", "arq:": "arq:", "celery": "celery:",
+    "unacked": "celery:", "_kombu.": "celery:", "rq:": "rq:",
+}  # fmt: skip
+"""how keys of a program begin, and names of its queues"""
 SCORES = ("inf", "-inf", "0.1", "-1", "1e300", "9007199254740993", "1.5e18")
 NAMES = (b"\xff\xfe", b"", b"x" * 100_000, b"a b|c{d}*/", b"r1/x", b"r1/99999999999999999999", b"/")
 
@@ -143,6 +152,27 @@ def populate(client: redis.Redis, url: str) -> None:
         assert cli.run(["discover", "--register", "--yes"]) in (0, 3)
         for name in (*OURS, "resque:low", "sidekiq:low"):
             assert cli.run(["dlq", "purge", "--queue", name, "--max", "1", "--yes"]) == 0
+
+
+def populate_programs(client: redis.Redis, url: str) -> None:
+    """Queues that real programs made, with jobs in every state, an operation in each audit log."""
+    test_rq.prepared(client, rq.Queue("mail", connection=client))
+    client.zadd("rq:wip:mail", {"w3:e1": time.time() + 1000})
+    for program in (arq_program, bullmq_program, celery_program, dramatiq_program):
+        program.specimen(client)
+        client.delete("other")  # one program's queue; the next one has another type there
+    nowhere = io.StringIO()
+    with (
+        patch.dict(os.environ, REDIS_URL=url),
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
+        assert cli.run(["discover", "--register", "--yes"]) in (0, 3)
+        for name in ("rq:mail", "arq:arq:queue", "bullmq:mail", "celery:celery", "dramatiq:low"):
+            assert cli.run(["waiting", "purge", "--queue", name, "--max", "2", "--yes"]) == 0
+            if not name.startswith("celery"):
+                for words in (["dlq", "replay"], ["dlq", "purge"], ["delay", "requeue"]):
+                    assert cli.run([*words, "--queue", name, "--max", "1", "--yes"]) == 0
 
 
 def _articles(client: redis.Redis) -> None:
@@ -277,6 +307,9 @@ def victims(key: bytes, names: set[str], mutation: Mutation) -> set[str]:
         return set(names)
     if text.startswith("carmine:"):
         return {"carmine:mails", "carmine:q"}
+    for begin, kind in OWNERS.items():
+        if text.startswith(begin) and (mine := {name for name in names if name.startswith(kind)}):
+            return mine
     # Keys of a layout: its queues share most of them, and how they are told apart is in the names.
     return {name for name in names if ":" in name}
 
@@ -284,11 +317,11 @@ def victims(key: bytes, names: set[str], mutation: Mutation) -> set[str]:
 class Deployment:
     """A populated server that can be put back as it was."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, fill: Callable[[redis.Redis, str], None] = populate) -> None:
         self.url = url
         self.client = redis.Redis.from_url(url, protocol=3)
         self.client.flushall()
-        populate(self.client, url)
+        fill(self.client, url)
         self.names = set(queues(self.client))
         keys: Any = self.client.keys("*")
         self.keys = sorted(keys)
@@ -433,9 +466,10 @@ def main() -> None:
     parser.add_argument("--mutations", type=int, default=500)
     parser.add_argument("--commands", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--programs", action="store_true", help="queues of other programs only")
     given = parser.parse_args()
     with EmbeddedServer(binaries()["valkey"]) as server:
-        there = Deployment(server.url)
+        there = Deployment(server.url, populate_programs if given.programs else populate)
 
         def progress(line: str) -> None:
             print(line, file=sys.stderr, flush=True)

@@ -129,7 +129,7 @@ class ReplayTop(Top):
     def __init__(self, replay: Replay, **options: Any) -> None:
         super().__init__(replay, **options)
         self.replay = replay
-        self._charts.samples = RecordedSamples(replay)
+        self.charts.samples = RecordedSamples(replay)
         self._timeline = Static(id="timeline", markup=False)
 
     def compose(self) -> ComposeResult:

@@ -73,16 +73,15 @@ def worker(client: redis.Redis, queues: str = "celery") -> Iterator[subprocess.P
 def kill_with_empty_hands(client: redis.Redis, kill: Any, complete: Any) -> None:
     """Kill a worker at a moment when every task is written down, by what ``complete`` reads.
     Celery loses what its worker had popped and not yet written into `unacked`."""
-    killed = False
-    while not killed:
-        time.sleep(0.01)
-        client.client_pause(60_000, all=False)  # nobody writes, and no pop is served
-        if complete():
-            blocked = _popping(client)
-            kill()
-            wait(lambda: not blocked or _popping(client) != blocked)
-            killed = True
+    client.client_pause(60_000, all=False)  # nobody writes, and no pop is served
+    while not complete():
         client.client_unpause()
+        time.sleep(0.01)
+        client.client_pause(60_000, all=False)
+    popping = _popping(client)
+    kill()
+    wait(lambda: not popping or _popping(client) != popping)
+    client.client_unpause()
 
 
 def _popping(client: redis.Redis) -> set[Any]:

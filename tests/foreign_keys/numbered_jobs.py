@@ -121,7 +121,9 @@ def with_dramatiq(command: str, rate: float) -> None:
         maintenance_chance=1_000_000, heartbeat_timeout=5000,
     )  # fmt: skip
     options: dict[str, Any] = {"queue_name": "mail", "max_retries": 0}
-    actor = dramatiq.actor(handle, broker=broker, actor_name="numbered", **options)
+    actor = dramatiq.actor(  # type: ignore[call-overload]
+        handle, broker=broker, actor_name="numbered", **options
+    )
     if command == "produce":
         produce(rate, lambda name, s: actor.send_with_options(args=(name,), delay=1000 * s or None))
     elif command == "work":
@@ -147,7 +149,8 @@ def with_arq(command: str, rate: float) -> None:
         asyncio.run(send_all())
     elif command == "work":
         Worker(
-            [func(numbered, name="numbered")], redis_settings=RedisSettings(port=int(os.environ["PORT"])),
+            [func(numbered, name="numbered")],
+            redis_settings=RedisSettings(port=int(os.environ["PORT"])),
             poll_delay=0.05, max_jobs=4, job_timeout=TIMEOUT,
         ).run()  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasWorkerProcesses, HasWorkerTraces
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.runner import ChangeRun
@@ -22,6 +23,8 @@ from ..confirm_and_run import agreed, drive, ended, nothing_matched
 from ..output import age_or_none, emit, printable, say, table, untouched, when
 from ..session import Session
 
+STATES = {True: "alive", False: "silent", None: "unknown"}
+
 
 def listed(s: Session, given: dict[str, Any]) -> int:
     """The processes that serve a queue, or those of all known programs."""
@@ -31,7 +34,8 @@ def listed(s: Session, given: dict[str, Any]) -> int:
         nothing = "no queue here has an owner that lists its workers"
     else:
         queue = s.run(s.deployment.queue(name))
-        nothing = f"no worker process is registered with {queue.name}"
+        shown = isinstance(queue, HasWorkerTraces) and not isinstance(queue, HasWorkerProcesses)
+        nothing = f"no worker process is {'seen' if shown else 'registered'} with {queue.name}"
         registers = [ProcessRegister(queue, tuple(s.run(processes_of(queue))))]
     rows = [_row(each.queue.name, process) for each in registers for process in each.processes]
     if s.json:
@@ -42,13 +46,16 @@ def listed(s: Session, given: dict[str, Any]) -> int:
             ["name", "queue", "state", "silent", "busy", "since", "serves"],
             [
                 [row["name"], row["queue"], row["state"] + (", quiet" if row["quiet"] else ""),
-                 age_or_none(row["silent_ms"]), row["busy"], when(row["since_ms"], s.utc),
+                 age_or_none(row["silent_ms"]), "-" if row["busy"] is None else row["busy"],
+                 when(row["since_ms"], s.utc),
                  ", ".join(row["queues"])]
                 for row in rows
             ],
         )  # fmt: skip
     elif not any(each.problem for each in registers):
         say(printable(nothing if name or not registers else "no worker process is registered"))
+    for unknown in dict.fromkeys(filter(None, (each.unknown for each in registers))):
+        say(printable(unknown))
     problems = [(each.queue.name, each.problem) for each in registers]
     problems += [
         (process.name, process.problem) for each in registers for process in each.processes
@@ -63,9 +70,11 @@ def _row(queue: str, process: Process) -> dict[str, Any]:
     """A process with stable JSON names."""
     return {
         "queue": queue, "name": process.name,
-        "state": "unreadable" if process.problem else "alive" if process.alive else "silent",
-        "quiet": process.quiet, "silent_ms": process.silent_ms, "since_ms": process.since_ms,
-        "busy": len(process.work), "jobs": [work.id for work in process.work],
+        "state": "unreadable" if process.problem else STATES[process.alive],
+        "quiet": process.quiet if process.work_known else None,
+        "silent_ms": process.silent_ms, "since_ms": process.since_ms,
+        "busy": len(process.work) if process.work_known else None,
+        "jobs": [work.id for work in process.work] if process.work_known else None,
         "host": process.host, "pid": process.pid, "queues": process.queues,
         "problem": process.problem,
     }  # fmt: skip

@@ -85,17 +85,17 @@ class WorkerProcessOutput(TypedDict):
     """deployment"""
     name: str
     """process, as its owner registers it"""
-    state: Literal["alive", "silent", "unreadable"]
+    state: Literal["alive", "silent", "unknown", "unreadable"]
     """whether its heartbeat is recent"""
-    quiet: bool
+    quiet: bool | None
     """whether it takes no new jobs"""
     silent_ms: Duration | None
     """time since its last heartbeat"""
     since_ms: Time | None
     """when it started"""
-    busy: int
+    busy: int | None
     """jobs it works on"""
-    jobs: list[str]
+    jobs: list[str] | None
     """ids of these"""
     host: str
     """host"""

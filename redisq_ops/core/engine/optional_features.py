@@ -162,23 +162,30 @@ class HasPeriodicEntries(Queue[C_co]):
         """How many periodic entries there are, and how many of them missed a run."""
 
 
-class HasWorkerProcesses(Queue[C_co]):
-    """The program that owns the layout lists its worker processes."""
+class HasWorkerTraces(Queue[C_co]):
+    """Worker processes of the program that owns the layout can be listed."""
 
-    prunes: ClassVar[bool] = False
-    """whether `prune_process` can remove a process from the registry"""
-    prune_note: ClassVar[str] = ""
-    """what happens to the jobs of a process that is pruned without ``rescue``, in words"""
+    workers_unknown: ClassVar[str] = ""
+    """what the list doesn't show, and why, in words"""
 
     @property
     @abstractmethod
     def process_registry(self) -> str:
-        """The key that lists the processes; queues with the same one share them."""
+        """Where the list is read; queues with the same one share it."""
 
     @operation
     @abstractmethod
     async def worker_processes(self) -> list[Process]:
         """The listed processes by name, whichever queues they serve."""
+
+
+class HasWorkerProcesses(HasWorkerTraces[C_co]):
+    """The program registers its worker processes: who is not in the list does not work."""
+
+    prunes: ClassVar[bool] = False
+    """whether `prune_process` can remove a process from the registry"""
+    prune_note: ClassVar[str] = ""
+    """what happens to the jobs of a process that is pruned without ``rescue``, in words"""
 
     @operation
     async def prune_process(
@@ -207,7 +214,7 @@ class HasWorkerProcesses(Queue[C_co]):
 
 FEATURES: tuple[type, ...] = (
     HasRequests, HasConsumerGroups, HasPriorityLevels, HasClients, HasTimeline,
-    HasPeriodicEntries, HasWorkerProcesses,
+    HasPeriodicEntries, HasWorkerTraces, HasWorkerProcesses,
 )  # fmt: skip
 
 

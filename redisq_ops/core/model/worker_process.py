@@ -32,11 +32,13 @@ class Process:
     """when it started, by its own clock; None: unknown"""
     silent_ms: int | None = None
     """ms since its last heartbeat by the server's clock; None: it had none, or unknown"""
-    alive: bool = True
-    """whether its program takes it for alive"""
+    alive: bool | None = True
+    """whether its program takes it for alive; None: nobody can tell"""
     work: tuple[RunningJob, ...] = ()
     quiet: bool = False
     """it takes no more jobs"""
+    work_known: bool = True
+    """False: ``work`` and ``quiet`` are unknown"""
     problem: str | None = None
     """its records are corrupt: why; the rest is unknown, and it can't be pruned"""
 

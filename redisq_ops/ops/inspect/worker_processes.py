@@ -1,4 +1,4 @@
-"""Worker processes that redisq, Sidekiq, Resque and RQ register, and pruning of dead ones."""
+"""Worker processes of redisq and of other programs, and pruning of dead ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasWorkerProcesses
+from redisq_ops.core.engine.optional_features import HasWorkerProcesses, HasWorkerTraces
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.queue_types import LAYOUTS
@@ -35,17 +35,24 @@ class ProcessRegister:
     problem: str | None = None
     """why the processes can't be read"""
 
+    @property
+    def unknown(self) -> str | None:
+        """What these processes don't show, and why."""
+        if not isinstance(self.queue, HasWorkerTraces) or not self.queue.workers_unknown:
+            return None
+        return f"{self.queue.owner}: {self.queue.workers_unknown}"
+
 
 async def process_registers(deployment: Deployment) -> list[ProcessRegister]:
     """Every known register once: those of the queues in the registry, and those of other programs'
     deployments at their usual place."""
     registered = await deployment.queues()
-    queues = [queue for queue in registered if isinstance(queue, HasWorkerProcesses)]
+    queues = [queue for queue in registered if isinstance(queue, HasWorkerTraces)]
     classes = {kind: foreign_class(kind) for kind in LAYOUTS}
     kinds = [kind for kind, cls in classes.items() if cls and issubclass(cls, HasWorkerProcesses)]
     usual: list[Any] = await together(attempt(deployment.foreign(kind)) for kind in kinds)
     queues += [queue for queue in usual if isinstance(queue, HasWorkerProcesses)]
-    distinct: dict[tuple[str, str], HasWorkerProcesses[Any]] = {}
+    distinct: dict[tuple[str, str], HasWorkerTraces[Any]] = {}
     for queue in queues:
         distinct.setdefault((queue.kind, queue.process_registry), queue)
     found = await together(attempt(queue.worker_processes.op()) for queue in distinct.values())
@@ -58,8 +65,10 @@ async def process_registers(deployment: Deployment) -> list[ProcessRegister]:
 
 
 async def processes_of(queue: Queue[Any]) -> list[Process]:
-    """The worker processes that the queue's program registers, and the workers of redisq that serve
-    the queue."""
+    """The worker processes that the queue's program shows, and the workers of redisq that serve the
+    queue."""
+    if isinstance(queue, HasWorkerTraces) and not isinstance(queue, HasWorkerProcesses):
+        return await queue.worker_processes.op()
     if not isinstance(queue, HasWorkerProcesses):
         return await registered_workers(queue) if queue.has_settings else []
     theirs, ours = await both(queue.worker_processes.op(), registered_workers(queue))

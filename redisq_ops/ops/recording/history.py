@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from redisq_ops.core.model.entry import Rates
+from redisq_ops.core.model.rates import Rates
 
 from .file import Member, RecordedState, first_line, lines
 

@@ -14,6 +14,8 @@ from .base import Items, QueueView, SortOrder
 from .dead_letters import ago
 from .requests import number
 
+STATES = {True: ("alive", OK), False: ("silent", BAD), None: ("unknown", DIM)}
+
 
 class ProcessesView(QueueView):
     name_ = "processes"
@@ -44,7 +46,7 @@ class ProcessesView(QueueView):
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
         """Our own workers serve every queue that has settings of ours."""
-        return queue is not None and (queue.has_settings or "HasWorkerProcesses" in queue.features)
+        return queue is not None and (queue.has_settings or "HasWorkerTraces" in queue.features)
 
     @property
     def window(self) -> tuple[int, int]:
@@ -62,15 +64,15 @@ class ProcessesView(QueueView):
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         process: Process = item
-        state = ("quiet", WARN) if process.quiet else ("alive", OK)
+        state = STATES[process.alive] if not process.quiet else ("quiet", WARN)
         silent = "-" if process.silent_ms is None else age(process.silent_ms)
         return TableRow(
             process.name,
             (
                 process.name,
-                state if process.alive else ("silent", BAD),
+                STATES[False] if process.alive is False else state,
                 silent,
-                number(len(process.work), HELD),
+                number(len(process.work), HELD) if process.work_known else ("-", DIM),
                 ago(process.since_ms, snapshot),
                 process.host,
                 process.problem or ", ".join(process.queues),

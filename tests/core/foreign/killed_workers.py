@@ -36,7 +36,6 @@ from typing import Any
 import redis
 
 from redisq_ops.cli import main as cli
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.ops.deployment import Deployment
@@ -92,13 +91,11 @@ class Result:
 class Run:
     """One load on an empty server, with operators or without."""
 
-    def __init__(
-        self, server: EmbeddedServer, kind: str, seed: int, rate: float, spare: bool = False
-    ) -> None:
+    def __init__(self, url: str, kind: str, seed: int, rate: float, spare: bool = False) -> None:
         self.spare = spare
-        self.kind, self.name, self.rate, self.url = kind, NAMES[kind], rate, server.url
+        self.kind, self.name, self.rate, self.url = kind, NAMES[kind], rate, url
         self.rng = random.Random(f"{kind} {seed}")
-        self.client = redis.Redis.from_url(server.url, protocol=3)
+        self.client: Any = redis.Redis.from_url(url, protocol=3)
         self.client.flushall()
         self.port = str(self.client.connection_pool.connection_kwargs["port"])
         self.killed: set[str] = set()
@@ -106,7 +103,7 @@ class Run:
         self._born = 0
 
     @property
-    def queue(self) -> ForeignQueue[redis.Redis]:
+    def queue(self) -> Any:
         return run(self.client, Deployment(self.client).queue(self.name))
 
     # --- processes -------------------------------------------------------------------------------
@@ -373,7 +370,7 @@ def main() -> None:
     for kind in NAMES if given.kind == "all" else [given.kind]:
         for operators in (False, True):
             with EmbeddedServer(binaries()["valkey"]) as server:
-                one = Run(server, kind, given.seed, given.rate, given.spare)
+                one = Run(server.url, kind, given.seed, given.rate, given.spare)
                 result = one.play(given.seconds, operators)
             print(result.row(kind, "with" if operators else "without"), flush=True)
             print(

@@ -105,6 +105,14 @@ def test_every_state_is_seen(client: Client) -> None:
     assert queue.due_counts([now, now + 8_000_000, now + 10_000_000]) == [0, 6]
 
 
+def test_how_many_workers_there_are_is_unknown(redisq: Redisq, client: Client) -> None:
+    client.zadd("arq:queue", {"a": 1})
+    assert redisq.rows("workers", "ls", NAME) == [] and "unknown" in redisq.err
+    client.set("arq:queue:health-check", "Nov-24 19:00:00 j_complete=1 j_ongoing=0")
+    (row,) = redisq.rows("workers", "ls", NAME)
+    assert (row["state"], row["busy"]) == ("unknown", None)
+
+
 def test_a_job_of_a_killed_worker_waits_when_its_mark_is_gone(client: Client) -> None:
     specimen(client)
     client.delete(MARK + "run1")  # as it expires

@@ -20,6 +20,7 @@ from redisq_ops.ops.change.runner import ChangeRun
 from ...changes import changed, undone
 from ...command_line import Redisq
 from ...foreign_keys.bullmq_program import VERSIONS, Program, add, specimen, wait
+from .killed_workers import Run
 
 Client = redis.Redis
 NAME = "bullmq:mail"
@@ -190,11 +191,15 @@ def test_a_worker_that_sleeps_wakes_for_what_was_replayed(client: Client) -> Non
 
 
 @pytest.mark.slow
-def test_a_job_with_a_lock_is_left_alone(client: Client) -> None:
+def test_a_job_with_a_lock_is_left_alone_and_its_worker_is_seen(client: Client) -> None:
     program = Program(client)
     program.call(add("lasts", "a"))
     with program.worker():
         wait(lambda: client.exists("started"))
+        ((theirs,),) = program.call(["getWorkers"])
+        (seen,) = ours(client).worker_processes()
+        assert (seen.name, seen.queues, seen.alive) == (theirs["addr"], ("mail",), True)
+        assert not seen.work_known
         before = dumps(client)
         assert bulk(client, "requeue", "pending").outcome.skipped == {"busy": 1}
         lock = (B + "a:lock").encode()
@@ -256,6 +261,16 @@ def test_what_is_replayed_into_a_paused_queue_waits_until_it_goes_on(
     assert ran(client) == Counter(a=2, b=2, w=1)
 
 
+def test_a_later_release_is_only_shown(client: Client, redisq: Redisq) -> None:
+    specimen(client)
+    client.hset(B + "meta", "version", "bullmq:7.0.1")
+    before = dumps(client)
+    assert len(redisq.rows("dlq", "ls", NAME)) == 4
+    redisq("dlq", "replay", NAME, "--yes", code=1)
+    assert "release 7" in redisq.err
+    assert dumps(client) == before
+
+
 def test_a_paused_queue_of_an_unknown_release_takes_nothing(client: Client) -> None:
     specimen(client)
     client.hset(B + "meta", mapping={"paused": 1, "version": "fork"})
@@ -263,32 +278,11 @@ def test_a_paused_queue_of_an_unknown_release_takes_nothing(client: Client) -> N
 
 
 @pytest.mark.slow
-def test_no_job_is_lost_between_operators_and_killed_workers(client: Client) -> None:
-    """Workers are killed while operators purge and bring back, replay and undo. What a worker had
-    is `active`, as without operators, and nothing runs twice."""
-    program = Program(client)
-    client.set("broken", 1)
-    program.call(["addBulk", [
-        {"name": "fails", "data": {}, "opts": {"jobId": f"f{n}"}} for n in range(40)
-    ]])  # fmt: skip
-    program.work(40)
-    client.delete("broken", "ran")
-    wanted = {f"f{n}" for n in range(40)}
-    for turn in range(3):
-        jobs = [f"t{turn}-{n}" for n in range(80)]
-        wanted |= set(jobs)
-        program.call(["addBulk", [
-            {"name": "fine", "data": {}, "opts": {"jobId": id, "priority": n % 3}}
-            for n, id in enumerate(jobs)
-        ]])  # fmt: skip
-        with program.worker():
-            while not any(id.startswith(f"t{turn}-") for id in ran(client)):
-                purge = bulk(client, "purge", "waiting")
-                replay = bulk(client, "replay", "dead")
-                for change in (purge, replay):
-                    if change.outcome.done:
-                        undone(client, change)
-    states: tuple[State, ...] = ("waiting", "pending", "dead", "done")
-    where = Counter(id for state in states for id in entries(client, state))
-    assert set(where) == wanted and set(where.values()) == {1}
-    assert set(ran(client).values()) == {1}
+@pytest.mark.alike
+def test_no_job_is_lost_between_operators_and_killed_workers(url: str) -> None:
+    """As `python -m tests.core.foreign.killed_workers` has it for a minute, of each program."""
+    result = Run(url, "bullmq", 1, 100).play(4, operators=True)
+    assert result.jobs > 100 and result.worker_kills and result.operator_kills
+    assert sum(result.changed.values()) > 20
+    assert not result.lost and not result.again and not result.twice_there
+    assert not result.left and not result.errors

@@ -107,6 +107,13 @@ def test_celery_agrees_with_the_numbers(client: Client) -> None:
     assert client.hlen("unacked") == 4 + 6 + 1
 
 
+def test_whether_a_worker_lives_is_unknown(redisq: Redisq, client: Client) -> None:
+    specimen(client)
+    (row,) = redisq.rows("workers", "ls", NAME)
+    assert row["name"].startswith("celery@") and row["state"] == "unknown"
+    assert row["busy"] is None and row["jobs"] is None and "inspect active_queues" in redisq.err
+
+
 def test_results_without_a_queue_are_shown_as_of_any(client: Client) -> None:
     specimen(client)
     data = json.loads(client.get("celery-task-meta-bad0") or b"")
@@ -211,6 +218,35 @@ def test_undo_of_a_purge_restores_every_list(client: Client) -> None:
     assert json.loads(entries(client, "trash")["w0"].payload or b"")["headers"]["id"] == "w0"
     assert undone(client, purge).outcome.done == 3
     assert lists(client) == before
+
+
+@pytest.mark.alike
+def test_undo_does_not_walk_a_long_list(client: Client) -> None:
+    """Celery takes on the right; an insertion walks from the left."""
+
+    def message(n: int) -> str:
+        return json.dumps({"headers": {"id": f"t{n}", "task": "shop.fine"}, "body": ""})
+
+    client.rpush("celery", *map(message, range(25_000)))
+    before = lists(client)
+    some = [f"t{n}" for n in (24_500, 24_501, 24_990, 24_997, 24_998, 24_999)]
+    queue: Any = ours(client)
+    moved = queue.move("op", 1, some, source="waiting", target="trash", high_water_ms=2**52)
+    assert moved == ["moved"] * 6
+    client.config_resetstat()
+    assert queue.undo("op", 1, target="trash", by="undone", seq=1)[0] == 6
+    assert lists(client) == before
+    assert "cmdstat_linsert" not in client.info("commandstats")
+
+
+def test_what_was_next_is_next_again(client: Client) -> None:
+    app = app_on(client)
+    for id in "abcd":
+        app.send_task("shop.fine", (id,), task_id=id)
+    purge = bulk(client, "purge", "waiting", "b")
+    client.rpop("celery", 2)  # workers took a and c
+    undone(client, purge)
+    assert list(entries(client, "waiting")) == ["b", "d"]
 
 
 def test_a_task_sent_again_with_its_id_is_another_one(client: Client) -> None:

@@ -121,6 +121,17 @@ def test_a_delayed_message_that_a_worker_holds_is_delayed(client: Client, progra
         assert bulk(client, "reschedule", "delayed", at_ms=later).outcome.skipped == {"busy": 1}
 
 
+def test_brokers_are_shown_by_their_heartbeats(redisq: Redisq, client: Client) -> None:
+    program = Program(client)
+    program.fine.send("a")
+    lost(client, 1)
+    Program(client).broker.enqueue(program.fine.message("b"))
+    rows = {row["state"]: row for row in redisq.rows("workers", "ls", NAME)}
+    assert rows["silent"]["queues"] == ["low"] and rows["silent"]["silent_ms"] >= 120_000
+    assert rows["alive"]["queues"] == [] and rows["alive"]["busy"] is None
+    assert "only send messages" in redisq.err
+
+
 def test_an_id_without_its_message_is_shown_as_such(client: Client) -> None:
     specimen(client)
     id = ids(client, "waiting")[1]

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Any, ClassVar
 
-from ...engine.optional_features import HasTimeline
+from ...engine.optional_features import HasTimeline, HasWorkerTraces
 from ...engine.state_scan import positions
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
+from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
@@ -26,7 +27,7 @@ FRONT = 1000
 """jobs that are asked whether they are in progress: workers take those with the lowest scores"""
 
 
-class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
+class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     """``arq:KEY``, the key being arq's ``queue_name``. An id is arq's job id."""
 
     kind: ClassVar[str] = "arq"
@@ -59,6 +60,10 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "claim": "only arq's workers can take a job",
         "purge pending": "it runs: `Job(ID, redis).abort()` stops it, if its worker allows that",
     }
+    workers_unknown: ClassVar[str] = (
+        "all workers of a queue write one health check, once an hour unless it is set: a worker"
+        " was there then. How many there are, and what they do, is unknown"
+    )
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job that expired while it waited (a day after it was due) leaves its id, and a result"
         " `job expired` when a worker comes to it",
@@ -78,6 +83,20 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
             return True
         pages = await both(self.page.op("dead", max=1), self.page.op("done", max=1))
         return any(page.entries for page in pages)
+
+    @property
+    def process_registry(self) -> str:
+        return self.own_name + ":health-check"
+
+    @operation
+    async def worker_processes(self) -> list[Process]:
+        """The health check, which one of the queue's workers wrote, if it is there."""
+        key = self.process_registry
+        if not await Call(("EXISTS", key), bool, key=key):
+            return []
+        return [
+            Process(legal(bytes_of(key)), queues=(self.own_name,), alive=None, work_known=False)
+        ]
 
     async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
         read = self._reader(state)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...engine.optional_features import HasTimeline
+from redis import RedisCluster
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+
+from ...engine.optional_features import HasTimeline, HasWorkerTraces
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
+from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, operation, together
-from ...redis.parsers import moment
+from ...redis.parsers import moment, optional
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
 from ..places import LocatedEntry, Place, Row
 from .job import FIELDS, Job
+from .workers import workers
 
+LATEST = 6
+"""the latest release whose layout is known"""
+_RELEASE = re.compile(rb"bullmq:(\d{1,9})\..*", re.DOTALL)
 CHILDREN = "waiting for children"
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
 IDENTITY = ("timestamp", "processedOn", "finishedOn", "atm")
 
 
-class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
+class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     """``bullmq:<queue>``. An id is BullMQ's job id, which can come again."""
 
     kind: ClassVar[str] = "bullmq"
@@ -56,6 +65,10 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "claim": "only BullMQ's workers can take a job",
         "purge pending": "a worker has them; once its lock is gone, requeue them first",
     }
+    workers_unknown: ClassVar[str] = (
+        "its workers are in no key: shown are those connected to this server now. Which jobs they"
+        " have, and since when they are silent, is unknown"
+    )
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job that anybody removes while its worker runs fails there, and is recorded nowhere",
         "a child that is removed without BullMQ leaves its parent waiting for ever",
@@ -76,6 +89,18 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         paused = Call(("HEXISTS", key, "paused"), bool, key=key)
         return "queue.pause() in BullMQ" if await paused else None
 
+    @property
+    def process_registry(self) -> str:
+        return f"{self.at}{self.own_name}:meta"
+
+    @operation
+    async def worker_processes(self) -> list[Process]:
+        """BullMQ's workers that are connected to this server; unknown on a cluster, where each
+        node has connections of its own."""
+        if isinstance(self.client, (RedisCluster, AsyncRedisCluster)):
+            raise self._refusal("its workers are not listed on a cluster; ask BullMQ's getWorkers")
+        return await workers(self.at, self.own_name)
+
     # --- records ---------------------------------------------------------------------------------
 
     def _job_key(self, id: bytes) -> bytes:
@@ -88,6 +113,20 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co]):
             _entry(state, place, row, Job.read(values))
             for row, values in zip(rows, found, strict=True)
         ]
+
+    async def _ensure_registered(self) -> None:
+        """Also refuses changes in the layout of a later release. The version is that of the latest
+        program that opened the queue."""
+        key = f"{self.at}{self.own_name}:meta"
+        if not self._registered:
+            version = await Call(("HGET", key, "version"), optional, key=key)
+            release = _RELEASE.fullmatch(version or b"")
+            if release and int(release[1]) > LATEST:
+                raise self._refusal(
+                    f"it is of release {int(release[1])}, and redisq knows {LATEST} and earlier:"
+                    " it is only shown"
+                )
+        await super()._ensure_registered()
 
     # --- what operators change -------------------------------------------------------------------
 

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Any, ClassVar
 
+from ...engine.optional_features import HasWorkerTraces
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
+from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ...redis.whole_keys import set_members
@@ -23,6 +25,8 @@ from ..scanned_results import ScannedResults
 from .recogniser import BINDING, SEPARATOR
 from .task import Delivered, Result, Task
 
+CONTROL = ".celery.pidbox"
+"""what the names of the queues end with by which workers are controlled"""
 RESULT = "celery-task-meta-"
 STEP = SEPARATOR.decode()
 _HELD = (
@@ -31,7 +35,7 @@ _HELD = (
 )
 
 
-class CeleryQueue(ForeignChanges[C_co]):
+class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     """``celery:<queue>``. An id is the task's, which it keeps when it is tried again."""
 
     kind: ClassVar[str] = "celery"
@@ -68,6 +72,11 @@ class CeleryQueue(ForeignChanges[C_co]):
         "purge delayed": _HELD + ", and `celery control revoke` stops them",
         "purge dead": "they are results: `app.AsyncResult(ID).forget()` removes one",
     }  # fmt: skip
+    workers_unknown: ClassVar[str] = (
+        "shown are the names by which workers can be controlled. A name stays when its worker is"
+        " killed, so whether it lives is unknown, and which queues and tasks it has: `celery"
+        " inspect active_queues` asks the workers"
+    )
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a task with a time (`eta`, `countdown`, a retry) is in a worker's memory until then",
         "tasks of a killed worker wait for the visibility timeout, an hour unless it is set",
@@ -104,6 +113,20 @@ class CeleryQueue(ForeignChanges[C_co]):
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""
         return None if state in ("dead", "done") else await super()._size(state, places)
+
+    @property
+    def process_registry(self) -> str:
+        return f"{self.at}{BINDING.decode()}celery.pidbox"
+
+    @operation
+    async def worker_processes(self) -> list[Process]:
+        """Workers that can be controlled, and those that were killed, by their names."""
+        bound = [member.split(SEPARATOR)[-1] for member in await set_members(self.process_registry)]
+        names = sorted(legal(one) for one in bound if one.endswith(CONTROL.encode()))
+        hosts = [name.removesuffix(CONTROL) for name in names]
+        return [
+            Process(name, name.partition("@")[2], alive=None, work_known=False) for name in hosts
+        ]
 
     # --- records ---------------------------------------------------------------------------------
 

@@ -10,10 +10,14 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Any, ClassVar
 
+from ...engine.optional_features import HasWorkerTraces
+from ...engine.registry import server_ms
+from ...engine.state_scan import positions
 from ...model.entry import Entry, State
 from ...model.quoting import legal, text
 from ...model.states import Verb
-from ...redis.operation import C_co, Call, together
+from ...model.worker_process import Process
+from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
@@ -21,11 +25,13 @@ from ..places import LocatedEntry, Place, Row
 from .message import Message
 
 HELD = "held by a worker"
+SILENT_MS = 60_000
+"""Dramatiq's own `heartbeat_timeout`, unless it is set"""
 BROKERS = 1000
 """brokers whose messages are shown: those with the latest heartbeats"""
 
 
-class DramatiqQueue(ForeignChanges[C_co]):
+class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     """``dramatiq:<queue>``. An id is the ``redis_message_id``, which is new at every retry."""
 
     kind: ClassVar[str] = "dramatiq"
@@ -54,6 +60,10 @@ class DramatiqQueue(ForeignChanges[C_co]):
         "claim": "only Dramatiq's workers can take a message",
         "purge pending": "a worker has them in its memory; requeue them once it is gone",
     }
+    workers_unknown: ClassVar[str] = (
+        "programs that only send messages write heartbeats like workers, and are shown as well."
+        " Which queues a worker serves is known while it has fetched something"
+    )
     layout_faults: ClassVar[tuple[str, ...]] = (
         "dead letters are deleted after seven days (`dead_message_ttl`)",
         "a dead letter keeps the traceback of the attempt before its last one, and none if it had"
@@ -68,6 +78,25 @@ class DramatiqQueue(ForeignChanges[C_co]):
         key = self.at + "__heartbeats__"
         latest = Call(("ZRANGE", key, 0, BROKERS - 1, "REV"), list[bytes], key=key)
         return sorted(text(broker) for broker in await latest)
+
+    @property
+    def process_registry(self) -> str:
+        return self.at + "__heartbeats__"
+
+    @operation
+    async def worker_processes(self) -> list[Process]:
+        """Brokers, by their ids, and whether they have fetched messages of this queue."""
+        key = self.process_registry
+        latest, now = await both(positions(key, 0, BROKERS - 1, "REV"), server_ms())
+        brokers = sorted((broker, moment(beat)) for beat, broker in latest)
+        sets = [f"{self.at}__acks__.{text(broker)}.{self.own_name}" for broker, _ in brokers]
+        fetched = await together(Call(("EXISTS", key), bool, key=key) for key in sets)
+        return [
+            _process(broker, None if beat is None else max(0, now - beat), served)
+            for (broker, beat), served in zip(
+                brokers, ((self.own_name,) if there else () for there in fetched), strict=True
+            )
+        ]
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -113,6 +142,11 @@ class DramatiqQueue(ForeignChanges[C_co]):
         message that it is when it waits again."""
         read = await together(self._messages(seen.place, [seen.member]) for seen in found)
         return [_stamp(seen.entry.state, data) for seen, (data,) in zip(found, read, strict=True)]
+
+
+def _process(broker: bytes, silent_ms: int | None, queues: tuple[str, ...]) -> Process:
+    alive = None if silent_ms is None else silent_ms < SILENT_MS
+    return Process(legal(broker), queues=queues, silent_ms=silent_ms, alive=alive, work_known=False)
 
 
 def _stamp(state: State, data: bytes | None) -> bytes:

@@ -58,6 +58,7 @@ for i = 1, #entries do
   end
 end
 sweep_marks()
+turn_lists_back()
 empty_trash(100)
 moves_done()
 if not sorted then table.sort(undo, function(a, b) return a.rank < b.rank end) end

@@ -64,6 +64,7 @@ for _, entry in ipairs(back) do
   local to, e = entry[1], entry[2]
   if to == 'restore' then trash_put(e.op, e, e.since) else moves_put_back(e) end
 end
+turn_lists_back()
 moves_done()
 if #left > 0 then redis.call('RPUSH', key, unpack(left)) end -- first: the list keeps its expiry time
 if through > 0 then redis.call('LTRIM', key, through, -1) end

@@ -85,7 +85,7 @@ local function moves_put_back(e)
   if e.score then
     redis.call('ZADD', e.key, e.score, e.member)
   else
-    into_list(e.key, e.member, e.left)
+    into_list(e.key, e.member, e.left, true)
   end
   waiting_wake_for(jobs_state(e), jobs_base(e))
   if not e.score then return e.key, e.member end

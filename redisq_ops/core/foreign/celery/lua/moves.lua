@@ -21,6 +21,6 @@ end
 local function moves_restorable() return true end
 
 local function moves_put_back(e)
-  into_list(e.key, e.member, e.left)
+  into_list(e.key, e.member, e.left, true)
   return e.key, e.member
 end
