@@ -90,7 +90,9 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         elif scan.window_text:
             say(f"{queue.name}: {scan.window_text}")
         if unknown:
-            say(f"{queue.name}: unknown: {kind_of(queue.kind)} keeps no list of its {state} entries")
+            say(
+                f"{queue.name}: unknown: {kind_of(queue.kind)} keeps no list of its {state} entries"
+            )
         broken = tell_unread([scan]) or broken
         tell_cancelled(s, target)
     return 3 if broken else 0
