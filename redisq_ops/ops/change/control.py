@@ -298,7 +298,6 @@ class QueueSetting:
 async def retention(queue: Queue[Any]) -> list[QueueSetting]:
     """Every setting of a queue with its value; none of another program's queue."""
     if not queue.has_settings:
-        program = queue.owner or "that program"
         return []
     have = await queue.settings.op()
     return [
