@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 import resvg_py
 from textual.pilot import Pilot
 
 from redisq_ops.cli.command_completion import completions
 from redisq_ops.core.engine.optional_features import features
 from redisq_ops.core.engine.queue_base import QueueBase
-from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import (
@@ -42,8 +40,6 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, run_id
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.redis.operation import run
-from redisq_ops.demo.other_programs import register_found, write_keys
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.edit import CHANGES, Sample, diff, edit_preview
 from redisq_ops.ops.change.impact import Consequences
@@ -59,7 +55,6 @@ from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import Evidence, QueueRow
-from redisq_ops.ops.inspect.overview import overview as read_overview
 from redisq_ops.ops.inspect.periodic import PeriodicStatus
 from redisq_ops.ops.inspect.snapshot import (
     ChartData,
@@ -529,8 +524,7 @@ class Seeded:
 
     warning: str | None = None
 
-    def __init__(self, rows: tuple[QueueRow, ...] | None = None) -> None:
-        self.rows = rows
+    def __init__(self) -> None:
         self.latest: Rates | None = None
         self.connected: Connected | None = Connected(
             "redis://queue-1.example.net:6379/0", Deployment()
@@ -546,7 +540,7 @@ class Seeded:
         if viewport.explain is not None:
             bare = replace(bare, explanation=explanation(str(viewport.explain)))
         if viewport.view == "overview":
-            return replace(bare, overview=self.rows or overview())
+            return replace(bare, overview=overview())
         if bare.queue is None:
             return replace(bare, problem=f"no queue {viewport.queue!r} here")
         row = next(row for row in overview() if row.name == viewport.queue)
@@ -629,16 +623,9 @@ class Clock:
         return self.now
 
 
-def draw(
-    steps: Iterable[Step],
-    size: tuple[int, int],
-    theme: str = "dark",
-    source: Seeded | None = None,
-    **options: Any,
-) -> str:
-    source = source or Seeded()
-
+def draw(steps: Iterable[Step], size: tuple[int, int], theme: str = "dark", **options: Any) -> str:
     async def body() -> str:
+        source = Seeded()
         host = Host(completions, contexts=lambda: ["prod", "staging"])
         settings = DashboardSettings(theme, filters={"1": "error~timeout age>2h", "2": "lost>1"})
         app = Top(source, interval=3600, clock=Clock(), host=host, settings=settings, **options)
@@ -828,13 +815,12 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
 }
 
 
-DRAWN_FOR_THE_MANUAL = ("dead", "preview-160x45", "explain")
+DRAWN_FOR_THE_MANUAL = ("overview", "dead", "preview-160x45", "explain")
 THEMED = {
     f"{name}-{theme}": (name, theme)
     for theme in ("light", "ansi", "high-contrast")
     for name in ("overview", "levels", "dead", "consequences")
 }
-PROGRAMS = {"arq", "bullmq", "celery", "dramatiq", "rq"}
 QUICK = ("overview", "requests", "dead", "confirm")
 
 
@@ -847,39 +833,10 @@ def test_a_picture_is_as_it_was(name: str) -> None:
     svg = draw(steps, size)
     compare(name, svg)
     if REDRAW and name in DRAWN_FOR_THE_MANUAL:
-        draw_for_the_manual(name.partition("-")[0], svg)
-
-
-def draw_for_the_manual(name: str, svg: str) -> None:
-    png = resvg_py.svg_to_bytes(svg_string=svg, zoom=1.5, monospace_family="DejaVu Sans Mono")
-    target = ROOT / "docs" / "pictures" / f"{name}.png"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(bytes(png))
-
-
-def rows_of_other_programs(client: redis.Redis) -> tuple[QueueRow, ...]:
-    """What redisq reads of keys as the frameworks write them, and of two queues in trouble."""
-    now = run(client, server_ms())
-    write_keys(client, now)
-    client.hset("bull:invoicing:meta", mapping={"version": "bullmq:5.81.5", "paused": 1})
-    client.lpush("bull:invoicing:paused", *range(1, 13))
-    client.sadd("rq:queues", "rq:queue:retina")
-    client.rpush("rq:queue:retina", *(f"job-{n}" for n in range(8)))
-    register_found(client)
-    read = run(client, read_overview(Deployment(client), signs=True))
-    return tuple(row for row in read.rows if row.kind in PROGRAMS)
-
-
-@pytest.mark.alike
-def test_the_first_picture_shows_five_programs(client: redis.Redis) -> None:
-    rows = rows_of_other_programs(client)
-    assert {row.kind for row in rows} == PROGRAMS
-    own = [row for row in overview() if row.name not in {"audit-log", "crm-sync", "fraud-check"}]
-    source = Seeded(tuple(sorted([*own, *rows], key=lambda row: row.name)))
-    svg = draw([], (132, 28), source=source)
-    compare("programs", svg)
-    if REDRAW:
-        draw_for_the_manual("programs", svg)
+        png = resvg_py.svg_to_bytes(svg_string=svg, zoom=1.5, monospace_family="DejaVu Sans Mono")
+        target = ROOT / "docs" / "pictures" / f"{name.partition('-')[0]}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(bytes(png))
 
 
 @pytest.mark.slow
@@ -913,4 +870,4 @@ def test_a_picture_in_other_colours_is_as_it_was(name: str) -> None:
 
 def test_every_picture_belongs_to_a_test() -> None:
     drawn = {path.stem for path in PICTURES.glob("*.svg")}
-    assert drawn == {*LOOKS, *THEMED, "programs", "read-only", "guide-160x45", "guide-80x24"}
+    assert drawn == {*LOOKS, *THEMED, "read-only", "guide-160x45", "guide-80x24"}
