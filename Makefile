@@ -37,7 +37,7 @@ bench: .venv/dev  ## the README's figures, measured here
 	$(BIN)/python -m benchmarks
 
 pictures: .venv/dev  ## draw snapshots/ again
-	REDISQ_PICTURES=redraw $(BIN)/pytest tests/tui/test_snapshots.py
+	REDISQ_PICTURES=redraw $(BIN)/pytest tests/tui/test_snapshots.py tests/tui/test_first_picture.py
 
 clean:  ## remove the environment and every cache
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

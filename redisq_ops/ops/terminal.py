@@ -59,7 +59,7 @@ def age(ms: int) -> str:
 
 def kind_of(kind: str) -> str:
     """A kind of queue with its article: ``an arq queue``."""
-    return f"{'an' if kind.startswith(tuple('aeiou')) else 'a'} {kind} queue"
+    return f"{'an' if kind.startswith(('a', 'e', 'i', 'o', 'u', 'rq')) else 'a'} {kind} queue"
 
 
 def count(number: int) -> str:

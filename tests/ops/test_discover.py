@@ -137,6 +137,7 @@ def test_every_layout_is_found_once_and_ours_are_not(redisq: Redisq, client: Cli
         "name", "kind", "waiting", "pending", "delayed", "dead", "oldest", "registered", "faults"
     ]  # fmt: skip
     assert "8 queues of other programs in" in redisq.err
+    assert "to show them in ls and the dashboard: redisq discover --register" in redisq.err
 
 
 def test_what_only_looks_alike_is_left_out(redisq: Redisq, client: Client) -> None:

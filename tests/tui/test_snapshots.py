@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 import resvg_py
 from textual.pilot import Pilot
 
 from redisq_ops.cli.command_completion import completions
 from redisq_ops.core.engine.optional_features import features
 from redisq_ops.core.engine.queue_base import QueueBase
-from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import (
@@ -46,8 +44,6 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, run_id
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.redis.operation import run
-from redisq_ops.demo.other_programs import register_found, write_keys
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.control import QueueSetting
 from redisq_ops.ops.change.edit import CHANGES, Sample, diff, edit_preview
@@ -65,7 +61,6 @@ from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import Evidence, QueueRow
-from redisq_ops.ops.inspect.overview import overview as read_overview
 from redisq_ops.ops.inspect.periodic import PeriodicStatus
 from redisq_ops.ops.inspect.snapshot import (
     ChartData,
@@ -583,8 +578,7 @@ class Seeded:
 
     warning: str | None = None
 
-    def __init__(self, rows: tuple[QueueRow, ...] | None = None) -> None:
-        self.rows = rows
+    def __init__(self) -> None:
         self.latest: Rates | None = None
         self.connected: Connected | None = Connected(
             "redis://queue-1.example.net:6379/0", Deployment()
@@ -604,7 +598,7 @@ class Seeded:
         if self.empty:
             return nothing(bare)
         if viewport.view == "overview":
-            return replace(bare, overview=self.rows or overview())
+            return replace(bare, overview=overview())
         if bare.queue is None:
             return replace(bare, problem=f"no queue {viewport.queue!r} here")
         row = next(row for row in overview() if row.name == viewport.queue)
@@ -921,9 +915,8 @@ WALKS: dict[str, tuple[tuple[int, int], str, Sequence[View]]] = {
     "-high-contrast": ((120, 34), "high-contrast", THEMED),
 }
 """what the names of pictures of views end in -> size, theme, views"""
-PROGRAMS = {"arq", "bullmq", "celery", "dramatiq", "rq"}
 DRAWN_FOR_THE_MANUAL = {
-    "programs": "programs", "dead": "dead", "preview-160x45": "preview", "explain": "explain",
+    "dead": "dead", "preview-160x45": "preview", "explain": "explain",
     "overview-light": "light",
 }  # fmt: skip
 """picture -> its name in docs/pictures"""
@@ -965,29 +958,6 @@ def test_a_picture_is_as_it_was(name: str) -> None:
     compare(name, draw(steps, size))
 
 
-def rows_of_other_programs(client: redis.Redis) -> tuple[QueueRow, ...]:
-    """What redisq reads of keys as the frameworks write them, and of two queues in trouble."""
-    now = run(client, server_ms())
-    write_keys(client, now)
-    client.hset("bull:invoicing:meta", mapping={"version": "bullmq:5.81.5", "paused": 1})
-    client.lpush("bull:invoicing:paused", *range(1, 13))
-    client.sadd("rq:queues", "rq:queue:retina")
-    client.rpush("rq:queue:retina", *(f"job-{n}" for n in range(8)))
-    register_found(client)
-    read = run(client, read_overview(Deployment(client), signs=True))
-    return tuple(row for row in read.rows if row.kind in PROGRAMS)
-
-
-@pytest.mark.alike
-def test_the_first_picture_shows_five_programs(client: redis.Redis) -> None:
-    rows = rows_of_other_programs(client)
-    assert {row.kind for row in rows} == PROGRAMS
-    own = [row for row in overview() if row.name not in {"audit-log", "crm-sync", "fraud-check"}]
-    source = Seeded(tuple(sorted([*own, *rows], key=lambda row: row.name)))
-    svg = draw([], (132, 28), source=source)
-    compare("programs", svg)
-
-
 def test_read_only_greys_the_changes_out() -> None:
     compare("read-only", draw([*MAIL, "5"], (120, 34), read_only=True))
 
@@ -1012,6 +982,6 @@ def test_a_dialog_in_other_colours_is_as_it_was(theme: str) -> None:
 def test_every_picture_belongs_to_a_test() -> None:
     drawn = {path.stem for path in PICTURES.glob("*.svg")}
     walked = {f"{view}{suffix}" for suffix, (_, _, views) in WALKS.items() for view in views}
-    others = {"programs", "read-only", "guide-160x45", "guide-80x24"}
+    others = {"read-only", "guide-160x45", "guide-80x24"}
     dialogs = {f"consequences-{theme}" for theme in ("light", "ansi", "high-contrast")}
     assert drawn == {*walked, *LOOKS, *others, *dialogs}

@@ -21,6 +21,7 @@ from redisq_ops.ops.discover import (
     register,
 )
 from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 
 from ..confirm_and_run import agreed
@@ -60,6 +61,8 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     unknown = any(row.registered is None for row in rows)
     if given["register"] and unknown:
         say("nothing is registered: the registry can't be read")
+    elif not given["register"] and any(not row.registered and not row.problem for row in rows):
+        say(f"to show them in ls and the dashboard: {hint('discover', register=None)}")
     elif given["register"]:
         sound = {row.name for row in rows if not row.registered and not row.problem}
         new = [one.entry for one in entries if one.entry.name in sound]

@@ -13,6 +13,7 @@ from redisq_ops.core.redis.operation import apart, both
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.config import NamedContext, contexts
+from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.overview import overview, queue_fields
 
 from ..output import age_or_none, emit, printable, say, table, tell, when
@@ -28,7 +29,8 @@ def ls(s: Session, given: dict[str, Any]) -> int:
     rows = [queue_fields(row, found.now_ms) for row in found.rows]
     print_queues(s, rows)
     if not rows and not s.json:
-        say(f"no queues here (prefix {s.deployment.prefix})")
+        finds = f"{hint('discover')} finds queues of other programs"
+        say(f"no queues here (prefix {s.deployment.prefix}): {finds}")
     return 3 if any(row["problem"] for row in rows) else 0
 
 

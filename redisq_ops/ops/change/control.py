@@ -226,7 +226,9 @@ async def change_client(
 def settable(queue: Queue[Any]) -> None:
     """Refuse a queue whose owner knows nothing of our settings and flags."""
     if not queue.has_settings:
-        raise Refused(f"queue {queue.name} is kept by another program: it has no settings here")
+        program = queue.owner or "that program"
+        why = f"it has no settings here; pause or configure it with {program}"
+        raise Refused(f"queue {queue.name} is kept by another program: {why}")
 
 
 def heeded_by(queue: Queue[Any]) -> str:

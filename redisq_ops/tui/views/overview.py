@@ -86,7 +86,7 @@ class OverviewView(QueueView):
         SortOrder("oldest", lambda q: -(q.waits_since or 2**63), True),
         SortOrder("spark", lambda q: sum(q.row.rates.settled) if q.row.rates else None, True),
     )
-    empty = "no queues here yet: redisq submit FILE makes one"
+    empty = "no queues here yet: redisq submit FILE makes one; redisq discover finds more"
 
     def __init__(self) -> None:
         super().__init__()
