@@ -62,7 +62,7 @@ STEPS_PER_BATCH = 10**7
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class WritableRow:
     """A valid row of a partition, and its number in it from 1."""
 
     number: int
@@ -93,7 +93,7 @@ class Partition:
         return f"batch {self.batch}, partition {self.number}"
 
 
-class Lane(CallerSlots):
+class WriterLane(CallerSlots):
     """A caller whose numbers are given, not counted."""
 
     def __init__(self, name: str) -> None:
@@ -153,7 +153,7 @@ class EntryWriter:
                 self._write_entries(rows)
         return self.counts
 
-    def _valid_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    def _valid_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WritableRow]:
         for batch in batches:
             names = batch.schema.names
             for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -166,7 +166,7 @@ class EntryWriter:
                 else:
                     yield row
 
-    def _row(self, values: dict[str, Any]) -> Row:
+    def _row(self, values: dict[str, Any]) -> WritableRow:
         """A row; raises `BadInput` or `TooLarge` if no queue takes it."""
         payload = values.get("payload", b"")
         if payload is None:
@@ -183,18 +183,20 @@ class EntryWriter:
             if priority is None:
                 raise BadInput("no priority")
             checked_request(id, priority, self.options.limit)
-            return Row(number, id, data, priority=priority)
+            return WritableRow(number, id, data, priority=priority)
         checked_name(id, "id")
         if self.kind == "fair":
             if values["client"] is None:
                 raise BadInput("no client")
-            return Row(number, id, data, client=checked_name(values["client"], "client name"))
+            return WritableRow(
+                number, id, data, client=checked_name(values["client"], "client name")
+            )
         if "ready_at" not in values:
-            return Row(number, id, data)
+            return WritableRow(number, id, data)
         if values["ready_at"] is None:
             raise BadInput("no ready_at")
         ready_ms = checked_moment(_ms(values["ready_at"]), "ready_at")
-        return Row(number, id, data, ready_ms=ready_ms)
+        return WritableRow(number, id, data, ready_ms=ready_ms)
 
     def _generated_id(self, number: int) -> str:
         """An id that the same row has again; one request holds all rows of a partition."""
@@ -210,7 +212,7 @@ class EntryWriter:
 
     # --- requests ------------------------------------------------------------------------------
 
-    def _write_requests(self, rows: Iterator[Row]) -> None:
+    def _write_requests(self, rows: Iterator[WritableRow]) -> None:
         dataset = DatasetOptions(
             self.options.queue, id="request", limit=self.options.limit,
             max_payload=self.options.max_payload,
@@ -224,9 +226,10 @@ class EntryWriter:
 
     # --- entries of other kinds ----------------------------------------------------------------
 
-    def _write_entries(self, rows: Iterator[Row]) -> None:
+    def _write_entries(self, rows: Iterator[WritableRow]) -> None:
         lanes = [
-            Lane(f"spark-{self.partition.job}-{self.partition.number}-{n}") for n in range(LANES)
+            WriterLane(f"spark-{self.partition.job}-{self.partition.number}-{n}")
+            for n in range(LANES)
         ]
         queues = [self._open(lane) for lane in lanes]
         step = self.partition.batch * STEPS_PER_BATCH
@@ -241,7 +244,7 @@ class EntryWriter:
     def _retrying(self, make: Callable[[], Description[T]]) -> T:
         return run_retrying(self.server.client, make, WRITE_AWAY_S, self.sleep)
 
-    def _open(self, lane: Lane) -> Queue[Any]:
+    def _open(self, lane: WriterLane) -> Queue[Any]:
         client = self.server.client
         deployment = Deployment(client, prefix=self.server.prefix)
         deployment.callers = lane
@@ -252,7 +255,9 @@ class EntryWriter:
         assert made is not None
         return made(client, self.options.queue, prefix=self.server.prefix, callers=lane)
 
-    def _write_step(self, queues: Sequence[Queue[Any]], groups: Sequence[list[Row]]) -> None:
+    def _write_step(
+        self, queues: Sequence[Queue[Any]], groups: Sequence[list[WritableRow]]
+    ) -> None:
         """Write a group of rows on each lane; the next step begins when all of them are written."""
         pending = list(zip(queues, groups, strict=False))
         full = QueueFullWait(MAX_WAIT_S, self.sleep)
@@ -274,11 +279,11 @@ class EntryWriter:
             pending = refused
 
     def _calls(
-        self, pending: Sequence[tuple[Queue[Any], list[Row]]]
+        self, pending: Sequence[tuple[Queue[Any], list[WritableRow]]]
     ) -> Description[list[list[Any] | Exception]]:
         return together(attempt(self._call(queue, group)) for queue, group in pending)
 
-    def _call(self, queue: Any, group: list[Row]) -> Description[Any]:
+    def _call(self, queue: Any, group: list[WritableRow]) -> Description[Any]:
         pairs = [(row.id, row.payload) for row in group]
         most = self.options.max_payload
         call: Description[Any]
@@ -290,20 +295,20 @@ class EntryWriter:
             call = queue.push.op(pairs, max_payload=most)
         return call
 
-    def _check_words(self, group: list[Row], replies: Sequence[Any]) -> None:
+    def _check_words(self, group: list[WritableRow], replies: Sequence[Any]) -> None:
         for row, reply in zip(group, replies, strict=True):
             if getattr(reply, "word", reply) == "exists":
                 self._reject(row.id, row.number, Exists("the id is there with other content"))
 
 
-def _request_rows(rows: Iterator[Row]) -> Iterator[RequestRows]:
+def _request_rows(rows: Iterator[WritableRow]) -> Iterator[RequestRows]:
     for row in rows:
         yield row.id, row.priority, [row.payload]
 
 
-def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+def _chunks(rows: Iterator[WritableRow]) -> Iterator[list[WritableRow]]:
     """Rows in lots of at most `STEP_ROWS` and about `CHUNK_BYTES` bytes."""
-    chunk: list[Row] = []
+    chunk: list[WritableRow] = []
     size = 0
     for row in rows:
         if chunk and (len(chunk) == STEP_ROWS or size + len(row.payload) > CHUNK_BYTES):
@@ -315,9 +320,9 @@ def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield chunk
 
 
-def _groups(chunk: list[Row]) -> list[list[Row]]:
+def _groups(chunk: list[WritableRow]) -> list[list[WritableRow]]:
     """The rows that one call can write together: of one client, or with one ready time."""
-    groups: dict[tuple[str, int | None], list[Row]] = {}
+    groups: dict[tuple[str, int | None], list[WritableRow]] = {}
     for row in chunk:
         groups.setdefault((row.client, row.ready_ms), []).append(row)
     return list(groups.values())

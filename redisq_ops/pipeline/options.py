@@ -23,7 +23,7 @@ from redisq_ops.core.model.keys import PREFIX, checked_name
 from redisq_ops.core.redis.client import ServerAddress
 
 from .history_ranges import Mark, decode_marks, encode_marks
-from .starting_offsets import Position, decode_positions
+from .starting_offsets import StartPosition, decode_positions
 from .tables import TABLES, TableDefinition
 
 EARLIEST = '{"*":"earliest"}'
@@ -72,7 +72,7 @@ class Options:
         return {} if self.marks is None else decode_marks(self.marks)
 
     @property
-    def start_positions(self) -> dict[str, Position]:
+    def start_positions(self) -> dict[str, StartPosition]:
         """Where a stream begins, by queue or ``queue/shard``."""
         return decode_positions(self.start, _moment_ms)
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 CHEAPEST_COLUMN = "shard"
 """column that is read where a query needs none: of most tables rows are then only counted"""
 _SECTION = re.compile(r"== Optimized Logical Plan ==\n(.*?)\n\n== ", re.DOTALL)
-_NODE = re.compile(r"(?P<indent>[ :]*(?:[+:]- )?)(?P<name>\w+)")
-_RELATION = re.compile(rf"RelationV2\[(?P<columns>[^\]]*)\] {FORMAT}\b")
+_ROOT = re.compile(r"(?P<indent>)(?P<name>\w+)")
+_NODE = re.compile(r"(?P<indent>[ :]*[+:]- )(?P<name>\w+)")
+_RELATION = re.compile(rf"[ +:-]*RelationV2\[(?P<columns>[^\]]*)\] {FORMAT}\b")
 _ATTRIBUTE = re.compile(r"#(\d+)")
 _KEEPS_COLUMNS = {
     "Filter", "Sort", "GlobalLimit", "LocalLimit", "Offset", "Sample", "Join",
@@ -104,9 +105,9 @@ def table_uses(text: str, tables: Iterable[str]) -> dict[str, TableUse]:
     if section is None or " more fields" in section[1]:
         return whole
     lines = section[1].split("\n")
-    nodes = [_NODE.match(line) for line in lines]
-    relations = [_RELATION.search(line) for line in lines]
-    if not all(nodes):
+    nodes = [_ROOT.match(lines[0]), *map(_NODE.match, lines[1:])]
+    relations = [_RELATION.match(line) for line in lines]
+    if not all(nodes):  # a text with line breaks is in the query
         return whole
     depths = [len(node["indent"]) if node is not None else 0 for node in nodes]
     names = [node["name"] if node is not None else "" for node in nodes]

@@ -21,11 +21,11 @@ class Offset(TypedDict):
     seen: int
 
 
-Position = str | int | Offset
+StartPosition = str | int | Offset
 OTHERS = "*"
 
 
-def decode_positions(text: str, moment: Any) -> dict[str, Position]:
+def decode_positions(text: str, moment: Any) -> dict[str, StartPosition]:
     """Positions from the value of the option; ``moment`` reads a time. Raises ValueError."""
     if not text.lstrip().startswith("{"):
         return {OTHERS: _position(text, moment)}
@@ -36,7 +36,7 @@ def decode_positions(text: str, moment: Any) -> dict[str, Position]:
         raise ValueError("expected positions by queue or queue/shard") from error
 
 
-def _position(value: Any, moment: Any) -> Position:
+def _position(value: Any, moment: Any) -> StartPosition:
     if isinstance(value, str):
         word = value.strip().lower()
         if word in ("earliest", "latest"):
@@ -56,7 +56,7 @@ def _position(value: Any, moment: Any) -> Position:
     raise ValueError(f"{value!r}: expected earliest, latest, a time or an offset with id and seen")
 
 
-def position_of(positions: Mapping[str, Position], queue: str, shard: int) -> Position:
+def position_of(positions: Mapping[str, StartPosition], queue: str, shard: int) -> StartPosition:
     """The position of one shard."""
     for name in (f"{queue}/{shard}", queue, OTHERS):
         if name in positions:

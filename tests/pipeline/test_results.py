@@ -163,7 +163,6 @@ def redisq(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Redisq:
-    from redisq_ops.cli.actions import spark as commands
     from redisq_ops.cli.actions import spark_lake, spark_replay
     from redisq_ops.cli.actions import spark_session as running
     from redisq_ops.cli.actions.spark_session import frame as read
@@ -172,7 +171,7 @@ def redisq(
         return read(s, session, name, url=valkey_url, **options)
 
     monkeypatch.setattr(running, "started", lambda s, given, *, waits: SharedSession(spark))
-    for module in (commands, spark_lake, spark_replay):
+    for module in (spark_lake, spark_replay):
         monkeypatch.setattr(module, "frame", frame)
     return Redisq(valkey_url, capsys)
 

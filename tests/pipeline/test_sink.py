@@ -124,7 +124,8 @@ def test_rows_that_cannot_be_written_are_refused_or_listed(
 def test_a_server_may_be_away_for_most_of_a_minute(kind: str) -> None:
     """A task waits for it and goes on; after a minute it fails, so that Spark repeats it."""
     rows = [row(kind, n) for n in range(700)]
-    with EmbeddedServer(BINARIES["valkey"], appendonly=True) as server:
+    durable = ("--appendfsync", "always")
+    with EmbeddedServer(BINARIES["valkey"], appendonly=True, args=durable) as server:
         options = parse_write_options({"queue": kind, "kind": kind, "url": server.url})
         pauses: list[float] = []
 

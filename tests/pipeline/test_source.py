@@ -695,6 +695,16 @@ def test_a_query_reads_only_what_it_uses_and_always_all_of_that(
     assert ask("below", "select count(*) from dead where queue = 'mail' and number > "
         "(select max(number) from dead where queue = 'other')") == [(900,)]  # fmt: skip
     assert len(ask("twice", "select * from dead union all select * from dead")) == 2200
+    assert (
+        len(
+            ask(
+                "text",
+                r"""select error from dead
+        where id != 'RelationV2[id#1] redisq' and error_type != '\n+- Project [id#1]' """,
+            )
+        )
+        == 1100
+    )
     few = 20_000
     assert max(sizes[name] for name in ("count", "by queue", "counts", "one", "none")) < few
     assert few < sizes["ids"] < sizes["all"] / 2 and sizes["late"] < 0.6 * sizes["all"]
