@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -311,6 +312,8 @@ def _pattern(text: str | None) -> str | None:
 
 def _writable(html: Path | None, parquet: Path | None) -> None:
     """Refuse outputs that can't be written, before minutes of work."""
+    if html is not None and find_spec("vl_convert") is None:
+        raise BadInput("--html draws with Vega: pip install 'redisq-ops[spark]'")
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         raise BadInput(f"--html {html}: a file in a folder that is there")
     if parquet is not None and parquet.exists() and not parquet.is_dir():
