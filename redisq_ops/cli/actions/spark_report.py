@@ -23,6 +23,7 @@ from . import spark_tables
 from .spark_session import (
     AGE,
     announced,
+    check_lake,
     check_queues,
     frame,
     kept_server,
@@ -106,9 +107,12 @@ def grouped(s: Session, given: dict[str, Any]) -> int:
 
 def _suggest_plain_groups(s: Session, names: Sequence[str]) -> None:
     """Point out `redisq dlq groups` while Spark takes longer than it."""
-    from redisq_ops.pipeline.spark_tuning import server_rows
+    from redisq_ops.pipeline.session import check_installed
 
     check_queues(s, names)
+    check_installed()
+    from redisq_ops.pipeline.spark_tuning import server_rows
+
     letters = s.run(server_rows(["dead"], names, s.config["prefix"] or "rq"))
     if letters < PLAIN_IS_QUICKER:
         say(f"{count(letters)} dead letters: {hint('dlq', 'groups', *names)} is quicker")
@@ -156,8 +160,6 @@ def _report(
 ) -> Iterator[tuple[QueueReport, Progress]]:
     """A report from the tables of the server or of a lake, and a meter for its parts."""
     names, payloads = tuple(given["queues"] or ()), bool(given.get("payloads"))
-    from redisq_ops.pipeline.lake import check_lake
-
     tables = _Tables(s, given["lake"], names)
     if tables.lake is None:
         check_queues(s, names)

@@ -176,6 +176,16 @@ def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFr
     return spark.read.format("redisq").options(**given).load()
 
 
+def check_lake(lake: Path) -> None:
+    """Refuse a folder that is no lake or a newer release's, before Spark starts."""
+    from redisq_ops.pipeline.session import check_installed
+
+    check_installed()
+    from redisq_ops.pipeline import lake as lakes
+
+    lakes.check_lake(lake)
+
+
 def lake_rows(
     spark: SparkSession,
     lake: Path,
