@@ -290,14 +290,19 @@ def check_lake(folder: Path) -> None:
 
 
 def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
-    """A table of a lake; empty if the lake does not have it."""
+    """A table of a lake, with the ``day`` of its folders; empty if the lake does not have it."""
+    from pyspark.sql import functions as F
+
     from .schemas import struct
 
     schema = struct(TABLES[table])
     path = (folder / table).absolute()  # a Connect server has another working directory
-    if not path.is_dir():
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(str(path))
+    if path.is_dir():
+        rows = spark.read.schema(schema).parquet(str(path))
+    else:
+        rows = spark.createDataFrame([], schema)
+    # Spark finds the column in the folders' names, if there are any.
+    return rows if "day" in rows.columns else rows.withColumn("day", F.lit(None).cast("date"))
 
 
 async def _marks(prefix: str, names: Sequence[str], until_ms: int) -> dict[str, Mark]:

@@ -527,7 +527,8 @@ def _compared(row: Row) -> tuple[str, ...]:
     if not other:
         change = "new" if value else ""
     else:
-        change = "gone" if value is None else f"{(value - other) / other:+.0%}"
+        percentage = None if value is None else round(100 * (value - other) / other)
+        change = "gone" if percentage is None else f"{percentage:+d} %" if percentage else "same"
     return escaped_text(name + group), unit(value), unit(other), change
 
 

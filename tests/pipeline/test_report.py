@@ -557,9 +557,11 @@ def its_page_in_a_browser(text: str, tmp_path: Path) -> None:
         shown.mouse.dblclick(box["x"] + 300, box["y"] + 120)
         shown.wait_for_function(f"before => String({hour}) == String(before)", arg=before)
         shown.mouse.move(0, 0)
-        light = shown.screenshot(path=tmp_path / "light.png", full_page=True)
+        shown.set_viewport_size({"width": 1000, "height": 2350})
+        shown.evaluate("scrollTo(0, 0)")
+        light = shown.screenshot(path=tmp_path / "light.png")
         shown.emulate_media(color_scheme="dark")
-        dark = shown.screenshot(full_page=True)
+        dark = shown.screenshot()
         shown.emulate_media(media="print", color_scheme="dark")
         assert shown.evaluate("getComputedStyle(document.body).backgroundColor") == (
             "rgb(255, 255, 255)"

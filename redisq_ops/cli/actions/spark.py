@@ -16,6 +16,7 @@ from ..session import Session
 from .spark_session import (
     awaited,
     bounds,
+    check_lake,
     check_queues,
     frame_options,
     handed_on,
@@ -84,7 +85,6 @@ def described(s: Session, given: dict[str, Any]) -> int:
 
 
 def queried(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.lake import check_lake
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.redaction import redact_table
     from redisq_ops.pipeline.tables import TABLES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from . import spark_tables
 from .spark_session import (
     AGE,
     announced,
+    check_lake,
     check_queues,
     frame,
     kept_server,
@@ -105,9 +107,12 @@ def grouped(s: Session, given: dict[str, Any]) -> int:
 
 def _suggest_plain_groups(s: Session, names: Sequence[str]) -> None:
     """Point out `redisq dlq groups` while Spark takes longer than it."""
-    from redisq_ops.pipeline.spark_tuning import server_rows
+    from redisq_ops.pipeline.session import check_installed
 
     check_queues(s, names)
+    check_installed()
+    from redisq_ops.pipeline.spark_tuning import server_rows
+
     letters = s.run(server_rows(["dead"], names, s.config["prefix"] or "rq"))
     if letters < PLAIN_IS_QUICKER:
         say(f"{count(letters)} dead letters: {hint('dlq', 'groups', *names)} is quicker")
@@ -155,8 +160,6 @@ def _report(
 ) -> Iterator[tuple[QueueReport, Progress]]:
     """A report from the tables of the server or of a lake, and a meter for its parts."""
     names, payloads = tuple(given["queues"] or ()), bool(given.get("payloads"))
-    from redisq_ops.pipeline.lake import check_lake
-
     tables = _Tables(s, given["lake"], names)
     if tables.lake is None:
         check_queues(s, names)
@@ -311,6 +314,8 @@ def _pattern(text: str | None) -> str | None:
 
 def _writable(html: Path | None, parquet: Path | None) -> None:
     """Refuse outputs that can't be written, before minutes of work."""
+    if html is not None and find_spec("vl_convert") is None:
+        raise BadInput("--html draws with Vega: pip install 'redisq-ops[spark]'")
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         raise BadInput(f"--html {html}: a file in a folder that is there")
     if parquet is not None and parquet.exists() and not parquet.is_dir():

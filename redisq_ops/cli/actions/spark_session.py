@@ -181,6 +181,16 @@ def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -
     return given
 
 
+def check_lake(lake: Path) -> None:
+    """Refuse a folder that is no lake or a newer release's, before Spark starts."""
+    from redisq_ops.pipeline.session import check_installed
+
+    check_installed()
+    from redisq_ops.pipeline import lake as lakes
+
+    lakes.check_lake(lake)
+
+
 def lake_rows(
     spark: SparkSession,
     lake: Path,
