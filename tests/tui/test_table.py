@@ -443,10 +443,10 @@ def test_only_lines_that_changed_are_painted() -> None:
         await pilot.pause()
         assert table.painted == []
 
-        table.show(RowWindow(0, 21, (*before[:4], row("e4", "changed"), *before[5:], row("e20"))))
+        table.show(RowWindow(0, 21, (*before[:4], row("e4", "late"), *before[5:], row("e20"))))
         await pilot.pause()
         assert table.painted == [5]
-        assert "changed" in table.text(5)
+        assert "late" in table.text(5)
 
         table.painted.clear()
         await pilot.press("j")
@@ -528,3 +528,22 @@ def test_columns_of_low_priority_go_first_and_spare_width_is_shared() -> None:
     assert dict(fit(COLUMNS, 80)) == {0: 10, 1: 48, 2: 6, 3: 8}
     thirds = tuple(TableColumn(key, key, 5, flex=1) for key in "abc")
     assert sum(width for _, width in fit(thirds, 100)) == 100 - 2 - 2 * 2
+
+
+def test_no_column_is_wider_than_its_texts_while_another_has_its_own_cut() -> None:
+    async def check(bench: Bench, pilot: Pilot[None]) -> None:
+        table = bench.table
+        table.show(RowWindow(0, 1, (row("e1", "out of order"),)))
+        await pilot.pause()
+        assert table.text(1) == f"  e1     out of order     12s  waiting{' ' * 21}"
+
+        table.show(RowWindow(0, 1, (row("entry-1", "out of order since the deploy"),)))
+        await pilot.pause()
+        assert "entry-1  out of order since the deploy     12s" in table.text(1)
+        table.show(RowWindow(0, 1, (row("e1", "fine"),)))
+        await pilot.pause()
+        assert table.text(1).index("12s") == table.text(0).index("age")  # it stays where it was
+        assert f"fine{' ' * 25}     12s" in table.text(1)
+
+    run(check, Bench(answers=False))
+    assert dict(fit(COLUMNS, 40, {"note": 50})) == {1: 20, 0: 2, 3: 8}
