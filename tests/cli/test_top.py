@@ -156,8 +156,8 @@ def test_a_frame_ends_as_ls_does_where_some_of_a_queue_can_not_be_read(
 def test_the_first_frame_loads_no_module_of_other_views(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     code = (
-        f"import sys; from redisq_ops.cli.main import run; run(['--url', {url!r}, 'top', '--once']);"
-        "print(*sys.modules)"
+        f"import sys; from redisq_ops.cli.main import run; run(['--url', {url!r}, 'top', '--once'])"
+        "; print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *frame, modules = done.stdout.splitlines()

@@ -73,7 +73,7 @@ from redisq_ops.ops.inspect.snapshot import (
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.dashboard_settings import DashboardSettings
-from redisq_ops.tui.host import Host
+from redisq_ops.tui.host import Completion, Host
 from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Connected
 from redisq_ops.tui.run_change import edit_question, question
@@ -693,7 +693,7 @@ async def in_dashboard(
     **options: Any,
 ) -> Any:
     source = Seeded()
-    host = Host(completions, contexts=lambda: ["prod", "staging"])
+    host = Host(completions, contexts=lambda: [Completion("prod"), Completion("staging")])
     settings = DashboardSettings(theme, filters={"1": "error~timeout age>2h", "2": "lost>1"})
     app = Top(source, interval=3600, clock=Clock(), host=host, settings=settings, **options)
     async with app.run_test(size=size) as pilot:
