@@ -33,7 +33,7 @@ PROCESSES = 3
 INTERVAL_S = 0.1
 SETTLE_S = 1.0
 AIM_MS = 5
-AIM_MB = 120
+AIM_MB = 90
 
 
 def fill(client: redis.Redis, entries: int) -> None:
