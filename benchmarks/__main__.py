@@ -12,7 +12,9 @@ NAMES = (
     "dashboard", "refresh", "groups", "start", "worker", "idle", "cluster",
 )  # fmt: skip
 # Run only by name: they install other programs, or take many minutes.
-ONLY_BY_NAME = ("peers", "plans", "moves", "replay", "spark_write", "spark_export", "spark")
+ONLY_BY_NAME = (
+    "peers", "slow_link", "plans", "moves", "replay", "spark_write", "spark_export", "spark",
+)  # fmt: skip
 
 
 def main() -> None:

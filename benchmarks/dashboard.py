@@ -31,8 +31,9 @@ BUCKETS = 200
 """bars of the timeline, on a very wide terminal"""
 PROCESSES = 3
 INTERVAL_S = 0.1
+SETTLE_S = 1.0
 AIM_MS = 5
-AIM_MB = 120
+AIM_MB = 90
 
 
 def fill(client: redis.Redis, entries: int) -> None:
@@ -84,10 +85,9 @@ def walk_views(url: str, ends: dict[View, int]) -> tuple[float, float]:
         top.until("1 of ")
         first_mb = top.memory_mb("VmRSS")
         for key, view in numbered():
-            if view.name_ not in ends:  # a window of its own, whatever there is
+            if view.name_ not in ends:  # a few rows, or a note that the queue has no such view
                 top.press_keys(key)
-                top.until(view.columns[0].title)
-                top.run_for(2 * INTERVAL_S)
+                top.run_for(SETTLE_S)
                 continue
             total = f"{ends[view.name_]:,}"
             top_line = f"1 of {total} · {view.orders[0].words}"
@@ -96,6 +96,8 @@ def walk_views(url: str, ends: dict[View, int]) -> tuple[float, float]:
             for _ in range(10):
                 top.press_keys("\x1b[6~")  # PgDn
                 top.run_for(0.03)
+            top.press_keys("g")  # a short list is at its end already, and nothing would be drawn
+            top.run_for(0.1)
             top.press_keys("G")
             top.until(f"{total} of {total}")
             top.run_for(2 * INTERVAL_S)

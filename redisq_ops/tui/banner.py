@@ -174,13 +174,18 @@ class Tabs(Widget):
 
     def _tabs(self, titles: Sequence[str]) -> Iterable[tuple[type[QueueView], Text]]:
         current, queue, counts = self.state.view, self.state.queue, self.state.counts
-        for (digit, view), title in zip(numbered(), titles, strict=True):
-            if view.name_ != current and not view.offered_by(queue):
-                continue
+        there = [
+            (digit, view, title)
+            for (digit, view), title in zip(numbered(), titles, strict=True)
+            if view.name_ == current or view.offered_by(queue)
+        ]
+        for (digit, view, title), following in zip(there, [*there[1:], None], strict=True):
             title = title or (view.short if view.name_ == current else "")
             words = f" {digit} {title}".rstrip()
             number = getattr(counts, view.state) if counts and view.state else 0
             words += f" {short_count(number)}" if number else ""
-            words += " " if len(words) > 2 else ""  # keys alone stand closer
+            # Keys alone stand closer, but not to the open view, which has a colour.
+            alone = len(words) == 2 and not (following and following[1].name_ == current)
+            words += "" if alone else " "
             style = f"bold {INK} on {HELD}" if view.name_ == current else ""
             yield view, Text(words, style)

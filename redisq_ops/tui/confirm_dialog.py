@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,6 +16,7 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.speed_fields import ChangeSpeed, SpeedFields
+from redisq_ops.tui.theme import DIM
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,14 @@ class Question:
     """whether the name of the consumer that receives the entries is asked for"""
     speed: Literal["", "rate", "ramp"] = ""
     """which of the `SpeedFields` there are: none, a rate, or also a canary and a ramp"""
+
+
+def _labelled(line: str) -> Text:
+    """A line whose label, if it has one, stays behind what it is about."""
+    label, colon, rest = printable(line).partition(": ")
+    if not colon or not label.replace(" ", "").isalpha() or not label.islower():
+        return Text(printable(line))
+    return Text.assemble((f"{label}: ", DIM), rest)
 
 
 class _Field(Input):
@@ -178,7 +188,7 @@ class Confirm(ModalScreen[bool]):
         with Vertical(id="dialog", classes="-danger" if question.danger else ""):
             with VerticalScroll(id="what", can_focus=False):
                 yield Static(printable(question.title), id="title", markup=False)
-                yield Static("\n".join(map(printable, question.lines)), markup=False)
+                yield Static(Text("\n").join(map(_labelled, question.lines)), markup=False)
             with Vertical(id="foot"):
                 if self._consumer is not None:
                     yield self._consumer

@@ -125,10 +125,9 @@ def _quoted(text: str) -> str:
 
 
 def _error(error: Failure) -> OutlineSection:
-    title = Text.assemble(("error", "bold"))
-    title.append(f"  {printable(error.type, 60)}", BAD)
+    summary = Text(printable(error.type, 60), BAD)
     if error.message:
-        title.append(f": {printable(error.message, 120)}")
+        summary.append(f": {printable(error.message, 120)}", "none")
     whole = f"{error.type}: {error.message}" if error.message else error.type
     lines = [_fact("type", error.type, BAD, f"error.type={_quoted(error.type)}")]
     if error.message:
@@ -136,7 +135,8 @@ def _error(error: Failure) -> OutlineSection:
         lines.append(_fact("message", error.message[:LINE], "", same))
     if error.traceback:
         lines += traceback_lines(error.traceback)
-    line = Line(title, error.traceback or whole, f"error={_quoted(whole)}", Parts.of(lines))
+    title, value = Text("error", "bold"), error.traceback or whole
+    line = Line(title, value, f"error={_quoted(whole)}", Parts.of(lines), summary=summary)
     return OutlineSection("error", line, error, 1)
 
 

@@ -97,10 +97,10 @@ CHANGE = (
     _shown("H", "hold", "Hold", "Hold or resume queues, or requests"),
     _hidden("M", "begin('move')", "Move", "Move entries to another queue"),
     _hidden("T", "begin('delay reschedule')", "Reschedule", "Change the ready time"),
-    _hidden("B", "begin('trash restore')", "Restore", "Restore entries from the trash"),
-    _hidden("K", "begin('request cancel')", "Cancel", "Cancel a request"),
-    _hidden("L", "begin('request limit')", "Limit", "Set a request's limit"),
-    _hidden("O", "begin('request priority')", "Priority", "Set a request's priority"),
+    _shown("B", "begin('trash restore')", "Restore", "Restore entries from the trash"),
+    _shown("K", "begin('request cancel')", "Cancel", "Cancel a request"),
+    _shown("L", "begin('request limit')", "Limit", "Set a request's limit"),
+    _shown("O", "begin('request priority')", "Priority", "Set a request's priority"),
     _shown("U", "undo", "Undo", "Undo one of the latest changes"),
 )
 LEAVE = (

@@ -34,7 +34,7 @@ class OutlineItem(Protocol):
         ...
 
     @property
-    def summary(self) -> str:
+    def summary(self) -> str | Text:
         """What is behind the label while it is folded; escaped."""
         ...
 
@@ -92,7 +92,7 @@ class Line:
     condition: str = ""
     parts: Parts = NO_PARTS
     place: str = ""
-    summary: str = ""
+    summary: str | Text = ""
 
     @property
     def words(self) -> str:

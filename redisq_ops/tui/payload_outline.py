@@ -96,12 +96,16 @@ class JsonItem:
             return text.append(f"{{{count(len(content))}}}", DIM)
         if isinstance(content, list):
             return text.append(f"[{count(len(content))}]", DIM)
+        if _long(content):
+            return text.append(f"{count(content.count(chr(10)) + 1)} lines", DIM)
         return text.append(*_scalar(content))
 
     @property
-    def summary(self) -> str:
-        """What a folded object or list begins with."""
+    def summary(self) -> str | Text:
+        """What a folded object, list or long text begins with."""
         content = self.content
+        if _long(content):
+            return Text(*_scalar(content))
         if not isinstance(content, (dict, list)) or not content:
             return ""
         members = content.items() if isinstance(content, dict) else (("", one) for one in content)
@@ -162,13 +166,18 @@ class JsonItem:
             return Parts(len(members), lambda at: self._child(*members[at]))
         if isinstance(content, list):
             return Parts(len(content), lambda at: self._child(at, content[at]))
-        if isinstance(content, str) and (len(content) > LINE or "\n" in content):
+        if _long(content):
             return text_parts(content)
         return NO_PARTS
 
     def _child(self, step: str | int, content: Any) -> OutlineItem:
         key = step if isinstance(step, str) else f"[{step}]"
         return JsonItem(key or '""', content, (*self.at, step))
+
+
+def _long(content: Any) -> bool:
+    """Whether it is a text of which a line can't show all."""
+    return isinstance(content, str) and (len(content) > LINE or "\n" in content)
 
 
 def _scalar(content: Any) -> tuple[str, str]:

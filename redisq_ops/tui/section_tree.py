@@ -96,7 +96,7 @@ class OutlineTree(Tree[OutlineItem]):
         meta = Style(meta={"toggle": True}) if node.allow_expand else Style()
         text = Text.assemble((icon, base_style + meta), node.label)
         if node.data is not None and not node.is_expanded and (summary := node.data.summary):
-            text.append(f"  {summary}", DIM)
+            text.append("  ").append(Text(summary, DIM) if isinstance(summary, str) else summary)
         if self.needle:
             text.highlight_words([self.needle], f"{INK} on {WARN}", case_sensitive=False)
         text.stylize(style)

@@ -25,6 +25,8 @@ from redisq_ops.tui.table_cursor import RowCursor
 from redisq_ops.tui.table_model import GAP, GUTTER, Cell, RowWindow, TableColumn, TableRow, fit
 from redisq_ops.tui.theme import DIM
 
+_LONGEST: Final = 240
+"""cells of a text above which a column asks for no more room"""
 _PLAIN: Final = Style()
 
 
@@ -153,6 +155,8 @@ class PagedTable(ScrollView, can_focus=True):
         self._sort: tuple[str, str] = ("", "")
         self._layout: tuple[tuple[TableColumn, int, int], ...] = ()
         self._asked: tuple[int, int] | None = None
+        self._needs: dict[str, int] = {}
+        """the cells of the longest text that a flexible column had"""
 
     # -- what its owner reads -----------------------------------------------------------------
 
@@ -238,6 +242,7 @@ class PagedTable(ScrollView, can_focus=True):
         """Show these rows; the cursor follows its entry and stays in sight if it was."""
         before, in_sight = self.identity, self._in_sight
         self._cursor.take(window)
+        self._widen(window)
         self._resize_contents()
         if in_sight:
             self._bring_in_sight()
@@ -248,7 +253,7 @@ class PagedTable(ScrollView, can_focus=True):
     def clear(self) -> None:
         """Forget rows, cursor and marks: another list follows."""
         before = self.identity
-        self._cursor, self._asked = RowCursor(), None
+        self._cursor, self._asked, self._needs = RowCursor(), None, {}
         self.mark(())
         self._resize_contents()
         self._bring_in_sight()
@@ -406,11 +411,28 @@ class PagedTable(ScrollView, can_focus=True):
             title = column.title + (self._sort[1] if column.key == self._sort[0] else "")
             width = max(column.width, cell_len(title))
             titled.append(replace(column, title=title, width=width))
-        fitted = fit(titled, self.scrollable_content_region.width)
+        fitted = fit(titled, self.scrollable_content_region.width, self._needs or None)
         self._layout = tuple((titled[at], kept[at], width) for at, width in fitted)
         self._drawn.clear()
         self._resize_contents()
         self.refresh()
+
+    def _widen(self, window: RowWindow) -> None:
+        """Give flexible columns the room that their texts need. They never get narrower as long as
+        the list is the same: the columns would move about while it is read."""
+        if not window.rows:
+            return
+        needs = dict(self._needs)
+        for index, column in enumerate(self._columns):
+            if column.flex:
+                cells = (row.cells[index] for row in window.rows if index < len(row.cells))
+                longest = max(
+                    (cell_len(printable(_styled(cell)[0], _LONGEST)) for cell in cells), default=0
+                )
+                needs[column.key] = max(needs.get(column.key, 0), longest)
+        if needs != self._needs:
+            self._needs = needs
+            self._arrange()
 
     def _resize_contents(self) -> None:
         widths = sum(width + GAP for *_, width in self._layout) - GAP + GUTTER

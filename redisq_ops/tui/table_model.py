@@ -1,8 +1,10 @@
 """The columns and rows of a table, and which columns fit into a width."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+from rich.cells import cell_len
 
 Cell = str | tuple[str, str]
 """A cell: text, or text and a Rich style."""
@@ -17,7 +19,7 @@ _LEAST: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column: ``width`` in cells, the least when ``flex``, its share of the spare width, is set.
+    """A column of ``width`` cells; ``flex`` is its share of the spare width for longer texts.
 
     On a narrow terminal the columns of the highest ``priority`` go first, from the right; of those
     of priority 0 the flexible ones get narrower, and then the table scrolls sideways.
@@ -53,9 +55,20 @@ class RowWindow:
     exact: bool = True
 
 
-def fit(columns: Iterable[TableColumn], width: int) -> tuple[tuple[int, int], ...]:
-    """Which columns to draw in ``width`` cells: (index, cells) from left to right."""
+def fit(
+    columns: Iterable[TableColumn], width: int, needs: Mapping[str, int] | None = None
+) -> tuple[tuple[int, int], ...]:
+    """Which columns to draw in ``width`` cells: (index, cells) from left to right.
+
+    ``needs``: the cells of the longest text of each flexible column, which gets no more than that.
+    """
     kept = list(enumerate(columns))
+    if needs is not None:
+        kept = [
+            (at, replace(one, width=min(one.width, max(needs.get(one.key, 0), titled))))
+            for at, one in kept
+            for titled in [cell_len(one.title) if one.flex else one.width]
+        ]
     spare = width - GUTTER - sum(column.width + GAP for _, column in kept) + GAP
     while spare < 0 and (least := max((column.priority for _, column in kept), default=0)):
         at = max(at for at, (_, column) in enumerate(kept) if column.priority == least)
@@ -64,11 +77,23 @@ def fit(columns: Iterable[TableColumn], width: int) -> tuple[tuple[int, int], ..
         if spare < 0 and column.flex:  # still too wide: the widest of those that can give way
             taken = min(-spare, max(0, column.width - _LEAST))
             kept[at], spare = (index, replace(column, width=column.width - taken)), spare + taken
-    spare, shares = max(0, spare), sum(column.flex for _, column in kept)
-    fitted = []
-    for index, column in kept:
-        extra = spare * column.flex // shares if column.flex else 0
-        # Each takes its share of what is left, so that rounding loses no cell.
-        spare, shares = spare - extra, shares - column.flex
-        fitted.append((index, column.width + extra))
-    return tuple(fitted)
+    extra = _shares([column for _, column in kept], max(0, spare), needs)
+    return tuple((index, column.width + extra[column.key]) for index, column in kept)
+
+
+def _shares(
+    columns: Sequence[TableColumn], spare: int, needs: Mapping[str, int] | None
+) -> dict[str, int]:
+    """How many of the spare cells each column gets."""
+    shares = sum(column.flex for column in columns)
+    given = dict.fromkeys((column.key for column in columns), 0)
+    lacking = {
+        column.key: spare if needs is None else max(0, needs.get(column.key, 0) - column.width)
+        for column in columns
+    }
+    # Those that need the least of their share first: what they leave is for the others.
+    flexible = (column for column in columns if column.flex)
+    for column in sorted(flexible, key=lambda column: lacking[column.key] / column.flex):
+        given[column.key] = min(lacking[column.key], spare * column.flex // shares)
+        spare, shares = spare - given[column.key], shares - column.flex
+    return given

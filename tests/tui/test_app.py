@@ -484,6 +484,9 @@ def test_a_terminal_of_20_by_5_is_small_and_no_more(
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, view, "j", "G", "enter", "escape", "question_mark", "j", "escape", "s")
+        if view == "5":  # a corner of the window is dragged
+            sizes = [(width, 5 + width % 40) for width in range(20, 200, 6)]
+            await asyncio.gather(*(pilot.resize_terminal(*size) for size in sizes))
         await pilot.resize_terminal(100, 30)
         await see(pilot, "redisq", "Help")
         await pilot.resize_terminal(20, 5)

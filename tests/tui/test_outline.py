@@ -67,7 +67,7 @@ def test_nothing_in_a_payload_or_a_traceback_reaches_the_terminal_as_it_is() -> 
     shown: list[str] = [line.label.plain for line in traceback_lines(TRACEBACK)]
     for payload in payloads:
         for item in walked(payload_outline(payload)[1]):
-            shown += [item.label.plain, item.summary]
+            shown += [item.label.plain, str(item.summary)]
     assert any("[red]x[/red]\\x1b]52;c" in line for line in shown)
     assert any("שלום" in line for line in shown)
     assert [line for line in shown if printable(line) != line] == []

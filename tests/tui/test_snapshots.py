@@ -928,8 +928,9 @@ def test_all_views_look_as_they_did(suffix: str) -> None:
     size, theme, views = WALKS[suffix]
 
     async def walk(app: Top, source: Seeded, pilot: Pilot[Exception]) -> list[str]:
-        await watched(app, source)
         source.empty = suffix == "-empty"
+        if not source.empty:
+            await watched(app, source)
         different = []
         for view in views:
             queue, keys = VIEWS[view]

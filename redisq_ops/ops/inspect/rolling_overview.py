@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from math import ceil
+from time import monotonic
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -29,7 +30,11 @@ from .overview import (
 )
 
 OTHERS_MS = 5000
-"""a row out of sight is at most this old"""
+"""a row out of sight is at most this old, unless reads are slow"""
+SLOW_S = 1.0
+"""after a read that took longer, the next one reads few rows that are out of sight"""
+FEW_MS = 500
+"""as many of them as are due after this time"""
 SIGNS_MS = 2000
 """the signs of trouble of a row in sight are at most this old, its numbers are as they are now"""
 EVIDENCE_MS = 5000
@@ -62,6 +67,8 @@ class RollingOverview:
         """the row that was read longest ago first"""
         self._rates = KeptRates(MINUTES)
         self._now = 0
+        self._took_s = 0.0
+        """the duration of the last read"""
 
     @property
     def now(self) -> int:
@@ -76,17 +83,21 @@ class RollingOverview:
 
     async def read(self, in_sight: Collection[str]) -> Overview:
         """All rows: those ``in_sight`` and new ones as they are now, the others as they were at
-        most `OTHERS_MS` ago."""
-        first = not self._kept
+        most `OTHERS_MS` ago; longer ago if reads are slow."""
+        first, began = not self._kept, monotonic()
         entries, _ = await both(self._read_rows(in_sight), self._examine())
         if first:
             await self._examine()
+        self._took_s = monotonic() - began
         return Overview(self._now, tuple(self._kept[entry.name].row for entry in entries))
 
     async def _read_rows(self, in_sight: Collection[str]) -> list[Registered]:
         entries, now = await both(all_queues(self._deployment.prefix), server_ms())
         self._match(entries)
         passed = now - self._now if now >= self._now else OTHERS_MS
+        if self._took_s > SLOW_S:
+            # On a slow link, more rows after a longer time would make every read longer.
+            passed = min(passed, FEW_MS)
         others = [
             name
             for name, kept in self._kept.items()

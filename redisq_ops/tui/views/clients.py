@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
 
 from redisq_ops.core.model.entry import Client
 from redisq_ops.ops.inspect.snapshot import Snapshot
@@ -15,6 +17,11 @@ from .requests import number
 
 
 class ClientsView(QueueView):
+    BINDINGS: ClassVar[list[BindingType]] = [  # the dashboard's keys, in the words of this view
+        Binding("K", "app.begin('request cancel')", "Block", id="begin-request-cancel"),
+        Binding("L", "app.begin('request limit')", "Cap", id="begin-request-limit"),
+        Binding("O", "app.begin('request priority')", "Weight", id="begin-request-priority"),
+    ]
     name_ = "clients"
     title = "clients"
     short = "clients"

@@ -112,7 +112,8 @@ class Consumers(QueueView):
         )
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
-        return drawn(snapshot.reports, width) if snapshot.reports else None
+        busy = any(report.pending or report.loads for report in snapshot.reports)
+        return drawn(snapshot.reports, width) if busy else None
 
     @property
     def subject(self) -> str | None:
@@ -166,9 +167,10 @@ def drawn(reports: tuple[ConsumerReport, ...], width: int) -> Text:
     for title in _AGES:
         text.append(f"{title:>{_CELL}}", DIM)
     beside = width - _GRID >= 40 and any(load.group for load in loads)
-    lines = _loads(loads, width - _GRID - 2) if beside else []
+    room = min(max((Text(x.group).cell_len for x in loads), default=0), width - _GRID - 20)
+    lines = _loads(loads, max(room, len("group"))) if beside else []
     if lines:
-        text.append(f"  {'group':<{width - _GRID - 20}}{'lag':>7}  {'pending':>7}", DIM)
+        text.append(f"  {'group':<{max(room, len('group'))}}{'lag':>7}  {'pending':>7}", DIM)
     peak = max((n for row in heat for n in row), default=0)
     for at, row in enumerate(heat):
         text.append(f"\n {_name(at):<{_LABEL}}", DIM)
@@ -193,14 +195,14 @@ def _heat(n: int, peak: int) -> str:
     return HEAT[min(len(HEAT) - 1, len(HEAT) * n // (peak + 1))] if n else DIM
 
 
-def _loads(loads: list[GroupLoad], width: int) -> list[Text]:
+def _loads(loads: list[GroupLoad], room: int) -> list[Text]:
     """The groups with the most to do, and how many more there are."""
     ranked = sorted(loads, key=lambda x: -((x.lag or 0) + (x.pending or 0)))
     shown = ranked if len(ranked) <= _GROUPS else ranked[: _GROUPS - 1]
     lines = []
     for load in shown:
-        name = printable(load.group, width - 18)
-        line = Text(f"{name}{' ' * (width - 18 - Text(name).cell_len)}")
+        name = printable(load.group, room)
+        line = Text(f"{name}{' ' * (room - Text(name).cell_len)}")
         for value in (load.lag, load.pending):
             said = "?" if value is None else short_count(value)
             line.append(f"{said:>7}  ", "" if value else DIM)

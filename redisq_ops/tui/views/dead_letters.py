@@ -40,7 +40,7 @@ class Dead(EntryView):
     columns = (
         TableColumn("id", "entry", 30, flex=1),
         TableColumn("reason", "reason", 8),
-        TableColumn("error", "error", 20, flex=6),
+        TableColumn("error", "error", 44, flex=6),
         TableColumn("attempts", "attempts", 8, align="right", priority=2),
         TableColumn("first", "first", 7, align="right", style=DIM, priority=3),
         TableColumn("since", "dead", 7, align="right"),

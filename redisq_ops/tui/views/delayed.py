@@ -78,15 +78,16 @@ class Delayed(EntryView):
                 entry.id,
                 ("now", OK) if left <= 0 else (age(left), DELAYED),
                 moment(at, zone_of(self)),
-                str(entry.attempts),
+                (str(entry.attempts), "" if entry.attempts else DIM),
                 error_cell(entry),
             ),
         )
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
-        if snapshot.upcoming is None:
+        upcoming = snapshot.upcoming
+        if upcoming is None or not (sum(upcoming.numbers) or upcoming.later):
             return None
-        return drawn(snapshot.upcoming, width)
+        return drawn(upcoming, width)
 
 
 def drawn(upcoming: Upcoming, width: int) -> Text:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import Binding, BindingType
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 
 
 class PeriodicView(QueueView):
+    BINDINGS: ClassVar[list[BindingType]] = [  # the dashboard's keys, in the words of this view
+        Binding("R", "app.move('requeue')", "Run once", id="requeue"),
+        Binding("X", "app.move('purge')", "Remove", id="purge"),
+        Binding("H", "app.hold", "Pause or resume", id="hold"),
+    ]
     name_ = "periodic"
     title = "periodic entries"
     short = "cron"
@@ -55,11 +62,6 @@ class PeriodicView(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         spec = item.entry.spec
         return (item.name, "paused" if item.entry.paused else "", spec.cron if spec else "")
-
-    @property
-    def status(self) -> list[str]:
-        said = super().status
-        return [*said, "H pauses or resumes it, R runs it once, X removes it"]
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         status: PeriodicStatus = item

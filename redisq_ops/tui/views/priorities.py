@@ -72,7 +72,7 @@ class Levels(QueueView):
         )
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
-        return drawn(snapshot, width)
+        return drawn(snapshot, width) if snapshot.levels else None
 
 
 def drawn(snapshot: Snapshot, width: int) -> Text:

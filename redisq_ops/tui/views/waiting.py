@@ -44,7 +44,7 @@ class WaitingView(EntryView):
             (
                 entry.id,
                 entry.client or ("-", DIM),
-                ago(entry.since_ms, snapshot),
+                ("-", DIM) if entry.since_ms is None else ago(entry.since_ms, snapshot),
                 (str(entry.attempts), "" if entry.attempts else DIM),
                 error_cell(entry),
             ),

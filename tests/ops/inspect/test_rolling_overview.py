@@ -17,6 +17,7 @@ from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.inspect import rolling_overview
 from redisq_ops.ops.inspect.overview import Overview
 from redisq_ops.ops.inspect.rolling_overview import OTHERS_MS, RollingOverview
 from redisq_ops.ops.trouble import reasons, troubles
@@ -82,6 +83,19 @@ def test_rows_in_sight_are_as_they_are_now_and_others_soon(client: redis.Redis) 
     submit(client, NAMES, "r3")
     seen, _, _ = refreshes.read(later=OTHERS_MS)  # another view was open meanwhile
     assert waiting(seen) == dict.fromkeys(NAMES, 3)
+
+
+def test_after_a_slow_read_few_rows_out_of_sight_are_read(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(client, NAMES, "r1")
+    refreshes, time = Refreshes(client), iter(range(0, 1000, 2))  # each read takes two seconds
+    monkeypatch.setattr(rolling_overview, "monotonic", lambda: next(time))
+    refreshes.read()
+    submit(client, NAMES, "r2")
+    seen, _, _ = refreshes.read("q03", later=OTHERS_MS)
+    now = [name for name, number in waiting(seen).items() if number == 2]
+    assert "q03" in now and len(now) == 3
 
 
 def test_queues_come_and_go_at_once(client: redis.Redis) -> None:
