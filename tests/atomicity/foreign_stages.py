@@ -66,9 +66,10 @@ def _bullmq(client: redis.Redis) -> None:
     def add(name: str, job: tuple[str, str], **options: Any) -> list[Any]:
         return ["add", name, {"what": job[1]}, {"jobId": job[0]} | options]
 
-    program.call(*[add("fails", job, priority=5 * (n % 2)) for n, job in enumerate(DEAD)])
-    program.work(len(DEAD))
-    program.call(*[add("lasts", job) for job in LOST[:3]])
+    program.call(
+        *[add("fails", job, priority=5 * (n % 2)) for n, job in enumerate(DEAD)],
+        *[add("lasts", job, priority=9) for job in LOST[:3]],
+    )
     with program.worker():
         bullmq_program.wait(lambda: client.get("started") == b"3")
     for id, _ in LOST[:3]:
@@ -159,34 +160,3 @@ def program_stage(client: redis.Redis, kind: str) -> Stage:
 
 def _undo(op: str, target: str) -> Operation:
     return lambda queue: queue.undo(op, 1, target=target, by="undone", seq=1)
-
-
-def main() -> None:
-    """Every case of every program: half done, lost or an error that is not ours."""
-    import argparse
-
-    from redisq_ops.demo.server import EmbeddedServer, binaries
-
-    from .database import Database
-    from .verdicts import Judge, Matrix, cases
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kind", choices=PROGRAMS)
-    parser.add_argument("--every", type=int, default=1)
-    given = parser.parse_args()
-    for kind in [given.kind] if given.kind else PROGRAMS:
-        with EmbeddedServer(binaries()["valkey"]) as server:
-            client = redis.Redis.from_url(server.url, protocol=3)
-            built = program_stage(client, kind)
-            database, matrix = Database(client), Matrix()
-            database.save()
-            judge = Judge(database, built)
-            for name, corruption in cases(judge)[:: given.every]:
-                matrix.add(kind, name, corruption, judge.judge(name, corruption))
-            print(f"{kind}: {len(built.operations)} operations, {matrix}", flush=True)
-            for line in matrix.bad[:60]:
-                print("  ", line[:400])
-
-
-if __name__ == "__main__":
-    main()

@@ -15,7 +15,8 @@ import redis
 from redisq_ops.core.model.errors import Unreadable
 
 from .database import Database
-from .stages import KINDS, stage
+from .foreign_stages import PROGRAMS, program_stage
+from .stages import KINDS, Stage, stage
 from .verdicts import Judge, Matrix, cases
 
 pytestmark = pytest.mark.slow
@@ -30,17 +31,26 @@ server all: a share of them once missed seven."""
 def test_nothing_is_half_done_where_another_program_wrote(
     client: redis.Redis, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    built = stage(client, kind)
-    database, matrix = Database(client), Matrix()
+    _judged(stage(client, kind), EVERY[request.node.callspec.params["server"]])
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.alike
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_nor_in_queues_of_other_programs(client: redis.Redis, kind: str) -> None:
+    _judged(program_stage(client, kind), 127)
+
+
+def _judged(built: Stage, every: int) -> None:
+    database, matrix = Database(built.client), Matrix()
     database.save()
     judge = Judge(database, built)
-    every = EVERY[request.node.callspec.params["server"]]
     if os.environ.get("REDISQ_SEEDS_ATOMICITY") == "all":
         every = 1
     for name, corruption in cases(judge)[::every]:
-        matrix.add(kind, name, corruption, judge.judge(name, corruption))
-    print(f"{kind}: {len(built.operations)} operations, {matrix}")
-    assert (matrix.words["refused"] and matrix.words["complete"]) or kind == "stream"
+        matrix.add(built.kind, name, corruption, judge.judge(name, corruption))
+    print(f"{built.kind}: {len(built.operations)} operations, {matrix}")
+    assert (matrix.words["refused"] and matrix.words["complete"]) or built.kind == "stream"
     assert not matrix.bad, "\n".join([str(matrix), *matrix.bad[:40]])
 
 

@@ -66,27 +66,12 @@ def worker(client: redis.Redis, queues: str = "celery") -> Iterator[subprocess.P
     try:
         yield process
     finally:
-        process.kill()
-        process.wait()
+        killed(process)
 
 
-def kill_with_empty_hands(client: redis.Redis, kill: Any, complete: Any) -> None:
-    """Kill a worker at a moment when every task is written down, by what ``complete`` reads.
-    Celery loses what its worker had popped and not yet written into `unacked`."""
-    client.client_pause(60_000, all=False)  # nobody writes, and no pop is served
-    while not complete():
-        client.client_unpause()
-        time.sleep(0.01)
-        client.client_pause(60_000, all=False)
-    popping = _popping(client)
-    kill()
-    wait(lambda: not popping or _popping(client) != popping)
-    client.client_unpause()
-
-
-def _popping(client: redis.Redis) -> set[Any]:
-    """Connections of workers that wait for tasks."""
-    return {each["id"] for each in client.client_list() if each["cmd"] == "brpop"}
+def killed(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
 
 
 def wait(true: Any) -> None:

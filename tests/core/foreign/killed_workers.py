@@ -8,7 +8,7 @@ restored, what is dead is replayed, and each numbered job has to be somewhere: i
 queue has it.
 
 - lost: jobs that never ended and are nowhere. A worker of Celery's loses what it has popped and
-  not yet written down; with ``--spare`` workers are killed only while every job is written down;
+  not yet written down;
 - again: jobs that began again after they had ended. ``by a kill``: the worker that ended them was
   killed within its latest `IN_HAND` jobs, so that it may not have acknowledged them. The others
   are the ones that no kill of a worker explains.
@@ -41,7 +41,6 @@ from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.ops.deployment import Deployment
 
 from ...foreign_keys import arq_program, bullmq_program
-from ...foreign_keys.celery_program import kill_with_empty_hands
 
 SCRIPT = Path(__file__).parents[2] / "foreign_keys" / "numbered_jobs.py"
 NODE_SCRIPT = SCRIPT.with_name("bullmq_jobs.cjs")
@@ -49,8 +48,6 @@ NAMES = {
     "rq": "rq:mail", "arq": "arq:arq:queue", "celery": "celery:celery", "bullmq": "bullmq:mail",
     "dramatiq": "dramatiq:mail",
 }  # fmt: skip
-STEPS = [f"\x06\x16{step}" for step in (3, 6, 9)]
-"""what Celery's lists of lower priorities end with"""
 IN_HAND = 8
 """jobs that a worker may have ended and not yet acknowledged"""
 SLOTS = 2
@@ -91,8 +88,7 @@ class Result:
 class Run:
     """One load on an empty server, with operators or without."""
 
-    def __init__(self, url: str, kind: str, seed: int, rate: float, spare: bool = False) -> None:
-        self.spare = spare
+    def __init__(self, url: str, kind: str, seed: int, rate: float) -> None:
         self.kind, self.name, self.rate, self.url = kind, NAMES[kind], rate, url
         self.rng = random.Random(f"{kind} {seed}")
         self.client: Any = redis.Redis.from_url(url, protocol=3)
@@ -101,6 +97,10 @@ class Run:
         self.killed: set[str] = set()
         self.result = Result()
         self._born = 0
+        self._groups: set[int] = set()
+        """process groups that run"""
+        self._read = 0
+        self._working: set[str] = set()
 
     @property
     def queue(self) -> Any:
@@ -119,10 +119,17 @@ class Run:
             if self.kind != "celery":  # there a failed task can't be replayed
                 more["FAILS"] = "1"
             words = [sys.executable, str(SCRIPT), self.kind, command, *rest]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             words, env=os.environ | more, start_new_session=True, cwd=SCRIPT.parent,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+        self._groups.add(process.pid)
+        return process
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> int:
+        code = process.wait(60)
+        self._groups.discard(process.pid)
+        return code
 
     def worker(self) -> tuple[str, Callable[[], None], float | None]:
         """A worker: its name, what kills it, and when (not before its first job)."""
@@ -133,7 +140,7 @@ class Run:
 
         def kill() -> None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            self._ended(process)
             self.killed.add(name)
 
         return name, kill, None
@@ -143,20 +150,31 @@ class Run:
         seed = self.rng.random()
         child = os.fork()
         if not child:
-            os.setpgid(0, 0)
             with contextlib.suppress(BaseException):
                 operate(self.url, self.name, seed)
             os._exit(1)
+        os.setpgid(child, child)
+        self._groups.add(child)
 
         def kill() -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+            self._groups.discard(child)
 
         return f"o{self._born}", kill, time.monotonic() + self.rng.uniform(*LIFE["operator"])
 
     def play(self, seconds: float, operators: bool) -> Result:
+        try:
+            return self._play(seconds, operators)
+        finally:
+            for group in self._groups:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+
+    def _play(self, seconds: float, operators: bool) -> Result:
         producer = self._started("produce", str(self.rate))
+        alive: dict[tuple[str, int], tuple[str, Callable[[], None], float | None]]
         alive = {("worker", n): self.worker() for n in range(SLOTS)}
         if operators:
             alive |= {("operator", n): self.operator() for n in range(SLOTS)}
@@ -173,47 +191,29 @@ class Run:
         for slot, (_, kill, _) in alive.items():
             self._kill(slot[0], kill)
         self.client.set("ran:stop", 1)
-        assert producer.wait(60) == 0, "the producer failed"
+        assert self._ended(producer) == 0, "the producer failed"
         self.come_to_rest(operators)
         return self.result
 
     def _kill(self, what: str, kill: Callable[[], None]) -> None:
+        kill()
         if what == "operator":
-            kill()
             self.result.operator_kills += 1
-            return
-        if self.spare:
-            kill_with_empty_hands(self.client, kill, self._complete)
         else:
-            kill()
-        self.result.worker_kills += 1
-
-    def _complete(self) -> bool:
-        """Whether every job that was sent is in the queue, or ended."""
-        pipe = self.client.pipeline()
-        for key in [self.queue.keys["purged"], "unacked"]:
-            pipe.hvals(key)
-        for key in ["ran:log", *(f"celery{step}" for step in ("", *STEPS))]:
-            pipe.lrange(key, 0, -1)
-        pipe.lrange("ran:wanted", 0, -1)
-        *places, wanted = pipe.execute()
-        found = {name for rows in places for row in rows for name in re.findall(rb"job-\d+", row)}
-        return not set(wanted) - found
-
-    _seen = 0
+            self.result.worker_kills += 1
 
     def _begun(self) -> set[str]:
-        """Workers that began a job since the last call, or before."""
-        rows: Any = self.client.lrange("ran:log", self._seen, -1)
-        self._seen += len(rows)
-        self._names = getattr(self, "_names", set()) | {row.split()[0].decode() for row in rows}
-        return self._names
+        """Workers that began a job."""
+        rows = self.client.lrange("ran:log", self._read, -1)
+        self._read += len(rows)
+        self._working |= {row.split()[0].decode() for row in rows}
+        return self._working
 
     # --- the end ---------------------------------------------------------------------------------
 
     def come_to_rest(self, operators: bool) -> None:
         if self.kind in ("rq", "celery"):
-            assert self._started("recover").wait(60) == 0
+            assert self._ended(self._started("recover")) == 0
         last = [self.worker() for _ in range(SLOTS)]
         if operators:
             self._commanded("trash", "restore", "--queue", self.name, "--yes")
@@ -363,14 +363,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rate", type=float, default=100, help="jobs per second")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--spare", action="store_true", help="what Celery has just popped")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nobody is left behind
     print("| kind | operators | jobs | workers killed | operators killed | entries changed "
           "| lost | again, by a kill | again |\n|---|---|--:|--:|--:|--:|--:|--:|--:|")  # fmt: skip
     for kind in NAMES if given.kind == "all" else [given.kind]:
         for operators in (False, True):
             with EmbeddedServer(binaries()["valkey"]) as server:
-                one = Run(server.url, kind, given.seed, given.rate, given.spare)
+                one = Run(server.url, kind, given.seed, given.rate)
                 result = one.play(given.seconds, operators)
             print(result.row(kind, "with" if operators else "without"), flush=True)
             print(
