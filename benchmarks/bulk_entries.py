@@ -19,10 +19,10 @@ DAY_MS = 24 * 3600 * 1000
 PAYLOAD = b"x" * 100
 ERROR = Failure("ValueError", "no such customer", "Traceback …").encoded()
 
-# Copies of a request: record, stream, tokens, and its entries, each copy's a second later.
+# Copies of a request: record, stream, delayed list, tokens, and its entries, each a second later.
 COPY = """
 local base, rid, first, last = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local record, stream = base .. 'r:', base .. 's:'
+local record, stream, later = base .. 'r:', base .. 's:', base .. 'later:'
 local waiting, tok, gen, priority, total = unpack(
   redis.call('HMGET', record .. rid, 'waiting', 'tok', 'gen', 'priority', 'total'))
 local listed, entries = {}, {}
@@ -46,6 +46,7 @@ for copy = first, last do
   end
   redis.call('COPY', record .. rid, record .. new)
   redis.call('COPY', stream .. rid, stream .. new)
+  redis.call('COPY', later .. rid, later .. new)
   for key, at in pairs(listed) do redis.call('ZADD', key, at, new) end
   for _ = 1, tok do redis.call('LPUSH', base .. 'p:' .. priority, new .. '|' .. gen) end
   for _, entry in ipairs(entries) do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -54,6 +55,8 @@ end
 return said
 """
 
+_END = "the end of the work"
+
 Digests = dict[bytes, bytes]
 
 
@@ -85,3 +88,15 @@ class Database:
 
     def picture(self) -> Picture:
         return picture(self.client)
+
+    def commands_of(self, work: Callable[[], object]) -> str:
+        """All commands that the server executes during ``work``, also those of scripts."""
+        with self.client.monitor() as monitor:
+            work()
+            self.client.echo(_END)
+            seen: list[str] = []
+            for command in monitor.listen():
+                if command["command"] == f"ECHO {_END}":
+                    return "\n".join(seen)
+                seen.append(command["command"])
+        raise AssertionError

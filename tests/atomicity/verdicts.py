@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from redisq_ops.core.model.errors import RedisqError
@@ -56,6 +57,11 @@ class Reference:
     digests: Digests
     image: Picture
     ended: set[bytes]
+    commands: str
+
+    def touches(self, key: bytes) -> bool:
+        """Whether a command names ``key``: without one, what is in it can't matter."""
+        return not key.isascii() or key.decode() in self.commands
 
 
 @dataclass
@@ -66,26 +72,34 @@ class Judge:
     stage: Stage
     image: Picture = field(default_factory=dict)
     references: dict[str, Reference] = field(default_factory=dict)
+    prepared: tuple[Corruption, Digests] | None = None
+    """what the database holds now, where no operation has changed it since"""
 
     def __post_init__(self) -> None:
         self.database.restore()
         self.image = self.database.picture()
         for name in self.stage.operations:
             self.database.restore()
-            self.stage.run(name)
+            commands = self.database.commands_of(partial(self.stage.run, name))
             after = self.database.picture()
             self.references[name] = Reference(
-                self.database.digests(), after, tokens(self.image) - tokens(after)
+                self.database.digests(), after, tokens(self.image) - tokens(after), commands
             )
 
     def judge(self, name: str, corruption: Corruption) -> Verdict:
-        self.database.restore()
-        corruption.apply(self.database)
-        before = self.database.digests()
+        if self.prepared is None or self.prepared[0] is not corruption:
+            self.database.restore()
+            corruption.apply(self.database)
+            self.prepared = corruption, self.database.digests()
+        before = self.prepared[1]
         try:
             self.stage.run(name)
         except Exception as error:
-            return self._refusal(name, corruption, before, error)
+            verdict = self._refusal(name, corruption, before, error)
+            if verdict.word == "half":
+                self.prepared = None
+            return verdict
+        self.prepared = None
         return self._done(name, corruption, before)
 
     def _prepared(self, corruption: Corruption) -> Picture:
@@ -212,7 +226,12 @@ class Matrix:
 
 
 def cases(judge: Judge) -> list[tuple[str, Corruption]]:
-    """All operations of a stage, each with all that can be spoilt before it."""
+    """All that can be spoilt of a stage, each before all operations that touch its key."""
     image = {key: value for key, value in judge.image.items() if judge.stage.owns(key)}
     spoilt = list(corruptions(image, judge.stage.absent))
-    return [(name, corruption) for name in judge.stage.operations for corruption in spoilt]
+    return [
+        (name, corruption)
+        for corruption in spoilt
+        for name in judge.stage.operations
+        if judge.references[name].touches(corruption.key)
+    ]

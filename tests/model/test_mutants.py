@@ -26,6 +26,17 @@ from .spoiling import Change, noticed, spoilt
 
 BOTH = (RequestModel, DelayModel)
 TELLING = {
+    "an edit undone though touched-RequestModel": 1,
+    "a block goes with the last entry-FairModel": 1,
+    "any content of that length is the same-RequestModel": 2,
+    "a shorter submission passes for a part-RequestModel": 1,
+    "refused as dead between two shards-ShardedCarmineModel": 1,
+    "done with delayed ones-RequestModel": 1,
+    "places that are wanted packed away-FairModel": 1,
+    "an older change undone over a newer one-SidekiqModel": 3,
+    "numbers compared as words-RequestModel": 15,
+    "a run that forgets what leaves the dead-RequestModel": 12,
+    "arrived by an old layout-ShardedCarmineModel": 3,
     "arrived by an old layout-ShardedDelayModel": 7,
     "departed by an old layout-ShardedDelayModel": 6,
     "departed by an old layout-ShardedCircleModel": 3,
@@ -43,7 +54,7 @@ TELLING = {
     "equals in the order of chance-FairModel": 1,
     "a paused queue goes on-RequestModel": 3,
     "edits outlive their entries-RequestModel": 3,
-    "a late receipt hides the good one-CarmineModel": 1,
+    "a late receipt hides the good one-CarmineModel": 5,
     "what was edited is delivered as it was-RequestModel": 4,
     "extend without fence-FairModel": 1,
     "undo of what was touched-CircleModel": 1,
