@@ -334,14 +334,16 @@ def entry_history() -> EntryHistory:
 
 
 def entry(id: str) -> EntryDetails:
+    row = next((row for row in dead(0, 500) if row.id == id), dead(1, 2)[0])
+    error = row.error or ERRORS[0]
     traceback = (
         "Traceback (most recent call last):\n"
         '  File "/srv/mail/handler.py", line 88, in handle\n'
         "    smtp.send_message(message)\n"
-        f"smtplib.SMTPRecipientsRefused: {OSC_52}"
+        f"smtplib.{error.type}: {OSC_52}"
     )
     found = replace(
-        dead(1, 2)[0], id=id, receipt=None, error=replace(ERRORS[0], traceback=traceback),
+        row, id=id, receipt=None, error=replace(error, traceback=traceback),
         payload=b'{"to": "ada@example.org", "subject": "[red]Hi[/red]",\n "body": "\x1b[2J\xff'
         + OSC_52.encode() + b'"}',
     )  # fmt: skip
@@ -434,7 +436,9 @@ def operations() -> list[Operation]:
     ]  # fmt: skip
 
 
-def chart_data(scope: ChartScope, latest: Rates | None) -> ChartData:
+def chart_data(
+    scope: ChartScope, latest: Rates | None, changed: Sequence[Operation] = ()
+) -> ChartData:
     """Rates of a day in which failures rose and fell, and the changes in it; ``latest``: of its
     last two minutes."""
     chance = random.Random(7)
@@ -450,7 +454,7 @@ def chart_data(scope: ChartScope, latest: Rates | None) -> ChartData:
     found = Rates(tuple(came[last]), tuple(gone[last]), tuple(failed[last]))
     if latest is not None:
         found = found.continued(latest, 0)
-    changes = [replace(one, started_ms=one.started_ms + 160 * SECOND) for one in operations()]
+    changes = [replace(one, started_ms=one.started_ms + 160 * SECOND) for one in changed]
     return ChartData(scope, found, tuple(changes), of, of)
 
 
@@ -586,6 +590,7 @@ class Seeded:
         self.broken: Exception | None = None
         self.empty = False
         """whether its queues have no entries, and it has no queues in the overview"""
+        self.operations = operations()
         self.payload: bytes | None = None
         """of every entry that is read in full, instead of its own"""
 
@@ -620,9 +625,9 @@ class Seeded:
             case "periodic":
                 return replace(bare, periodic=periodic())
             case "log":
-                return replace(bare, operations=tuple(operations()))
+                return replace(bare, operations=tuple(self.operations))
             case "charts":
-                data = chart_data(viewport.charts, self.latest)
+                data = chart_data(viewport.charts, self.latest, self.operations)
                 changes = data.operations if viewport.queue == "mail" else ()
                 return replace(bare, charts=replace(data, operations=changes))
             case "clients":
@@ -705,16 +710,20 @@ async def in_dashboard(
 
 def draw(steps: Iterable[Step], size: tuple[int, int], theme: str = "dark", **options: Any) -> str:
     async def body(app: Top, source: Seeded, pilot: Pilot[Exception]) -> str:
-        for step in steps:
-            if isinstance(step, str):
-                await pilot.press(step)
-            else:
-                await step(app, source)
-            await settled(app, pilot)
+        await take(steps, app, source, pilot)
         return picture(app)
 
     svg: str = asyncio.run(in_dashboard(body, size, theme, **options))
     return svg
+
+
+async def take(steps: Iterable[Step], app: Top, source: Seeded, pilot: Pilot[Exception]) -> None:
+    for step in steps:
+        if isinstance(step, str):
+            await pilot.press(step)
+        else:
+            await step(app, source)
+        await settled(app, pilot)
 
 
 def picture(app: Top) -> str:
@@ -789,6 +798,33 @@ async def weighed(app: Top, source: Seeded) -> None:
     asked = question(prepared("replay", "age<1d", entries, weight), DAY)
     asked = replace(asked, typed="1240 prod", why=True)
     app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
+
+
+GROUP = [entry for entry in dead(0, 500) if entry.error is ERRORS[1]]
+"""the dead letters that the tour replays"""
+
+
+async def group_replay(app: Top, source: Seeded) -> None:
+    """The dialog for all that the list of a group shows."""
+    weight = Consequences(RequestQueue(None, "mail"), NOW)
+    weight.waiting, weight.settled_a_minute = 1_204, 900.0
+    assert app.current.filter is not None
+    asked = question(prepared("replay", app.current.filter.text, GROUP, weight), DAY)
+    app.push_screen(Confirm(replace(asked, why=True)))  # type: ignore[unused-awaitable]
+
+
+async def group_replayed(app: Top, source: Seeded) -> None:
+    assert app.current.filter is not None
+    done = replace(
+        source.operations[0], why="smtp-3 is back", matched=len(GROUP), done=len(GROUP),
+        what=f"where {app.current.filter.text}",
+    )  # fmt: skip
+    source.operations[0] = done
+
+
+async def group_undo(app: Top, source: Seeded) -> None:
+    source.operations[0] = replace(source.operations[0], started_ms=NOW - 20 * SECOND)
+    app.push_screen(PastScreen(source.operations, NOW, source.operations[0].id))  # type: ignore[unused-awaitable]
 
 
 async def past(app: Top, source: Seeded) -> None:
@@ -915,11 +951,6 @@ WALKS: dict[str, tuple[tuple[int, int], str, Sequence[View]]] = {
     "-high-contrast": ((120, 34), "high-contrast", THEMED),
 }
 """what the names of pictures of views end in -> size, theme, views"""
-DRAWN_FOR_THE_MANUAL = {
-    "dead": "dead", "preview-160x45": "preview", "explain": "explain",
-    "overview-light": "light",
-}  # fmt: skip
-"""picture -> its name in docs/pictures"""
 
 
 @pytest.mark.parametrize("suffix", WALKS)
@@ -950,6 +981,37 @@ def test_all_views_look_as_they_did(suffix: str) -> None:
         return different
 
     different = asyncio.run(in_dashboard(walk, size, theme))
+    assert not different, f"look different now: make pictures, and look at {different}"
+
+
+TOUR: dict[str, tuple[Step, ...]] = {
+    "tour-1-trouble": (at("mail"),),
+    "tour-2-groups": ("7", "j"),
+    "tour-3-preview": ("enter", json_payload, "p"),
+    "tour-4-replay": ("A", group_replay),
+    "tour-5-charts": ("n", "p", group_replayed, watched, "v"),
+    "tour-6-undo": (group_undo,),
+}
+"""the README's pictures, in one dashboard"""
+
+
+DRAWN_FOR_THE_MANUAL = {
+    "tour-1-trouble": "overview", "dead": "dead", "preview-160x45": "preview", "explain": "explain",
+    "overview-light": "light",
+    **{name: name for name in list(TOUR)[1:]},
+}  # fmt: skip
+"""picture -> its name in docs/pictures"""
+
+
+def test_the_tour_in_the_readme_is_as_it_was() -> None:
+    async def walk(app: Top, source: Seeded, pilot: Pilot[Exception]) -> list[str]:
+        different = []
+        for name, steps in TOUR.items():
+            await take(steps, app, source, pilot)
+            different += [] if unchanged(name, picture(app)) else [name]
+        return different
+
+    different = asyncio.run(in_dashboard(walk, (108, 24)))
     assert not different, f"look different now: make pictures, and look at {different}"
 
 
@@ -985,4 +1047,4 @@ def test_every_picture_belongs_to_a_test() -> None:
     walked = {f"{view}{suffix}" for suffix, (_, _, views) in WALKS.items() for view in views}
     others = {"read-only", "guide-160x45", "guide-80x24"}
     dialogs = {f"consequences-{theme}" for theme in ("light", "ansi", "high-contrast")}
-    assert drawn == {*walked, *LOOKS, *others, *dialogs}
+    assert drawn == {*walked, *LOOKS, *TOUR, *others, *dialogs}

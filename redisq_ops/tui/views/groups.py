@@ -48,7 +48,7 @@ class GroupsView(QueueView):
         TableColumn("last", "last", 7, align="right"),
         TableColumn("clients", "clients", 7, align="right", priority=3),
         TableColumn("requests", "requests", 8, align="right", priority=5),
-        TableColumn("error", "error", 24, flex=1),
+        TableColumn("error", "error", 44, flex=1),
     )
     orders = (
         SortOrder("count", None, True, "largest first", "smallest first"),
