@@ -209,7 +209,7 @@ def test_a_value_is_found_copied_and_filtered_by(
             await press(pilot, "p")
             await on(pilot, app, "r1/1")
             await press(pilot, "enter")
-        await see(pilot, "u0@x", "ValueError: bad", "dead rejected")
+        await see(pilot, "u0@x", "ValueError", "bad", "dead rejected")
         await press(pilot, "y")
         assert json.loads(app.clipboard) == {"to": "u0@x", "at": {"region": "eu"}}
         await press(pilot, "slash", *"region", "enter", "y")
