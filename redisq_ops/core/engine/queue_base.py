@@ -49,6 +49,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     """states in which `import_entries` can put entries"""
     editable_states: ClassVar[tuple[State, ...]] = ("delayed", "dead")
     """states in which `edit` can change a payload"""
+    waiting_depth: ClassVar[int | None] = None
+    """waiting entries that a page finds by position (``start``) within milliseconds; None: all"""
     has_settings: ClassVar[bool] = True
     """whether the queue has settings and the flags ``paused`` and ``closed``"""
     layout_faults: ClassVar[tuple[str, ...]] = ()

@@ -5,6 +5,7 @@ It runs no Lua scripts: read permission is enough.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -96,11 +97,13 @@ async def _shown(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) ->
 
 async def _entries(queue: Queue[Any], snapshot: Snapshot, state: State) -> Snapshot:
     viewport = snapshot.viewport
-    first, end, total = viewport.start, viewport.end, 0
+    depth = (queue.waiting_depth if state == "waiting" else None) or sys.maxsize
+    first, end, total = min(viewport.start, depth - 1), min(viewport.end, depth), 0
     if viewport.descending:
         known = _number(snapshot, state)
         # Counted by rank, as the rows are read: other pages count only what they show.
         total = (await queue.page.op(state, max=1, start=0)).total if known is None else known
+        total = min(total, depth)
         first, end = max(0, total - viewport.end), max(0, total - viewport.start)
     pages = await together(
         queue.page.op(
@@ -110,7 +113,9 @@ async def _entries(queue: Queue[Any], snapshot: Snapshot, state: State) -> Snaps
     )
     # By id: an entry that moved between two pages of one round trip is in both.
     found, size = {entry.id: entry for page in pages for entry in page.entries}, pages[-1].total
-    entries, snapshot = tuple(found.values()), replace(snapshot, exact=pages[-1].exact)
+    entries = tuple(found.values())
+    snapshot = replace(snapshot, exact=pages[-1].exact and size <= depth)
+    size = min(size, depth)
     if "priority" in viewport.needs and isinstance(queue, HasRequests):
         ids = {entry.id.rpartition("/")[0] for entry in entries} - {""}
         requests = await together(queue.request.op(id) for id in sorted(ids))

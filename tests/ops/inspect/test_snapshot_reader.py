@@ -7,6 +7,7 @@ from typing import Any
 
 import redis
 
+from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.scan import PAGE
@@ -40,3 +41,22 @@ def test_large_window_is_read_in_short_calls(client: redis.Redis) -> None:
         client, fetch(deployment, Viewport(view="dead", queue="mail", end=500, descending=True))
     )
     assert [entry.id for entry in last.entries] == ids[:99:-1]
+
+
+def test_waiting_entries_are_listed_as_far_as_they_are_found_quickly(client: redis.Redis) -> None:
+    queue, deployment = RequestQueue(client, "mail"), Deployment(client)
+    for n in range(3):
+        queue.submit([b"x"] * 400, id=f"r{n}")
+
+    def rows(start: int, **order: bool) -> list[str]:
+        viewport = Viewport(view="waiting", queue="mail", start=start, end=start + 50, **order)
+        seen = run(client, fetch(deployment, viewport))
+        assert (seen.total, seen.exact) == (1000, False)  # "≥1,000"
+        return [entry.id for entry in seen.entries]
+
+    assert rows(0)[0] == "r0/1" and rows(980)[-1] == "r2/200" and rows(1100) == ["r2/200"]
+    assert rows(0, descending=True)[0] == "r2/200"
+    queue.take(200, consumer="w1")
+    viewport = Viewport(view="waiting", queue="mail", start=990, end=1040)
+    seen = run(client, fetch(deployment, viewport))
+    assert (seen.total, seen.exact, seen.entries[-1].id) == (1000, True, "r2/400")

@@ -64,6 +64,7 @@ class RequestQueue(RequestReads[C_co]):
 
     kind: ClassVar[str] = "request"
     package: ClassVar[str] = "queues.request"
+    waiting_depth: ClassVar[int | None] = 1000
     key_types: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("prios", "open", "fin", "retire"), "zset"),
         **dict.fromkeys((f"p:{priority}" for priority in range(PRIORITIES)), "list"),
