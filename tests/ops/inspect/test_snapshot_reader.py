@@ -44,12 +44,15 @@ def test_large_window_is_read_in_short_calls(client: redis.Redis) -> None:
 
 
 def test_waiting_entries_are_listed_as_far_as_they_are_found_quickly(client: redis.Redis) -> None:
-    queue, deployment = RequestQueue(client, "mail"), Deployment(client)
+    queue = RequestQueue(client, "mail")
+    deployment: Any = Deployment(client)
     for n in range(3):
         queue.submit([b"x"] * 400, id=f"r{n}")
 
-    def rows(start: int, **order: bool) -> list[str]:
-        viewport = Viewport(view="waiting", queue="mail", start=start, end=start + 50, **order)
+    def rows(start: int, *, descending: bool = False) -> list[str]:
+        viewport = Viewport(
+            view="waiting", queue="mail", start=start, end=start + 50, descending=descending
+        )
         seen = run(client, fetch(deployment, viewport))
         assert (seen.total, seen.exact) == (1000, False)  # "≥1,000"
         return [entry.id for entry in seen.entries]
