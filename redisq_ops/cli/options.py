@@ -76,8 +76,10 @@ def add(
         # Loaded now: help and completion need neither it nor the Redis client.
         module, _, function = runs.partition(".")
         gc.disable()  # searching modules for garbage takes a tenth of the time to load them
-        act = getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)
-        gc.enable()
+        try:
+            act = getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)
+        finally:
+            gc.enable()
         s, every = context.obj, given.pop("every", None)
         if every is None:
             return act(s, *first, given) or 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC
 from math import isfinite
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..main import run
 from ..session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from redisq_ops.ops.inspect.snapshot import Snapshot
     from redisq_ops.tui.guide import GuideStep
@@ -75,6 +75,19 @@ def _rows(s: Session, queue: str | None) -> int:
     return 0
 
 
+@contextmanager
+def _little_garbage_collection() -> Iterator[None]:
+    """A search for garbage takes a seventh of the start and finds none. Once the dashboard shows
+    something, it sets its own threshold."""
+    usual = gc.get_threshold()
+    gc.set_threshold(50_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
+@_little_garbage_collection()
 def _show(
     s: Session,
     queue: str | None,
@@ -83,9 +96,6 @@ def _show(
     read_only: bool,
     guide: Sequence[GuideStep],
 ) -> int:
-    # A search for garbage takes a seventh of the start and finds none. Once the dashboard shows
-    # something, it sets its own threshold.
-    gc.set_threshold(50_000)
     from redisq_ops.ops.config import config_path
     from redisq_ops.tui.app import Top
     from redisq_ops.tui.poller import Live
