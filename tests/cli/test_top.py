@@ -40,7 +40,7 @@ def test_without_a_terminal_it_prints_one_frame(url: str, client: redis.Redis) -
     lines = done.stdout.splitlines()
     assert url in lines[0]
     row = next(line for line in lines if line.split()[:1] == ["mail"])
-    assert row.split()[1:5] == ["7", "0", "0", "0"]
+    assert row.split()[1:6] == ["request", "7", "0", "0", "0"]
     assert "\x1b" not in done.stdout
 
 
