@@ -1,8 +1,8 @@
 -- Undo one step of a bulk move, as far as its entries are unchanged since; of a move of a whole state
 -- also the steps before it, at most `most` in all, until about `MOST` entries are put back.
--- KEYS: undo_ op_ meta
+-- KEYS: op_ meta
 -- ARGV: caller seq op step to most
--- USES: idempotency transitions corrupt_values history list_of operation_journal record state_zsets
+-- USES: idempotency transitions undo_steps history list_of operation_journal record state_zsets
 -- USES: storage_moved storage_score storage_still_in write_buffer
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
@@ -15,34 +15,7 @@ local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
 history_by = caller
-local lists, ids, froms, scores, lines, size = {}, {}, {}, {}, {}, 0
-repeat
-  local list = undo_ .. op .. ':' .. (step - #lists)
-  local rows = redis.call('LRANGE', list, 0, 499)
-  local range = rows[1] and rows[1]:sub(1, 1) == ' ' -- a step of `move_range`, in one piece
-  if #lists > 0 and rows[1] and not range then break end
-  lists[#lists + 1], size = list, #ids
-  if range then
-    local from, n, m = rows[1]:sub(2), #ids, #ids
-    for id in rows[2]:gmatch('%S+') do
-      ids[#ids + 1], froms[#froms + 1] = id, from
-    end
-    for line in rows[3]:gmatch('[^\n]+') do
-      n = n + 1
-      lines[n] = line
-    end
-    for score in rows[4]:gmatch('%S+') do
-      m = m + 1
-      scores[m] = score
-    end
-  else
-    for k, row in ipairs(rows) do
-      ids[k], froms[k], scores[k], lines[k] = row:match('^(%S+) (%S+) (%S+) (.+)$')
-      if not ids[k] then corrupt_values_fail(list, 'row ' .. k, 'what an entry was') end
-    end
-  end
-  size = #ids - size
-until not range or #lists >= tonumber(most) or #ids + size > MOST
+local lists, ids, froms, scores, lines = undo_steps_read(MOST)
 local present = #ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}
 local there = to ~= 'restore' and storage_still_in(ids, to)
 local back, left, at = 0, {'', '', ''}, string.format('%.0f', now)

@@ -7,7 +7,7 @@
 -- REST: id why key member seen stamp put goes_to
 -- REPLACES: move
 -- USES: idempotency concurrent_step config counters history operation_journal trash step_rows
--- USES: remove_from_list expire_bookkeeping
+-- USES: remove_from_list put_into_list expire_bookkeeping
 -- USES: moves_fit moves_take_out moves_put_in moves_restorable moves_put_back moves_done
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom

@@ -8,7 +8,7 @@
 -- ARGV: caller seq op step queue
 -- REST: digest seen
 -- REPLACES: undo
--- USES: idempotency counters history operation_journal trash step_rows remove_from_list
+-- USES: idempotency counters history operation_journal trash step_rows remove_from_list put_into_list
 -- USES: moves_fit moves_restorable moves_take_back moves_put_back moves_done
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom

@@ -1,6 +1,6 @@
 -- What BullMQ writes when a job goes from one of its lists or sets to another. `e.member` is its id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- USES: jobs flow waiting remove_from_list kept_keys type_check
+-- USES: jobs flow waiting remove_from_list put_into_list kept_keys type_check
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'delay'}
 local LISTS = {wait = true, paused = true, active = true}
 local TYPES = {wait = 'list', paused = 'list', prioritized = 'zset', delayed = 'zset', marker = 'zset',
@@ -75,11 +75,8 @@ local function moves_restorable(e)
 end
 
 local function moves_put_back(e)
-  if e.kept then
-    kept_keys_restore(e.kept)
-  else
-    kept_keys_put_fields(jobs_key(e), CHANGED, {}, e.before)
-  end
+  if e.kept then kept_keys_restore(e.kept)
+  else kept_keys_put_fields(jobs_key(e), CHANGED, {}, e.before) end
   flow_leave(e)
   if e.stalled then redis.call('SADD', jobs_base(e) .. 'stalled', e.member) end
   if e.score then

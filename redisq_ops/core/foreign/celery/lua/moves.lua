@@ -1,6 +1,6 @@
 -- Messages of Celery that wait in a list: removed by their exact bytes, and put back.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- USES: remove_from_list type_check
+-- USES: remove_from_list put_into_list type_check
 local function moves_fit(e) type_check_key(e.key, 'list') end
 
 local function moves_take_out(e)

@@ -77,11 +77,7 @@ end
 local function storage_move_range(ids, _, to)
   local moved, n = {}, 0
   for k = 1, #ids do
-    local id = ids[k]
-    if id then
-      n = n + 1
-      moved[n] = id
-    end
+    if ids[k] then n, moved[n + 1] = n + 1, ids[k] end
   end
   if to == 'gone' then
     list_append(gone, moved)

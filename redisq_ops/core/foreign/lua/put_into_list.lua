@@ -1,0 +1,49 @@
+-- Putting elements back into the middle of a list. An insertion walks from the left end, so where that
+-- is far, the list is turned until the place is at its right end. A script that uses this calls
+-- `turn_lists_back` at its end.
+local NEAR = 10000
+local turned = {} -- of each list, how many elements are at the wrong end now
+
+local function turn_back(key, n)
+  for _ = 1, n do redis.call('LMOVE', key, key, 'LEFT', 'RIGHT') end
+  turned[key] = (turned[key] or 0) - n
+end
+
+local function turn_lists_back()
+  for key, n in pairs(turned) do turn_back(key, n) end
+end
+
+-- Behind a neighbour that is near the right end. False: it isn't, and nothing is turned.
+local function into_right_end(key, member, left)
+  local n = turned[key] or 0
+  local there = n > 0 and redis.call('LINDEX', key, -1) == left
+  local at = n > 0 and not there and redis.call('LPOS', key, left, 'MAXLEN', n)
+  if at then
+    turn_back(key, at + 1)
+  elseif not there then
+    turn_back(key, n)
+    local found = redis.call('LPOS', key, left, 'RANK', -1, 'MAXLEN', NEAR)
+    if not found then return false end
+    turned[key] = redis.call('LLEN', key) - found - 1
+    for _ = 1, turned[key] do redis.call('LMOVE', key, key, 'RIGHT', 'LEFT') end
+  end
+  redis.call('RPUSH', key, member)
+  return true
+end
+
+-- Put an element back behind that neighbour. If the neighbour was taken, it is the next one: on the
+-- left, or the right if jobs are taken there. In a list so long that the neighbour may lie too deep, it
+-- is last.
+local function into_list(key, member, left, taken_right)
+  local far = redis.call('LLEN', key) > 2 * NEAR
+  local straight = (turned[key] or 0) == 0
+  local walk = left and (not far or straight and redis.call('LPOS', key, left, 'MAXLEN', NEAR))
+  if left and not walk and into_right_end(key, member, left) then return end
+  turn_back(key, turned[key] or 0)
+  if not left then
+    redis.call('LPUSH', key, member)
+  elseif not walk or redis.call('LINSERT', key, 'AFTER', left, member) < 1 then
+    local right = far ~= (taken_right or false)
+    redis.call(right and 'RPUSH' or 'LPUSH', key, member)
+  end
+end
