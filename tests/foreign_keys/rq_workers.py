@@ -3,17 +3,20 @@
 import rq
 
 
-class _NoCommands:
-    """Without the thread that listens for RQ's commands: it takes a second to end."""
+class _InTest:
+    """Without the thread that listens for RQ's commands, which takes a second to end, and without
+    handlers of signals, which would stay in the test's process."""
+
+    def _install_signal_handlers(self) -> None: ...
 
     def subscribe(self) -> None: ...
 
     def unsubscribe(self) -> None: ...
 
 
-class Worker(_NoCommands, rq.Worker):
+class Worker(_InTest, rq.Worker):
     """Runs each job in a process of its own, its work horse."""
 
 
-class SimpleWorker(_NoCommands, rq.SimpleWorker):
+class SimpleWorker(_InTest, rq.SimpleWorker):
     """Runs jobs in the test's process."""
