@@ -86,8 +86,14 @@ def tell_unread(scans: Iterable[Scan]) -> bool:
 
 def tell_events(s: Session, events: Iterable[Event]) -> None:
     """Print history events, a line each."""
+    from redisq_ops.ops.inspect.history import change_words
+
     for event in events:
-        what = "; ".join(f"{name} {_some(items)}" for name, items in event.what.items())
+        what = "; ".join(
+            _some([change_words(item) for item in items]) if name == "op"
+            else f"{name} {_some(items)}"
+            for name, items in event.what.items()
+        )  # fmt: skip
         by = f"  by {event.by}" if event.by != "-" else ""
         tell(f"  {when(event.at_ms, s.utc)}  {what}{by}")
 

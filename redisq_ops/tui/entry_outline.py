@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
+from redisq_ops.ops.inspect.history import change_words
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, size
 from redisq_ops.tui.outline import LINE, Line, OutlineSection, Parts
@@ -153,8 +154,9 @@ def _event(event: Event, zone: tzinfo | None) -> Line:
     happened = []
     for name, items in event.what.items():
         rest = items[0].partition("|")[2].replace("|", " ")
+        words = change_words(items[0]) if name == "op" else f"{name} {rest}".strip()
         more = f" and {count(len(items) - 1)} more" if len(items) > 1 else ""
-        happened.append(printable(f"{name} {rest}{more}".strip()))
+        happened.append(printable(words + more))
     text = Text.assemble((f"{moment(event.at_ms, zone)}  ", DIM), ", ".join(happened))
     if event.by != "-":
         text.append(f"  by {printable(event.by)}", DIM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from redisq_ops.ops.inspect.snapshot import View
 from redisq_ops.ops.terminal import printable
@@ -13,6 +13,7 @@ from redisq_ops.tui.views import GroupsView
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
+    from redisq_ops.core.model.entry import Counts
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.filter.ast import Query
 
@@ -169,12 +170,10 @@ class Navigation:
             self._app.show_queue(queue)
 
     def go_home(self) -> None:
-        """The view that shows what this queue is about."""
-        has = self._app.open_queue.features if self._app.open_queue else frozenset()
-        home: View = (
-            "requests" if "HasRequests" in has else "delayed" if "HasTimeline" in has else "dead"
-        )
-        self.show_view(home)
+        """Show the dead entries of the queue if it has some, else what it is about."""
+        app = self._app
+        has = app.open_queue.features if app.open_queue else frozenset()
+        self.show_view(home_view(has, app.counts))
 
     def open_row(self, opened: PagedTable.Opened) -> None:
         """Show what the row stands for."""
@@ -242,6 +241,22 @@ class Navigation:
 
     def _left_detail(self, _: None) -> None:
         self.detail = None
+
+
+def home_view(features: frozenset[str], counts: Counts | None) -> View:
+    """The view that Enter on a queue opens: dead entries first, then the first view of its kind
+    that has entries. Numbers that are unknown count as none."""
+    if counts is not None and counts.of("dead"):
+        return "dead"
+    if "HasRequests" in features:
+        return "requests"
+    usual: Literal["delayed", "dead"] = "delayed" if "HasTimeline" in features else "dead"
+    states: tuple[Literal["delayed", "dead", "waiting", "pending"], ...]
+    states = (usual, "waiting", "pending")
+    for state in states:
+        if counts is not None and counts.of(state):
+            return state
+    return usual
 
 
 async def located(deployment: Deployment, address: str) -> VisitedPlace:

@@ -17,7 +17,7 @@ from redisq_ops.core.queues.request import RequestQueue
 
 from ..command_line import Redisq, everywhere
 
-PERFDATA = re.compile(r"(\w+=\d+s? ?)+")
+PERFDATA = re.compile(r"(\w+=(\d+s?|U) ?)+")
 
 
 def line(redisq: Redisq, *words: str, code: int) -> tuple[str, dict[str, str]]:
@@ -49,6 +49,23 @@ def test_a_warning_is_1_and_what_is_critical_is_2(redisq: Redisq, client: redis.
     sentence, numbers = line(redisq, "--warning", "dead>0", "--critical", "waiting>3", code=2)
     assert sentence == "CRITICAL: mail: waiting>3; mail: dead>0"
     assert (numbers["critical"], numbers["dead"], numbers["waiting"]) == ("1", "1", "4")
+
+
+def test_a_number_that_no_queue_keeps_is_unknown_and_not_0(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    client.lpush("celery", b"{}")
+    client.sadd("_kombu.binding.celery", b"celery\x06\x16\x06\x16celery")
+    redisq("discover", "--register", "--yes")
+    sentence, numbers = line(redisq, "--set", "no_worker=1d", code=0)
+    assert sentence.startswith("OK: 1 queue, no rule broken; unknown: ")
+    assert "dead" in sentence and sentence.endswith("oldest of celery:celery")
+    assert (numbers["waiting"], numbers["dead"], numbers["oldest"]) == ("1", "U", "U")
+    (row,) = redisq.rows("ls")
+    assert (row["waiting"], row["dead"], row["oldest_age_ms"]) == (1, None, None)
+    everywhere(client, "mail")
+    sentence, numbers = line(redisq, "--set", "no_worker=1d", code=0)
+    assert numbers["dead"] == "1" and "oldest of celery:celery" in sentence
 
 
 def test_only_queues_of_a_pattern_are_checked(redisq: Redisq, client: redis.Redis) -> None:

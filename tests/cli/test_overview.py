@@ -473,8 +473,9 @@ def test_history_is_in_order_and_says_how_much_there_is(
     first, second = redisq.rows("history", "mail")
     assert "dead" in first["what"] and "op" in second["what"]
     assert first["at_ms"] <= second["at_ms"]
-    assert "r1/2|rejected" in redisq("history", "mail")
-    assert "latest 2 of 2 events" in redisq.err
+    shown = redisq("history", "mail")
+    assert "r1/2|rejected" in shown and "latest 2 of 2 events" in redisq.err
+    assert re.search(r"  purged: dead → trash, 1 entry \(op purge-\w+\)  by \S+$", shown, re.M)
     assert [row["what"] for row in redisq.rows("history", "mail", "--max", "1")] == [second["what"]]
 
 

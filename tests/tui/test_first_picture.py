@@ -13,7 +13,7 @@ from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.overview import overview as read_overview
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 
-from .test_snapshots import REDRAW, ROOT, Seeded, compare, draw, overview, write_png
+from .test_snapshots import NOW, REDRAW, ROOT, Seeded, compare, draw, overview, write_png
 
 pytestmark = [pytest.mark.slow, pytest.mark.alike]
 
@@ -24,14 +24,23 @@ NOT_SHOWN = {"audit-log", "crm-sync", "fraud-check"}
 
 def rows_of_programs(client: redis.Redis) -> list[QueueRow]:
     """What redisq reads of keys as the frameworks write them, and of two queues in trouble."""
-    write_keys(client, run(client, server_ms()))
+    now_ms = run(client, server_ms())
+    write_keys(client, now_ms)
     client.hset("bull:invoicing:meta", mapping={"version": "bullmq:5.81.5", "paused": 1})
     client.lpush("bull:invoicing:paused", *range(1, 13))
     client.sadd("rq:queues", "rq:queue:retina")
     client.rpush("rq:queue:retina", *(f"job-{n}" for n in range(8)))
     register_found(client)
     found = run(client, read_overview(Deployment(client), signs=True))
-    return [row for row in found.rows if row.kind in PROGRAMS]
+    return [at_picture_time(row, now_ms) for row in found.rows if row.kind in PROGRAMS]
+
+
+def at_picture_time(row: QueueRow, now_ms: int) -> QueueRow:
+    """The age of the oldest entry as it was at ``now_ms``, by the picture's fixed clock."""
+    if row.counts is None or row.counts.oldest_ms is None:
+        return row
+    oldest_ms = row.counts.oldest_ms + NOW - now_ms
+    return replace(row, counts=replace(row.counts, oldest_ms=oldest_ms))
 
 
 def test_the_first_picture_shows_five_programs(client: redis.Redis) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from redisq_ops.core.model.entry import STATES
+from redisq_ops.core.model.entry import STATES, Counts
 from redisq_ops.core.model.errors import NotFound, RedisqError, translate
 from redisq_ops.ops.check.findings import Standing, broken_rules, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
@@ -23,6 +23,8 @@ from ..session import Session
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
 SHOWN = 5
 """broken rules that the line names"""
+SUMMED = tuple(state for state in STATES if state not in ("trash", "done"))
+"""states whose entries perfdata counts"""
 MINUTES = 60
 """length of the rates that are read: from it the time to drain is estimated"""
 
@@ -59,7 +61,8 @@ def check(s: Session, given: dict[str, Any]) -> int:
             "error": None,
         })  # fmt: skip
     else:
-        tell(f"{WORDS[code]}: {_sentence(broken, len(rows))} | {_perfdata(seen, broken)}")
+        sentence = _sentence(broken, len(rows)) + _unknown_numbers(seen)
+        tell(f"{WORDS[code]}: {sentence} | {_perfdata(seen, broken)}")
     return code
 
 
@@ -88,19 +91,54 @@ def _sentence(broken: list[Standing], queues: int) -> str:
 
 
 def _perfdata(seen: Overview, broken: list[Standing]) -> str:
-    """Numbers as monitors read them: ``label=value``, seconds with their unit."""
-    counted = [row.counts for row in seen.rows if row.counts is not None]
-    shown = (state for state in STATES if state not in ("trash", "done"))
-    sums: dict[str, int] = {state: sum(one.of(state) or 0 for one in counted) for state in shown}
-    ages = [seen.now_ms - counts.oldest_ms for counts in counted
-            if counts.oldest_ms is not None and counts.waiting]  # fmt: skip
+    """Numbers as monitors read them: ``label=value``, seconds with their unit; U: unknown.
+
+    A sum leaves out the queues that don't have the number, and is unknown if none has it.
+    """
     kinds = Counter(one.severity for one in broken)
-    values: dict[str, int] = {
-        "queues": len(seen.rows), "critical": kinds[Severity.CRITICAL],
-        "warning": kinds[Severity.WARNING], **sums,
+    values = {
+        "queues": f"{len(seen.rows)}", "critical": f"{kinds[Severity.CRITICAL]}",
+        "warning": f"{kinds[Severity.WARNING]}",
     }  # fmt: skip
-    oldest = f"oldest={max(0, max(ages, default=0)) / 1000:.0f}s"
-    return " ".join([*(f"{name}={value}" for name, value in values.items()), oldest])
+    for name, numbers in _numbers(seen).items():
+        known = [number for number in numbers if number is not None]
+        if numbers and not known:
+            values[name] = "U"
+        elif name == "oldest":
+            values[name] = f"{max(known, default=0) / 1000:.0f}s"
+        else:
+            values[name] = f"{sum(known)}"
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _numbers(seen: Overview) -> dict[str, list[int | None]]:
+    """The figures of perfdata, of each queue; None: unknown. Ages are in milliseconds."""
+    found: dict[str, list[int | None]] = {
+        state: [row.counts.of(state) if row.counts else None for row in seen.rows]
+        for state in SUMMED
+    }
+    return found | {"oldest": [_oldest(row.counts, seen.now_ms) for row in seen.rows]}
+
+
+def _oldest(counts: Counts | None, now_ms: int) -> int | None:
+    """For how long the oldest entry has waited, 0 if none waits; None: unknown."""
+    if counts is None or counts.of("waiting") is None:
+        return None
+    if not counts.waiting:
+        return 0
+    return None if counts.oldest_ms is None else max(0, now_ms - counts.oldest_ms)
+
+
+def _unknown_numbers(seen: Overview) -> str:
+    """Which figures of perfdata lack queues, as the end of a sentence; empty if none does."""
+    lacking: dict[str, list[str]] = {}
+    for name, numbers in _numbers(seen).items():
+        queues = [row.name for row, n in zip(seen.rows, numbers, strict=True) if n is None]
+        if queues:
+            of = queues[0] if len(queues) == 1 else f"{len(queues):,} queues"
+            lacking.setdefault(of, []).append(name)
+    named = [f"{', '.join(names)} of {of}" for of, names in lacking.items()]
+    return f"; unknown: {', '.join(named)}".replace("|", "/") if named else ""
 
 
 def _explain(s: Session, found: list[Standing]) -> None:

@@ -141,6 +141,12 @@ class Place:
         size, elements = await both(self.size(), self._slice(start, max))
         return await self.located(self._list_rows(elements, start, size)), size
 
+    def first(self) -> Call[list[bytes]]:
+        """The element of a list or sorted set that is taken next; none if it is empty."""
+        if self.kind == "list":
+            return self._slice(0, 1)
+        return Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key)
+
     def _slice(self, start: int, max: int) -> Call[list[bytes]]:
         if self.reverse:
             return Call(
@@ -303,6 +309,12 @@ class DuePart(Place):
     async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
         found = await Place.of_members(self, members)
         return [row for row in found if (row.score <= self.now) is self.due]
+
+
+async def next_members(places: Sequence[Place]) -> list[bytes]:
+    """The element that is taken next, of each list and sorted set that has one."""
+    firsts = await together(place.first() for place in places if place.kind in ("list", "zset"))
+    return [member for found in firsts for member in found]
 
 
 def _scan_cursor(at: int, last: bytes) -> str:

@@ -9,7 +9,10 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import STATES, Event
+from redisq_ops.core.model.states import EDIT
 from redisq_ops.core.redis.operation import both
+
+from ..change.preview import PAST
 
 PAGE = 1000
 """history events read by one call"""
@@ -61,3 +64,32 @@ async def history_of(queue: Queue[Any], id: str, window: int = PAGE) -> EntryHis
             break
         events = await queue.history.op(min(PAGE, window - searched), events[-1].id)
     return EntryHistory(tuple(found), searched, max(total, searched), undone)
+
+
+def change_words(item: str) -> str:
+    """An operator's change in words, of an item of an ``op`` event: ``OP|VERB or STATE|…``."""
+    op, *parts = item.split("|")
+    return f"{_change(op, [part for part in parts if part not in ('', '-')])} (op {op})"
+
+
+def _change(op: str, parts: list[str]) -> str:
+    match parts:
+        case ["undo", undone, number]:
+            return f"undone: {undone}, {_entries(number)}"
+        case ["set", name]:
+            return f"set: {name} to its default"
+        case ["set", name, value]:
+            return f"set: {name}={value}"
+        case ["prune", *_]:
+            return "removed a killed worker"
+        case [source, target, number] if source in STATES:
+            verb = op.rpartition("-")[0]
+            done = "edited" if target == EDIT else PAST.get(verb, "changed")
+            to = "the state before the purge" if target == "restore" else target
+            way = source if target in (EDIT, source) else f"{source} → {to}"
+            return f"{done}: {way}, {_entries(number)}"
+    return " ".join(parts)
+
+
+def _entries(number: str) -> str:
+    return f"{number} {'entry' if number == '1' else 'entries'}"

@@ -72,6 +72,36 @@ def test_every_state_is_seen_as_bullmq_counts_it(client: Client) -> None:
     assert ours(client).due_counts([now, now + 8_000_000, now + 10_000_000]) == [0, 5]
 
 
+def test_the_lease_of_a_job_is_its_lock(redisq: Redisq, client: Client) -> None:
+    specimen(client)
+    client.set(B + "run1:lock", "token", px=30_000_000)
+    redisq("discover", "--register", "--yes")
+    held = {row["id"]: row["deadline_ms"] for row in redisq.rows("pending", "ls", NAME)}
+    left = held.pop("run1") - ours(client).now()
+    assert 29_000_000 < left <= 30_000_000 and set(held.values()) == {None}
+    assert "its lease ends in 8h" in redisq("explain", f"{NAME}/run1")
+
+
+def test_the_oldest_is_known_while_the_next_job_was_neither_delayed_nor_tried(
+    redisq: Redisq, client: Client
+) -> None:
+    specimen(client)
+    redisq("discover", "--register", "--yes")
+    (row,) = redisq.rows("ls")
+    added = client.hget(B + "w0", "timestamp")
+    assert added and row["oldest_ms"] == int(added)
+    client.delete(B + "prioritized")
+    for field, value in {"atm": "1", "opts": '{"delay":9}', "timestamp": "x"}.items():
+        before = client.hget(B + "w0", field)
+        client.hset(B + "w0", field, value)
+        assert ours(client).counts().oldest_ms is None
+        if before is None:
+            client.hdel(B + "w0", field)
+        else:
+            client.hset(B + "w0", field, before)
+    assert ours(client).counts().oldest_ms == int(added)
+
+
 def test_jobs_that_wait_for_children_are_shown_apart(client: Client) -> None:
     Program(client).flow()
     parent = entries(client, "delayed")["p"]

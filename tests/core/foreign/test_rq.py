@@ -108,7 +108,8 @@ def test_every_state_is_seen(client: Client, queue: rq.Queue) -> None:
     mail = ours(client)
     counts = mail.counts()
     assert (counts.waiting, counts.delayed, counts.dead, counts.done) == (1, 2, 1, 1)
-    assert [e.id for e in entries(mail, "waiting")] == ["two"]
+    (waiting,) = entries(mail, "waiting")
+    assert waiting.id == "two" and counts.oldest_ms == waiting.since_ms is not None
     delayed = {e.id: e for e in entries(mail, "delayed")}
     assert {id: e.called for id, e in delayed.items()} == {
         "later": "scheduled", "after": "deferred",

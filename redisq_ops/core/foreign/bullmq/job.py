@@ -14,6 +14,8 @@ FIELDS = (
     "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
     "failedReason", "stacktrace", "pb", "parentKey",
 )  # fmt: skip
+WAIT_FIELDS = ("timestamp", "processedOn", "atm", "stc", "opts")
+"""what `waits_since` reads"""
 STALLED = "job stalled more than allowable limit"
 _ERROR = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w$.]*)(?:: (.*))?", re.DOTALL)
 MOST = 256 * 1024
@@ -43,15 +45,15 @@ class Job:
 
     def shown(self) -> bytes:
         """Shown as the payload: the job's name, its data, options, priority and parent."""
-        shown: dict[str, Any] = {"name": self.text("name"), "data": self._decoded("data")}
-        shown["opts"] = self._decoded("opts")
+        shown: dict[str, Any] = {"name": self.text("name"), "data": self.decoded("data")}
+        shown["opts"] = self.decoded("opts")
         if self.number("priority"):
             shown["priority"] = self.number("priority")
         if self.values["parentKey"]:
             shown["parent"] = self.text("parentKey")
         return json.dumps(shown, ensure_ascii=False).encode(errors="backslashreplace")
 
-    def _decoded(self, field: str) -> Any:
+    def decoded(self, field: str) -> Any:
         try:
             return json.loads(self.values[field] or b"null")
         except (ValueError, RecursionError):
@@ -64,7 +66,7 @@ class Job:
 
     def error(self) -> Failure | None:
         """The latest failure; its type is in the stack trace only."""
-        reason, traces = self.text("failedReason"), self._decoded("stacktrace")
+        reason, traces = self.text("failedReason"), self.decoded("stacktrace")
         trace = str(traces[-1])[:MOST] if isinstance(traces, list) and traces else ""
         if not reason and not trace:
             return None
@@ -73,3 +75,12 @@ class Job:
         if found and reason in ("", found[2] or ""):  # a job that waits again has no reason
             return Failure(found[1], found[2] or "", trace)
         return Failure("Error", reason or first, trace)
+
+
+def waits_since(values: Sequence[bytes | None]) -> int | None:
+    """When a waiting job was added, of its `WAIT_FIELDS`; None if it was delayed or tried since."""
+    job = Job(dict(zip(WAIT_FIELDS, values, strict=True)))
+    options = job.decoded("opts")
+    delayed = not isinstance(options, dict) or options.get("delay")
+    tried = any(job.number(field) for field in ("processedOn", "atm", "stc"))
+    return None if delayed or tried else job.number("timestamp")

@@ -14,12 +14,12 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, operation, together
+from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment, optional
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
-from ..places import LocatedEntry, Place, Row
-from .job import FIELDS, Job
+from ..places import LocatedEntry, Place, Row, next_members
+from .job import FIELDS, WAIT_FIELDS, Job, waits_since
 from .workers import workers
 
 LATEST = 6
@@ -108,11 +108,23 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         keys = [self._job_key(row.member) for row in rows]
-        found = await together(Call(("HMGET", k, *FIELDS), list[Any], key=k) for k in keys)
+        jobs = together(Call(("HMGET", k, *FIELDS), list[Any], key=k) for k in keys)
+        locks = [key + b":lock" for key in keys] if state == "pending" else []
+        left = together(Call(("PTTL", lock), int, key=lock) for lock in locks)
+        found, (lefts, now) = await both(jobs, both(left, self._now()))
+        # Negative: there is no lock, or one that never expires.
+        until = [now + ms if ms >= 0 else None for ms in lefts] or [None] * len(rows)
         return [
-            _entry(state, place, row, Job.read(values))
-            for row, values in zip(rows, found, strict=True)
+            _entry(state, place, row, Job.read(values), until_ms)
+            for row, values, until_ms in zip(rows, found, until, strict=True)
         ]
+
+    async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
+        """Of each place, the job that is taken next counts. Unknown for one that was delayed or
+        tried before: no field has the time at which it came back."""
+        keys = [self._job_key(member) for member in await next_members(waiting)]
+        jobs = await together(Call(("HMGET", k, *WAIT_FIELDS), list[Any], key=k) for k in keys)
+        return min(filter(None, map(waits_since, jobs)), default=None)
 
     async def _ensure_registered(self) -> None:
         """Also refuses changes in the layout of a later release. The version is that of the latest
@@ -144,11 +156,12 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]
         return "deferred" if seen.place.called == CHILDREN else ""
 
 
-def _entry(state: State, place: Place, row: Row, job: Job) -> Entry | None:
+def _entry(state: State, place: Place, row: Row, job: Job, until_ms: int | None) -> Entry | None:
+    """``until_ms``: when the lock of its worker expires; None: it has none."""
     called = place.called
     if place.kind == "list" and row.member.startswith(b"0:"):
         return None  # a mark for workers, as BullMQ 4 left it
-    at = moment(row.score / 4096) if called == "delayed" else None
+    at = moment(row.score / 4096) if called == "delayed" else until_ms
     if job.problem:
         return Entry(legal(row.member), state, at, called=called, problem=job.problem)
     since = job.number(SINCE.get(called, "timestamp"))

@@ -36,12 +36,7 @@ class Record:
         return int(value) if value.isdigit() and len(value) < 10 else 0
 
     def ms(self, field: str) -> int | None:
-        """A time, as RQ writes it: UTC, with a fraction or (before 1.0) without."""
-        try:
-            at = datetime.fromisoformat(self.text(field).replace("Z", "+00:00"))
-        except ValueError:
-            return None
-        return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
+        return time_ms(self.values[field])
 
     def shown(self) -> bytes:
         """Shown as the payload: readable fields, and the size of the pickle."""
@@ -67,3 +62,13 @@ class Record:
         retried, dead = self.number("number_of_retries"), state == "dead"
         lost = int(dead and _LOST.match(self.traceback()) is not None)
         return retried + dead - lost, lost
+
+
+def time_ms(value: bytes | None) -> int | None:
+    """A time, as RQ writes it: UTC, with a fraction or (before 1.0) without."""
+    text = (value or b"").decode("utf-8", "backslashreplace")
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)

@@ -15,10 +15,10 @@ from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt, both, operation, together
-from ...redis.parsers import moment
+from ...redis.parsers import moment, optional
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
-from ..places import LocatedEntry, Place, Row
+from ..places import LocatedEntry, Place, Row, next_members
 from . import job
 from .workers import workers
 
@@ -97,6 +97,12 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
             Call(("XREVRANGE", results, "+", "-", "COUNT", 1), list[Any], key=results),
         )
         return job.Record(dict(zip(FIELDS, values, strict=True)), size, latest)
+
+    async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
+        """When the next job of each list was enqueued: the longest ago of them."""
+        keys = [bytes_of(self.keys["t_job_"]) + id for id in await next_members(waiting)]
+        times = await together(Call(("HGET", k, "enqueued_at"), optional, key=k) for k in keys)
+        return min(filter(None, map(job.time_ms, times)), default=None)
 
     async def members(self, place: Place, ids: Sequence[str]) -> Sequence[bytes]:
         jobs = [raw_of(id) for id in ids]
