@@ -53,7 +53,8 @@ def begin_job(url: str, master: str, folder: Path) -> None:
         context = TaskContext.get()
         if context is None or context.partitionId() != 0 or entries < 20:
             return
-        if context.attemptNumber() == 0:
+        # Not by the attempt: one may have failed on a worker that can't reach the server.
+        if not (folder / "executor-killed").exists():
             (folder / "executor-killed").touch()
             daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
             os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)

@@ -156,7 +156,10 @@ def test_commands_find_the_server_that_serve_keeps(
         # Another Redis server than the one whose password the workers have: only if asked for.
         assert find_server(ServerAddress(url)) == remote
         assert find_server(ServerAddress(other)) is None
+        with redis.Redis.from_url(other) as empty:
+            empty.flushdb()  # other tests use that database, too
         elsewhere = ran("redisq_ops", "--url", other, *query, "--remote", remote)
+        assert elsewhere.returncode == 0, elsewhere.stderr
         assert json.loads(elsewhere.stdout) == {"n": 0, "e": None}, elsewhere.stderr
         words = ("--json", "spark", "doctor", "--tasks", "2", "--remote", remote)
         doctor = ran("redisq_ops", "--url", url, *words)

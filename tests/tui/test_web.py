@@ -136,6 +136,8 @@ def test_a_replay_and_its_undo_are_clicked_through_in_a_browser(
         screen = Screen(page)
         page.goto(address)
         screen.click("mail", times=2)
+        screen.see("1 of 3")  # what is dead comes first
+        screen.click("2 prio")
         screen.see("held/limit")
         screen.click("5 dead")
         screen.see("1 of 3")
