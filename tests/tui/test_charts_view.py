@@ -16,7 +16,7 @@ from redisq_ops.tui.frame import text
 
 from .test_app import asked, bury, drive, drive_in, press, see, see_line, told
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 
 def work(client: redis.Redis, id: str) -> None:

@@ -24,6 +24,8 @@ from redisq_ops.tui.views import ALL
 
 from .test_snapshots import NOW, Clock, Seeded, overview, settled
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 WHOLE = """
 theme = "light"

@@ -26,7 +26,7 @@ from .test_app import drive_in, press, see, see_line, told, until
 from .test_snapshots import MAIL, Clock, Seeded, settled
 from .test_toolkit import limited, under
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 OSC_52 = "\x1b]52;c;aGk=\x07"
 LARGE = {

@@ -21,7 +21,7 @@ from ..command_line import Redisq, everywhere
 from ..model.wire import picture
 from .test_app import Body, press, see, until
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 
 @pytest.fixture

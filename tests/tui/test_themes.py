@@ -15,6 +15,8 @@ from redisq_ops.tui.frame import text
 
 from .test_snapshots import Seeded, settled
 
+pytestmark = pytest.mark.slow
+
 MEANINGS = (
     theme.OK, theme.WARN, theme.BAD, theme.HELD, theme.DELAYED, theme.DEAD, theme.DIM, theme.PART,
 )  # fmt: skip
