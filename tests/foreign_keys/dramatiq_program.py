@@ -25,6 +25,8 @@ class Program:
     def __init__(self, client: redis.Redis, **options: Any) -> None:
         self.client = client
         middleware = [AgeLimit(), Callbacks(), Retries()]
+        # One call in a thousand would put back what a lost worker held, at a time of its own.
+        options = {"maintenance_chance": 0} | options
         self.broker = RedisBroker(client=client, middleware=middleware, **options)  # type: ignore[no-untyped-call]
         once: dict[str, Any] = {"max_retries": 1, "min_backoff": 1, "max_backoff": 1}
         self.fine = self._actor(self._fine)
