@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -134,7 +135,7 @@ def test_commands_find_the_server_that_serve_keeps(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     dead_letters(client, 20, "letters")
-    other = url.partition("?")[0].rstrip("/0") + "/1"
+    other = urlsplit(url)._replace(path="/1").geturl()
     query = ("--json", "spark", "sql", "select count(*) n, max(error_type) e from dead")
     settings = [word for setting in CONF for word in ("--conf", setting)]
     served = subprocess.Popen(
