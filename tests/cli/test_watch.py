@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import redis
 
+from redisq_ops.cli import watch
 from redisq_ops.cli.watch import repeat
 from redisq_ops.core.model.errors import NotFound, Unreachable
 from redisq_ops.core.queues.delay import DelaySet
@@ -74,7 +76,7 @@ def test_on_a_terminal_it_is_redrawn_in_place(url: str, client: redis.Redis) -> 
 def test_a_server_that_goes_away_is_tried_again(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=lambda _: None))
     looks = iter([None, Unreachable("gone"), Unreachable("gone"), None, NotFound("no queue")])
 
     def look() -> None:
@@ -112,6 +114,7 @@ def test_each_look_can_be_repeated(
         if (end := next(sleeps)) is not None:
             raise end
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    # Of this module alone: another thread that sleeps would use up the pauses.
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))
     watched = redisq(*words.split(), "--json", "--watch", "1s", code=130)
     assert len(watched.splitlines()) == 3 * len(once.splitlines())

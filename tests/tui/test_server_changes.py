@@ -37,14 +37,16 @@ def test_a_replica_a_password_and_an_empty_server_are_named_in_the_header(
             client.client_kill_filter(_type="normal", skipme=True)
             await header("LOGIN REFUSED")
             await header("stale")
-            assert "the server asks for a password" in text(app) and " r " in text(app)
+            await until(pilot, lambda: "the server asks for a password" in text(app))
+            assert " r " in text(app)
             client.config_set("requirepass", "")
             await until(pilot, lambda: "LOGIN" not in text(app).splitlines()[0])
             server.kill()
             await header("stale")
             server.restart()  # without a file: it is as empty as another server
             await header("REPLACED: its queues are gone")
-            assert "no queue 'mail' here" in text(app) and " r " not in text(app)
+            await until(pilot, lambda: "no queue 'mail' here" in text(app))
+            assert " r " not in text(app)
 
         drive(server.url, body)
 

@@ -77,8 +77,8 @@ def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Red
     taken = {one.id for one in queue.take(3, consumer="w").deliveries}
     before = calls(client, "evalsha")
     (back,) = redisq.rows("undo", "--yes", code=3)
-    # A call takes two steps back; what was taken since stays, and is named.
-    assert calls(client, "evalsha") - before < 0.6 * steps
+    # A call takes two steps back, and a few look; what was taken since stays, and is named.
+    assert calls(client, "evalsha") - before <= steps // 2 + 8
     assert (back["done"], back["skipped"], set(back["sample"])) == (N - 3, {"changed": 3}, taken)
     assert (queue.counts().dead, queue.counts().pending) == (N - 3, 3)
     assert queue.invariants() == []
