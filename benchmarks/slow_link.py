@@ -24,7 +24,7 @@ CHUNK = 1024
 KEYS = 10
 INTERVAL_S = 1.0
 REFRESHES_S = 20
-RESTART_S = 5.0
+RESTART_S = float(os.environ.get("RESTART_S", "5"))
 RESTARTS = int(os.environ.get("RESTARTS", "60"))
 """five minutes of them"""
 
