@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Delivery, Failure, Settlement
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.redis.client import connect
@@ -95,7 +96,7 @@ class Workload:
         whole = int(mean)
         return whole + (self.dice.random() < mean - whole)
 
-    def _work(self, queues: list[tuple[Any, tuple[Failure, ...], int]]) -> None:
+    def _work(self, queues: list[tuple[Queue[Any], tuple[Failure, ...], int]]) -> None:
         """Settle what was taken about a second ago, and take some more."""
         self._run(
             queue.settle.op([

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, Exists, Interrupted, RedisqError, Refused
+from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.control import requests_of
@@ -74,7 +75,9 @@ def submit(s: Session, given: dict[str, Any]) -> int:
     )  # fmt: skip
     wait = given["wait"]
     if plan.split < 1 or (plan.per_line and (plan.split > 1 or wait)):
-        raise BadInput("--split is for 1 or more lines, and not for --per-line, nor is --wait")
+        raise BadInput(
+            "--split must be 1 or more, and --per-line allows neither --split nor --wait"
+        )
     with ExitStack() as stack:
         source = stack.enter_context(_opened(plan.file))
         with untouched(_UNSENT):
@@ -231,7 +234,7 @@ def _show_counts(s: Session, plan: _Plan, source: BinaryIO) -> int:
         how = "would be left out" if plan.skip_invalid else "would be refused, and all with it"
         say(f"{count(found.rejects)} {which} {how}, the first: "
             f"{printable(str(_reject(plan, *found.first)))}")  # fmt: skip
-    return 3 if plan.skip_invalid is not None and found.payloads else 1
+    return PARTLY_DONE if plan.skip_invalid is not None and found.payloads else FAILED
 
 
 def _warn(requests: int, size: int) -> None:

@@ -17,6 +17,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import all_queues
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import BadInput, RedisqError, WrongKind
+from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED
 from redisq_ops.core.redis.operation import both, together
 from redisq_ops.core.worker import Worker, run_processes
 from redisq_ops.core.worker.handler import exec_handler, load_handler
@@ -83,12 +84,12 @@ def work(s: Session, given: dict[str, Any]) -> int:
             _tell_paused(s, job)
         if processes == 1:
             _run(s, job)
-            code = 0
+            code = DONE
         else:
             s.client.close()
             code = run_processes(processes, _work_in_process, (job,))
         if interrupted():
-            return 130
+            return INTERRUPTED
         if once:
             _tell_left(s, job)
         return code

@@ -106,7 +106,7 @@ def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
     if isinstance(function, Handler):
         return function
     if not callable(function):
-        raise BadInput(f"a handler is called; a {type(function).__name__} can't be")
+        raise BadInput(f"a handler must be callable; a {type(function).__name__} is not")
     method = getattr(function, "__call__", None)  # noqa: B004 (the method itself is asked)
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
     return Handler(function, is_async)

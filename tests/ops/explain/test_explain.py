@@ -23,7 +23,7 @@ from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
-from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.operation import Round, arun, run
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author, read

@@ -248,7 +248,7 @@ def test_where_nothing_can_go_in_no_import_is_begun(
     client.lpush("carmine:mq:theirs:mid-circle", "end-of-circle", "m")
     client.set("carmine:mq:odd:locks", "str")
     before = sorted(client.scan_iter())
-    for name, why in (("theirs", "nothing goes in"), ("odd", "carmine:mq:odd:locks is a string")):
+    for name, why in (("theirs", "can't add entries"), ("odd", "carmine:mq:odd:locks is a string")):
         said = redisq.refusal("import", file, "--queue", f"carmine:{name}", "--yes", code=1)
         assert why in said
     assert sorted(client.scan_iter()) == before
