@@ -52,7 +52,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
         nothing = edit_preview(selection, Counter(), ())
         return nothing_matched(s, [nothing], given["dry_run"])
     if patch is None and selection.count > 1:
-        raise BadInput(f"{selection.count:,} entries: name one, or say --patch for all of them")
+        raise BadInput(f"{selection.count:,} entries: name one, or use --patch to change all")
     with untouched():
         change = patch or _replacement(s, selection, given["payload"])
         if change is None:

@@ -82,7 +82,7 @@ def print_operations(s: Session, operations: Sequence[Operation]) -> None:
             ["when", "op", "queue", "by", "done", "of", "what", "undo"],
             [
                 [when(o.started_ms, s.utc), o.id, o.queue, o.by, o.done, o.matched,
-                 " ".join(filter(None, (o.source, o.what, o.across, o.why and f"({o.why})"))),
+                 " ".join(filter(None, (o.subject, o.why and f"({o.why})"))),
                  _undo(o)]
                 for o in operations
             ],

@@ -137,8 +137,10 @@ def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iter
         if payload is not None:
             return chain(before, payloads)
     if before:
-        raise Refused(f"no line of {plan.file} can be submitted: {plan.skip_invalid} says why")
-    raise BadInput(f"{plan.file} is empty: nothing to submit")
+        raise Refused(
+            f"no line of {_named(plan.file)} can be submitted: {plan.skip_invalid} says why"
+        )
+    raise BadInput(f"{_named(plan.file)} is empty: nothing to submit")
 
 
 def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None]) -> Submission | EachLine:
@@ -218,7 +220,7 @@ def _show_counts(s: Session, plan: _Plan, source: BinaryIO) -> int:
     """Print what would be sent and what would be refused; the exit code of submit."""
     found = _counts(plan, source)
     if not found.lines:
-        raise BadInput(f"{plan.file} is empty: nothing to submit")
+        raise BadInput(f"{_named(plan.file)} is empty: nothing to submit")
     if s.json:
         emit({"id": plan.id, "queue": plan.queue, "word": "dry-run", "total": found.payloads,
               "state": None, "lines": found.lines, "bytes": found.size,
@@ -242,6 +244,10 @@ def _warn(requests: int, size: int) -> None:
         f"{count(requests)} requests take about {shown(memory(requests, size))} of the server's "
         "memory; without --per-line they would be one request, and small"
     )
+
+
+def _named(file: str) -> str:
+    return "stdin" if file == "-" else file
 
 
 def _opened(file: str) -> BinaryIO:

@@ -61,7 +61,7 @@ def work(s: Session, given: dict[str, Any]) -> int:
     s.writable()
     processes, timeout, once = given["processes"], given["timeout"], given["once"]
     if not 1 <= processes <= _MOST_PROCESSES:
-        raise BadInput(f"processes {processes}: 1 to {_MOST_PROCESSES}")
+        raise BadInput(f"processes {processes}: must be 1 to {_MOST_PROCESSES}")
     options = {
         "concurrency": given["concurrency"],
         "batch": given["batch"],
@@ -190,7 +190,7 @@ def _worker(s: Session, job: _Job) -> Worker:
             raise BadInput(f"--exec {job.program}: {error}") from error
         handler = exec_handler(argv)
     else:
-        raise BadInput("work takes a handler, MODULE:FUNCTION, or --exec CMD, and not both")
+        raise BadInput("give either a handler, MODULE:FUNCTION, or --exec CMD")
     s.role = "worker"
     redaction = s.config.redaction
     pages = None

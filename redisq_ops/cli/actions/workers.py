@@ -44,7 +44,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
             emit(row)
     elif rows:
         table(
-            ["name", "queue", "state", "silent", "busy", "since", "serves"],
+            ["name", "register", "state", "silent", "busy", "since", "serves"],
             [
                 [row["name"], row["queue"], row["state"] + (", quiet" if row["quiet"] else ""),
                  age_or_none(row["silent_ms"]), "-" if row["busy"] is None else row["busy"],

@@ -109,6 +109,12 @@ class Operation:
         return f"to {self.into}" if self.into else f"from {self.origin}" if self.origin else ""
 
     @property
+    def subject(self) -> str:
+        """What it changed, as every face shows it; empty: the whole queue, paused or resumed."""
+        flag = not self.source and self.what.startswith(("paused = ", "closed = "))
+        return " ".join(filter(None, (self.source, "" if flag else self.what, self.across)))
+
+    @property
     def undoable(self) -> bool:
         if self.origin:
             return False

@@ -146,7 +146,7 @@ def every(span_ms: int) -> str:
 def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
     """The times (ms UTC) of all runs after ``after_ms``, in order."""
     if len(spec.cron.split()) != 5:
-        raise BadInput(f"cron {spec.cron!r}: five fields (minute hour day month weekday)")
+        raise BadInput(f"cron {spec.cron!r}: must have five fields (minute hour day month weekday)")
     try:
         zone = ZoneInfo(spec.zone)
     except (KeyError, ValueError, OSError) as error:

@@ -55,13 +55,13 @@ def checked_payload(payload: bytes, number: int, most: int = MAX_PAYLOAD) -> Non
 
 def checked_priority(priority: int) -> int:
     if priority not in range(PRIORITIES):
-        raise BadInput(f"priority {priority}: 0 (first) to {PRIORITIES - 1}")
+        raise BadInput(f"priority {priority}: must be 0 (first) to {PRIORITIES - 1}")
     return priority
 
 
 def checked_limit(limit: int) -> int:
     if limit not in range(1, MAX_LIMIT + 1):
-        raise BadInput(f"limit {limit}: 1 to {MAX_LIMIT} (pausing is a flag, not a limit of 0)")
+        raise BadInput(f"limit {limit}: must be 1 to {MAX_LIMIT} (to stop a request, pause it)")
     return limit
 
 
