@@ -19,7 +19,7 @@ from redisq_ops.core.model.clock import ServerClock
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.settings import LIMIT, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.pipeline import input_split, replay, submit

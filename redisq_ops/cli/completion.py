@@ -99,7 +99,7 @@ def states(incomplete: str) -> list[str]:
 def contexts(incomplete: str) -> list[str]:
     """Names of contexts with this beginning."""
     from redisq_ops.core.model.errors import RedisqError
-    from redisq_ops.ops.config import contexts
+    from redisq_ops.ops.config.contexts import contexts
 
     try:
         return _offered((one.name for one in contexts()), incomplete)
@@ -112,7 +112,7 @@ def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
     from threading import Thread
 
     from redisq_ops.core.redis.client import connect
-    from redisq_ops.ops.config import load
+    from redisq_ops.ops.config.config import load
 
     options, found = _connection_options(os.environ), list[str]()
 

@@ -11,6 +11,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Superseded, Unconfirmed
+from redisq_ops.core.model.exit_codes import DONE
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
@@ -74,7 +75,7 @@ def nothing_matched(
             say(printable(f"{preview.what}: {'; '.join(remarks)}"))
     if s.json and not dry_run:
         emit(outcome or ChangeOutcome(None, 0))
-    return 0 if outcome is None or dry_run else outcome.exit_code
+    return DONE if outcome is None or dry_run else outcome.exit_code
 
 
 def interactive() -> bool:

@@ -13,6 +13,8 @@ from functools import cache
 from io import TextIOWrapper
 from typing import Any
 
+from redisq_ops.core.model.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
+
 
 @cache
 def global_options() -> dict[str, bool]:
@@ -55,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         code = run(words)
     except KeyboardInterrupt:  # while modules were loading
-        code = 130
-    if code == 130:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
         # After an interrupt inside `exec`, which dataclasses use while modules load, Python ends
         # itself by the signal, even if it was handled: the exit code would not be 130.
         with suppress(OSError):
@@ -101,11 +103,11 @@ def _run(words: Sequence[str]) -> int:
     except usage_error as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message(), file=sys.stderr)
-            return 2
+            return BAD_INPUT
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _print_error(f"{error.format_message()}{where}", 2, as_json, error)
+        return _print_error(f"{error.format_message()}{where}", BAD_INPUT, as_json, error)
     except (typer.Abort, KeyboardInterrupt):
-        return 130
+        return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
@@ -114,7 +116,8 @@ def _run(words: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        from redisq_ops.core.model.errors import RedisqError, file_error, translate
+        from redisq_ops.core.model.errors import RedisqError, file_error
+        from redisq_ops.core.redis.server_errors import translate
 
         known = translate(error)
         if isinstance(known, RedisqError):
@@ -137,12 +140,12 @@ def _unexpected(error: Exception, words: Sequence[str], as_json: bool) -> int:
     at = [frame for frame in frames if "redisq_ops" in frame.filename][-1]
     where = f"{at.filename.rpartition('redisq_ops/')[2]}:{at.lineno}"
     what = f"unexpected error: {type(error).__name__} at {where}"
-    return _print_error(f"{what}; please report it with what -vv shows", 1, as_json, error)
+    return _print_error(f"{what}; please report it with what -vv shows", FAILED, as_json, error)
 
 
 def _verbosity(word: str) -> int:
     if word == "--verbose":
-        return 1
+        return FAILED
     return word.count("v") if word.startswith("-") and set(word[1:]) == {"v"} else 0
 
 

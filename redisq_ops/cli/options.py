@@ -6,6 +6,7 @@ A command's options are a table, from which Typer gets a function with a signatu
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from inspect import Parameter, Signature
@@ -18,6 +19,8 @@ from .completion import addresses, clients, queues
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
+_LIST_WIDTH = 62
+"""of a help text in a list of commands on 80 columns"""
 Option = tuple[Any, Any]
 """an annotation for Typer, and a default (``...``: required)"""
 Options = Mapping[str, Option]
@@ -101,7 +104,14 @@ def add(
     run.__dict__ |= {"__signature__": Signature(parameters), "prints": prints}
     # The mark keeps the lines of the last paragraph from being joined.
     epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in examples)])
-    group.command(name, help=help, epilog=epilog)(run)
+    group.command(name, help=help, short_help=_in_short(help), epilog=epilog)(run)
+
+
+def _in_short(help: str) -> str:
+    """The first sentence, or its first clause where it is long: a line of a list of commands."""
+    sentence = re.split(r"\.\s|\.$", help, maxsplit=1)[0]
+    clause = re.split("[;:] ", sentence)[0] if len(sentence) > _LIST_WIDTH else sentence
+    return f"{' '.join(clause.split())}."
 
 
 # --- options of several commands -----------------------------------------------------------------

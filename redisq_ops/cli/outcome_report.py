@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, file_error
+from redisq_ops.core.model.exit_codes import PARTLY_DONE
 from redisq_ops.ops.change.apply import ReportResult
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.runner import ChangeRun
@@ -144,7 +145,7 @@ def reporting(
         if change is None or done == before:
             failure = file_error(error, f"{failure}: nothing was changed")
         else:
-            outcome, failure.exit_code = change.outcome, 3
+            outcome, failure.exit_code = change.outcome, PARTLY_DONE
             outcome.done = done
             if s.json:
                 emit(asdict(outcome) | {"left": max(0, outcome.matched - done)})

@@ -17,7 +17,7 @@ from redisq_ops.ops.hint import set_connection_options
 
 if TYPE_CHECKING:
     from redisq_ops.core.redis.operation import BlockingClient, Description
-    from redisq_ops.ops.config import Config
+    from redisq_ops.ops.config.config import Config
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.redaction import Redaction
 
@@ -43,7 +43,7 @@ class Session:
 
     @cached_property
     def config(self) -> Config:
-        from redisq_ops.ops.config import load
+        from redisq_ops.ops.config.config import load
 
         return load(self.flags, self.context)
 

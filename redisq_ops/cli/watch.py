@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from redisq_ops.core.model.errors import BadInput, Unreachable, translate
+from redisq_ops.core.model.errors import BadInput, Unreachable
+from redisq_ops.core.redis.server_errors import translate
 from redisq_ops.ops.filter.time import duration_ms
 
 LEAST_MS = 100

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Counts, Failure, Settlement
+from redisq_ops.core.model.entry import Counts, Failure, Outcome, Settlement
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
@@ -84,15 +85,15 @@ def _deploy_wrong_version(client: BlockingClient, now_ms: int) -> None:
     _settle_all(queue, "webhooks-2.4", "reject", BAD_DEPLOY)
 
 
-async def _paused(queue: Any, counts: Counts) -> bool:
+async def _paused(queue: Queue[Any], counts: Counts) -> bool:
     return counts.paused is not None
 
 
-async def _resumed(queue: Any, counts: Counts) -> bool:
+async def _resumed(queue: Queue[Any], counts: Counts) -> bool:
     return counts.paused is None
 
 
-async def _replayed(queue: Any, counts: Counts) -> bool:
+async def _replayed(queue: Queue[Any], counts: Counts) -> bool:
     return counts.dead <= CLOSED_ENDPOINTS and not counts.trash
 
 
@@ -140,7 +141,7 @@ def _silence_worker(client: BlockingClient, now_ms: int) -> None:
     queue.take(LEASED, consumer=SILENT_WORKER, lease_ms=9 * HOUR_MS)
 
 
-async def _taken_back(queue: Any, counts: Counts) -> bool:
+async def _taken_back(queue: Queue[Any], counts: Counts) -> bool:
     held = await queue.page.op("pending", max=100)
     return SILENT_WORKER not in {entry.consumer for entry in held.entries}
 
@@ -167,7 +168,7 @@ def _block_client(client: BlockingClient, now_ms: int) -> None:
     queue.submit("acme", [b"export"] * 40)
 
 
-async def _unblocked(queue: Any, counts: Counts) -> bool:
+async def _unblocked(queue: FairQueue[Any], counts: Counts) -> bool:
     acme = await queue.get_client.op("acme")
     return acme is None or not acme.blocked
 
@@ -199,7 +200,7 @@ def _poison(client: BlockingClient, now_ms: int) -> None:
     _settle_all(queue, "imports-1:4021", "fail", SLOW, 10 * MINUTE_MS)
 
 
-async def _purged(queue: Any, counts: Counts) -> bool:
+async def _purged(queue: Queue[Any], counts: Counts) -> bool:
     return counts.delayed <= RETRIED and POISONED >= counts.trash > 0
 
 
@@ -227,7 +228,7 @@ def _flood(client: BlockingClient, now_ms: int) -> None:
     queue.settle([Settlement(each, "ack") for each in taken])
 
 
-async def _receipts_first(queue: Any, counts: Counts) -> bool:
+async def _receipts_first(queue: RequestQueue[Any], counts: Counts) -> bool:
     """The newsletter is paused, settled or cancelled, or comes after receipts."""
     newsletter = await queue.request.op(NEWSLETTER)
     return (
@@ -261,7 +262,9 @@ def chosen(name: str | None) -> list[Incident]:
     return [INCIDENTS[name]]
 
 
-def _settle_all(queue: Any, worker: str, outcome: Any, error: Failure, again_ms: int = 0) -> None:
+def _settle_all(
+    queue: Queue[BlockingClient], worker: str, outcome: Outcome, error: Failure, again_ms: int = 0
+) -> None:
     """A worker takes what is ready, and all of it ends like that."""
     while taken := queue.take(100, consumer=worker).deliveries:
         queue.settle([Settlement(each, outcome, error.encoded(), again_ms) for each in taken])

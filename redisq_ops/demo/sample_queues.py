@@ -144,7 +144,9 @@ def create_samples(client: BlockingClient, now_ms: int, dice: random.Random) -> 
     run(client, together(_periodic(queue) for queue in delays if queue.name == "reminders"))
 
 
-def _work(client: BlockingClient, queues: Any, dice: random.Random) -> None:
+def _work(
+    client: BlockingClient, queues: Sequence[tuple[SampleQueue, Queue[Any]]], dice: random.Random
+) -> None:
     """Take what is due in each queue and settle it."""
     taken = run(client, together(
         queue.take.op(min(400, 2 * sample.pace + 20), consumer=worker_of(queue))

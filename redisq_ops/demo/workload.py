@@ -15,10 +15,12 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Delivery, Failure, Settlement
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import BlockingClient, Description, apart, run, together
+from redisq_ops.core.worker.upkeep import UPKEEP_S
 from redisq_ops.ops.deployment import Deployment
 
 from .incidents import BAD_DEPLOY, GONE, INCIDENTS, UNREADABLE, Incident
@@ -62,7 +64,7 @@ class Workload:
         self._ticks = 0
 
     def tick(self) -> None:
-        """A quarter of a second of work: three round trips and a few more."""
+        """A quarter of a second of work: three round trips, and now and then a few more."""
         self._ticks += 1
         self._serial += 1
         counts = self._run(queue.counts.op() for _, queue in self.samples)
@@ -78,6 +80,8 @@ class Workload:
             for sample, queue in self.samples
         ])  # fmt: skip
         self._work_on_incidents()
+        if self._ticks % int(UPKEEP_S / TICK_S) == 1:  # runs periodic entries, among other things
+            self._run(queue.upkeep.op() for _, queue in self.samples)
         if self._ticks >= RESIZE_AT:
             self._resize()
         if self._ticks % int(HEARTBEAT_S / TICK_S / 4) == 1:
@@ -95,7 +99,7 @@ class Workload:
         whole = int(mean)
         return whole + (self.dice.random() < mean - whole)
 
-    def _work(self, queues: list[tuple[Any, tuple[Failure, ...], int]]) -> None:
+    def _work(self, queues: list[tuple[Queue[Any], tuple[Failure, ...], int]]) -> None:
         """Settle what was taken about a second ago, and take some more."""
         self._run(
             queue.settle.op([

@@ -259,7 +259,7 @@ async def described(deployment: Deployment, rows: Sequence[RegisteredFind]) -> l
 
 async def _checked(deployment: Deployment, row: RegisteredFind, now: int) -> tuple[Counts, Checkup]:
     if foreign_class(row.entry.kind) is None:
-        raise Refused(f"this release recognises {row.entry.kind} queues and can't read them")
+        raise Refused(f"this release recognises {row.entry.kind} queues, but can't read them")
     queue = deployment.open(row.entry)
     if row.find.parts:
         queue.found = frozenset(row.find.parts)

@@ -97,7 +97,7 @@ def connection_error(target: ServerAddress) -> str | None:
         finally:
             client.close()
     except Exception as error:
-        from redisq_ops.core.model.errors import translate
+        from redisq_ops.core.redis.server_errors import translate
 
         known = translate(error)
         return str(known) if isinstance(known, RedisqError) else type(error).__name__

@@ -18,10 +18,10 @@ from typing import Any, cast
 
 from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, TooLarge
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
+from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.queues.request.submission import (
     CHUNK,
     CHUNK_BYTES,
-    Digest,
     checked_payload,
     cut,
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused
+from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 
 from .job_errors import translating
 
@@ -34,7 +35,7 @@ class WrittenResults:
 
     @property
     def exit_code(self) -> int:
-        return 0 if self.complete else 3
+        return DONE if self.complete else PARTLY_DONE
 
 
 def select_requests(frame: DataFrame, requests: Sequence[str] = (), prefix: str = "") -> DataFrame:

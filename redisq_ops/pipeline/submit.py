@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.control import requests_of
@@ -87,8 +88,8 @@ class SubmitResult:
     def exit_code(self) -> int:
         """0: all is submitted; 3: a part; 1: nothing."""
         if not self.refused:
-            return 3 if self.rejects else 0
-        return 3 if sum(self.requests.values()) > self.refused else 1
+            return PARTLY_DONE if self.rejects else DONE
+        return PARTLY_DONE if sum(self.requests.values()) > self.refused else FAILED
 
 
 def submit(

@@ -36,7 +36,7 @@ from . import keys
 from .dashboard_commands import refresh_seconds
 from .dashboard_settings import NOTIFICATIONS, AlertSettings, DashboardSettings
 from .theme import THEMES
-from .views import ALL
+from .views import ALL, QueueView
 
 _SECTIONS: Final = ("theme", "refresh", "keys", "columns", "filters", "alerts")
 
@@ -82,11 +82,11 @@ def _keys(table: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _columns(table: Mapping[str, Any], where: str) -> dict[View, frozenset[str]]:
-    views = {view.name_: view for view in ALL}
+    views: dict[str, type[QueueView]] = {view.name_: view for view in ALL}
     _only(table, views, f"{where}.columns")
     found: dict[View, frozenset[str]] = {}
     for name, shown in table.items():
-        view = views[name]  # type: ignore[index]
+        view = views[name]
         known = [column.key for column in view.columns]
         place = f"{where}.columns: {name}"
         if not isinstance(shown, list) or not shown:

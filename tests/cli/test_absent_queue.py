@@ -17,7 +17,7 @@ from redisq_ops.cli import main as cli
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.sharding.shard_map import home
-from redisq_ops.core.worker import Worker, loop
+from redisq_ops.core.worker import Worker, upkeep
 
 pytestmark = pytest.mark.alike
 
@@ -147,7 +147,7 @@ def test_a_key_that_is_in_the_way_ends_the_worker(client: redis.Redis, started: 
 def test_neither_do_its_looks_nor_its_upkeep_create_a_queue(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "UPKEEP_S", 0.02)
+    monkeypatch.setattr(upkeep, "UPKEEP_S", 0.02)
     worker = Worker(RequestQueue(client, "mail"), lambda delivery: None)
     thread = threading.Thread(target=worker.run)
     client.config_resetstat()

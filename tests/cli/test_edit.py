@@ -206,7 +206,7 @@ def test_a_large_selection_goes_in_bounded_steps(
         (["mail", "--patch", '[{"op": "turn", "path": "/a"}]'], 2, "--patch: "),
         (["mail", "--patch", '[{"op": "add", "path": "a", "value": 1}]'], 2, "--patch: "),
         (["mail", "--patch", PATCH, "--payload", "x"], 2, "either --patch or --payload"),
-        (["mail", "--payload", "x"], 2, "5 entries: name one, or say --patch"),
+        (["mail", "--payload", "x"], 2, "5 entries: name one, or use --patch"),
         (["mail/r1/1", "--payload", "x"], 5, "no terminal to ask on"),
         (["mail/r1/9", "--payload", "x", "--yes"], 1, "no entry r1/9"),
     ],

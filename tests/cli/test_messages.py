@@ -179,4 +179,4 @@ def test_nobody_is_asked_for_a_state_of_what_a_stream_cannot_do_at_all(
 def test_only_states_that_can_be_meant_are_asked_for(redisq: Redisq, client: redis.Redis) -> None:
     ResqueQueue(client, "resque:low").push([Job("Low", [1])])
     said = redisq.refusal("purge", "resque:low", "--yes", code=2)
-    assert "choose one with --state: waiting, pending, dead" in said
+    assert "choose the state of the entries with --state: waiting, pending, dead" in said

@@ -15,7 +15,7 @@ import typer.main
 from redisq_ops.cli.app import app
 from redisq_ops.cli.main import global_options, hoisted
 from redisq_ops.core.model import settings
-from redisq_ops.ops.config import SETTINGS
+from redisq_ops.ops.config.settings import SETTINGS
 
 from .reader import DOCS, PAGES, ROOT, transcript
 
@@ -207,7 +207,8 @@ def test_every_configuration_in_the_docs_can_be_read(
     configuration: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from redisq_ops.ops.check.rules import read_rules
-    from redisq_ops.ops.config import contexts, load
+    from redisq_ops.ops.config.config import load
+    from redisq_ops.ops.config.contexts import contexts
     from redisq_ops.tui.settings_file import read_settings
 
     read = 0

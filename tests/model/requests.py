@@ -12,7 +12,7 @@ from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.errors import Exists, NotFound, QueueClosed
 from redisq_ops.core.model.keys import Keys
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.operation import run
 
 from .model import HOUR, LEASE, SETS, Model, Unit

@@ -17,7 +17,9 @@ from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
 from redisq_ops.ops.change.limits import FREE, Guard
-from redisq_ops.ops.config import SETTINGS, NamedContext, contexts, load
+from redisq_ops.ops.config.config import load
+from redisq_ops.ops.config.contexts import NamedContext, contexts
+from redisq_ops.ops.config.settings import SETTINGS
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
@@ -206,7 +208,7 @@ def test_confirm_by_name_with_yes(file: Path, redisq: Redisq, client: redis.Redi
     prod(file, 'confirm = "name"')
     pause = ("queue", "pause", "mail", "--context", "prod", "--yes")
     redisq(*pause, code=5)
-    assert "context prod wants its name: add --confirm prod" in redisq.err
+    assert "context prod asks for its name: add --confirm prod" in redisq.err
     redisq(*pause, "--confirm", "staging", code=2)
     assert "--confirm staging: this is context prod" in redisq.err
     assert queue.counts().paused is None

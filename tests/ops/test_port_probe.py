@@ -138,4 +138,4 @@ def test_unreachable_sentinels_are_a_one_line_error(
     )
     assert time.monotonic() - began < 6  # each of them alone would be tried for longer
     none = Redisq(url.replace("://", "+sentinel://") + "/mymaster", capsys)
-    assert none.refusal("ls", code=2) == "that is a server, and no Sentinel: write redis://…"
+    assert none.refusal("ls", code=2) == "that server is no Sentinel: write redis://…"

@@ -17,7 +17,7 @@ import redis
 from redisq_ops.core.model.errors import BadInput, QueueClosed, QueueFull
 from redisq_ops.core.model.settings import LIMIT, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.pipeline import input_split, submit

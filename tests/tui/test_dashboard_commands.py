@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
 from redisq_ops.cli.actions.top import _host
-from redisq_ops.cli.command_completion import commands, completions
+from redisq_ops.cli.dashboard_completion import commands, completions
 from redisq_ops.cli.session import Session, begin
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue

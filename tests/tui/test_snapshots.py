@@ -19,7 +19,7 @@ import pytest
 import resvg_py
 from textual.pilot import Pilot
 
-from redisq_ops.cli.command_completion import completions
+from redisq_ops.cli.dashboard_completion import completions
 from redisq_ops.core.engine.optional_features import features
 from redisq_ops.core.engine.queue_base import QueueBase
 from redisq_ops.core.model.activity import Activity

@@ -9,6 +9,7 @@ from typing import Any
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused, Unreachable
+from redisq_ops.core.model.exit_codes import INTERRUPTED
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.ops.change import audit_log, control
@@ -62,7 +63,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
         left = change.outcome.matched - change.outcome.handled
         if not finished and left > 0:
             say(printable(f"interrupted, {count(left)} left; continue with: {s.again}"))
-    return change.outcome.exit_code if finished else 130
+    return change.outcome.exit_code if finished else INTERRUPTED
 
 
 def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
@@ -132,7 +133,7 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
     ended(s, change.outcome, f"{preview.what}, keys", undo=False)
     if not finished and not s.json:
         say(printable(f"interrupted: {queue.name} takes nothing more; continue with: {s.again}"))
-    return change.outcome.exit_code if finished else 130
+    return change.outcome.exit_code if finished else INTERRUPTED
 
 
 def retention(s: Session, given: dict[str, Any]) -> int:

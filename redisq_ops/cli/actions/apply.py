@@ -9,6 +9,7 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.exit_codes import INTERRUPTED
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.audit_log import Operation, new_id
@@ -102,7 +103,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         why = f" ({header.into} is {steps.halted})" if steps.halted else ""
         say(printable(f"{count(left)} left{why}; continue with: {s.again}"))
     if not finished:
-        return 130
+        return INTERRUPTED
     if left and not steps.halted and outcome.done == outcome.matched - left:
         return 0  # as many as were asked for
     return outcome.exit_code

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.exit_codes import INTERRUPTED
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.canary_rules import Limits
@@ -37,7 +38,7 @@ def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") 
             raise BadInput(f"{option} is for a ramp: say --ramp, or --canary N")
         return None
     if verb != "replay":
-        raise BadInput(f"a canary and a ramp are for a replay, not to {verb}")
+        raise BadInput(f"--canary and --ramp are for replay only, not for {verb}")
     if given.get("plan") is not None:
         raise BadInput("--plan changes nothing: say --canary and --ramp to redisq apply")
     found = Limits(canary=given["canary"] or 0, rate=rate)
@@ -93,7 +94,7 @@ def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str)
             # The same words again, so that the rest is as careful: without --ramp it would not be.
             say(printable(f"{left:,} left; continue with: {s.again}"))
             _tell_rest(s, change)
-    return ramp.exit_code if finished else 130
+    return ramp.exit_code if finished else INTERRUPTED
 
 
 def _tell_rest(s: Session, change: ChangeRun[EntrySteps]) -> None:

@@ -9,6 +9,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.exit_codes import INTERRUPTED
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.change.canary_rules import Limits
 from redisq_ops.ops.change.outcome import ChangeOutcome
@@ -146,7 +147,7 @@ def _carried_out(
         if "away" in change.outcome.skipped and not s.json:
             say("away: moved to another queue; only the undo of that move brings these back")
         if not finished:
-            return 130
+            return INTERRUPTED
         total.matched += change.outcome.matched
         total.done += change.outcome.done
     return total.exit_code

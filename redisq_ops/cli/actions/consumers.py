@@ -9,6 +9,7 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.model.exit_codes import INTERRUPTED, PARTLY_DONE
 from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.consumer_preview import consumer_preview, left_out
@@ -55,7 +56,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
         except Refused as refusal:
             if named:
                 raise
-            code = 3  # the other queues are shown
+            code = PARTLY_DONE  # the other queues are shown
             say(printable(f"{queue.name}: {refusal}"))
             continue
         first = print_reports(s, found, given["poison"], first=first, all=bool(named))
@@ -210,4 +211,4 @@ def _changed(
         print(printable(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})"))
         if outcome.done and outcome.op and steps.undoable:
             say(printable(f"undo with: {hint('undo', outcome.op)}"))
-    return outcome.exit_code if finished else 130
+    return outcome.exit_code if finished else INTERRUPTED

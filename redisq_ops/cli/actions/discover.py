@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.redis.key_scan import clock_ms
 from redisq_ops.ops.change.outcome import ChangeOutcome
@@ -56,7 +57,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         keys_of = f"{count(number)} key{'' if number == 1 else 's'}"
         say(f"not shown: {keys_of} named as {framework}'s, whose queues redisq can't read")
     if not finished:
-        return 130
+        return INTERRUPTED
     broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)
     unknown = any(row.registered is None for row in rows)
     if given["register"] and unknown:
@@ -74,8 +75,8 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         elif agreed(s, [Preview(title, lines, facts=facts)], given):
             outcome = s.run(register(s.deployment, new))
             _ended(s, outcome, "registered")
-            return outcome.exit_code or (3 if broken else 0)
-    return 3 if broken else 0
+            return outcome.exit_code or (PARTLY_DONE if broken else DONE)
+    return PARTLY_DONE if broken else DONE
 
 
 def _search(s: Session, search: Discovery) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from redisq_ops.core.engine.queue_types import FOREIGN_CLASSES
 from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.exit_codes import DONE, FAILED
 from redisq_ops.ops.acl_roles import ROLES, Role, rules, setuser
 from redisq_ops.ops.doctor.examination import examine
 
@@ -29,7 +30,7 @@ def doctor(s: Session, given: dict[str, Any]) -> int:
         tell_sentence(line, "")
         if finding.advice:
             tell_sentence(finding.advice, " " * 23)
-    return 1 if any(finding.verdict == "wrong" for finding in findings) else 0
+    return FAILED if any(finding.verdict == "wrong" for finding in findings) else DONE
 
 
 def acl(s: Session, given: dict[str, Any]) -> int:

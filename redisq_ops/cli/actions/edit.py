@@ -11,6 +11,7 @@ from typing import Any
 
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.model.exit_codes import DONE, FAILED, INTERRUPTED
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.edit import (
     Change,
@@ -36,7 +37,7 @@ from .entries import targets_to_read
 def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     """Select entries, show some changes, ask, and change each that is still as it was read."""
     if given["patch"] is not None and given["payload"] is not None:
-        raise BadInput("either --patch or --payload")
+        raise BadInput("give either --patch or --payload")
     patch = None if given["patch"] is None else Patch.parse(_text(given["patch"], "--patch"))
     found = list(targets_to_read(s, (state,), given))
     if len(found) > 1:
@@ -51,7 +52,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
         nothing = edit_preview(selection, Counter(), ())
         return nothing_matched(s, [nothing], given["dry_run"])
     if patch is None and selection.count > 1:
-        raise BadInput(f"{selection.count:,} entries: name one, or say --patch for all of them")
+        raise BadInput(f"{selection.count:,} entries: name one, or use --patch to change all")
     with untouched():
         change = patch or _replacement(s, selection, given["payload"])
         if change is None:
@@ -71,7 +72,7 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     work = ChangeRun(EditSteps(selection, change), Author.here(given["reason"]))
     finished = drive(s, work, f"edit in {selection.queue.name}")
     ended(s, work.outcome, f"edited {state} entries of {selection.queue.name}")
-    return work.outcome.exit_code if finished else 130
+    return work.outcome.exit_code if finished else INTERRUPTED
 
 
 def _nothing(s: Session, preview: Preview) -> int:
@@ -81,7 +82,7 @@ def _nothing(s: Session, preview: Preview) -> int:
         emit(outcome)
     else:
         print(printable(f"nothing would change: {preview}"))
-    return 1 if outcome.exit_code else 0  # 3 would mean that a part was done
+    return FAILED if outcome.exit_code else DONE  # not PARTLY_DONE: nothing was done
 
 
 def _replacement(s: Session, selection: Selection, given: str | None) -> Change | None:

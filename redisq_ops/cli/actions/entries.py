@@ -17,6 +17,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import GONE, Entry, State
 from redisq_ops.core.model.errors import BadInput, Exists, WrongKind
+from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
@@ -95,7 +96,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
             )
         broken = tell_unread([scan]) or broken
         tell_cancelled(s, target)
-    return 3 if broken else 0
+    return PARTLY_DONE if broken else DONE
 
 
 def tell_cancelled(s: Session, target: Target) -> None:
@@ -117,7 +118,7 @@ def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[
 def ready_time(s: Session, given: Mapping[str, Any], now_ms: int) -> int:
     """The ready time that ``--at`` (its next occurrence) or ``--in`` names."""
     if (given["at"] is None) == (given["after"] is None):
-        raise BadInput("say when: either --at or --in")
+        raise BadInput("give either --at or --in")
     if given["at"] is not None:
         return moment_ms(given["at"], now_ms, ahead=True, utc=s.utc)
     return now_ms + duration_ms(given["after"])

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError, Refused, file_error
+from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.runner import ChangeRun
@@ -54,7 +55,7 @@ def export(s: Session, given: dict[str, Any]) -> int:
         except KeyboardInterrupt as stop:
             raise _interrupted(file, sum(one.written for one in done)) from stop
     _summarise(s, done, file)
-    return 3 if tell_unread(section.scan for section in done) else 0
+    return PARTLY_DONE if tell_unread(section.scan for section in done) else DONE
 
 
 def _redaction(s: Session, raw: bool) -> Redaction:
@@ -76,7 +77,7 @@ def _forced(s: Session) -> str:
 def _states(named: list[str] | None) -> list[State]:
     for state in named or ():
         if state not in STATES:
-            raise BadInput(f"--state is {', '.join(STATES)}, not {state!r}")
+            raise BadInput(f"--state must be one of {', '.join(STATES)}, not {state!r}")
     return [x for x in STATES if x in named] if named else [x for x in STATES if x != "trash"]
 
 
@@ -199,7 +200,7 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             if not finished:
                 if not s.json:
                     say("interrupted: run it again to continue; imported entries are skipped")
-                return 130
+                return INTERRUPTED
             total.matched += outcome.matched
             total.done += outcome.done
             total.skip("same", outcome.skipped.get("same", 0))

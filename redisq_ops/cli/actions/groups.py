@@ -8,6 +8,7 @@ from typing import Any
 
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.preview import entries
 from redisq_ops.ops.filter.filter import Filter
@@ -43,7 +44,7 @@ def grouped(s: Session, given: Mapping[str, Any]) -> int:
                 emit(row)
         else:
             _print(grouping)
-    return 3 if broken else 0
+    return PARTLY_DONE if broken else DONE
 
 
 def _rows(grouping: Grouping) -> list[dict[str, Any]]:

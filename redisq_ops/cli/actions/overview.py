@@ -9,10 +9,11 @@ from typing import Any
 
 from redisq_ops.core.engine.registry import all_queues
 from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unreadable
+from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.redis.operation import apart, both
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Operation
-from redisq_ops.ops.config import NamedContext, contexts
+from redisq_ops.ops.config.contexts import NamedContext, contexts
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.overview import overview, queue_fields
 
@@ -31,7 +32,7 @@ def ls(s: Session, given: dict[str, Any]) -> int:
     if not rows and not s.json:
         finds = f"{hint('discover')} finds queues of other programs"
         say(f"no queues here (prefix {s.deployment.prefix}): {finds}")
-    return 3 if any(row["problem"] for row in rows) else 0
+    return PARTLY_DONE if any(row["problem"] for row in rows) else DONE
 
 
 def print_queues(s: Session, rows: list[dict[str, Any]]) -> None:
@@ -68,7 +69,7 @@ def log(s: Session, given: dict[str, Any]) -> int:
         say("no operations yet")
     for name, why in found.unread.items():
         say(printable(f"{name}: not looked at: {why}"))
-    return 3 if found.unread else 0
+    return PARTLY_DONE if found.unread else DONE
 
 
 def print_operations(s: Session, operations: Sequence[Operation]) -> None:
@@ -81,7 +82,7 @@ def print_operations(s: Session, operations: Sequence[Operation]) -> None:
             ["when", "op", "queue", "by", "done", "of", "what", "undo"],
             [
                 [when(o.started_ms, s.utc), o.id, o.queue, o.by, o.done, o.matched,
-                 " ".join(filter(None, (o.source, o.what, o.across, o.why and f"({o.why})"))),
+                 " ".join(filter(None, (o.subject, o.why and f"({o.why})"))),
                  _undo(o)]
                 for o in operations
             ],
@@ -178,7 +179,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
             broken = [f"can't be checked: {refusal}"]
         if broken:
             verdict = "broken"
-        codes.add(3 if verdict == "can't be read" else int(bool(broken)))
+        codes.add(PARTLY_DONE if verdict == "can't be read" else FAILED if broken else DONE)
         if s.json:
             ok = None if verdict == "can't be read" else not broken
             emit(row | {"ok": ok, "faults": broken, "not_checked": unseen})
@@ -189,4 +190,4 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
                 tell(f"  {line}")
             if unseen:
                 tell(f"  not looked at: {unseen}")
-    return 1 if 1 in codes else max(codes)
+    return FAILED if FAILED in codes else max(codes)

@@ -12,6 +12,7 @@ from redisq_ops.core.engine.optional_features import HasPeriodicEntries
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import RUNS, every
@@ -47,7 +48,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
         say("no periodic entries")
     for name, why in unread.items():
         say(printable(f"{name}: not looked at: {why}"))
-    return 3 if unread or problem else 0
+    return PARTLY_DONE if unread or problem else DONE
 
 
 def _queues(s: Session, name: str | None) -> tuple[list[Queue[Any]], dict[str, RedisqError]]:
@@ -123,7 +124,7 @@ def _options(given: Mapping[str, Any], verb: str) -> dict[str, Any]:
             raise BadInput("--cron or --every: give one of them")
         found["cron"] = every(duration_ms(given["interval"]))
     elif verb == "add" and given["cron"] is None:
-        raise BadInput("say when: either --cron or --every")
+        raise BadInput("give either --cron or --every")
     payload = given["payload"]
     if payload is not None:
         found["payload"] = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)

@@ -9,6 +9,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import STATES, State
 from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
+from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.redis.operation import apart, together
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.scan import Scan
@@ -65,7 +66,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
             say(printable(f"{scan.queue.name}: {sentence}"))
     if not scans and not broken:
         say("0 matched: " + _why_nothing(filter, queues))
-    return 3 if broken else 0
+    return PARTLY_DONE if broken else DONE
 
 
 def _why_nothing(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
@@ -83,7 +84,7 @@ def _queues(s: Session, given: Mapping[str, Any]) -> tuple[list[Queue[Any]], dic
     """The chosen queues, and why others can't be opened."""
     if given["all_queues"]:
         if given["name"] is not None:
-            raise BadInput("either a queue or --all-queues")
+            raise BadInput("give either a queue or --all-queues")
         refused = s.run(s.deployment.registered())[1]
         return s.run(s.deployment.apart()), {name: str(why) for name, why in refused.items()}
     return [s.run(s.deployment.queue(queue_named(s, given["name"])))], {}

@@ -10,6 +10,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.redis.operation import together
 from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.filter.time import duration_ms
@@ -64,7 +65,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
                 say(f"{name}: {count(done.recovered)} interrupted runs finished first")
             if done.corrupt:
                 say(f"{name}: {count(done.corrupt)} rows could not be read; kept in _corrupt")
-    return 3 if corrupt else 0
+    return PARTLY_DONE if corrupt else DONE
 
 
 def kept(s: Session, given: dict[str, Any]) -> int:
@@ -104,7 +105,7 @@ def kept(s: Session, given: dict[str, Any]) -> int:
                     f"{count(cared.deleted)} deleted"
                 )
             if every is None:
-                return 3 if done.corrupt else 0
+                return PARTLY_DONE if done.corrupt else DONE
             sleep(every / 1000)
 
 

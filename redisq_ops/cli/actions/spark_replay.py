@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
+from redisq_ops.core.model.exit_codes import PARTLY_DONE
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
@@ -154,4 +155,4 @@ def _carried_out(
     for outcome in found:
         ended(s, outcome, of_op[outcome.op].past)
         codes.add(outcome.exit_code)
-    return 3 if len(codes) > 1 else codes.pop()
+    return PARTLY_DONE if len(codes) > 1 else codes.pop()

@@ -308,7 +308,9 @@ def _pattern(text: str | None) -> str | None:
     except BadRegex as error:
         raise BadInput(f"--client {text!r}: {error.located}") from error
     if groups < 1:
-        raise BadInput(f"--client {text!r}: its first group is the client, as in '^(\\w+)-'")
+        raise BadInput(
+            f"--client {text!r}: it needs a group that matches the client, as in '^(\\w+)-'"
+        )
     return text
 
 
@@ -317,6 +319,6 @@ def _writable(html: Path | None, parquet: Path | None) -> None:
     if html is not None and find_spec("vl_convert") is None:
         raise BadInput("--html draws with Vega: pip install 'redisq-ops[spark]'")
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
-        raise BadInput(f"--html {html}: a file in a folder that is there")
+        raise BadInput(f"--html {html}: must be a file in an existing folder")
     if parquet is not None and parquet.exists() and not parquet.is_dir():
-        raise BadInput(f"--parquet {parquet}: a folder")
+        raise BadInput(f"--parquet {parquet}: must be a folder")

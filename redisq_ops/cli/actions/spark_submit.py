@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, Refused
+from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.ops.files.rejects import RejectFile
 from redisq_ops.ops.files.submit import memory, ulid
 from redisq_ops.ops.terminal import size as shown
@@ -101,7 +102,7 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
     if not refused:
         return 0
     if skips:
-        return 3 if found.entries else 1
+        return PARTLY_DONE if found.entries else FAILED
     return found.error.exit_code
 
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, Exists, Interrupted, RedisqError, Refused
+from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.control import requests_of
@@ -74,7 +75,9 @@ def submit(s: Session, given: dict[str, Any]) -> int:
     )  # fmt: skip
     wait = given["wait"]
     if plan.split < 1 or (plan.per_line and (plan.split > 1 or wait)):
-        raise BadInput("--split is for 1 or more lines, and not for --per-line, nor is --wait")
+        raise BadInput(
+            "--split must be 1 or more, and --per-line allows neither --split nor --wait"
+        )
     with ExitStack() as stack:
         source = stack.enter_context(_opened(plan.file))
         with untouched(_UNSENT):
@@ -134,8 +137,10 @@ def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iter
         if payload is not None:
             return chain(before, payloads)
     if before:
-        raise Refused(f"no line of {plan.file} can be submitted: {plan.skip_invalid} says why")
-    raise BadInput(f"{plan.file} is empty: nothing to submit")
+        raise Refused(
+            f"no line of {_named(plan.file)} can be submitted: {plan.skip_invalid} says why"
+        )
+    raise BadInput(f"{_named(plan.file)} is empty: nothing to submit")
 
 
 def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None]) -> Submission | EachLine:
@@ -215,7 +220,7 @@ def _show_counts(s: Session, plan: _Plan, source: BinaryIO) -> int:
     """Print what would be sent and what would be refused; the exit code of submit."""
     found = _counts(plan, source)
     if not found.lines:
-        raise BadInput(f"{plan.file} is empty: nothing to submit")
+        raise BadInput(f"{_named(plan.file)} is empty: nothing to submit")
     if s.json:
         emit({"id": plan.id, "queue": plan.queue, "word": "dry-run", "total": found.payloads,
               "state": None, "lines": found.lines, "bytes": found.size,
@@ -231,7 +236,7 @@ def _show_counts(s: Session, plan: _Plan, source: BinaryIO) -> int:
         how = "would be left out" if plan.skip_invalid else "would be refused, and all with it"
         say(f"{count(found.rejects)} {which} {how}, the first: "
             f"{printable(str(_reject(plan, *found.first)))}")  # fmt: skip
-    return 3 if plan.skip_invalid is not None and found.payloads else 1
+    return PARTLY_DONE if plan.skip_invalid is not None and found.payloads else FAILED
 
 
 def _warn(requests: int, size: int) -> None:
@@ -239,6 +244,10 @@ def _warn(requests: int, size: int) -> None:
         f"{count(requests)} requests take about {shown(memory(requests, size))} of the server's "
         "memory; without --per-line they would be one request, and small"
     )
+
+
+def _named(file: str) -> str:
+    return "stdin" if file == "-" else file
 
 
 def _opened(file: str) -> BinaryIO:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 
 from ..main import run
 from ..session import Session
@@ -96,7 +97,7 @@ def _show(
     read_only: bool,
     guide: Sequence[GuideStep],
 ) -> int:
-    from redisq_ops.ops.config import config_path
+    from redisq_ops.ops.config.file import config_path
     from redisq_ops.tui.app import Top
     from redisq_ops.tui.poller import Live
     from redisq_ops.tui.settings_file import read_settings
@@ -118,7 +119,7 @@ def _show(
         from redisq_ops.tui.frame import frame
 
         sys.stdout.write(frame(dashboard, _size()))
-        return 3 if dashboard.snapshot and _unread(dashboard.snapshot) else 0
+        return PARTLY_DONE if dashboard.snapshot and _unread(dashboard.snapshot) else DONE
     if error := dashboard.run():
         raise error
     return dashboard.return_code or 0
@@ -198,18 +199,18 @@ def _host(s: Session) -> Host:
     from redisq_ops.tui.host import FIRST, Completion, Host
 
     def complete(words: Sequence[str], incomplete: str, known: KnownNames) -> Sequence[Completion]:
-        from ..command_completion import completions
+        from ..dashboard_completion import completions
 
         return completions(words, incomplete, known)
 
     def commands() -> Iterable[Completion]:
-        from ..command_completion import commands
+        from ..dashboard_completion import commands
 
         return commands()
 
     def contexts() -> Sequence[Completion]:
         from redisq_ops.core.model.errors import RedisqError
-        from redisq_ops.ops.config import contexts
+        from redisq_ops.ops.config.contexts import contexts
 
         try:
             return [Completion(one.name, one.url or "the usual server") for one in contexts()]

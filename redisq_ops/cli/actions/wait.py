@@ -8,6 +8,7 @@ from typing import Any
 
 from redisq_ops.core.model.entry import STATES, Request
 from redisq_ops.core.model.errors import TimedOut, Unreachable
+from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.wait import wait
 from redisq_ops.ops.filter.count_condition import parse_condition
@@ -40,7 +41,7 @@ def wait_for_requests(
         by_queue.setdefault(queue.name, (queue, []))[1].append(id)
     outage = _Outage(timeout_s)
     seen: dict[tuple[str, str], Request] = {}
-    code = 0
+    code = DONE
     with progress("waiting") as meter:
         for name, (queue, ids) in by_queue.items():
 
@@ -56,9 +57,9 @@ def wait_for_requests(
                     for request in wait(queue, list(still), outage.left(), progress=show):
                         del still[request.id]
                         if request.state == "cancelled":
-                            code = 1
-                        elif request.dead and code == 0:
-                            code = 3
+                            code = FAILED
+                        elif request.dead and code == DONE:
+                            code = PARTLY_DONE
                         if s.json:
                             emit(request_row(name, request))
                         else:

@@ -17,6 +17,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import all_queues
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import BadInput, RedisqError, WrongKind
+from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED
 from redisq_ops.core.redis.operation import both, together
 from redisq_ops.core.worker import Worker, run_processes
 from redisq_ops.core.worker.handler import exec_handler, load_handler
@@ -60,7 +61,7 @@ def work(s: Session, given: dict[str, Any]) -> int:
     s.writable()
     processes, timeout, once = given["processes"], given["timeout"], given["once"]
     if not 1 <= processes <= _MOST_PROCESSES:
-        raise BadInput(f"processes {processes}: 1 to {_MOST_PROCESSES}")
+        raise BadInput(f"processes {processes}: must be 1 to {_MOST_PROCESSES}")
     options = {
         "concurrency": given["concurrency"],
         "batch": given["batch"],
@@ -83,12 +84,12 @@ def work(s: Session, given: dict[str, Any]) -> int:
             _tell_paused(s, job)
         if processes == 1:
             _run(s, job)
-            code = 0
+            code = DONE
         else:
             s.client.close()
             code = run_processes(processes, _work_in_process, (job,))
         if interrupted():
-            return 130
+            return INTERRUPTED
         if once:
             _tell_left(s, job)
         return code
@@ -189,7 +190,7 @@ def _worker(s: Session, job: _Job) -> Worker:
             raise BadInput(f"--exec {job.program}: {error}") from error
         handler = exec_handler(argv)
     else:
-        raise BadInput("work takes a handler, MODULE:FUNCTION, or --exec CMD, and not both")
+        raise BadInput("give either a handler, MODULE:FUNCTION, or --exec CMD")
     s.role = "worker"
     redaction = s.config.redaction
     pages = None

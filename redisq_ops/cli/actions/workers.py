@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasWorkerProcesses, HasWorkerTraces
+from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.runner import ChangeRun
@@ -43,7 +44,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
             emit(row)
     elif rows:
         table(
-            ["name", "queue", "state", "silent", "busy", "since", "serves"],
+            ["name", "register", "state", "silent", "busy", "since", "serves"],
             [
                 [row["name"], row["queue"], row["state"] + (", quiet" if row["quiet"] else ""),
                  age_or_none(row["silent_ms"]), "-" if row["busy"] is None else row["busy"],
@@ -63,7 +64,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
     for of, problem in problems:
         if problem:
             say(printable(f"{of}: {problem}"))
-    return 3 if any(problem for _, problem in problems) else 0
+    return PARTLY_DONE if any(problem for _, problem in problems) else DONE
 
 
 def _row(queue: str, process: Process) -> dict[str, Any]:
@@ -100,4 +101,4 @@ def pruned(s: Session, given: dict[str, Any]) -> int:
     if not s.json:
         for line in job_outcomes(steps.jobs):
             say(line)
-    return change.outcome.exit_code if finished else 130
+    return change.outcome.exit_code if finished else INTERRUPTED

@@ -41,11 +41,11 @@ COMMANDS = {
     "workers": ("workers", "List or prune worker processes of other programs."),
     "export": ("export_import", "Write entries to a file as JSON Lines."),
     "import": ("export_import", "Add exported entries to a queue of the same kind."),
-    "discover": ("discover", "Find queues of other programs: RQ, Sidekiq, Dramatiq and others."),
+    "discover": ("discover", "Find queues of other programs: RQ, Sidekiq and others."),
     "forget": ("discover", "Remove another program's queue from the registry."),
     "fsck": ("overview", "Check the invariants of a queue, or of all queues."),
     "doctor": ("doctor", "Check server, connection, rights and queues; say what to do."),
-    "acl": ("doctor", "Print the ACL rule of a role: viewer, producer, worker, operator."),
+    "acl": ("doctor", "Print the ACL rule of a role, such as viewer or worker."),
     "check": ("check", "Check all queues against rules, for a monitor."),
     "metrics": ("metrics", "Serve the numbers of all queues to Prometheus."),
     "record": ("recording", "Record all queues in a file."),
@@ -65,7 +65,7 @@ class Commands(TyperGroup):
         super().__init__(**options)
         self._listing = TyperGroup(name=self.name, params=self.params)
         for name, (_, help) in COMMANDS.items():
-            self._listing.add_command(TyperCommand(name, help=help))
+            self._listing.add_command(TyperCommand(name, short_help=help))
         self.commands = self._listing.commands
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -20,7 +20,7 @@ add(
     },
     "discover.discover",
     help="Find queues of other programs: RQ, Resque, Sidekiq, Carmine, streams with consumer "
-    "groups, circular lists, delay sets. Scans all keys of every master and writes nothing. "
+    "groups, circular lists, delay sets. Scans all keys of every primary and writes nothing. "
     "--register adds the queues to the registry, so that all commands show them.",
     prints="DiscoveredQueue Plan Outcome",
     examples=(

@@ -21,14 +21,14 @@ add(
     {
         "role": argument("ROLE"),
         "queues": option(
-            "--queue", "NAME", "Only this queue; may be repeated.", list[str],
+            "--queue", "NAME", "Only this queue; repeatable.", list[str],
             autocompletion=queues,
         ),
         "keys": option(
-            "--keys", "PATTERN", "Also another program's keys; may be repeated.", list[str]
+            "--keys", "PATTERN", "Also another program's keys; repeatable.", list[str]
         ),
         "user": option("--user", "NAME", "Name of the user. [redisq-ROLE]"),
-        "cluster": flag("--cluster", "With what a client of a Cluster needs, on every node."),
+        "cluster": flag("--cluster", "Add what a client of a Cluster needs, on every node."),
     },
     "doctor.acl",
     help="Print the ACL rule of a role: viewer, producer, worker or operator. Each role may do what"

@@ -28,7 +28,7 @@ add(
 add(
     commands, "log",
     {
-        "queue": option("--queue", "NAME", "Only of this queue.", autocompletion=queues),
+        "queue": option("--queue", "NAME", "Only changes of this queue.", autocompletion=queues),
         "max": _latest(50),
         **WATCHING,
     },

@@ -68,7 +68,7 @@ add(
 VERBS = {
     "pause": "Schedule no runs until it is resumed. Runs that are scheduled already stay.",
     "resume": "Schedule runs again, from now on; runs due during the pause are skipped.",
-    "run": "Run it once, now. Its schedule stays as it is.",
+    "run": "Run a periodic entry once, now. Its schedule stays as it is.",
     "rm": "Remove a periodic entry, also a corrupt one. Runs that are scheduled already stay.",
 }
 for _verb, _help in VERBS.items():

@@ -20,7 +20,7 @@ add(
         ),
         "concurrency": option("--concurrency", None, "Handlers that run at once.", int, 1),
         "processes": option("--processes", None, "Worker processes.", int, 1),
-        "batch": option("--batch", None, "Entries that each handler takes at once.", int, 1),
+        "batch": option("--batch", None, "Entries to take at once, per handler.", int, 1),
         "lease": option(
             "--lease", "TIME", "Lease of a delivery; renewed while a handler runs.", default="30s"
         ),

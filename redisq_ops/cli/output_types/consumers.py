@@ -82,7 +82,8 @@ class ConsumerReportOutput(TypedDict):
 
 class WorkerProcessOutput(TypedDict):
     queue: str
-    """deployment"""
+    """a queue of the program that registers the process, to name in `redisq workers prune`; the
+    process may serve others"""
     name: str
     """process, as its owner registers it"""
     state: Literal["alive", "silent", "unknown", "unreadable"]

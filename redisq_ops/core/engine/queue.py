@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 from ..model.clock import Duration, checked_ms
 from ..model.entry import Delivery, Settlement, TakeResult
-from ..model.errors import translate
 from ..model.keys import checked_consumer
 from ..model.settings import LEASE_MS, MAX_BATCH
 from ..redis.operation import Arg, C_co, Call, attempt, both, operation
 from ..redis.parsers import row_words
+from ..redis.server_errors import translate
 from .operator_changes import OperatorChanges
 from .replay_tracking import ReplayTracker
 from .wire_format import checked_take, ends, taken

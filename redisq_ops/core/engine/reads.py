@@ -245,7 +245,10 @@ class QueueReads(QueueBase[C_co]):
     @operation
     async def unfinished_transfers(self) -> dict[str, int]:
         """Transfers from or to other queues that may still hold entries here: operation -> time of
-        its last step (ms), the longest idle first. `transfer_recovery` finishes them."""
+        its last step (ms), the longest idle first. `transfer_recovery` finishes them.
+
+        There are as many as operators began and nobody finished: a few.
+        """
         found: dict[str, int] = {}
         keys = [each["unfinished"] for each in self.shard_keys]
         for rows in await together(scored(key, "0", "-1") for key in keys):

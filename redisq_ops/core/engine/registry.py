@@ -110,7 +110,7 @@ _decoded = lru_cache(4096)(Registered.decoded)
 
 
 def all_queues(prefix: str = PREFIX) -> Call[list[Registered]]:
-    """Every registered queue, by name."""
+    """Every registered queue, by name. One read of the whole registry: about 100 bytes a queue."""
 
     def read(reply: dict[bytes, bytes]) -> list[Registered]:
         return sorted(

@@ -306,7 +306,7 @@ async def _stored_results(places: Sequence[str], op: str, step: int) -> dict[str
         results = {id.decode(): mark.decode().split(" ") for id, mark in reply.items()}
         return {id: (mark[0], mark[1] if mark[1:] else id) for id, mark in results.items()}
 
-    keys = [f"{place}{op}:{step}" for place in places]
+    keys = [f"{place}{op}:{step}" for place in places]  # of one step: 500 entries at most
     found = await together(Call(("HGETALL", key), read, key=key) for key in keys)
     return {id: mark for part in found for id, mark in part.items()}
 

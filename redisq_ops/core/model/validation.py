@@ -107,7 +107,7 @@ def listed(given: Any, what: str) -> list[Any]:
     """A list of ``given``; raises `BadInput` for a single str or bytes, or no iterable."""
     single = isinstance(given, (str, bytes, bytearray, memoryview, Mapping))
     if single or not isinstance(given, Iterable):
-        raise BadInput(f"{what} are given as a list, not as {type(given).__name__}")
+        raise BadInput(f"{what} must be a list, not {type(given).__name__}")
     return list(given)
 
 

@@ -30,11 +30,12 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from ... import __version__
-from ..model.errors import BadInput, translate
+from ..model.errors import BadInput
 from .cluster import AsyncCluster, ClusterClient, ReplicaCluster, checked
 from .connection import NodePool, mended
 from .operation import AsyncClient, BlockingClient
 from .sentinel import OWN, Sentinels, asked_with_tls
+from .server_errors import translate
 from .url import check_database, check_options, masked_url
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"

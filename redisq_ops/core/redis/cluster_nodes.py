@@ -18,7 +18,8 @@ import redis.exceptions as rx
 from redis.asyncio.cluster import PipelineCommand
 from redis.cluster import get_node_name
 
-from ..model.errors import Unreachable, translate
+from ..model.errors import Unreachable
+from .server_errors import translate
 
 LOST = (rx.ConnectionError, rx.TimeoutError)
 _MOVED = (rx.AskError, rx.TryAgainError)  # MOVED is a subclass of ASK in redis-py

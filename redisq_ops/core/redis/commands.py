@@ -14,9 +14,9 @@ from ..model.errors import (
     Unreachable,
     Unreadable,
     WrongKind,
-    translate,
 )
 from ..model.quoting import bytes_of
+from .server_errors import translate
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -24,7 +24,7 @@ import redis
 import redis.asyncio as aredis
 import redis.exceptions as rx
 
-from ..model.errors import BadInput, Forbidden, translate
+from ..model.errors import BadInput, Forbidden
 from ..model.validation import validated
 from .commands import (
     Arg,
@@ -39,6 +39,7 @@ from .commands import (
     in_batches,
     together,
 )
+from .server_errors import translate
 from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange, exchange
 
 __all__ = [

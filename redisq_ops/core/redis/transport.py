@@ -11,9 +11,9 @@ import redis
 import redis.asyncio as aredis
 import redis.exceptions as rx
 
-from ..model.errors import CHANGING
 from .cluster_nodes import NodeCommand, aby_node, by_node
 from .commands import Arg, Call, Replies, Round
+from .server_errors import CHANGING
 
 BlockingClient = redis.Redis | redis.RedisCluster
 AsyncClient = aredis.Redis | aredis.RedisCluster

@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryFile
@@ -106,7 +107,7 @@ def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
     if isinstance(function, Handler):
         return function
     if not callable(function):
-        raise BadInput(f"a handler is called; a {type(function).__name__} can't be")
+        raise BadInput(f"a handler must be callable; a {type(function).__name__} is not")
     method = getattr(function, "__call__", None)  # noqa: B004 (the method itself is asked)
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
     return Handler(function, is_async)
@@ -147,17 +148,22 @@ class _Program:
     def __init__(self, argv: tuple[str, ...]) -> None:
         self._argv = argv
         self._running: dict[Work, subprocess.Popen[bytes]] = {}
+        self._starting = threading.Lock()
+        """so that `kill` finds every program that was started"""
 
     def run(self, work: Work) -> bytes:
         # Files, not pipes: a program that leaves a child behind would keep a pipe open for ever.
         with TemporaryFile() as given, TemporaryFile() as said, TemporaryFile() as complained:
             given.write(work.payload)
             given.seek(0)
-            # A session of its own: Ctrl+C is the worker's to handle, and killing takes all of it.
-            process = subprocess.Popen(
-                self._argv, stdin=given, stdout=said, stderr=complained, start_new_session=True
-            )
-            self._running[work] = process
+            with self._starting:
+                if work.settlement is not None:  # timed out or given back before it started
+                    return b""
+                # A session of its own: Ctrl+C is the worker's to handle, and a kill takes all.
+                process = subprocess.Popen(
+                    self._argv, stdin=given, stdout=said, stderr=complained, start_new_session=True
+                )
+                self._running[work] = process
             code = process.wait()
             del self._running[work]
             if code == 0:
@@ -169,7 +175,8 @@ class _Program:
         raise Failed(Failure(how, message))
 
     def kill(self, work: Work) -> None:
-        process = self._running.get(work)
+        with self._starting:
+            process = self._running.get(work)
         if process is not None and process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
 

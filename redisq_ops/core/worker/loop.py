@@ -28,7 +28,7 @@ from ..model.keys import checked_consumer
 from ..model.settings import LEASE_MS, MAX_BATCH
 from ..model.validation import listed
 from ..redis import acl_rights
-from ..redis.operation import BlockingClient, Description, attempt, run
+from ..redis.operation import BlockingClient, Description, run
 from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
 from .handler import Handler, Work, as_handler
@@ -37,11 +37,9 @@ from .lease_renewal import LeaseRenewal
 from .queue_source import QueueRotation, QueueSource, Redacted, log, settlements
 from .reconnect import ReconnectingConnection
 from .retry import Random, timed_out
-from .transfer_recovery import TransferRecoverer
+from .upkeep import UPKEEP_S, Upkeep
 from .wake_up import WakeUp, WakeUpListener
 
-UPKEEP_S = 30.0
-MUCH = 40
 LINGER_S = 0.05
 """how long a finished entry of a batch may wait until others can be settled with it"""
 _MOST_SLOTS = 1000
@@ -117,24 +115,23 @@ class Worker:
         if not isinstance(several[0].client, (Redis, RedisCluster)):
             raise BadInput("a worker wants a client made by connect(); its handlers may be async")
         if any(queue.client is not several[0].client for queue in several):
-            raise BadInput("the queues of one worker share one client")
+            raise BadInput("the queues of one worker must share one client")
         if len({queue.name for queue in several}) < len(several):
-            raise BadInput("a worker is given each queue once")
+            raise BadInput("a queue is named twice; a worker takes each queue once")
         if not 1 <= concurrency <= _MOST_SLOTS or not 1 <= batch <= MAX_BATCH:
-            raise BadInput(f"concurrency is 1 to {_MOST_SLOTS}, batch 1 to {MAX_BATCH}")
+            raise BadInput(f"concurrency must be 1 to {_MOST_SLOTS}, and batch 1 to {MAX_BATCH}")
         lease_ms = checked_ms(lease_ms, "lease_ms")
         if lease_ms < 1 or grace_s < 0 or (timeout_s is not None and timeout_s <= 0):
-            raise BadInput("lease, grace and time-out are positive")
+            raise BadInput("lease, grace and time-out must be positive")
         self._endpoint = None if ping is None else Endpoint(ping, self._health, pages)
         host = socket.gethostname()
         fallback = f"{host}.{os.getpid()}"
         named = consumer or (self._endpoint.name if self._endpoint else fallback)
         self.consumer = checked_consumer(named)
-        self._registration = WorkerRegistration(
-            self.consumer, concurrency * batch, host, os.getpid()
-        )
         self._client = several[0].client
         self._sources = QueueRotation(several, lease_ms, redacted)
+        registration = WorkerRegistration(self.consumer, concurrency * batch, host, os.getpid())
+        self._upkeep = Upkeep(registration, self._sources, burst=burst, random=random)
         self._lists = deque(self._sources.by_wake_list)
         self._handler = as_handler(handler)
         self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
@@ -149,9 +146,6 @@ class Worker:
         self._listener: WakeUpListener
         self._listening = False
         self._overdue: set[Work] = set()
-        self._clock_s = 0.0  # the server's clock minus ours; only used to decide when to take
-        self._upkeep_at = 0.0
-        self._recoverer = TransferRecoverer()
         self._stops = 0
         self._leave_by = inf
         self._quick = False
@@ -227,8 +221,8 @@ class Worker:
                         self._give_back(begun=False)
                     if self._is_done():
                         return
-                    if not self._stops and monotonic() >= self._upkeep_at:
-                        self._upkeep()
+                    if not self._stops and monotonic() >= self._upkeep.due_at:
+                        self._exchanges.send(self._upkeep.asks(), self._upkeep_done)
                     if self._exchange_is_due(monotonic()):
                         self._exchange()
             except (RedisqError, RedisError):
@@ -314,7 +308,7 @@ class Worker:
         now = monotonic()
         if self._exchange_is_due(now) or self._is_done():
             return 0.0
-        until = [self._leave_by if self._stops else self._upkeep_at]
+        until = [self._leave_by if self._stops else self._upkeep.due_at]
         if self._timeout_s is not None:
             until += [(w.started or now) + self._timeout_s for w in self._sources.unsettled()]
         if not self._exchanges.busy:  # its reply comes as a message
@@ -471,24 +465,8 @@ class Worker:
     def _idle_slots(self) -> int:
         return self._concurrency - len(self._overdue) - self._sources.running()
 
-    def _upkeep(self) -> None:
-        """Read the server's clock, register in each queue, and run its upkeep."""
-        asks: list[Description[Any]] = [server_ms()]
-        asks += [_tried(self._registration.beat(source.queue)) for source in self._sources]
-        if self._upkeep_at or self._burst:  # a burst may be over before the next one
-            asks += [_upkeep_of(source.queue, self._recoverer) for source in self._sources]
-        # The first upkeep is at a random time, so that workers started together spread theirs.
-        self._upkeep_at = monotonic() + UPKEEP_S * (1.0 if self._upkeep_at else self._random())
-        self._exchanges.send(asks, self._upkeep_done)
-
-    def _read_clock(self, replies: list[Any]) -> None:
-        if not isinstance(replies[0], Exception):
-            self._clock_s = replies[0] / 1000 - monotonic()
-
     def _upkeep_done(self, replies: list[Any]) -> None:
-        self._read_clock(replies)
-        if any(isinstance(went, int) and went >= MUCH for went in replies[1:]):
-            self._upkeep_at = monotonic() + 1.0  # there is more to do
+        self._upkeep.read(replies)
         if self._burst and any(replies[1:]):  # a run of a periodic entry may wait now
             for source in self._sources:
                 source.empty, source.look_at = False, 0.0
@@ -502,10 +480,10 @@ class Worker:
         elif taken.look_again_ms is None:
             source.look_at = inf
         else:  # a millisecond later, so that the same time isn't tried twice
-            source.look_at = (taken.look_again_ms + 1) / 1000 - self._clock_s
+            source.look_at = (taken.look_again_ms + 1) / 1000 - self._upkeep.clock_s
             if source.look_at < monotonic() - FELL_MS / 1000:  # the server's clock was set back
                 source.look_at = monotonic() + LINGER_S
-                self._exchanges.send([server_ms()], self._read_clock)
+                self._exchanges.send([server_ms()], self._upkeep.read_clock)
         if self._stops:
             self._give_back(begun=False)
         elif works:
@@ -521,8 +499,7 @@ class Worker:
     def _leave(self) -> None:
         """Release all entries, without counting an attempt and without waiting for handlers."""
         self._stops = max(1, self._stops)
-        leaving = [_tried(self._registration.leave(source.queue)) for source in self._sources]
-        self._exchanges.send(leaving, lambda _: None)
+        self._exchanges.send(self._upkeep.leave(), lambda _: None)
         self._exchanges.close(_LAST_WORD_S)
         for _ in range(1 + self._exchanges.busy):  # a reply may be that there is no server
             with suppress(RedisqError, RedisError):
@@ -547,20 +524,6 @@ class Worker:
     def _health(self) -> dict[str, Any]:
         held, queues = self._sources.held(), self._sources.names
         return {"consumer": self.consumer, "queues": queues, "held": held}
-
-
-async def _upkeep_of(queue: Queue[BlockingClient], recoverer: TransferRecoverer) -> int:
-    """Run a queue's upkeep, unless it doesn't exist: no key is written before its registration."""
-    if not await queue.exists.op():
-        return 0
-    went: int = await queue.upkeep.op()
-    await recoverer.look(queue)
-    return went
-
-
-async def _tried(registering: Description[None]) -> None:
-    """A worker that can't register, because the server is full, works all the same."""
-    await attempt(registering)
 
 
 def _both_replies(reply: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from ..model.errors import Forbidden, Refused, Unreachable, Unreadable, translate
+from ..model.errors import Forbidden, Refused, Unreachable, Unreadable
 from ..redis.operation import (
     BlockingClient,
     Description,
@@ -27,6 +27,7 @@ from ..redis.operation import (
     together,
     user,
 )
+from ..redis.server_errors import translate
 from .queue_source import log
 from .retry import Random
 

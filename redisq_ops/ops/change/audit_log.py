@@ -109,6 +109,12 @@ class Operation:
         return f"to {self.into}" if self.into else f"from {self.origin}" if self.origin else ""
 
     @property
+    def subject(self) -> str:
+        """What it changed, as every face shows it; empty: the whole queue, paused or resumed."""
+        flag = not self.source and self.what.startswith(("paused = ", "closed = "))
+        return " ".join(filter(None, (self.source, "" if flag else self.what, self.across)))
+
+    @property
     def undoable(self) -> bool:
         if self.origin:
             return False
@@ -276,7 +282,7 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
     last = [end.split("-")[:2] for end in ends]  # behind it: which run's it is
     span = min([(int(span[0]), int(span[1])) for span in last if len(span) == 2], default=(0, 0))
     ended = rows[0]["ended"] == "1"
-    return Operation(id, queue.name, **words, **counted, ended=ended, span=span)  # type: ignore[arg-type]
+    return Operation(id, queue.name, **words, **counted, ended=ended, span=span)  # type: ignore[arg-type]  # fields by name
 
 
 def _row(reply: list[bytes | None]) -> dict[str, str]:

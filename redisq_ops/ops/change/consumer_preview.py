@@ -37,7 +37,7 @@ def consumer_preview(held: HeldEntries, to: str | None, *, remove: bool = False)
         what = f"remove {held.what} in queue {queue}, which holds {entries(n, 'pending')}"
     else:
         lines += [f"{last}: it may be at work on them"] if last else []
-        lines += ["it stays a consumer"] if n else []
+        lines += [f"{held.consumer} stays a consumer"] if n else []
         what = f"{verb} {entries(n, 'pending')} of {held.what} in queue {queue}"
     if not undoable(held):
         back = f" from {to}" if to else ""

@@ -70,7 +70,7 @@ class Guard:
             of = f"this is context {self.word}" if self.word else "nothing here asks for a name"
             raise BadInput(f"--confirm {name}: {of}")
         if self.word is not None and name is None and not asked:
-            raise Unconfirmed(f"context {self.word} wants its name: add --confirm {self.word}")
+            raise Unconfirmed(f"context {self.word} asks for its name: add --confirm {self.word}")
 
     def typed(self, name: str | None, typed: str | None) -> str | None:
         """What a person types to confirm: of what the plan asks for and the context's name, both.

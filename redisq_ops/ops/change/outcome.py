@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
+
 OTHERS = "by another undo"
 """how an undo counts entries that another undo restored, earlier or at the same time"""
 
@@ -46,5 +48,5 @@ class ChangeOutcome:
         """0 if all entries are as intended or none matched, 3 if some are, 1 if none is."""
         right = self.handled - self.left
         if right >= self.matched:
-            return 0
-        return 3 if right else 1
+            return DONE
+        return PARTLY_DONE if right else FAILED

@@ -19,6 +19,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.replay_tracking import ReplayTracker
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.redis.operation import Call, both, together
 
@@ -76,7 +77,7 @@ class WatchedReplay:
     ) -> None:
         queue = change.steps.queue
         if change.steps.verb != "replay":
-            raise BadInput("a canary and a ramp are for a replay")
+            raise BadInput("a canary and a ramp are for a replay only")
         self.change = change
         self.limits = limits
         self.outcome = change.outcome
@@ -249,7 +250,7 @@ class WatchedReplay:
         """0 all is replayed and well; 3 some is not replayed, died again or isn't settled."""
         if self.course.phase == "over" and not self.course.why:
             return self.outcome.exit_code
-        return 3 if self.outcome.done else 1
+        return PARTLY_DONE if self.outcome.done else FAILED
 
     def __str__(self) -> str:
         """One line of how it stands."""

@@ -98,7 +98,7 @@ class Rules:
             name, equals, value = setting.partition("=")
             if not equals or name not in (*SPANS, *NUMBERS):
                 raise BadInput(
-                    f"--set {setting!r}: NAME=VALUE with one of {', '.join([*SPANS, *NUMBERS])}"
+                    f"--set {setting!r}: write NAME=VALUE; names: {', '.join([*SPANS, *NUMBERS])}"
                 )
             values[name] = int(value) if name in NUMBERS and value.isdecimal() else value
         return Rules((*self.tables, _table(values, lambda name: f"--set {name}")))

@@ -320,7 +320,9 @@ class BlockingReasons:
             sentence = (
                 f"{subject} {waits} and {is_next} next: nothing is delivered before {pronoun}"
             )
-            if request is not None and not request.tokens:
+            if request is not None and (request.paused or request.pending >= request.limit):
+                sentence = f"{subject} {waits} and {is_next} next of its request"
+            elif request is not None and not request.tokens:
                 sentence = (
                     f"{subject} {waits}, but request {request.id} has no token in the list: one of "
                     "its entries is just being delivered, or run redisq fsck"

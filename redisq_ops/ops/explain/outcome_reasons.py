@@ -10,11 +10,14 @@ from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 
 from ..change.audit_log import Operation
+from ..change.control import CLIENT_RULES
 from ..change.preview import PAST
 from ..hint import hint
 from ..terminal import age, count
 from .blocking_reasons import BlockingReasons, Reason
 from .removals import removals
+
+_CLIENT_RULES = {rule for rule, _ in CLIENT_RULES.values()}
 
 NAMED = 5
 """changes named that may have removed an entry"""
@@ -196,8 +199,15 @@ class OutcomeReasons(BlockingReasons):
                 f"{count(request.total)} entries, numbered from 1",
                 facts=facts | {"total": request.total},
             )  # fmt: skip
-        event = history.events[0] if history.events else None
         look_up: dict[str, Any] = {"verb": "history", "command": hint("history", self.queue.name)}
+        event = next((event for event in history.events if not _of_client(event)), None)
+        if event is None and history.events:
+            words = history.events[0].what["op"][0].split("|")
+            return Reason(
+                "unknown", f"{observed.id} is a client of queue {self.queue.name}, not an entry; "
+                f"its {words[1]} was set to {words[3]} {self._by(self._operation(words[0]))}",
+                facts=facts, verb="client", command=hint("client", "ls", self.queue.name),
+            )  # fmt: skip
         if event is not None:
             facts |= {"event": dict(event.what), "at_ms": event.at_ms, "by": event.by}
         certain: list[Operation] = []
@@ -262,6 +272,11 @@ class OutcomeReasons(BlockingReasons):
         left = len(possible) - NAMED
         more = f"; and {count(left)} more changes" if left > 0 else ""
         return f"; one of these later changes may have removed it: {named}{more} (see redisq log)"
+
+
+def _of_client(event: Event) -> bool:
+    """Whether the event is a change of a client's rule, and not of an entry."""
+    return set(event.what) == {"op"} and event.what["op"][0].split("|")[1] in _CLIENT_RULES
 
 
 def error_row(error: Failure | None) -> dict[str, str] | None:

@@ -191,7 +191,7 @@ def parsed(line: bytes, kind: str | None) -> Content | ImportRow | int | None:
     if word == "end":
         return _number(row, "entries")
     if word is not None:
-        raise BadInput(f"redisq is export or end, not {word!r}")
+        raise BadInput(f"redisq must be export or end, not {word!r}")
     if row.get("redacted"):
         raise _Redacted
     if kind is None:
@@ -202,7 +202,7 @@ def parsed(line: bytes, kind: str | None) -> Content | ImportRow | int | None:
 def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
     state = row.get("state")
     if state not in STATES:
-        raise BadInput(f"state is {', '.join(STATES)}, not {state!r}")
+        raise BadInput(f"state must be one of {', '.join(STATES)}, not {state!r}")
     id, payload = row.get("id"), row.get("payload")
     if not isinstance(id, str):
         raise BadInput("it has no id")
@@ -230,7 +230,7 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
         checked_name(reason if isinstance(reason, str) else "", "reason")
     failure = None
     if failed_with is not None and not isinstance(failed_with, dict):
-        raise BadInput(f"error of {id} is an object with type, message and traceback")
+        raise BadInput(f"error of {id} must be an object with type, message and traceback")
     if failed_with:
         parts = (str(failed_with.get(name) or "") for name in ("type", "message", "traceback"))
         failure = Failure(*parts)
@@ -257,5 +257,5 @@ def _number(row: dict[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**14:
-        raise BadInput(f"{name} is a whole number, not {value!r}")
+        raise BadInput(f"{name} must be a whole number, not {value!r}")
     return value

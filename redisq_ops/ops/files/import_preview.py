@@ -42,7 +42,9 @@ async def receiver(deployment: Deployment, content: Content, name: str | None) -
         await new.check_creatable.op()
         return new
     if not queue.accepts_imports:
-        raise Refused(f"queue {to} is kept by another program ({queue.kind}): nothing goes in")
+        raise Refused(
+            f"queue {to} is kept by another program ({queue.kind}): redisq can't add entries to it"
+        )
     if queue.kind != content.kind:
         raise WrongKind(
             f"queue {to} is {kind_of(queue.kind)}, and these are entries of {kind_of(content.kind)}"

@@ -19,7 +19,8 @@ from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import Exists, TooLarge
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
-from redisq_ops.core.queues.request.submission import Digest, checked_request, cut
+from redisq_ops.core.queues.request.digest import Digest
+from redisq_ops.core.queues.request.submission import checked_request, cut
 from redisq_ops.core.redis.operation import Description, together
 
 from ..deployment import Deployment

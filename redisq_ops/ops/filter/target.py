@@ -100,8 +100,7 @@ async def _target(
             allowed(queue, verb, states[0])
         choices = ", ".join(state for state in states if state in valid)
         raise BadInput(
-            f"{queue.name} can have such entries in several states: choose one with "
-            f"--state: {choices}"
+            f"queue {queue.name}: choose the state of the entries with --state: {choices}"
         )
     if len(fitting) > 1 and present.intersection(states):
         raise BadInput(f"these entries are {' and '.join(fitting)}: choose one with --state")

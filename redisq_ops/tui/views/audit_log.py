@@ -67,6 +67,6 @@ class AuditLogView(QueueView):
                 ("yes", OK) if operation.undoable else ("no", DIM),
                 operation.by,
                 operation.why or ("-", DIM),
-                " ".join(filter(None, (operation.source, operation.what, operation.across))),
+                operation.subject,
             ),
         )

@@ -355,7 +355,10 @@ def _sample_lines(
         seen = [(s.at_ms, s.waiting, s.oldest_ms) for s in samples.live(name)]
         gap = _GAP_MS
     else:
-        seen = [((at + 1) * MINUTE_MS, *rest) for at, *rest in samples.by_minute(name)]  # type: ignore[misc]
+        seen = [
+            ((minute + 1) * MINUTE_MS, waiting, oldest_ms)
+            for minute, waiting, oldest_ms in samples.by_minute(name)
+        ]
         gap = 2 * MINUTE_MS
     waiting: list[Point | None] = []
     oldest: list[Point | None] = []

@@ -31,7 +31,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.handover import admit
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.client import aconnect, connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer

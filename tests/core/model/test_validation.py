@@ -91,7 +91,7 @@ def test_one_error_says_what_belongs_there(client: redis.Redis, kind: str) -> No
     for single in SINGLE:
         with pytest.raises(BadInput) as said:
             put(single)
-        assert str(said.value) == f"{what} are given as a list, not as {type(single).__name__}"
+        assert str(said.value) == f"{what} must be a list, not {type(single).__name__}"
     good = GOOD.get(kind, (("a", b"x"), ("b", b"y")))
     odd = [*ODD, *([] if kind == "circular" else [("x", "str")])]
     odd += [] if kind in ("fair", "client", "request") else [(b"x", "bytes")]
@@ -108,7 +108,7 @@ def test_a_text_is_no_list_of_letters(client: redis.Redis, kind: str) -> None:
     if kind == "circular":
         assert put("abc") == ["new"]  # as documented: one id
         return
-    with pytest.raises(BadInput, match="are given as a list, not as str"):
+    with pytest.raises(BadInput, match="must be a list, not str"):
         put("abc")
 
 

@@ -29,7 +29,7 @@ from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.settings import LEASE_MS, MAX_RESULTS
 from redisq_ops.core.model.states import ZSETS
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.model.errors import Forbidden, translate
+from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.acl_denial import Denial
 from redisq_ops.core.redis.acl_rights import every_command
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import Call, run
+from redisq_ops.core.redis.server_errors import translate
 from redisq_ops.core.worker import Worker
 
 from ...command_line import Redisq

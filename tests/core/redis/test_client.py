@@ -5,9 +5,10 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from redisq_ops.core.model.errors import BadInput, Unreachable, translate
+from redisq_ops.core.model.errors import BadInput, Unreachable
 from redisq_ops.core.redis.client import aconnect, connect
 from redisq_ops.core.redis.operation import Call, arun
+from redisq_ops.core.redis.server_errors import translate
 from redisq_ops.demo.server import EmbeddedServer
 
 from ...command_line import Redisq, everywhere
@@ -84,7 +85,7 @@ def test_a_cluster_that_is_busy_is_not_called_a_server_alone() -> None:
     busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
     assert said(rx.ResponseError(busy)) == f"can't ask for the Cluster's slots: {busy}"
     alone = rx.ResponseError("This instance has cluster support disabled")
-    assert said(alone).startswith("that is a server, and no Cluster")
+    assert said(alone).startswith("that server is no Cluster")
     assert "is it a Sentinel?" in said(rx.ResponseError("unknown command 'CLUSTER', with args"))
 
 
@@ -111,7 +112,7 @@ def test_a_cluster_s_url_says_what_a_cluster_has(
 def test_a_server_that_is_no_cluster_is_called_so(
     url: str, client: redis.Redis, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = "that is a server, and no Cluster: write redis://…, or rediss://…"
+    said = "that server is no Cluster: write redis://… or rediss://…"
     there = url.replace("://", "+cluster://")
     assert Redisq(there, capsys).refusal("ls", code=2) == said
     assert Redisq(there, capsys).refusal("top", "--once", code=2) == said

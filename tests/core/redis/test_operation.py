@@ -27,7 +27,6 @@ from redisq_ops.core.model.errors import (
     Unreachable,
     Unreadable,
     WrongKind,
-    translate,
 )
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
@@ -45,6 +44,7 @@ from redisq_ops.core.redis.operation import (
     run,
     together,
 )
+from redisq_ops.core.redis.server_errors import translate
 from redisq_ops.core.worker.reconnect import ReconnectingConnection
 from redisq_ops.demo.server import EmbeddedServer
 

@@ -165,7 +165,7 @@ def test_a_handler_is_imported_by_name_also_from_here(
         ("json:no_such_name", "no attribute 'no_such_name'"),
         ("broken_colours:paint", "ZeroDivisionError: first second"),
         ("leaving_colours:paint", "SystemExit: 0"),
-        ("json:__doc__", "a handler is called; a str can't be"),
+        ("json:__doc__", "a handler must be callable; a str is not"),
     ],
 )
 def test_a_handler_that_cannot_be_had_is_one_clear_line(

@@ -25,7 +25,7 @@ from redisq_ops.core.model.errors import BadInput, Unreachable, WrongKind
 from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.worker import Worker, loop, queue_source, wake_up
+from redisq_ops.core.worker import Worker, loop, queue_source, upkeep, wake_up
 from redisq_ops.core.worker.handler import Work, exec_handler
 from redisq_ops.core.worker.retry import Reject, Retry
 from redisq_ops.core.worker.wake_up import WakeUp, WakeUpListener
@@ -799,7 +799,7 @@ def test_where_much_is_past_its_time_a_worker_comes_again_soon(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaps, clock = Leaps(), FakeClock()
-    for module in (loop, queue_source):
+    for module in (loop, queue_source, upkeep):
         monkeypatch.setattr(module, "monotonic", leaps)
     queue = RequestQueue(client, "mail", clock=clock)
     for n in range(120):
@@ -999,7 +999,7 @@ def test_what_cannot_work_is_refused(client: Client) -> None:
         Worker(queue, upper, batch=501)
     with pytest.raises(BadInput, match="consumer name"):
         Worker(queue, upper, consumer="~waiting")
-    with pytest.raises(BadInput, match="called"):
+    with pytest.raises(BadInput, match="callable"):
         Worker(queue, "not a function")  # type: ignore[arg-type]
 
 

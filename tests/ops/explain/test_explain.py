@@ -23,7 +23,7 @@ from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
-from redisq_ops.core.queues.request.submission import Digest
+from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.operation import Round, arun, run
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author, read
@@ -168,6 +168,8 @@ def test_limit_names_the_holders_of_the_tokens(
     assert (first["consumer"], first["id"]) == ("w1", "r1/1")
     assert first["until_ms"] - clock.now_ms == 15_000 and clock.now_ms - first["since_ms"] == 15_000
     assert answer.command == "redisq request limit mail/r1 4"
+    (line,) = (one for one in Answer(mail, "r1/3").row["also"] if one["rule"] == "next")
+    assert line["sentence"] == "it waits and is next of its request"  # not: fsck
 
 
 def test_pause_of_request_and_queue_names_user_and_reason(mail: RequestQueue[redis.Redis]) -> None:
@@ -733,6 +735,9 @@ def test_fair_turns_blocks_and_caps(client: redis.Redis, clock: FakeClock) -> No
     assert answer.row["verb"] == "unblock"
     assert answer.command == "redisq client unblock jobs acme"
     assert "next" not in answer.also  # whoever takes next doesn't get it
+    named = Answer(jobs, "acme")
+    assert named.sentence.startswith("acme is a client of queue jobs, not an entry; its blocked ")
+    assert named.command == "redisq client ls jobs"
     for name in ("bolt", "core"):
         jobs.block(name)
     answer = Answer(jobs)

@@ -248,7 +248,7 @@ def test_where_nothing_can_go_in_no_import_is_begun(
     client.lpush("carmine:mq:theirs:mid-circle", "end-of-circle", "m")
     client.set("carmine:mq:odd:locks", "str")
     before = sorted(client.scan_iter())
-    for name, why in (("theirs", "nothing goes in"), ("odd", "carmine:mq:odd:locks is a string")):
+    for name, why in (("theirs", "can't add entries"), ("odd", "carmine:mq:odd:locks is a string")):
         said = redisq.refusal("import", file, "--queue", f"carmine:{name}", "--yes", code=1)
         assert why in said
     assert sorted(client.scan_iter()) == before
@@ -283,7 +283,7 @@ def test_the_filter_chooses_what_is_exported(
     redisq("export", "mail", "--state", "waiting", "--max", "2", "-o", file)
     assert len(entries(file)) == 2
     assert rows(file)[-1]["complete"] is False
-    assert "--state is" in redisq.refusal("export", "mail", "--state", "gone", code=2)
+    assert "--state must be" in redisq.refusal("export", "mail", "--state", "gone", code=2)
 
 
 def test_on_stdout_is_nothing_but_the_export(client: redis.Redis, redisq: Redisq) -> None:
@@ -463,7 +463,7 @@ def test_another_kind_is_refused(client: redis.Redis, redisq: Redisq, file: str)
         ('{"id": "a", "state": "waiting", "payload": "x"}\n', 2, "before any line that says"),
         ('{"redisq": "export", "version": 9, "queue": "q"}\n', 2, "another release"),
         ('HEAD\n{"id": "a b", "state": "waiting", "payload": "x"}\n', 2, "line 2: "),
-        ('HEAD\n{"id": "a", "state": "gone", "payload": "x"}\n', 2, "state is"),
+        ('HEAD\n{"id": "a", "state": "gone", "payload": "x"}\n', 2, "state must be"),
         ('HEAD\n{"id": "a", "state": "waiting"}\n', 2, "a has no payload"),
         ('HEAD\n{"id": "a", "state": "waiting", "payload_b64": "%%%"}\n', 2, "not base64"),
         ('HEAD\n{"id": "a", "state": "dead", "payload": "x", "failures": -1}\n', 2, "failures"),

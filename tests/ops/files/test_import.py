@@ -185,9 +185,12 @@ def test_an_import_goes_on_when_nobody_reads_its_lines_any_more(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"request": {"priority": 50, "limit": 0, "total": 1}}, "limit 0: 1 to 1000"),
-        ({"request": {"priority": 50, "limit": 1001, "total": 1}}, "limit 1001: 1 to 1000"),
-        ({"request": {"priority": 100, "limit": 4, "total": 1}}, "priority 100: 0 (first) to 99"),
+        ({"request": {"priority": 50, "limit": 0, "total": 1}}, "limit 0: must be 1 to 1000"),
+        ({"request": {"priority": 50, "limit": 1001, "total": 1}}, "limit 1001: must be 1 to 1000"),
+        (
+            {"request": {"priority": 100, "limit": 4, "total": 1}},
+            "priority 100: must be 0 (first)",
+        ),
         ({"id": "a/b/1"}, "a/b/1 is no sub-request"),
         ({"id": "r2/99999999999999999999"}, "r2/99999999999999999999 is no sub-request"),
         ({"id": "r2/0"}, "r2/0 is no sub-request"),

@@ -88,7 +88,7 @@ class CircularQueue(Queue[C_co]):
 
     def _configured(self, turns: int, pause_ms: int, **options: str | None) -> None:
         if turns < 1 or pause_ms < 1:
-            raise BadInput("turns and pause are positive")
+            raise BadInput("turns and pause must be positive")
         self.shape = Shape()
         """how the queue is laid out; the defaults until its first operation"""
         self.options = checked_options(options)

@@ -56,7 +56,7 @@ def checked_options(given: Mapping[str, str | None]) -> dict[str, Any]:
         if value not in _CHOICES[name]:
             raise BadInput(f"{name} is {' or '.join(_CHOICES[name])}, not {value!r}")
     if options.get("idle") == "lap" and options.get("residence") != "rotate":
-        raise BadInput("idle='lap' is for residence='rotate': a list that is emptied has no laps")
+        raise BadInput("idle='lap' needs residence='rotate': a list that is emptied has no laps")
     return options
 
 

@@ -61,7 +61,7 @@ class Periodic:
         checked_name(self.name, "periodic name")
         checked_name(run_id(self.name, 0), "id of a run")
         if self.missed not in ("one", "all", "none"):
-            raise BadInput(f"missed runs: one, all or none, not {self.missed!r}")
+            raise BadInput(f"missed runs must be one, all or none, not {self.missed!r}")
         next(slots(self, 0))
         return self
 
@@ -138,7 +138,7 @@ def every(span_ms: int) -> str:
     if not rest and minutes % 60 == 0 and 0 < hours <= 24 and 24 % hours == 0:
         return {1: "0 * * * *", 24: "0 0 * * *"}.get(hours, f"0 */{hours} * * *")
     raise BadInput(
-        "an interval divides an hour (1m 2m 3m 4m 5m 6m 10m 12m 15m 20m 30m) or a day "
+        "an interval must divide an hour (1m 2m 3m 4m 5m 6m 10m 12m 15m 20m 30m) or a day "
         "(1h 2h 3h 4h 6h 8h 12h 24h); for others write a cron expression"
     )
 
@@ -146,7 +146,7 @@ def every(span_ms: int) -> str:
 def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
     """The times (ms UTC) of all runs after ``after_ms``, in order."""
     if len(spec.cron.split()) != 5:
-        raise BadInput(f"cron {spec.cron!r}: five fields (minute hour day month weekday)")
+        raise BadInput(f"cron {spec.cron!r}: must have five fields (minute hour day month weekday)")
     try:
         zone = ZoneInfo(spec.zone)
     except (KeyError, ValueError, OSError) as error:

@@ -68,7 +68,7 @@ class ClientRules(HasClients[C_co]):
         entry. Raises `BadInput`.
         """
         if weight not in self.client_rules["weight"]:
-            raise BadInput(f"weight {weight}: 1 to {MAX_WEIGHT}")
+            raise BadInput(f"weight {weight}: must be 1 to {MAX_WEIGHT}")
         return await self._set_rule("weight", client, weight)
 
     @operation
@@ -78,7 +78,7 @@ class ClientRules(HasClients[C_co]):
         Returns the cap before. Entries that are pending already stay pending. Raises `BadInput`.
         """
         if cap not in self.client_rules["cap"]:
-            raise BadInput(f"cap {cap}: 0 (none) or more")
+            raise BadInput(f"cap {cap}: must be 0 (none) or more")
         return await self._set_rule("cap", client, cap)
 
     @operation

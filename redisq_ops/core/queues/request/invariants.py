@@ -13,8 +13,8 @@ from ...model.keys import Keys
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
 from ...redis.operation import Call, both, in_batches, together
-from ...redis.parsers import integers, words
-from ...redis.whole_keys import members
+from ...redis.parsers import integers
+from ...redis.whole_keys import elements, members
 from . import stream
 from .records import RequestRecords
 
@@ -37,7 +37,7 @@ async def violations(queue: RequestRecords[Any]) -> list[str]:
     lists = [f"{keys['p_']}{priority}" for priority in range(PRIORITIES)]
     there, contents = await both(
         Call(("EXISTS", *lists), int, key=lists[0]),
-        together(Call(("LRANGE", lists[p], 0, -1), words, key=lists[p]) for p in ranked),
+        together(elements(lists[p]) for p in ranked),
     )
     for priority, listed in zip(ranked, contents, strict=True):
         tokens.update(f"{priority}|{word}" for word in listed)

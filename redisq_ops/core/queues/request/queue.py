@@ -25,10 +25,10 @@ from ...model.settings import LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
 from ...model.validation import listed
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import scored, words
+from .digest import Digest
 from .reads import RequestReads
 from .submission import (
     CHUNK,
-    Digest,
     SubmittedRequest,
     checked_limit,
     checked_payload,

@@ -1,15 +1,10 @@
-"""Submissions of requests: checks, chunks and the running digest.
-
-A producer may submit a request again after a crash: the digest of the content that is stored says
-whether it is the same request, and where to continue.
-"""
+"""Submissions of requests: the reply, the checks of arguments, and chunks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from ...model.errors import BadInput, TooLarge
 from ...model.keys import checked_name
@@ -32,27 +27,6 @@ class SubmittedRequest:
     """sub-requests that the request has now"""
     state: str
     """open (more can be added) | sealed | done | cancelled"""
-
-
-class Digest:
-    """The running digest of a submission: its priority and limit, then each payload in order.
-
-    It depends on where each payload ends, and not on how payloads were cut into chunks.
-    """
-
-    def __init__(self, priority: int, limit: int) -> None:
-        self._hash = blake2b(f"{priority} {limit}".encode(), digest_size=16)
-
-    def add(self, payload: bytes) -> None:
-        self._hash.update(b"%d:" % len(payload))
-        self._hash.update(payload)
-
-    def extend(self, payloads: Iterable[bytes]) -> None:
-        """`add` for each, in one go."""
-        self._hash.update(b"".join([b"%d:%b" % (len(payload), payload) for payload in payloads]))
-
-    def __str__(self) -> str:
-        return self._hash.copy().hexdigest()
 
 
 def cut(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -81,13 +55,13 @@ def checked_payload(payload: bytes, number: int, most: int = MAX_PAYLOAD) -> Non
 
 def checked_priority(priority: int) -> int:
     if priority not in range(PRIORITIES):
-        raise BadInput(f"priority {priority}: 0 (first) to {PRIORITIES - 1}")
+        raise BadInput(f"priority {priority}: must be 0 (first) to {PRIORITIES - 1}")
     return priority
 
 
 def checked_limit(limit: int) -> int:
     if limit not in range(1, MAX_LIMIT + 1):
-        raise BadInput(f"limit {limit}: 1 to {MAX_LIMIT} (pausing is a flag, not a limit of 0)")
+        raise BadInput(f"limit {limit}: must be 1 to {MAX_LIMIT} (to stop a request, pause it)")
     return limit
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from redis.exceptions import NoPermissionError, RedisError
 
 from ...model.entry import Request
-from ...model.errors import translate
 from ...model.settings import BATCH
 from ...redis.operation import AsyncClient, BlockingClient, arun, run, together
+from ...redis.server_errors import translate
 from . import RequestQueue
 from .records import found
 

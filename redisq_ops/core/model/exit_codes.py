@@ -1,0 +1,23 @@
+"""The exit codes of `redisq`: the same mistake has the same code in every command.
+
+Errors carry theirs (`errors`). `redisq check` alone uses those of monitoring plugins (`ops.check`).
+"""
+
+from typing import Final
+
+DONE: Final = 0
+"""all is as intended, also where nothing matched"""
+FAILED: Final = 1
+"""refused, unknown or failed: nothing was done"""
+BAD_INPUT: Final = 2
+"""a word of the command line, a name, a number or a file is not usable"""
+PARTLY_DONE: Final = 3
+"""some done or read, some not"""
+UNREACHABLE: Final = 4
+"""the server can't be reached, or was lost"""
+UNCONFIRMED: Final = 5
+"""the change needs a confirmation (``--yes``)"""
+TIMED_OUT: Final = 124
+"""what a wait waited for did not happen in time"""
+INTERRUPTED: Final = 130
+"""Ctrl+C"""

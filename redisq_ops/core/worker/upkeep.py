@@ -1,0 +1,80 @@
+"""What a worker does every 30 s: read the server's clock, register, and run each queue's upkeep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from ..engine.queue import Queue
+from ..engine.registry import server_ms
+from ..engine.worker_register import WorkerRegistration
+from ..redis.operation import BlockingClient, Description, attempt
+from .queue_source import QueueRotation
+from .retry import Random
+from .transfer_recovery import TransferRecoverer
+
+UPKEEP_S = 30.0
+_MUCH = 40
+"""changes by one queue's upkeep after which there is more to do"""
+
+
+class Upkeep:
+    """A worker's upkeep, as descriptions to send and replies to read.
+
+    ``burst``: also the first one is whole, since the worker may end before the next.
+    """
+
+    def __init__(
+        self,
+        registration: WorkerRegistration,
+        sources: QueueRotation,
+        *,
+        burst: bool,
+        random: Random,
+    ) -> None:
+        self._registration, self._sources = registration, sources
+        self._burst, self._random = burst, random
+        self._recoverer = TransferRecoverer()
+        self.due_at = 0.0
+        self.clock_s = 0.0
+        """the server's clock minus ours; only used to decide when to take"""
+
+    def asks(self) -> list[Description[Any]]:
+        """The upkeep that is due; the next one is in 30 s."""
+        asks: list[Description[Any]] = [server_ms()]
+        asks += [_tried(self._registration.beat(source.queue)) for source in self._sources]
+        if self.due_at or self._burst:
+            asks += [_upkeep_of(source.queue, self._recoverer) for source in self._sources]
+        # The first upkeep is at a random time, so that workers started together spread theirs.
+        self.due_at = monotonic() + UPKEEP_S * (1.0 if self.due_at else self._random())
+        return asks
+
+    def read(self, replies: Sequence[Any]) -> None:
+        """Read the replies to `asks`."""
+        self.read_clock(replies)
+        if any(isinstance(went, int) and went >= _MUCH for went in replies[1:]):
+            self.due_at = monotonic() + 1.0  # there is more to do
+
+    def read_clock(self, replies: Sequence[Any]) -> None:
+        """Read the reply to `server_ms`, the first one."""
+        if not isinstance(replies[0], Exception):
+            self.clock_s = replies[0] / 1000 - monotonic()
+
+    def leave(self) -> list[Description[Any]]:
+        """Take the worker out of the registers."""
+        return [_tried(self._registration.leave(source.queue)) for source in self._sources]
+
+
+async def _upkeep_of(queue: Queue[BlockingClient], recoverer: TransferRecoverer) -> int:
+    """Run a queue's upkeep, unless it doesn't exist: no key is written before its registration."""
+    if not await queue.exists.op():
+        return 0
+    went: int = await queue.upkeep.op()
+    await recoverer.look(queue)
+    return went
+
+
+async def _tried(registering: Description[None]) -> None:
+    """A worker that can't register, because the server is full, works all the same."""
+    await attempt(registering)
