@@ -96,6 +96,14 @@ def states(incomplete: str) -> list[str]:
     return _offered(STATES, incomplete)
 
 
+def conditions(incomplete: str) -> list[str]:
+    """An expression of one condition, up to the sign behind its field."""
+    from redisq_ops.ops.filter.completion import completed
+
+    # A shell takes > for its own.
+    return _offered((text.rstrip(">") for text in completed(incomplete)), incomplete)
+
+
 def contexts(incomplete: str) -> list[str]:
     """Names of contexts with this beginning."""
     from redisq_ops.core.model.errors import RedisqError

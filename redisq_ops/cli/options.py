@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .completion import addresses, clients, queues
+from .completion import addresses, clients, conditions, queues
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
@@ -128,7 +128,8 @@ SELECTING: Options = {
     "addresses": argument("[ADDRESS]...", list[str]),
     "queue": QUEUE,
     "where": option(
-        "--where", "EXPR", "Only entries that match: 'error~timeout age>2h client=acme'."
+        "--where", "EXPR", "Only entries that match: 'error~timeout age>2h client=acme'.",
+        autocompletion=conditions,
     ),
     "match": option("--match", "REGEX", "Only entries whose id, error type or message matches."),
     "older_than": option("--older-than", "AGE", "Minimum age in this state: 90s, 2h."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.entry import GONE, Entry, Event
 
-from .output import printable, say, tell, when
+from .output import printable, say, table, tell, when
 from .session import Session, redaction
 
 if TYPE_CHECKING:  # `redisq ls` needn't wait for them
@@ -34,7 +34,8 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
         "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
         "attempts": entry.attempts, "consumer": entry.consumer, "reason": entry.reason,
         "error": asdict(entry.error) if entry.error else None, "op": entry.op,
-        "client": entry.client, "owner_state": entry.called, "problem": entry.problem,
+        "client": entry.client, "task": entry.task, "owner_state": entry.called,
+        "problem": entry.problem,
         "payload": None if done else entry.payload, "result": entry.payload if done else None,
     }  # fmt: skip
 
@@ -65,7 +66,18 @@ def operation_row(operation: Operation) -> dict[str, Any]:
     }  # fmt: skip
 
 
-ENTRY_HEADS = ("failures", "lost", "consumer", "reason", "error")
+ENTRY_HEADS = ("task", "failures", "lost", "consumer", "reason", "error")
+
+
+def entry_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table whose last columns are `ENTRY_HEADS`; without ``task`` where no entry has one."""
+    at = len(heads)
+    left = [at] if all(row[at] is None for row in rows) else []
+    shown = [
+        [cell for n, cell in enumerate(row) if n not in left]
+        for row in ((*heads, *ENTRY_HEADS), *rows)
+    ]
+    table(shown[0], shown[1:])
 
 
 def entry_cells(entry: Entry) -> list[Any]:
@@ -73,7 +85,7 @@ def entry_cells(entry: Entry) -> list[Any]:
     entry = redaction().entry(entry)
     error = f"{entry.error.type}: {entry.error.message}" if entry.error else entry.problem
     reason = GONE if entry.called == GONE else entry.reason
-    return [entry.failures, entry.lost, entry.consumer, reason, error]
+    return [entry.task, entry.failures, entry.lost, entry.consumer, reason, error]
 
 
 def tell_unread(scans: Iterable[Scan]) -> bool:

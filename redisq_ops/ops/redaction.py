@@ -122,11 +122,12 @@ class Redaction:
         return any(self._hidden(names[: n + 1]) for n in range(len(names)))
 
     def entry(self, entry: Entry) -> Entry:
-        """An entry whose payload and error may be shown."""
+        """An entry whose payload, error and task's name may be shown."""
         if not self:
             return entry
         payload = None if entry.payload is None else self.payload(entry.payload)
-        return replace(entry, payload=payload, error=self.failure(entry.error))
+        task = entry.task and self.text(entry.task)
+        return replace(entry, payload=payload, error=self.failure(entry.error), task=task)
 
     def failure(self, error: Failure | None) -> Failure | None:
         """An error that may be shown."""

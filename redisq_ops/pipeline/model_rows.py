@@ -50,6 +50,7 @@ def _fingerprint(error: Failure | None, reason: str | None) -> str | None:
 ENTRY_COLUMNS: dict[str, Callable[[Entry], Any]] = {
     "state": lambda e: e.state,
     "called": lambda e: e.called,
+    "task": lambda e: e.task,
     "client": lambda e: e.client,
     "failures": lambda e: e.failures,
     "lost": lambda e: e.lost,

@@ -9,7 +9,7 @@ from redisq_ops.ops.redaction import Redaction
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_TEXT = ("error_type", "error", "traceback", "detail", "_corrupt")
+_TEXT = ("task", "error_type", "error", "traceback", "detail", "_corrupt")
 _BYTES = ("payload", "result")
 
 

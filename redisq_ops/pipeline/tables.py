@@ -46,6 +46,7 @@ _ENTRY = (
     Column("id", "string", "the entry's id; REQUEST/N for a sub-request"),
     Column("state", "string", "its state: waiting, pending, delayed, dead, …"),
     Column("called", "string", "the state's name in the program whose queue it is"),
+    Column("task", "string", "the name of its task, in queues of task programs such as Celery"),
     Column("request", "string", "the request it belongs to"),
     Column("number", "int", "its number in the request, from 1"),
     Column("client", "string", "the client it belongs to, in a fair queue"),

@@ -107,6 +107,8 @@ def _entry_facts(entry: Entry, now_ms: int, zone: tzinfo | None) -> Iterator[Lin
     if entry.since_ms is not None and entry.since_ms != entry.at_ms:
         yield _fact(f"{entry.state} since", _when(entry.since_ms, now_ms, zone))
     yield _fact("first taken", _when(entry.first_ms, now_ms, zone))
+    if entry.task:
+        yield _fact("task", entry.task, condition=f"task={_quoted(entry.task)}")
     if entry.client:
         yield _fact("client", entry.client, condition=f"client={_quoted(entry.client)}")
     holder = entry.consumer

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.suggester import Suggester
 from textual.widgets import Input
 
 from redisq_ops.ops.terminal import printable
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query
 
 _WORDS = "words only: what is listed here has no fields"
+
+
+class _FieldNames(Suggester):
+    """Suggests the rest of a field's name; the right arrow takes it."""
+
+    async def get_suggestion(self, value: str) -> str | None:
+        from redisq_ops.ops.filter.completion import completed
+
+        return next(iter(completed(value)), None)
 
 
 class FilterInput(Input):
@@ -37,7 +47,10 @@ class FilterInput(Input):
             self.query = query
 
     def __init__(self) -> None:
-        super().__init__(id="filter", compact=True, placeholder="timeout  age>2h  client=acme")
+        super().__init__(
+            id="filter", compact=True, placeholder="timeout  age>2h  client=acme",
+            suggester=_FieldNames(use_cache=False, case_sensitive=True),
+        )  # fmt: skip
         self.cursor_blink = False
         self.display = False
         self._problem = ""

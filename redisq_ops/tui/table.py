@@ -407,6 +407,8 @@ class PagedTable(ScrollView, can_focus=True):
         for index, column in enumerate(self._columns):
             if self._kept is not None and column.key not in self._kept:
                 continue
+            if column.optional and not self._needs.get(column.key):
+                continue
             kept.append(index)
             title = column.title + (self._sort[1] if column.key == self._sort[0] else "")
             width = max(column.width, cell_len(title))

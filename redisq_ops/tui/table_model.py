@@ -32,6 +32,8 @@ class TableColumn:
     align: Literal["left", "right"] = "left"
     style: str = ""
     priority: int = 0
+    optional: bool = False
+    """drawn only if a row has a text in it; a flexible one"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,15 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.parser import parse
+from redisq_ops.ops.filter.selection import select
 
 from ..foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program, rq_tasks
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
-from ..pipeline.rows import rows
+from ..pipeline.rows import paged, rows
 from ..queue_steps import end, take
 from .foreign import shelf, test_articles, test_carmine_4
 from .queues import test_circular_faults, test_delay_faults, test_request_faults
@@ -347,7 +351,27 @@ def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
     for state in tables:
         read = rows(url, state, queue=queue.name)
         assert not any(row["_corrupt"] for row in read)
-        assert Counter(row["id"] for row in read) == Counter(ids(queue, state))
+        pages = Counter((entry.id, entry.task) for entry in paged(queue, state))
+        assert Counter((row["id"], row["task"]) for row in read) == pages
+
+
+TASKS = {
+    "rq": (f"task={rq_tasks.__name__}.fails arg.0=luck", 4), "arq": ("task=fails arg.order>=2", 2),
+    "bullmq": ("task=fails arg.region=eu", 4), "celery": ("task=shop.fails arg.order>=2", 2),
+    "dramatiq": ("task=fails arg.order>=2 arg.0~luck", 2), "sidekiq": ("task~^Ta arg.0>=2", 2),
+    "resque": ("task=Task arg[0]>=2", 2),
+}  # fmt: skip
+"""a filter for dead entries of a specimen, and how many it means"""
+
+
+@pytest.mark.parametrize("queue", SPECIMENS, indirect=True)
+def test_tasks_are_found_by_name_and_argument(queue: Queue) -> None:
+    text, number = TASKS.get(queue.kind, ("has:task or has:arg.0", 0))
+    found = run(queue.client, select(queue, "dead", Filter(where=parse(text)))).ids()
+    assert len(found) == number
+    if number and "dead" in queue.actions.get("purge", ()):
+        moved(queue, "purge", "dead", found)
+        assert run(queue.client, select(queue, "trash", Filter(where=parse(text)))).count == number
 
 
 def test_looks_write_nothing(queue: Queue, client: Client) -> None:

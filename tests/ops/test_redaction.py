@@ -449,6 +449,7 @@ def test_filter_text_masks_values_of_hidden_keys(
     """Of what a plan was made by its words say all but the value; it is still done as it was."""
     configuration.write_text('[redact]\nkeys = ["password", "card"]\n')
     where = f"-payload.Card.no={SECRET} payload.to=ann payload.password={SECRET}"
+    where += f" -arg.Card.no={SECRET}"
     plan, said = tmp_path / "p", []
     said.append(redisq("dlq", "replay", "mail", "--where", where, "--dry-run") + redisq.err)
     said.append(redisq("export", "mail", "--where", where, "--state", "dead"))

@@ -31,8 +31,8 @@ from redisq_ops.ops.terminal import kind_of
 
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
-from ..output import age, emit, printable, say, table, when
-from ..rows import ENTRY_HEADS, entry_cells, entry_row, tell_unread
+from ..output import age, emit, printable, say, when
+from ..rows import entry_cells, entry_row, entry_table, tell_unread
 from ..session import Session
 
 
@@ -78,7 +78,8 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
                 emit(entry_row(queue.name, entry))
         unknown = not scan.found and state in s.run(queue.counts.op()).unknown
         if not s.json:
-            table(*_table(queue.name, state, found, now)) if found else None
+            if found:
+                _print_table(queue.name, state, found, now)
             if gone := [entry for entry in found if entry.called == GONE]:
                 how = f"{hint('explain', f'{queue.name}/{gone[0].id}')} says what clears one"
                 some = entries(len(gone), state)
@@ -105,14 +106,14 @@ def tell_cancelled(s: Session, target: Target) -> None:
         say(printable(f"{target.queue.name}: {text}"))
 
 
-def _table(queue: str, state: State, rows: list[Entry], now: int) -> tuple[list[str], list[Any]]:
+def _print_table(queue: str, state: State, rows: list[Entry], now: int) -> None:
     clock = {"pending": "lease left", "delayed": "ready in"}.get(state)
     texts = [
         [f"{queue}/{entry.id}", entry.since_ms and age(now - entry.since_ms),
          *([entry.at_ms and age(entry.at_ms - now)] if clock else []), *entry_cells(entry)]
         for entry in rows
     ]  # fmt: skip
-    return ["entry", "since", *([clock] if clock else []), *ENTRY_HEADS], texts
+    entry_table(["entry", "since", *([clock] if clock else [])], texts)
 
 
 def ready_time(s: Session, given: Mapping[str, Any], now_ms: int) -> int:

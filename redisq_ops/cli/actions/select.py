@@ -19,7 +19,7 @@ from redisq_ops.ops.terminal import entries
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
 from ..output import age, count, emit, printable, say, table
-from ..rows import ENTRY_HEADS, entry_cells, entry_row, tell_unread
+from ..rows import entry_cells, entry_row, entry_table, tell_unread
 from ..session import Session
 
 SHOWN = 100
@@ -140,7 +140,7 @@ def _scan_queue(
 
 def _print_rows(rows: list[list[Any]], scans: list[Scan], most: int | None) -> None:
     if rows:
-        table(["entry", "state", "since", *ENTRY_HEADS], rows)
+        entry_table(["entry", "state", "since"], rows)
     by_queue: dict[str, list[Scan]] = {}
     for scan in scans:
         by_queue.setdefault(scan.queue.name, []).append(scan)

@@ -52,6 +52,8 @@ class EntryOutput(TypedDict):
     """operator's change that touched it last, while nothing has touched it since"""
     client: str | None
     """client, in a fair queue"""
+    task: str | None
+    """name of its task, in queues of task programs such as Celery"""
     owner_state: str | None
     """the owner's word for the state, in other programs' queues; `gone`: trimmed from the
     stream"""

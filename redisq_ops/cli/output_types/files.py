@@ -203,6 +203,8 @@ class ExportFileEntryOutput(TypedDict):
     """last error"""
     client: str | None
     """client"""
+    task: str | None
+    """name of its task; an import doesn't need it"""
     payload: Bytes | None
     """payload"""
     redacted: NotRequired[bool]

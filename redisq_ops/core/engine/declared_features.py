@@ -42,6 +42,10 @@ class DeclaredFeatures:
     refusals: ClassVar[Mapping[str, str]] = {}
     """why a verb (``replay``), or a verb of a state (``purge dead``), is impossible here, and what
     to do instead; a purge stands for a hard one, too"""
+    without_deadline: ClassVar[str] = (
+        "deliveries here have no deadline: it stays pending until it is acknowledged or claimed"
+    )
+    """what becomes of a pending entry that has no deadline"""
     found: frozenset[bytes] | None = None
     """keys that a scan found of it, for a layout that keeps no index"""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
@@ -20,10 +19,9 @@ from ..engine.registry import Registered, find, server_ms
 from ..model.entry import State
 from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import registry_key
-from ..model.quoting import bytes_of
 from ..model.settings import MAX_BATCH
 from ..model.states import Verb
-from ..redis.operation import C_co, Call, both, together
+from ..redis.operation import C_co, Call, both
 from ..redis.parsers import words
 from . import undo_search
 from .placed_queue import PlacedQueue
@@ -42,9 +40,6 @@ JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
 
 class ForeignChanges(PlacedQueue[C_co]):
     """A queue whose entries operators can change, as `actions` lists it."""
-
-    identity: ClassVar[tuple[str, ...]] = ()
-    """fields of an entry's hash (``t_job_`` and its member) that tell it from a later one"""
 
     async def _ensure_registered(self) -> None:
         """Write the registry entry before the first key of ours, so that the audit log is found."""
@@ -69,14 +64,8 @@ class ForeignChanges(PlacedQueue[C_co]):
         self._registered = True
 
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """The `identity` of each entry as it is read here; `moves_take_out` compares it."""
-        if not self.identity:
-            return [b""] * len(found)
-        keys = [bytes_of(self.keys["t_job_"]) + seen.member for seen in found]
-        rows = await together(
-            Call(("HMGET", key, *self.identity), list[Any], key=key) for key in keys
-        )
-        return [b" ".join(value or b"" for value in row) for row in rows]
+        """What tells each entry from a later one of its id; `moves_take_out` compares it."""
+        return [b""] * len(found)
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         """Why an entry may not be changed, in a word; empty: it may."""

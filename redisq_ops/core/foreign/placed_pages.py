@@ -22,6 +22,7 @@ from ..redis.parsers import moment
 from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue
 from .declarations import Declared, List, Zset
+from .json_text import text_member
 from .keys import ForeignKeys
 from .paging import entries_of, page_of, through
 from .places import LocatedEntry, Place, Read, Row
@@ -49,6 +50,9 @@ class PlacedPages(ForeignQueue[C_co]):
     """pages read for one window of a place that all queues share"""
     theirs: ClassVar[dict[str, str]]
     """the owner's fixed keys, with their types; the first set is the set of queues"""
+    task_in: ClassVar[tuple[str, ...]] = ()
+    """members of payloads, which are JSON then: the first that is there names the entry's task. Its
+    arguments are in the members `ARGUMENTS`"""
     called: ClassVar[Mapping[str, str]] = {}
     """the owner's keys that scripts don't call ``t_KEY``: name in scripts -> key"""
 
@@ -62,6 +66,14 @@ class PlacedPages(ForeignQueue[C_co]):
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         """The entries of a place's elements, in one exchange; None: it isn't this queue's."""
         raise NotImplementedError
+
+    def trash_payload(self, kept: bytes) -> bytes:
+        """What is shown of an entry in the trash as its payload, of the bytes kept of it."""
+        return kept
+
+    def task_of(self, payload: bytes) -> str | None:
+        """The name of an entry's task, by its payload; None: unknown."""
+        return text_member(payload, *self.task_in) if self.task_in else None
 
     async def workers_of(self) -> Sequence[str]:
         """The values of ``{worker}`` in keys of `states`."""
@@ -181,9 +193,14 @@ class PlacedPages(ForeignQueue[C_co]):
         """`read` for the places of a state."""
 
         async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
-            return await self.read(state, place, rows)
+            return [self._with_task(entry) for entry in await self.read(state, place, rows)]
 
         return read
+
+    def _with_task(self, entry: Entry | None) -> Entry | None:
+        if entry is None or entry.payload is None or not self.task_in:
+            return entry
+        return replace(entry, task=self.task_of(entry.payload))
 
     def _gathered(self, rows: Sequence[LocatedEntry]) -> Place:
         return Place("busy", "", "busy", _nothing, rows=rows)
@@ -230,12 +247,13 @@ class PlacedPages(ForeignQueue[C_co]):
     def _trashed(
         self, place: Place, payload: bytes, score: float, name: bytes, kept: bytes
     ) -> Entry | None:
+        shown = self.trash_payload(payload)
         # MessagePack, an array of which the first is the operation's name.
         op = re.match(rb"[\x90-\x9f](?:[\xa0-\xbf]|\xd9.)([!-~]+)", kept, re.S)
         return Entry(
-            text(name), "trash", at_ms=moment(score), since_ms=moment(score), payload=payload,
+            text(name), "trash", at_ms=moment(score), since_ms=moment(score), payload=shown,
             failures=self._failures(payload), op=op[1].decode() if op else None,
-            called=place.called,
+            called=place.called, task=self.task_of(shown),
         )  # fmt: skip
 
     def _failures(self, payload: bytes) -> int:

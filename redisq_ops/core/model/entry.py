@@ -113,6 +113,11 @@ GONE = "gone"
 """`Entry.called` of a stream's pending entry that was deleted or trimmed: only its id is left"""
 
 
+ARGUMENTS = ("kwargs", "data", "args")
+"""members of a task's payload that have its arguments, where it has them: by name in an object, by
+position in a list; a list of one object has those of that object, too"""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry as it is now, in whatever state. None: unknown, or not stored."""
@@ -143,6 +148,9 @@ class Entry:
     """the client it belongs to, in a fair queue"""
     called: str | None = None
     """the layout's own word for its state, where it has one"""
+    task: str | None = None
+    """the name of the task that it is for, where the layout keeps one: a function, a class, an
+    actor; its arguments are in the members `ARGUMENTS` of its payload, which is JSON then"""
     problem: str | None = None
     """its record is corrupt: why; the other fields are unknown"""
     handed: bool = field(default=False, compare=False, repr=False)

@@ -146,8 +146,7 @@ class EntryReasons(OutcomeReasons):
             verb = {"verb": "claim", "command": claim}
             sentence += f" and was last active {self._ago(active)}"
         rule = "pending" if active is None or self.now - active < SILENT_MS else "silent"
-        sentence += "; deliveries here have no deadline: it stays pending until it is acknowledged"
-        return Reason(rule, f"{sentence} or claimed", facts=facts, **verb)
+        return Reason(rule, f"{sentence}; {self.queue.without_deadline}", facts=facts, **verb)
 
     def _trimmed(self, entry: Entry, held: str, facts: dict[str, Any]) -> Reason:
         """Only the id of a stream entry is left. No command removes this one alone."""

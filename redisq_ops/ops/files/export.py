@@ -91,10 +91,11 @@ class Export:
             "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
             "attempts": entry.attempts, "reason": entry.reason,
             "error": asdict(shown.error) if shown.error else None, "client": entry.client,
+            "task": shown.task,
         }  # fmt: skip
         if request is not None:
             row["request"] = {name: getattr(request, name) for name in REQUEST}
-        if (shown.payload, shown.error) != (entry.payload, entry.error):
+        if shown != entry:
             self.redacted += 1
             row["redacted"] = True
         payload = shown.payload

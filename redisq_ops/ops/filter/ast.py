@@ -151,7 +151,7 @@ def _masked(node: Node, hides: Callable[[Path], bool], mask: str) -> Node:
         return Not(_masked(node.part, hides, mask))
     if isinstance(node, (And, Or)):
         return replace(node, parts=tuple(_masked(part, hides, mask) for part in node.parts))
-    if isinstance(node, Compare) and hides(node.field.path):
+    if isinstance(node, Compare) and any(map(hides, node.field.places)):
         return replace(node, values=(FilterValue(mask),))
     return node
 

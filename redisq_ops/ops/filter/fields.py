@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.entry import ARGUMENTS, Entry, State
 
 from ..groups.fingerprint import fingerprint
 from .time import moment_ms
@@ -86,14 +86,31 @@ class EntryFields:
 
     def at(self, path: Path) -> Any:
         """The value at a place in the JSON payload, or `MISSING`."""
-        found = self.document
-        for step in path:
-            if isinstance(step, str):
-                found = found.get(step, MISSING) if isinstance(found, dict) else MISSING
-            else:
-                exists = isinstance(found, list) and step < len(found)
-                found = found[step] if exists else MISSING
+        return _value_at(self.document, path)
+
+    def argument(self, path: Path) -> Any:
+        """The value at a place in the task's arguments, or `MISSING`."""
+        found = MISSING
+        for name in () if self.entry.task is None else ARGUMENTS:
+            held = self.at((name,))
+            if isinstance(held, list) and not isinstance(path[0], int):
+                number = path[0].isascii() and path[0].isdigit()
+                named = held[0] if len(held) == 1 and not number else MISSING
+                held = held if number else named
+                path = (int(path[0]), *path[1:]) if number else path
+            if (found := _value_at(held, path)) is not MISSING:
+                break
         return found
+
+
+def _value_at(found: Any, path: Path) -> Any:
+    for step in path:
+        if isinstance(step, str):
+            found = found.get(step, MISSING) if isinstance(found, dict) else MISSING
+        else:
+            exists = isinstance(found, list) and step < len(found)
+            found = found[step] if exists else MISSING
+    return found
 
 
 def _no_constant(constant: str) -> Any:
@@ -133,8 +150,8 @@ class Field:
     what: str
     read: Callable[[EntryFields], Any] = field(compare=False)
     need: Need | None = None
-    path: Path = ()
-    """its place in a JSON payload; empty for all other fields"""
+    places: tuple[Path, ...] = ()
+    """where in a JSON payload its value may be; empty for all other fields"""
 
 
 def _texts(text: str | None) -> tuple[str, ...] | None:
@@ -191,6 +208,8 @@ _ALL = (
     Field("queue", "text", "the queue's name", lambda s: _texts(s.context.queue)),
     Field("kind", "text", "the kind of queue: `request`, `delay` …",
           lambda s: _texts(s.context.kind)),
+    Field("task", "text", "the name of its task, in queues of task programs such as Celery",
+          lambda s: _texts(s.entry.task)),
     Field("request", "text", "its request", lambda s: _texts(s.request)),
     Field("number", "number", "its number in the request", lambda s: s.number),
     Field("priority", "number", "the priority of the request, 0 first", _priority, need="priority"),
@@ -226,7 +245,21 @@ FIELDS: Mapping[str, Field] = {each.name: each for each in _ALL}
 def payload_field(path: Path) -> Field:
     """The field for a place in JSON payloads."""
     what = "the value at this place, if the payload is JSON"
-    return Field("payload" + path_text(path), "json", what, lambda s: s.at(path), "payload", path)
+    return Field(
+        "payload" + path_text(path), "json", what, lambda s: s.at(path), "payload", (path,)
+    )
+
+
+def argument_field(path: Path) -> Field:
+    """The field for a place in the arguments of tasks."""
+    what = "the value of this argument of its task"
+    places = tuple((name, *path) for name in ARGUMENTS)
+    name = "arg" + path_text(path)
+    return Field(name, "json", what, lambda s: s.argument(path), "payload", places)
+
+
+PLACES: Mapping[str, Callable[[Path], Field]] = {"payload": payload_field, "arg": argument_field}
+"""fields with a path behind their names"""
 
 
 def path_text(path: Path) -> str:

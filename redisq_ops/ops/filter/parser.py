@@ -31,7 +31,7 @@ from .comparison import (
     text_search,
     word_search,
 )
-from .fields import FIELDS, OPERATORS, VALUE_FORMS, Field, FilterValue, Path, payload_field
+from .fields import FIELDS, OPERATORS, PLACES, VALUE_FORMS, Field, FilterValue, Path
 from .regex import BadRegex, regex
 from .time import duration_ms, moment_ms
 
@@ -192,26 +192,29 @@ class _Parser:
         return Has(field)
 
     def _field_name(self) -> tuple[str, Path] | None:
-        """A name, and the path of a place in payloads; None if no name begins here."""
+        """A name, and the path behind a name of `PLACES`; None if no name begins here."""
         began = self._at
         name = _NAME.match(self._text, began)
         if name is None:
             return None
-        if name[0] == "payload" or name[0].startswith("payload."):
-            self._at = began + len("payload")
-            return "payload", self._path()
+        first = name[0].partition(".")[0]
+        if first in PLACES:
+            self._at = began + len(first)
+            return first, self._path(first)
         self._at = name.end()
         return name[0], ()
 
     def _field(self, named: tuple[str, Path], at: int) -> Field:
         name, path = named
         if path:
-            return payload_field(path)
+            return PLACES[name](path)
+        if name == "arg":
+            self._fail(at, "name an argument: arg.region, or arg.0 for the first one")
         if name not in FIELDS:
             self._fail(at, _unknown(name))
         return FIELDS[name]
 
-    def _path(self) -> Path:
+    def _path(self, root: str) -> Path:
         steps: list[str | int] = []
         while key := _KEY.match(self._text, self._at):
             self._at = key.end()
@@ -222,7 +225,7 @@ class _Parser:
             else:
                 steps.append(self._quoted())
         if self._text[self._at : self._at + 1] in (".", "["):
-            self._fail(self._at, 'write a path as payload.a.b[0]."a key"')
+            self._fail(self._at, f'write a path as {root}.a.b[0]."a key"')
         return tuple(steps)
 
     def _word(self) -> Node:

@@ -178,6 +178,8 @@ def _record_fields(entry: Entry) -> Iterator[tuple[str, Any]]:
         yield "client", entry.client
     if request:
         yield "request", request
+    if entry.task is not None:
+        yield "task", entry.task
     if entry.consumer is not None:
         yield "consumer", entry.consumer
     if entry.reason is not None:

@@ -376,6 +376,11 @@ def _sorted(items: Sequence[Any], by: Callable[[Any], Any], falls: bool) -> list
     return [*sorted(known, key=by, reverse=falls), *(item for item in items if by(item) is None)]
 
 
+TASK: Final = TableColumn("task", "task", 20, flex=2, priority=1, optional=True)
+"""for the entries of task programs: their tasks' names"""
+BY_TASK: Final = SortOrder("task", lambda entry: entry.task)
+
+
 class EntryView(QueueView):
     """A view of the entries of one state."""
 

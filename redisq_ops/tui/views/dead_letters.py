@@ -10,7 +10,7 @@ from redisq_ops.ops.terminal import age
 from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DIM, WARN
 
-from .base import EntryView, SortOrder
+from .base import BY_TASK, TASK, EntryView, SortOrder
 
 _REASONS = {"failed": BAD, "lost": WARN, "rejected": DEAD}
 
@@ -39,6 +39,7 @@ class Dead(EntryView):
     edits = True
     columns = (
         TableColumn("id", "entry", 30, flex=1),
+        TASK,
         TableColumn("reason", "reason", 8),
         TableColumn("error", "error", 44, flex=6),
         TableColumn("attempts", "attempts", 8, align="right", priority=2),
@@ -49,6 +50,7 @@ class Dead(EntryView):
     orders = (
         SortOrder("since", None, True, "newest first", "oldest first"),
         SortOrder("id", lambda e: e.id),
+        BY_TASK,
         SortOrder("reason", lambda e: e.reason),
         SortOrder("error", by_error),
         SortOrder("attempts", lambda e: e.attempts, True),
@@ -63,6 +65,7 @@ class Dead(EntryView):
             entry.id,
             (
                 entry.id,
+                entry.task or "",
                 (entry.reason or "-", _REASONS.get(entry.reason or "", DIM)),
                 error_cell(entry),
                 str(entry.attempts),

@@ -14,7 +14,7 @@ from redisq_ops.tui.charts import timeline
 from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DELAYED, DIM, OK
 
-from .base import EntryView, SortOrder
+from .base import BY_TASK, TASK, EntryView, SortOrder
 from .dead_letters import by_error, error_cell
 
 HEIGHT = 5
@@ -31,6 +31,7 @@ class Delayed(EntryView):
     edits = True
     columns = (
         TableColumn("id", "entry", 30, flex=1),
+        TASK,
         TableColumn("in", "due in", 9, align="right"),
         TableColumn("at", "due at", 19),
         TableColumn("attempts", "attempts", 8, align="right", priority=2),
@@ -39,6 +40,7 @@ class Delayed(EntryView):
     orders = (
         SortOrder("in", words="next first", back="last first"),
         SortOrder("id", lambda e: e.id),
+        BY_TASK,
         SortOrder("at", lambda e: e.at_ms),
         SortOrder("attempts", lambda e: e.attempts, True),
         SortOrder("error", by_error),
@@ -76,6 +78,7 @@ class Delayed(EntryView):
             entry.id,
             (
                 entry.id,
+                entry.task or "",
                 ("now", OK) if left <= 0 else (age(left), DELAYED),
                 moment(at, zone_of(self)),
                 (str(entry.attempts), "" if entry.attempts else DIM),

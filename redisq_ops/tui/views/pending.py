@@ -10,7 +10,7 @@ from redisq_ops.ops.terminal import age
 from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, OK, WARN
 
-from .base import EntryView, SortOrder
+from .base import BY_TASK, TASK, EntryView, SortOrder
 from .dead_letters import ago, by_error, error_cell
 
 
@@ -23,6 +23,7 @@ class PendingView(EntryView):
     verbs = frozenset({"requeue", "claim", "purge"})
     columns = (
         TableColumn("id", "entry", 30, flex=1),
+        TASK,
         TableColumn("consumer", "consumer", 16, flex=2),
         TableColumn("held", "held for", 9, align="right"),
         TableColumn("lease", "lease left", 12, align="right"),
@@ -33,6 +34,7 @@ class PendingView(EntryView):
     orders = (
         SortOrder("lease", words="least lease first", back="most lease first"),
         SortOrder("id", lambda e: e.id),
+        BY_TASK,
         SortOrder("consumer", lambda e: e.consumer),
         SortOrder("held", lambda e: -(e.since_ms or 0), True),
         SortOrder("attempt", lambda e: e.attempts, True),
@@ -54,6 +56,7 @@ class PendingView(EntryView):
             entry.id,
             (
                 entry.id,
+                entry.task or "",
                 entry.consumer or "-",
                 ago(entry.since_ms, snapshot),
                 lease,

@@ -9,7 +9,7 @@ from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
-from .base import EntryView, SortOrder
+from .base import BY_TASK, TASK, EntryView, SortOrder
 from .dead_letters import ago, by_error, error_cell
 
 
@@ -21,6 +21,7 @@ class TrashView(EntryView):
     state = "trash"
     columns = (
         TableColumn("id", "entry", 30, flex=1),
+        TASK,
         TableColumn("since", "purged", 9, align="right"),
         TableColumn("op", "change", 18, style=DIM, priority=2),
         TableColumn("attempts", "attempts", 8, align="right", priority=3),
@@ -29,6 +30,7 @@ class TrashView(EntryView):
     orders = (
         SortOrder("since", None, True, "newest first", "oldest first"),
         SortOrder("id", lambda e: e.id),
+        BY_TASK,
         SortOrder("op", lambda e: e.op),
         SortOrder("attempts", lambda e: e.attempts, True),
         SortOrder("error", by_error),
@@ -41,6 +43,7 @@ class TrashView(EntryView):
             entry.id,
             (
                 entry.id,
+                entry.task or "",
                 ago(entry.at_ms, snapshot),
                 entry.op or "-",
                 (str(entry.attempts), "" if entry.attempts else DIM),

@@ -9,7 +9,7 @@ from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
-from .base import EntryView, SortOrder
+from .base import BY_TASK, TASK, EntryView, SortOrder
 from .dead_letters import ago, by_error, error_cell
 
 
@@ -23,6 +23,7 @@ class WaitingView(EntryView):
     reversible = False
     columns = (
         TableColumn("id", "entry", 30, flex=1),
+        TASK,
         TableColumn("client", "client", 12, flex=1, priority=3),
         TableColumn("since", "waits", 9, align="right"),
         TableColumn("attempts", "attempts", 8, align="right", priority=2),
@@ -30,6 +31,7 @@ class WaitingView(EntryView):
     )
     orders = (
         SortOrder("id", words="next first", back="last first"),
+        BY_TASK,
         SortOrder("client", lambda e: e.client),
         SortOrder("since", lambda e: e.since_ms),
         SortOrder("attempts", lambda e: e.attempts, True),
@@ -43,6 +45,7 @@ class WaitingView(EntryView):
             entry.id,
             (
                 entry.id,
+                entry.task or "",
                 entry.client or ("-", DIM),
                 ("-", DIM) if entry.since_ms is None else ago(entry.since_ms, snapshot),
                 (str(entry.attempts), "" if entry.attempts else DIM),

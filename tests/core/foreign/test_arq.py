@@ -90,6 +90,7 @@ def test_every_state_is_seen(client: Client) -> None:
     assert (bad.reason, bad.failures, bad.called) == ("failed", 1, "failed")
     assert json.loads(bad.payload or b"") == {
         "function": "fails", "call": "fails('luck', order=2)", "try": 1,
+        "args": ["luck"], "kwargs": {"order": 2},
         "data_bytes": client.strlen(RESULT + "bad2"),
     }  # fmt: skip
     delayed = entries(client, "delayed")

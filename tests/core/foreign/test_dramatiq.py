@@ -155,13 +155,6 @@ def test_queues_are_found_in_any_namespace(redisq: Redisq, client: Client) -> No
     assert redisq.rows("dlq", "groups", NAME)[0]["error"]["type"] == "ValueError"
 
 
-def test_the_filter_language_reads_actors_and_arguments(redisq: Redisq, client: Client) -> None:
-    specimen(client)
-    found = redisq.rows("select", NAME, "--where", "payload.kwargs.region=eu payload.args[0]>3")
-    assert len(found) == 2
-    assert len(redisq.rows("select", NAME, "--where", "payload.actor_name=fails state:dead")) == 4
-
-
 # --- what is written ----------------------------------------------------------------
 
 

@@ -121,6 +121,7 @@ def test_every_state_is_seen(client: Client, queue: rq.Queue) -> None:
     assert (dead.error.type, dead.error.message) == ("ValueError", "no luck")
     assert "in fails" in dead.error.traceback
     shown = json.loads(dead.payload or b"")
+    assert (dead.task, shown["args"], shown["kwargs"]) == (f"{TASKS}.fails", ["luck"], {})
     assert shown["description"] == f"{TASKS}.fails('luck')"
     assert shown["data_bytes"] == client.hstrlen("rq:job:bad", "data")
     assert [e.id for e in entries(mail, "done")] == ["one"]
@@ -446,11 +447,11 @@ def test_the_dashboard(client: Client, queue: rq.Queue, url: str) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: app.queue == "rq:mail")
         await app.run_action("view('dead')")
-        await see(pilot, "bad0", "ValueError")
+        await see(pilot, "bad0", "ValueError", f"{TASKS}.fails")
         await app.run_action("view('delayed')")
         await see(pilot, "s3", "after")
 
-    drive(url, body, size=(150, 30))
+    drive(url, body, size=(120, 30))
 
 
 def test_neighbours_come_back_to_their_places(client: Client, queue: rq.Queue) -> None:

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import string
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,10 +14,12 @@ import pytest
 from redisq_ops.core.model.entry import STATES, Entry, Failure
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.filter.ast import Query
+from redisq_ops.ops.filter.completion import completed
 from redisq_ops.ops.filter.fields import FIELDS, OPERATORS, VALUE_FORMS, EntryContext, FilterValue
 from redisq_ops.ops.filter.parser import DEEPEST, LONGEST, FilterError, parse
 from redisq_ops.ops.filter.regex import SEARCHED, BadRegex, regex
 from redisq_ops.ops.groups.fingerprint import fingerprint
+from redisq_ops.ops.redaction import MASK, Redaction
 
 NOW = int(datetime(2026, 11, 20, 12, 0, tzinfo=UTC).timestamp() * 1000)
 MINUTE, HOUR = 60_000, 3_600_000
@@ -215,6 +218,7 @@ def test_ids_and_requests_that_can_match() -> None:
         ("has!=client", 4, "has:FIELD"),
         ("payload.a[x]=1", 10, "write a path as"),
         ("payload.=1", 8, "write a path as"),
+        ("r1 arg=1", 4, "arg.region, or arg.0"),
         ("~x", 1, "put quotes around"),
         ("(" * (DEEPEST + 1) + "x" + ")" * (DEEPEST + 1), DEEPEST + 1, "nested parentheses"),
         ("-" * 5000 + "x", LONGEST + 1, "at most"),
@@ -266,6 +270,40 @@ def test_glob_does_not_backtrack() -> None:
         assert FilterValue(pattern).matches(text) is fits, (pattern, text)
         assert bool(re.fullmatch(pattern.replace("*", ".*"), text)) is fits
     assert not FilterValue("*a" * 500 + "b").matches("a" * 100_000)
+
+
+@pytest.mark.parametrize(("payload", "where"), [
+    ({"args": [7, {"a": 1}], "kwargs": {"region": "eu"}}, "arg.0=7 arg[1].a=1 arg.region=eu"),
+    ({"args": [{"region": "eu", "0": 1}]}, "arg.region=eu arg.0.region=eu -has:arg.1 arg.0~eu"),
+    ({"args": [{"a": 1}, {"a": 1}], "kwargs": None}, "-has:arg.a"),
+    ({"data": {"region": "eu", "0": "first"}}, "arg.region=eu arg.0=first -has:arg.x"),
+    ({"data": ["a", "b"], "region": "eu"}, "arg.1=b -has:arg.region -has:arg.2"),
+    ({"args": "('eu',)"}, "-has:arg.0"), ([], "-has:arg.0"),
+])  # fmt: skip
+def test_arguments_of_tasks(payload: object, where: str) -> None:
+    entry = Entry("e", "dead", payload=json.dumps(payload).encode(), task="mail.send")
+    query = parse(f"task=mail.* {where}")
+    assert query.accepts(entry, NOW) and parse(str(query)) == query
+    for one in where.split():  # of an entry that is for no task, nothing is an argument
+        assert parse(one).accepts(replace(entry, task=None), NOW) is one.startswith("-")
+
+
+@pytest.mark.parametrize(("hidden", "where", "shown"), [
+    ("region", "arg.region=eu task=x", "arg.region=*** task=x"),
+    ("kwargs.region", "arg.region=eu arg.0=eu", "arg.region=*** arg.0=eu"),
+    ("args", "arg.region=eu arg.0=eu", "arg.region=*** arg.0=***"),
+])  # fmt: skip
+def test_a_hidden_argument_is_masked_as_its_place_in_the_payload_is(
+    hidden: str, where: str, shown: str
+) -> None:
+    redaction = Redaction.read([({"keys": [hidden]}, "here")])
+    assert parse(where).masked(redaction.hides, MASK) == shown
+
+
+def test_names_of_fields_are_completed() -> None:
+    assert completed("state:dead -ta") == ["state:dead -task="]
+    assert completed("(ar") == ["(arg."] and completed("has:ta") == ["has:task"]
+    assert completed("ag") == ["age>"] and completed("task=a") == completed("x ") == []
 
 
 def test_payloads_that_are_not_json() -> None:
@@ -448,6 +486,7 @@ def table() -> str:
     rows = [
         *((each.name, each.kind, each.what) for each in FIELDS.values()),
         ("payload.PATH", "json", "what is there in its payload, where that is JSON"),
+        ("arg.NAME", "json", "an argument of its task, by name or by position (`arg.0`)"),
     ]
     lines = [
         f"| `{name}` | {what} | {' '.join(f'`{sign}`' for sign in OPERATORS[kind])} "

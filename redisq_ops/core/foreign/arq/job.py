@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from reprlib import Repr
 from typing import Any
 
 from ...model.entry import Failure
+from ..json_text import encoded
+from ..python_values import SHORT, plain
 from .pickled import Unmade, first_items, unpickled
 
 _JOB = ("t", "f", "a", "k", "et")
 """what a job consists of; a result begins with it"""
 MOST = 20
 """arguments that are shown"""
-_SHORT = Repr()
-_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 200, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +55,31 @@ class Record:
         return json.dumps({name: self.fields[name] for name in _JOB} | {"t": None}).encode()
 
     def shown(self) -> bytes:
-        """Shown as the payload: the call as text, and the size of the record."""
+        """Shown as the payload: the call as text, its arguments, and the size of the record."""
         shown = {"function": self.fields["f"], "call": self.call, "try": self.number("t")}
-        return json.dumps(shown | {"data_bytes": self.size}).encode()
+        shown |= {name: self._arguments(of) for name, of in (("args", "a"), ("kwargs", "k"))}
+        return encoded(shown | {"data_bytes": self.size})
+
+    def _arguments(self, field: str) -> Any:
+        """None: unknown, or too large together."""
+        try:
+            return plain(self.fields.get(field))
+        except ValueError:
+            return None
 
     def error(self) -> Failure | None:
         """Of a result: arq keeps the exception, and no traceback."""
         raised = self.fields.get("r")
         if not isinstance(raised, Unmade):
-            return Failure("error", _SHORT.repr(raised))
+            return Failure("error", SHORT.repr(raised))
         first = raised.args[0] if raised.args else ""
-        said = first if isinstance(first, str) else _SHORT.repr(first)
+        said = first if isinstance(first, str) else SHORT.repr(first)
         return Failure(raised.name.removeprefix("builtins."), said)
 
 
 def _call(job: dict[str, Any]) -> str:
     args, kwargs = job.get("a"), job.get("k")
-    parts = [_SHORT.repr(each) for each in args[:MOST]] if isinstance(args, (list, tuple)) else []
+    parts = [SHORT.repr(each) for each in args[:MOST]] if isinstance(args, (list, tuple)) else []
     if isinstance(kwargs, dict):
-        parts += [f"{name}={_SHORT.repr(kwargs[name])}" for name in list(kwargs)[:MOST]]
+        parts += [f"{name}={SHORT.repr(kwargs[name])}" for name in list(kwargs)[:MOST]]
     return f"{job['f']}({', '.join(parts)})"

@@ -36,6 +36,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     by_id: ClassVar[bool] = True
     screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"arq:abort": "zset"}
+    task_in: ClassVar[tuple[str, ...]] = ("function",)
     called: ClassVar[Mapping[str, str]] = {
         "t_job_": "arq:job_", "t_result_": "arq:result_", "t_retry_": "arq:retry_",
         "t_progress_": "arq:in-progress_", "t_abort": "arq:abort",

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...model.entry import Failure
+from ..job_hashes import JobHash
+from ..json_text import decoded, encoded
 
 FIELDS = (
     "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
     "failedReason", "stacktrace", "pb", "parentKey",
 )  # fmt: skip
-WAIT_FIELDS = ("timestamp", "processedOn", "atm", "stc", "opts")
-"""what `waits_since` reads"""
 STALLED = "job stalled more than allowable limit"
 _ERROR = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w$.]*)(?:: (.*))?", re.DOTALL)
 MOST = 256 * 1024
@@ -23,41 +21,28 @@ MOST = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    values: Mapping[str, bytes | None]
+class Job(JobHash):
+    """A job's hash, and when the lock of its worker expires: None if it has none."""
 
-    @classmethod
-    def read(cls, values: Sequence[bytes | None]) -> Job:
-        return cls(dict(zip(FIELDS, values, strict=True)))
+    until_ms: int | None = None
 
     @property
     def problem(self) -> str | None:
-        if not any(value is not None for value in self.values.values()):
-            return "its job is gone"
         return None if self.values["name"] is not None else "its job has lost its name"
-
-    def text(self, field: str) -> str:
-        return (self.values[field] or b"").decode("utf-8", "backslashreplace")
-
-    def number(self, field: str) -> int | None:
-        value = self.values[field] or b""
-        return int(value) if value.isdigit() and len(value) < 16 else None
 
     def shown(self) -> bytes:
         """Shown as the payload: the job's name, its data, options, priority and parent."""
-        shown: dict[str, Any] = {"name": self.text("name"), "data": self.decoded("data")}
-        shown["opts"] = self.decoded("opts")
+        shown: dict[str, Any] = {"name": self.text("name")}
+        shown |= {field: self.decoded(field) for field in ("data", "opts")}
         if self.number("priority"):
             shown["priority"] = self.number("priority")
         if self.values["parentKey"]:
             shown["parent"] = self.text("parentKey")
-        return json.dumps(shown, ensure_ascii=False).encode(errors="backslashreplace")
+        return encoded(shown)
 
     def decoded(self, field: str) -> Any:
-        try:
-            return json.loads(self.values[field] or b"null")
-        except (ValueError, RecursionError):
-            return self.text(field)
+        found = decoded(self.values[field] or b"")
+        return self.text(field) or None if found is None else found
 
     @property
     def stalled(self) -> bool:
@@ -75,12 +60,3 @@ class Job:
         if found and reason in ("", found[2] or ""):  # a job that waits again has no reason
             return Failure(found[1], found[2] or "", trace)
         return Failure("Error", reason or first, trace)
-
-
-def waits_since(values: Sequence[bytes | None]) -> int | None:
-    """When a waiting job was added, of its `WAIT_FIELDS`; None if it was delayed or tried since."""
-    job = Job(dict(zip(WAIT_FIELDS, values, strict=True)))
-    options = job.decoded("opts")
-    delayed = not isinstance(options, dict) or options.get("delay")
-    tried = any(job.number(field) for field in ("processedOn", "atm", "stc"))
-    return None if delayed or tried else job.number("timestamp")

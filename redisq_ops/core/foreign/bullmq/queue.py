@@ -9,17 +9,19 @@ from typing import Any, ClassVar
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
-from ...engine.optional_features import HasTimeline, HasWorkerTraces
+from ...engine.optional_features import HasWorkerTraces
 from ...model.entry import Entry, State
-from ...model.quoting import bytes_of, legal
+from ...model.quoting import bytes_of
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import moment, optional
-from ..changes import JOB_VERBS, ForeignChanges
+from ...redis.parsers import optional
+from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
-from ..places import LocatedEntry, Place, Row, next_members
-from .job import FIELDS, WAIT_FIELDS, Job, waits_since
+from ..job_hashes import JobHash, JobHashQueue
+from ..json_text import decoded
+from ..places import LocatedEntry, Place
+from .job import FIELDS, Job
 from .workers import workers
 
 LATEST = 6
@@ -27,18 +29,20 @@ LATEST = 6
 _RELEASE = re.compile(rb"bullmq:(\d{1,9})\..*", re.DOTALL)
 CHILDREN = "waiting for children"
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
-IDENTITY = ("timestamp", "processedOn", "finishedOn", "atm")
 
 
-class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
+class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     """``bullmq:<queue>``. An id is BullMQ's job id, which can come again."""
 
     kind: ClassVar[str] = "bullmq"
     owner: ClassVar[str] = "BullMQ"
     home: ClassVar[str] = "bull:"
     package: ClassVar[str] = "foreign.bullmq"
-    by_id: ClassVar[bool] = True
     theirs: ClassVar[dict[str, str]] = {}
+    task_in: ClassVar[tuple[str, ...]] = ("name",)
+    identity: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "finishedOn", "atm")
+    timed: ClassVar[Mapping[str, float]] = {"delayed": 1 / 4096}
+    wait_fields: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "atm", "stc", "opts")
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (
             List("{q}:wait", "wait", "RIGHT"), List("{q}:paused", "paused", "RIGHT"),
@@ -65,6 +69,10 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]
         "claim": "only BullMQ's workers can take a job",
         "purge pending": "a worker has them; once its lock is gone, requeue them first",
     }
+    without_deadline: ClassVar[str] = (
+        "its lock is gone, as when its worker was killed: BullMQ's workers, which look every 30 s"
+        " unless it is set, let it wait again, or fail it if it stalled too often"
+    )
     workers_unknown: ClassVar[str] = (
         "its workers are in no key: shown are those connected to this server now. Which jobs they"
         " have, and since when they are silent, is unknown"
@@ -103,28 +111,41 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]
 
     # --- records ---------------------------------------------------------------------------------
 
-    def _job_key(self, id: bytes) -> bytes:
+    def job_key(self, id: bytes) -> bytes:
         return bytes_of(f"{self.at}{self.own_name}:") + id
 
-    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        keys = [self._job_key(row.member) for row in rows]
-        jobs = together(Call(("HMGET", k, *FIELDS), list[Any], key=k) for k in keys)
-        locks = [key + b":lock" for key in keys] if state == "pending" else []
-        left = together(Call(("PTTL", lock), int, key=lock) for lock in locks)
-        found, (lefts, now) = await both(jobs, both(left, self._now()))
-        # Negative: there is no lock, or one that never expires.
-        until = [now + ms if ms >= 0 else None for ms in lefts] or [None] * len(rows)
-        return [
-            _entry(state, place, row, Job.read(values), until_ms)
-            for row, values, until_ms in zip(rows, found, until, strict=True)
-        ]
+    def job_id(self, place: Place, member: bytes) -> bytes | None:
+        mark = place.kind == "list" and member.startswith(b"0:")  # for workers, of BullMQ 4
+        return None if mark else member
 
-    async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
-        """Of each place, the job that is taken next counts. Unknown for one that was delayed or
-        tried before: no field has the time at which it came back."""
-        keys = [self._job_key(member) for member in await next_members(waiting)]
-        jobs = await together(Call(("HMGET", k, *WAIT_FIELDS), list[Any], key=k) for k in keys)
-        return min(filter(None, map(waits_since, jobs)), default=None)
+    async def job(self, state: State, id: bytes) -> Job:
+        key, locked = self.job_key(id), state == "pending"
+        lock = key + b":lock"
+        values, until = await both(
+            Call(("HMGET", key, *FIELDS), list[Any], key=key),
+            together(Call(("PEXPIRETIME", lock), int, key=lock) for _ in range(locked)),
+        )
+        # Negative: there is no lock, or one that never expires.
+        left = next((ms for ms in until if ms >= 0), None)
+        return Job(dict(zip(FIELDS, values, strict=True)), left)
+
+    def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Job) -> Entry:
+        since = job.number(SINCE.get(place.called, "timestamp"))
+        dead, lost = state == "dead", job.number("stc") or 0
+        attempts = (job.number("atm") or 0) - (state == "done")
+        return Entry(
+            id, state, since if dead else at_ms or job.until_ms, since, job.shown(),
+            failures=max(0, attempts - lost), lost=lost, called=place.called,
+            consumer=job.text("pb") or None, error=job.error() if state != "done" else None,
+            reason=("lost" if job.stalled else "failed") if dead else None,
+        )  # fmt: skip
+
+    def waits_since(self, job: JobHash) -> int | None:
+        """Unknown for one that was delayed or tried: no field has the time when it came back."""
+        options = decoded(job.values["opts"] or b"null")
+        delayed = not isinstance(options, dict) or options.get("delay")
+        tried = any(job.number(field) for field in ("processedOn", "atm", "stc"))
+        return None if delayed or tried else job.number("timestamp")
 
     async def _ensure_registered(self) -> None:
         """Also refuses changes in the layout of a later release. The version is that of the latest
@@ -145,8 +166,7 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
         """When the job was made, began and ended, how often it was tried, and what the trash shows
         of it."""
-        keys = [self._job_key(seen.member) for seen in found]
-        rows = await together(Call(("HMGET", k, *IDENTITY), list[Any], key=k) for k in keys)
+        rows = await self.job_fields([seen.member for seen in found], self.identity)
         return [
             b" ".join(value or b"-" for value in row) + b" " + (seen.entry.payload or b"")
             for seen, row in zip(found, rows, strict=True)
@@ -154,22 +174,3 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called == CHILDREN else ""
-
-
-def _entry(state: State, place: Place, row: Row, job: Job, until_ms: int | None) -> Entry | None:
-    """``until_ms``: when the lock of its worker expires; None: it has none."""
-    called = place.called
-    if place.kind == "list" and row.member.startswith(b"0:"):
-        return None  # a mark for workers, as BullMQ 4 left it
-    at = moment(row.score / 4096) if called == "delayed" else until_ms
-    if job.problem:
-        return Entry(legal(row.member), state, at, called=called, problem=job.problem)
-    since = job.number(SINCE.get(called, "timestamp"))
-    dead, lost = state == "dead", job.number("stc") or 0
-    attempts = (job.number("atm") or 0) - (state == "done")
-    return Entry(
-        legal(row.member), state, since if dead else at, since, job.shown(), called=called,
-        failures=max(0, attempts - lost), lost=lost,
-        consumer=job.text("pb") or None, error=job.error() if state != "done" else None,
-        reason=("lost" if job.stalled else "failed") if dead else None,
-    )  # fmt: skip

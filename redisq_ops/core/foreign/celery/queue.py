@@ -43,6 +43,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     package: ClassVar[str] = "foreign.celery"
     screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"unacked": "hash", "unacked_index": "zset"}
+    task_in: ClassVar[tuple[str, ...]] = ("task",)
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (
             List("{q}", "queued", "RIGHT"),
@@ -72,6 +73,10 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "purge delayed": _HELD + ", and `celery control revoke` stops them",
         "purge dead": "they are results: `app.AsyncResult(ID).forget()` removes one",
     }  # fmt: skip
+    without_deadline: ClassVar[str] = (
+        "its worker has it until it acknowledges it; if that worker was killed, it is back after"
+        " the visibility timeout, an hour unless it is set"
+    )
     workers_unknown: ClassVar[str] = (
         "shown are the names by which workers can be controlled. A name stays when its worker is"
         " killed, so whether it lives is unknown, and which queues and tasks it has: `celery"
@@ -172,6 +177,10 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             self._result(state, row, Result.read(data))
             for row, data in zip(rows, found, strict=True)
         ]
+
+    def trash_payload(self, kept: bytes) -> bytes:
+        task = Task.read(kept)
+        return kept if task.problem else task.shown()
 
     def _result(self, state: State, row: Row, result: Result) -> Entry | None:
         dead = state == "dead"

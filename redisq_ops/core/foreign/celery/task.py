@@ -1,6 +1,6 @@
 """A task as Celery sends it (a message of kombu, in JSON), and a task's result.
 
-Arguments are read from JSON only. Of a pickle, Celery's own text of the arguments is shown.
+Arguments are read from JSON. Of a pickle, what can be read of Celery's own text of the arguments.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from ...model.entry import Failure
+from ..json_text import decoded, encoded
+from ..python_text import iso_ms, literal
 
 _SHOWN = ("root_id", "parent_id", "group", "expires", "origin")
 MOST = 256 * 1024
@@ -30,7 +31,7 @@ class Task:
 
     @classmethod
     def read(cls, data: bytes) -> Task:
-        return cls.of(_decoded(data), len(data))
+        return cls.of(decoded(data), len(data))
 
     @classmethod
     def of(cls, message: Any, size: int) -> Task:
@@ -42,7 +43,8 @@ class Task:
             return cls(body, body.get("args"), body.get("kwargs"), size)
         if isinstance(body, list) and len(body) > 1:
             return cls(headers, body[0], body[1], size)
-        return cls(headers, headers.get("argsrepr"), headers.get("kwargsrepr"), size)
+        args, kwargs = (literal(headers.get(name)) for name in ("argsrepr", "kwargsrepr"))
+        return cls(headers, args, kwargs, size)
 
     @property
     def id(self) -> str | None:
@@ -56,13 +58,13 @@ class Task:
 
     @property
     def eta_ms(self) -> int | None:
-        return _ms(self.headers.get("eta"))
+        return iso_ms(self.headers.get("eta"))
 
     def shown(self) -> bytes:
         """Shown as the payload: the task's name, its arguments, and what Celery says of it."""
         shown = {"task": self.headers.get("task"), "args": self.args, "kwargs": self.kwargs}
         more = {name: value for name in _SHOWN if (value := self.headers.get(name)) is not None}
-        return _json(shown | {"retries": self.retries} | more | {"data_bytes": self.size})
+        return encoded(shown | {"retries": self.retries} | more | {"data_bytes": self.size})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Delivered:
 
     @classmethod
     def read(cls, data: bytes) -> Delivered:
-        match _decoded(data):
+        match decoded(data):
             case [message, str(exchange), str(routing_key)]:
                 return cls(Task.of(message, len(data)), exchange, routing_key)
         return cls(Task(size=len(data), problem="not a message of Celery's"), "", "")
@@ -89,7 +91,7 @@ class Result:
 
     @classmethod
     def read(cls, data: bytes | None) -> Result:
-        found = _decoded(data or b"")
+        found = decoded(data or b"")
         return cls(found if isinstance(found, dict) else {})
 
     @property
@@ -99,7 +101,7 @@ class Result:
 
     @property
     def ended_ms(self) -> int | None:
-        return _ms(self.fields.get("date_done"))
+        return iso_ms(self.fields.get("date_done"))
 
     @property
     def tries(self) -> int:
@@ -108,7 +110,7 @@ class Result:
 
     def shown(self) -> bytes:
         names = {"task": "name", "args": "args", "kwargs": "kwargs", "worker": "worker"}
-        return _json({ours: self.fields.get(theirs) for ours, theirs in names.items()})
+        return encoded({ours: self.fields.get(theirs) for ours, theirs in names.items()})
 
     def error(self) -> Failure:
         raised, trace = self.fields.get("result"), self.fields.get("traceback")
@@ -133,26 +135,6 @@ def _body(message: dict[str, Any]) -> Any:
         return None
     coded = isinstance(properties, dict) and properties.get("body_encoding") == "base64"
     try:
-        return _decoded(base64.b64decode(body) if coded else body.encode())
+        return decoded(base64.b64decode(body) if coded else body.encode())
     except ValueError:
-        return None
-
-
-def _decoded(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
-
-
-def _ms(value: Any) -> int | None:
-    """A time as Celery writes it; without a zone it is UTC."""
-    try:
-        at = datetime.fromisoformat(value)
-        return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
-    except (TypeError, ValueError, OverflowError):
         return None

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.entry import Failure
-from ..python_errors import failure_of
+from ..json_text import decoded, encoded
+from ..python_text import failure_of
 
 _SHOWN = ("actor_name", "args", "kwargs", "message_id")
 _HIDDEN = ("redis_message_id", "traceback", "eta", "requeue_timestamp")
@@ -26,10 +27,7 @@ class Message:
 
     @classmethod
     def read(cls, data: bytes) -> Message:
-        try:
-            found = json.loads(data)
-        except (ValueError, RecursionError):
-            return cls(data, None)
+        found = decoded(data)
         sound = isinstance(found, dict) and isinstance(found.get("options"), dict)
         return cls(data, found if sound else None)
 
@@ -53,9 +51,7 @@ class Message:
             return self.data
         shown = {name: self.fields.get(name) for name in _SHOWN}
         options = {name: value for name, value in self.options.items() if name not in _HIDDEN}
-        return json.dumps(shown | {"options": options}, ensure_ascii=False).encode(
-            errors="backslashreplace"
-        )
+        return encoded(shown | {"options": options})
 
     def error(self) -> Failure | None:
         """Of the attempt before the last one: the last one's is kept nowhere."""

@@ -40,6 +40,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     package: ClassVar[str] = "foreign.dramatiq"
     by_id: ClassVar[bool] = True
     theirs: ClassVar[dict[str, str]] = {"__heartbeats__": "zset"}
+    task_in: ClassVar[tuple[str, ...]] = ("actor_name",)
     called: ClassVar[Mapping[str, str]] = {"t_heartbeats": "__heartbeats__"}
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (List("{q}", "queued"),),
@@ -60,6 +61,10 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "claim": "only Dramatiq's workers can take a message",
         "purge pending": "a worker has them in its memory; requeue them once it is gone",
     }
+    without_deadline: ClassVar[str] = (
+        "its worker has it until it acknowledges it; when that worker was silent for a minute,"
+        " unless it is set, others put it back"
+    )
     workers_unknown: ClassVar[str] = (
         "programs that only send messages write heartbeats like workers, and are shown as well."
         " Which queues a worker serves is known while it has fetched something"

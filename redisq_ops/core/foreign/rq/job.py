@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from ...model.entry import Failure, State
-from ..python_errors import failure_of
+from ..job_hashes import JobHash
+from ..json_text import encoded
+from ..python_text import call_of, failure_of, iso_ms
 
 MOST = 256 * 1024
 """bytes of a traceback that are unpacked"""
@@ -21,27 +20,23 @@ _SHOWN = ("description", "origin", "status", "timeout", "retries_left", "worker_
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Record(JobHash):
     """Some fields of a job's hash, the size of its pickle, and its latest result."""
 
-    values: Mapping[str, bytes | None]
     size: int
     results: list[Any]
 
-    def text(self, field: str) -> str:
-        return (self.values[field] or b"").decode("utf-8", "backslashreplace")
-
-    def number(self, field: str) -> int:
-        value = self.values[field] or b""
-        return int(value) if value.isdigit() and len(value) < 10 else 0
+    @property
+    def gone(self) -> bool:
+        return not self.size
 
     def ms(self, field: str) -> int | None:
-        return time_ms(self.values[field])
+        return iso_ms(self.text(field))
 
     def shown(self) -> bytes:
         """Shown as the payload: readable fields, and the size of the pickle."""
         fields: dict[str, Any] = {name: self.text(name) for name in _SHOWN if self.values[name]}
-        return json.dumps(fields | {"data_bytes": self.size}, ensure_ascii=False).encode()
+        return encoded(fields | call_of(self.text("description")) | {"data_bytes": self.size})
 
     def traceback(self) -> str:
         """Of the latest result, or of the job itself (before RQ 1.12)."""
@@ -59,16 +54,6 @@ class Record:
 
     def failures(self, state: State) -> tuple[int, int]:
         """How often it failed, and was lost with its worker."""
-        retried, dead = self.number("number_of_retries"), state == "dead"
+        retried, dead = self.number("number_of_retries") or 0, state == "dead"
         lost = int(dead and _LOST.match(self.traceback()) is not None)
         return retried + dead - lost, lost
-
-
-def time_ms(value: bytes | None) -> int | None:
-    """A time, as RQ writes it: UTC, with a fraction or (before 1.0) without."""
-    text = (value or b"").decode("utf-8", "backslashreplace")
-    try:
-        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)

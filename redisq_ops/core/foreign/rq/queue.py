@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...engine.optional_features import HasTimeline, HasWorkerProcesses
+from ...engine.optional_features import HasWorkerProcesses
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, attempt, both, operation, together
-from ...redis.parsers import moment, optional
-from ..changes import JOB_VERBS, ForeignChanges
+from ...redis.operation import C_co, Call, both, operation, together
+from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
-from ..places import LocatedEntry, Place, Row, next_members
-from . import job
+from ..job_hashes import JobHash, JobHashQueue
+from ..json_text import encoded
+from ..places import LocatedEntry, Place
+from ..python_text import call_of, iso_ms
+from .job import Record
 from .workers import workers
 
 FIELDS = (
@@ -32,14 +34,13 @@ SINCE = {
 }  # fmt: skip
 
 
-class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co]):
+class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     """``rq:<queue>``, or ``rq``: the deployment with all its queues. An id is RQ's job id."""
 
     kind: ClassVar[str] = "rq"
     owner: ClassVar[str] = "RQ"
     home: ClassVar[str] = "rq:"
     package: ClassVar[str] = "foreign.rq"
-    by_id: ClassVar[bool] = True
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (List("queue:{q}", "queued"),),
         "pending": (Zset("wip:{q}", "started"), List("queue:{q}:intermediate", "taken")),
@@ -51,6 +52,9 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
         "done": (Zset("finished:{q}", "finished"), Zset("canceled:{q}", "canceled")),
     }
     theirs: ClassVar[dict[str, str]] = {"queues": "set", "workers": "set"}
+    task_in: ClassVar[tuple[str, ...]] = ("function",)
+    timed: ClassVar[Mapping[str, float]] = {"started": 1000, "scheduled": 1000}
+    wait_fields: ClassVar[tuple[str, ...]] = ("enqueued_at",)
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
@@ -79,16 +83,11 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
     def name_of(self, element: bytes) -> bytes:
         return element.removeprefix(bytes_of(self.at) + b"queue:")
 
-    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        ids = [_job_id(place, row.member) for row in rows]
-        found = await together(attempt(self._record(id, state)) for id in ids)
-        return [
-            _entry(id, state, place, row, record)
-            for id, row, record in zip(ids, rows, found, strict=True)
-        ]
+    def job_id(self, place: Place, member: bytes) -> bytes | None:
+        return member.rpartition(b":")[0] if place.called == "started" else member
 
-    async def _record(self, id: bytes, state: State) -> job.Record:
-        key, results = (bytes_of(self.keys[part]) + id for part in ("t_job_", "t_results_"))
+    async def job(self, state: State, id: bytes) -> Record:
+        key, results = self.job_key(id), bytes_of(self.keys["t_results_"]) + id
         (values, size), latest = await both(
             both(
                 Call(("HMGET", key, *FIELDS), list[Any], key=key),
@@ -96,13 +95,26 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
             ),
             Call(("XREVRANGE", results, "+", "-", "COUNT", 1), list[Any], key=results),
         )
-        return job.Record(dict(zip(FIELDS, values, strict=True)), size, latest)
+        return Record(dict(zip(FIELDS, values, strict=True)), size, latest)
 
-    async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
-        """When the next job of each list was enqueued: the longest ago of them."""
-        keys = [bytes_of(self.keys["t_job_"]) + id for id in await next_members(waiting)]
-        times = await together(Call(("HGET", k, "enqueued_at"), optional, key=k) for k in keys)
-        return min(filter(None, map(job.time_ms, times)), default=None)
+    def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Record) -> Entry:
+        since_ms = job.ms(SINCE.get(place.called, "ended_at"))
+        failures, lost = job.failures(state)
+        return Entry(
+            id, state, at_ms=since_ms if state == "dead" else at_ms, since_ms=since_ms,
+            payload=job.shown(), failures=failures, lost=lost, called=place.called,
+            consumer=legal(job.values["worker_name"] or b"") or None,
+            reason=("lost" if lost else "failed") if state == "dead" else None,
+            error=job.error() if state in ("dead", "delayed") else None,
+        )  # fmt: skip
+
+    def waits_since(self, job: JobHash) -> int | None:
+        return iso_ms(job.text("enqueued_at"))
+
+    def trash_payload(self, kept: bytes) -> bytes:
+        """Of its description, which is what the trash has."""
+        description = kept.decode("utf-8", "backslashreplace")
+        return encoded({"description": description} | call_of(description))
 
     async def members(self, place: Place, ids: Sequence[str]) -> Sequence[bytes]:
         jobs = [raw_of(id) for id in ids]
@@ -132,26 +144,3 @@ class RqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerProcesses[C_co])
     async def worker_processes(self) -> list[Process]:
         """RQ's workers; one whose record expired is not `alive`."""
         return await workers(self.at)
-
-
-def _job_id(place: Place, member: bytes) -> bytes:
-    return member.rpartition(b":")[0] if place.called == "started" else member
-
-
-def _entry(
-    id: bytes, state: State, place: Place, row: Row, record: job.Record | Exception
-) -> Entry:
-    called = place.called
-    at = moment(row.score * 1000) if called in ("started", "scheduled") else None
-    if isinstance(record, Exception) or not record.size:
-        why = "its job is gone" if not isinstance(record, Exception) else f"its job: {record}"
-        return Entry(legal(id), state, at_ms=at, called=called, problem=why)
-    since_ms = record.ms(SINCE.get(called, "ended_at"))
-    failures, lost = record.failures(state)
-    worker = legal(record.values["worker_name"] or b"")
-    return Entry(
-        legal(id), state, at_ms=since_ms if state == "dead" else at, since_ms=since_ms,
-        payload=record.shown(), failures=failures, lost=lost, consumer=worker or None,
-        reason=("lost" if lost else "failed") if state == "dead" else None,
-        error=record.error() if state in ("dead", "delayed") else None, called=called,
-    )  # fmt: skip

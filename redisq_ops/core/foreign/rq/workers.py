@@ -9,7 +9,8 @@ from ...model.quoting import bytes_of, legal
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
 from ...redis.whole_keys import set_members
-from .job import Record
+from ..job_hashes import JobHash
+from ..python_text import iso_ms
 
 FIELDS = ("hostname", "pid", "queues", "birth", "last_heartbeat", "state", "death")
 
@@ -32,12 +33,12 @@ def _process(at: str, key: bytes, found: Any, now: int) -> Process:
     if isinstance(found, Exception):
         return Process(name, problem=str(found))
     values, executions = found
-    row = Record(dict(zip(FIELDS, values, strict=True)), 0, [])
-    beat = row.ms("last_heartbeat")
+    row = JobHash(dict(zip(FIELDS, values, strict=True)))
+    beat = iso_ms(row.text("last_heartbeat"))
     work = [RunningJob(legal(one.rpartition(b":")[0]), "", b"", None) for one in sorted(executions)]
     return Process(
-        name, row.text("hostname"), row.number("pid") or None,
-        tuple(filter(None, row.text("queues").split(","))), row.ms("birth"),
+        name, row.text("hostname"), row.number("pid"),
+        tuple(filter(None, row.text("queues").split(","))), iso_ms(row.text("birth")),
         None if beat is None else max(0, now - beat), beat is not None and not row.values["death"],
         tuple(work), row.text("state") == "suspended",
     )  # fmt: skip

@@ -25,6 +25,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
     key_types: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
     enveloped: ClassVar[bool] = True
     prunes: ClassVar[bool] = True
+    task_in: ClassVar[tuple[str, ...]] = ("wrapped", "class")
     stops_at: ClassVar[str] = ""
     """what an element that is no job does to the owner's own workers; empty: nothing bad"""
     unit: ClassVar[str] = ""
@@ -63,7 +64,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
                 id, "pending", at_ms=at, since_ms=int(since), payload=payload,
                 failures=self._failures(payload), lost=int(lost), first_ms=int(first),
                 consumer=consumer, receipt=receipt, op=None if op == "-" else op,
-                called=place.called,
+                called=place.called, task=self.task_of(payload),
             )  # fmt: skip
         except ValueError:
             problem = f"the record of {id} is corrupt"
@@ -102,6 +103,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
                     work.id, "pending", since_ms=work.since_ms, payload=work.payload,
                     failures=self._failures(work.payload),
                     consumer=process.name if job.legal(process.name) else None, called="busy",
+                    task=self.task_of(work.payload),
                 ),
                 place, b"",
             )

@@ -1,0 +1,107 @@
+"""Queues whose jobs are hashes of texts, found by the ids in lists and sorted sets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..engine.optional_features import HasTimeline
+from ..model.entry import Entry, State
+from ..model.quoting import bytes_of, legal
+from ..redis.operation import C_co, Call, attempt, together
+from ..redis.parsers import moment
+from .changes import ForeignChanges
+from .places import LocatedEntry, Place, Row, next_members
+
+
+@dataclass(frozen=True, slots=True)
+class JobHash:
+    """Some fields of a hash."""
+
+    values: Mapping[str, bytes | None]
+
+    def text(self, field: str) -> str:
+        return (self.values[field] or b"").decode("utf-8", "backslashreplace")
+
+    def number(self, field: str) -> int | None:
+        value = self.values[field] or b""
+        return int(value) if value.isdigit() and len(value) < 16 else None
+
+    @property
+    def gone(self) -> bool:
+        return not any(value is not None for value in self.values.values())
+
+    @property
+    def problem(self) -> str | None:
+        """Why what is there of it can't be read."""
+        return None
+
+
+class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
+    """A queue of such jobs. An entry's id is the job's."""
+
+    by_id: ClassVar[bool] = True
+    identity: ClassVar[tuple[str, ...]] = ()
+    """fields that tell a job from a later one of its id"""
+    timed: ClassVar[Mapping[str, float]] = {}
+    """places, as `Declared.called`, whose scores are the times of their entries -> milliseconds in
+    one unit of these"""
+    wait_fields: ClassVar[tuple[str, ...]] = ()
+    """what `waits_since` reads"""
+
+    @abstractmethod
+    def waits_since(self, job: JobHash) -> int | None:
+        """When a waiting job began to wait, by its `wait_fields`."""
+
+    @abstractmethod
+    async def job(self, state: State, id: bytes) -> JobHash:
+        """Read a job, in one exchange."""
+
+    @abstractmethod
+    def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
+        """The entry of a job that has no `problem`. ``at_ms``: its time, in a place of `timed`."""
+
+    def job_id(self, place: Place, member: bytes) -> bytes | None:
+        """The job's id, of an element of a place; None: it isn't a job."""
+        return member
+
+    def job_key(self, id: bytes) -> bytes:
+        return bytes_of(self.keys["t_job_"]) + id
+
+    async def job_fields(self, ids: Sequence[bytes], fields: Sequence[str]) -> list[list[Any]]:
+        keys = map(self.job_key, ids)
+        return await together(Call(("HMGET", key, *fields), list[Any], key=key) for key in keys)
+
+    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        ids = [self.job_id(place, row.member) for row in rows]
+        found = await together(attempt(self.job(state, id or b"")) for id in ids)
+        unit_ms = self.timed.get(place.called)
+        entries = list[Entry | None]()
+        for id, row, job in zip(ids, rows, found, strict=True):
+            at_ms = None if unit_ms is None else moment(row.score * unit_ms)
+            if id is None:
+                entries.append(None)
+            elif why := _problem(job):
+                entries.append(Entry(legal(id), state, at_ms, called=place.called, problem=why))
+            else:
+                entries.append(self.entry(state, place, legal(id), at_ms, job))
+        return entries
+
+    async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
+        """Of each place, the job that is taken next counts."""
+        rows = await self.job_fields(await next_members(waiting), self.wait_fields)
+        jobs = (JobHash(dict(zip(self.wait_fields, row, strict=True))) for row in rows)
+        return min(filter(None, map(self.waits_since, jobs)), default=None)
+
+    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
+        """The `identity` of each job as it is read here; `moves_take_out` compares it."""
+        rows = await self.job_fields([seen.member for seen in found], self.identity)
+        return [b" ".join(value or b"" for value in row) for row in rows]
+
+
+def _problem(job: JobHash | Exception) -> str | None:
+    if isinstance(job, Exception):
+        return f"its job: {job}"
+    return "its job is gone" if job.gone else job.problem

@@ -1,0 +1,26 @@
+"""JSON as other programs keep it, and as it is shown of their entries."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def decoded(data: bytes) -> Any:
+    """The value; None if it isn't JSON, too."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def encoded(value: Any) -> bytes:
+    """As UTF-8; halves of characters become ``\\udXXX``."""
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def text_member(data: bytes, *names: str) -> str | None:
+    """The first of these members of an object that is a text, and not empty."""
+    found = decoded(data)
+    texts = (found.get(name) for name in names) if isinstance(found, dict) else ()
+    return next((text for text in texts if isinstance(text, str) and text), None)

@@ -1,0 +1,74 @@
+"""What Python programs keep as text: tracebacks, times, calls. It is read, and never evaluated."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from datetime import UTC, datetime
+from typing import Any
+
+from ..model.entry import Failure
+from .python_values import plain
+
+_LAST = re.compile(r"([\w.]+)(?:: (.*))?", re.DOTALL)
+_CALL = re.compile(r"([A-Za-z_][\w.]*)\(.*\)", re.DOTALL)
+MOST = 8192
+"""characters of a text whose values are read"""
+
+
+def failure_of(traceback: str) -> Failure | None:
+    """The error whose traceback this is: its last line has the type and the message."""
+    lines = traceback.strip()
+    if not lines:
+        return None
+    last = lines.rpartition("\n")[2]
+    found = _LAST.fullmatch(last)
+    return Failure(found[1], found[2] or "", lines) if found else Failure("error", last, lines)
+
+
+def iso_ms(text: Any) -> int | None:
+    """A time in ISO 8601 as ms; without a zone it is UTC. None: it is no such text."""
+    try:
+        at = datetime.fromisoformat(text)
+        return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def call_of(text: str) -> dict[str, Any]:
+    """``function``, ``args`` and ``kwargs`` of a call such as ``mail.send('ann', region='eu')``;
+    empty if it is none. An argument that is no literal is its own text; if the arguments as a whole
+    can't be read, they are None."""
+    named = _CALL.fullmatch(text)
+    if named is None:
+        return {}
+    call, unread = _parsed(text), {"args": None, "kwargs": None}
+    if not isinstance(call, ast.Call) or any(one.arg is None for one in call.keywords):
+        return {"function": named[1]} | unread
+    kwargs = {str(one.arg): _value(one.value) for one in call.keywords}
+    return {"function": named[1], "args": [_value(one) for one in call.args], "kwargs": kwargs}
+
+
+def literal(text: Any) -> Any:
+    """The value of a text such as ``('ann', 3)``; the text if it has none, or was cut short."""
+    parsed = _parsed(text) if isinstance(text, str) and "..." not in text else None
+    return text if parsed is None else _value(parsed)
+
+
+def _parsed(text: str) -> ast.expr | None:
+    if len(text) > MOST:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as an escape that Python doesn't know
+            return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _value(parsed: ast.expr) -> Any:
+    try:
+        return plain(ast.literal_eval(parsed))
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        return ast.unparse(parsed)

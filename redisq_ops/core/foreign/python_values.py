@@ -1,0 +1,46 @@
+"""Python's values as JSON has them."""
+
+from __future__ import annotations
+
+from math import isfinite
+from reprlib import Repr
+from typing import Any
+
+LARGEST = 256 * 1024
+"""characters, and values, that are converted at once"""
+DEEPEST = 20
+SHORT = Repr()
+SHORT.maxlevel, SHORT.maxstring, SHORT.maxother = 3, 200, 100
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it; what JSON doesn't know is a short text.
+
+    Raises ValueError for what is too large or too deep: a pickle of a few bytes can stand for
+    gigabytes.
+    """
+    return _Conversion().of(value, DEEPEST)
+
+
+class _Conversion:
+    def __init__(self) -> None:
+        self._room = LARGEST
+
+    def of(self, value: Any, depth: int) -> Any:
+        self._room -= 1 + (len(value) if isinstance(value, str) else 0)
+        if self._room < 0 or not depth:
+            raise ValueError("too large to be shown")
+        if isinstance(value, dict):
+            members = list(value.items())
+            return {self._key(name): self.of(item, depth - 1) for name, item in members}
+        if isinstance(value, (list, tuple)):
+            return [self.of(item, depth - 1) for item in value]
+        if isinstance(value, float):
+            return value if isfinite(value) else str(value)
+        short = isinstance(value, int) and value.bit_length() < 4096
+        return value if value is None or short or isinstance(value, str) else SHORT.repr(value)
+
+    def _key(self, name: Any) -> str:
+        key = name if isinstance(name, str) else SHORT.repr(name)
+        self._room -= len(key)
+        return key

@@ -1,0 +1,21 @@
+"""Completion of a field's name in a filter expression."""
+
+from __future__ import annotations
+
+import re
+
+from .fields import FIELDS, OPERATORS, PLACES
+
+_LAST = re.compile(r"(?:^|[\s(]-?|has:)(\w[\w.]*)$")
+
+
+def completed(text: str) -> list[str]:
+    """The expression with the name at its end completed to each field that begins so, and the
+    first sign by which the field can be compared."""
+    last = _LAST.search(text)
+    if last is None:
+        return []
+    asked = text[: last.start(1)].endswith("has:")
+    names = [f"{name}." for name in PLACES]
+    names += [name if asked else name + OPERATORS[one.kind][0] for name, one in FIELDS.items()]
+    return [text[: last.start(1)] + name for name in sorted(names) if name.startswith(last[1])]
