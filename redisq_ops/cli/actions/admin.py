@@ -38,7 +38,8 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     author = audit_log.Author.here(given["reason"])
     op = given["op"] or _latest(s, author, given)
     queue, operation = s.run(audit_log.find(s.deployment, op))
-    steps = s.run(undo_of(s.deployment, queue, operation))
+    ahead = s.config.guard.max_rate is None
+    steps = s.run(undo_of(s.deployment, queue, operation, ahead=ahead))
     if not given["dry_run"]:
         its_own(given["report"], op, UNDO)
     now = s.run(queue.now.op())

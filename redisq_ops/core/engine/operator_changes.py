@@ -26,8 +26,6 @@ from ..redis.parsers import scored, words
 from .parallel_reads import ParallelReads
 
 T = TypeVar("T")
-UNDO_STEPS = 2
-"""steps of a `move_range` that one call takes back at most: each may concern 25 requests"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +54,6 @@ class UndoStep:
     by: str
     seq: int
     left: Callable[[list[str]], None]
-    most: int = 1
-    """steps to take back"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +188,7 @@ class OperatorChanges(ParallelReads[C_co]):
 
     def _undo(self, undo: UndoStep) -> Description[tuple[int, ...]]:
         if undo.target != EDIT:
-            return self._undo_moves(undo, lambda back, stay, steps: (back, stay))
+            return self._undo_moves(undo, lambda back, stay, _: (back, stay))
 
         def counted(reply: list[Any]) -> tuple[int, ...]:
             undo.left([id.decode() for id in reply[2:]])
@@ -203,32 +199,38 @@ class OperatorChanges(ParallelReads[C_co]):
         )
 
     @operation
-    def undo_ranges(
+    def undo_steps(
         self,
         op: str,
-        step: int,
+        steps: int,
         *,
         target: str,
         by: str,
         seq: int,
         left: Callable[[list[str]], None] = lambda ids: None,
-    ) -> Description[tuple[int, int, int]]:
-        """Take step ``step`` of operation ``op`` back as `undo` does, and where `move_range` made
-        it, as many steps before it as one call has room for; of a queue with one shard.
+    ) -> Call[tuple[int, int, int]]:
+        """Take an operation of ``steps`` steps back as `undo` does, newest first: as many steps as
+        one call has room for, where `move_range` made them. Of a queue with one shard.
 
-        Returns the numbers of entries put back, of those left alone, and of steps taken back.
+        Each call of the undo ``by`` goes on where the one with the number before ``seq`` ended, so
+        it may be sent while that one is carried out. Returns the numbers of entries put back, of
+        those left alone, and of the steps that are left.
         """
-        undo = UndoStep(op, step, target, by, seq, left, min(step, UNDO_STEPS))
-        return self._undo_moves(undo, lambda back, stay, steps: (back, stay, steps))
+        # Two slots in turn: both calls under way keep their replies until these are read.
+        slot = by if seq % 2 else f"{by}:2"
+        undo = UndoStep(op, steps, target, by, seq, left)
+        return self._undo_moves(undo, lambda back, stay, next: (back, stay, next), slot, gather=1)
 
-    def _undo_moves(self, undo: UndoStep, counted: Callable[[int, int, int], T]) -> Call[T]:
+    def _undo_moves(
+        self, undo: UndoStep, counted: Callable[[int, int, int], T], slot: str = "", gather: int = 0
+    ) -> Call[T]:
         def read(reply: list[Any]) -> T:
             undo.left([id.decode() for id in reply[3:]])
             return counted(*map(int, reply[:3]))
 
         return self._call_script(
-            "undo", read, caller=undo.by, seq=undo.seq, op=undo.op, step=undo.step, to=undo.target,
-            most=undo.most,
+            "undo", read, caller=slot or undo.by, seq=undo.seq, by=undo.by, op=undo.op,
+            step=undo.step, to=undo.target, gather=gather,
         )  # fmt: skip
 
     def transferred_id(self, op: str, id: str) -> str:

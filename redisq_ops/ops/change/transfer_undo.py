@@ -102,10 +102,13 @@ def _an_operators(entry: Entry, moved: TransferEntry) -> bool:
     return entry.op is not None and entry.state != "pending" and not had
 
 
-async def undo_of(deployment: Deployment, queue: Queue[Any], operation: Operation) -> UndoSteps:
-    """What takes an operation back, a move between two queues or any other."""
+async def undo_of(
+    deployment: Deployment, queue: Queue[Any], operation: Operation, *, ahead: bool = False
+) -> UndoSteps:
+    """What takes an operation back, a move between two queues or any other; ``ahead`` as
+    `UndoSteps` has it."""
     if not operation.into:
-        return UndoSteps(queue, operation)
+        return UndoSteps(queue, operation, ahead=ahead)
     into = await deployment.named(operation.into)
     entry = await find(operation.into, deployment.prefix)
     if into is not None and (

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Refused, Superseded
 from redisq_ops.core.model.states import EDIT
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import Call, both
 
 from . import audit_log
 from .audit_log import Operation
@@ -31,6 +34,9 @@ class UndoSteps(ChangeSteps):
 
     ``report`` gets the id of each entry that stays because it changed; ``sample`` has the first.
     Where a layout only counts them, and for expired ones, the ids are unknown: ``unnamed``.
+
+    With ``ahead`` the next call is sent while the server is at one, as in `WholeStateSteps`, for
+    runs of the same kind.
     """
 
     across = False
@@ -40,7 +46,7 @@ class UndoSteps(ChangeSteps):
     rest = 0
     """as its `Operation` has it"""
 
-    def __init__(self, queue: Queue[Any], operation: Operation) -> None:
+    def __init__(self, queue: Queue[Any], operation: Operation, *, ahead: bool = False) -> None:
         if not operation.undoable or bool(operation.into) != self.across:
             raise Refused(f"{operation.id} can't be undone: {why_not(operation)}")
         inverses = operation.inverse.split("\n") if operation.inverse else []
@@ -53,6 +59,12 @@ class UndoSteps(ChangeSteps):
         self._left: list[tuple[str, int]] = []
         """names under which its steps are numbered, and how many steps are still to be undone"""
         self._taken = 0
+        one = not self.across and len(queue.shard_keys) == 1 and not operation.parts
+        self._gathers = one and operation.target != EDIT and bool(queue.range_states)
+        """whether a call takes back as many steps as it has room for"""
+        self._ahead = ahead
+        self._under_way: deque[Call[tuple[int, int, int]]] = deque()
+        """the present call, and the one that was sent behind it"""
         self.sample: list[str] = []
         self._named = 0
         self._touched: list[str] = []
@@ -79,9 +91,14 @@ class UndoSteps(ChangeSteps):
         if not self._left:
             return None
         id, step = self._left[-1]
-        steps, (back, touched, *beyond) = await self._take_back_steps(id, step)
+        if self._gathers:
+            back, touched, left = await self._gathering(0)
+            del self._under_way[0]
+            beyond: list[int] = []
+        else:
+            (back, touched, *beyond), left = await self._take_back(id, step), step - 1
         self._name()
-        self._left[-1] = id, step - steps
+        self._left[-1] = id, left
         self._taken += 1
         return self.outcome.count({"moved": back, "changed": touched, "deep": sum(beyond)})
 
@@ -129,15 +146,18 @@ class UndoSteps(ChangeSteps):
         same = self.queue.undo_change_size(verb, args) - back - touched
         return self.outcome.count({"moved": back, "changed": touched, "same": same})
 
-    async def _take_back_steps(self, id: str, step: int) -> tuple[int, tuple[int, ...]]:
-        """Undo a step, and those before it that fit into one call; how many, and their counts."""
-        queue, target = self.queue, self.operation.target
-        if self.across or target == EDIT or not queue.range_states or len(queue.shard_keys) > 1:
-            return 1, await self._take_back(id, step)
-        back, touched, steps = await queue.undo_ranges.op(
-            id, step, target=target, by=self.op, seq=self._taken + 1, left=self._touched.extend
-        )
-        return steps, (back, touched)
+    def _gathering(self, behind: int) -> Call[tuple[int, int, int]]:
+        """The call that takes back what is next, or the one ``behind`` it."""
+        if behind == len(self._under_way):
+            (id, step), seq = self._left[-1], self._taken + behind + 1
+            made = self.queue.undo_steps.op(
+                id, step, target=self.operation.target, by=self.op, seq=seq,
+                left=self._touched.extend,
+            )  # fmt: skip
+            if self._ahead:
+                made = replace(made, follows=partial(self._gathering, 1))
+            self._under_way.append(made)
+        return self._under_way[behind]
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""

@@ -168,12 +168,13 @@ class RecordingFile:
 
     ``most``: bytes of the file; when it has more, its older half is removed. One process at a time
     writes a file: another one is `Refused`. A full disk raises an error and leaves the file
-    readable.
+    readable. A new file to which nothing could be written is removed.
     """
 
     def __init__(self, path: str, most: int) -> None:
         self.path = resolved_path(path)
         self._most = most
+        self._is_new = not os.path.lexists(path)
         try:
             self._file = open_private(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
@@ -215,6 +216,9 @@ class RecordingFile:
 
     def close(self) -> None:
         """Close the file; its last member stays without its end unless `end` was called."""
+        if self._is_new and not self.size:
+            with suppress(OSError):
+                os.unlink(self.path)
         os.close(self._file)
 
     def _packed(self, line: Mapping[str, Any]) -> bytes:
@@ -233,9 +237,10 @@ class RecordingFile:
             self._pack = None
             os.ftruncate(self._file, end)
             why = error.strerror or error
-            raise file_error(
-                error, f"{self.path}: {why}: recording stopped; the file is readable up to here"
-            ) from error
+            kept = (
+                "recording stopped; the file is readable up to here" if end else "nothing recorded"
+            )
+            raise file_error(error, f"{self.path}: {why}: {kept}") from error
 
     def _lock(self) -> None:
         try:

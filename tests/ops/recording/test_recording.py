@@ -118,10 +118,10 @@ def test_a_file_that_is_too_big_loses_its_older_half(tmp_path: Path) -> None:
 def test_a_full_disk_stops_the_recording_and_leaves_it_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "q.rec"
+    path, new = tmp_path / "q.rec", tmp_path / "new.rec"
     write(path, 12)
     before = path.read_bytes()
-    file = RecordingFile(str(path), BIG)
+    file, empty = RecordingFile(str(path), BIG), RecordingFile(str(new), BIG)
     real = os.write
 
     def full(descriptor: int, data: bytes) -> int:
@@ -132,8 +132,12 @@ def test_a_full_disk_stops_the_recording_and_leaves_it_readable(
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(RedisqError, match=r"No space left.*readable up to here"):
         file.begin(next(states(1)).whole())
+    with pytest.raises(RedisqError, match=r"No space left on device: nothing recorded"):
+        empty.begin(next(states(1)).whole())
     monkeypatch.undo()
     file.close()
+    empty.close()
+    assert not new.exists()
     assert path.read_bytes() == before and waiting(path, MOMENT + 11_000) == 11
 
 
