@@ -23,13 +23,15 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from redisq_ops.core.engine.state_scan import HistoryExtent
-from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError, Refused
 from redisq_ops.core.redis.operation import together
+from redisq_ops.ops.hint import hint
 
 from . import history_ranges
 from .call_size import MOST
 from .history_events import RawEvent
 from .history_ranges import HistoryRange, id_before, id_key, split_range
+from .job_errors import message_first
 from .options import Options
 from .read_partitions import TablePart, open_queues
 from .starting_offsets import OTHERS, Offset, position_of
@@ -74,6 +76,27 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
         self._planned: dict[str, Any] = {}
         """end of the latest batch"""
 
+    def check_histories(self) -> None:
+        """Raise `Refused` if the stream would lack the dead letters of a queue, because it keeps no
+        history."""
+
+        async def without_history() -> list[str]:
+            found = [opened.queue for opened in await open_queues(self.options)]
+            own = [queue for queue in found if queue.keeps_history]
+            settings = await together(queue.shard_queues[0].settings.op() for queue in own)
+            off = {queue.name for queue, set_ in zip(own, settings, strict=True)
+                   if set_.get("history") == "off"}  # fmt: skip
+            return [q.name for q in found if q.name in off or not q.keeps_history]
+
+        if self.options.table == "dead" and (
+            names := TableReader(self.options).run(without_history)
+        ):
+            raise Refused(
+                f"queue {names[0]} keeps no history, by which its dead letters are a stream: "
+                f"{hint('retention', names[0], 'history=ops')}, or name others in the option queue"
+            )
+
+    @message_first()
     def initialOffset(self) -> dict[str, Any]:
         positions = self.options.start_positions
         shards = self._history_shards()
@@ -115,9 +138,11 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
         limit = self.options.max_events
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
+    @message_first()
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = {shard.name: shard.end for shard in self._history_shards()}
 
+    @message_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch: all events after ``start``, or as many as the limit allows."""
         shards = self._history_shards()
@@ -166,6 +191,7 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
             yield rows
             after, n = rows[-1][0].decode(), n - len(rows)
 
+    @message_first()
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """For the query's progress: the end of the history, and how many events the latest batch is
         behind it."""
@@ -176,6 +202,7 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
         }
         return {"latest": ends, "behind": sum(behind.values()), "behind_by_shard": behind}
 
+    @message_first()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
         known = {shard.name: shard for shard in self._history_shards()}
         parts: list[TablePart] = []
@@ -216,7 +243,8 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
-            yield from TableReader(self.options).read(partition.value)
+            with message_first():
+                yield from TableReader(self.options).read(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Does nothing: the stream keeps no state on the server, and each queue trims its own
@@ -234,6 +262,23 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
             return [HistoryShard(part, extent) for (part, _), extent in with_reach if extent.added]
 
         return TableReader(self.options).run(read_extents)
+
+
+class RefusedStreamReader(ds.DataSourceStreamReader):
+    """A reader that raises an error in Spark's first call of every start.
+
+    Spark (4.1 to 4.3) replaces an error that is raised where a reader is made by one of its own.
+    """
+
+    def __init__(self, error: RedisqError) -> None:
+        self.error = error
+
+    @message_first()
+    def getDefaultReadLimit(self) -> ReadLimit:
+        raise self.error
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self.error
 
 
 def _checked_stream_options(options: Options) -> Options:

@@ -1,9 +1,13 @@
-"""Spark's failures as errors of this program, each in one line without stack traces."""
+"""Spark's failures as errors of this program, each in one line without stack traces; and errors of
+this program as Spark shows them."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from redisq_ops.core.model import errors
@@ -15,6 +19,22 @@ _OWN_ERROR = re.compile(rf"{re.escape(errors.__name__)}\.(\w+): (.*)")
 _TRACEBACK = "Traceback (most recent call last):"
 _HEADER = re.compile(r"CSV header does not conform to the schema.*?CSV file: (\S+)", re.DOTALL)
 _FILE = re.compile(r"\[FAILED_READ_FILE\S*\] .*? file (\S+?)\. ")
+
+
+@contextmanager
+def message_first() -> Iterator[None]:
+    """In a Python worker of Spark: report an error of this program without its traceback.
+
+    Spark's exception then has the message in its first line, after Spark's own words. A worker that
+    reports an error ends, so the setting, which is Spark's own, is for this error only.
+    """
+    try:
+        yield
+    except RedisqError:
+        spec = sys.modules["__main__"].__spec__
+        if spec is not None and spec.name.startswith("pyspark."):
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 def translating(job: Callable[[], T]) -> T:

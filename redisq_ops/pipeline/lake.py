@@ -11,7 +11,8 @@ trimmed in between.
 
 A run writes its files to a staging folder, then its manifest, and only then moves the files to
 their places. A run interrupted before its manifest left nothing; the next run deletes the staged
-files. A run interrupted later is finished by the next.
+files. A run interrupted later is finished by the next. Manifests of older runs are merged, one for
+each day.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ APPEND_TABLES: Mapping[str, str] = {"history": "at", "dead": "since_at"}
 MARGIN_MS = 1000
 """younger rows are left for the next run: another shard's clock may be behind"""
 ROWS_PER_FILE = 1_000_000
+RUNS_APART = 20
+"""latest runs that keep a manifest of their own"""
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Spark's folder name for the day of a row without one"""
 
@@ -153,6 +156,25 @@ class LakeTable:
         document = {"redisq_lake": FORMAT, **asdict(manifest)}
         write_json(self.manifests / f"{manifest.run}.json", document)
 
+    def merge_manifests(self) -> None:
+        """Merge the manifests of the runs of each day into that of its last one, except those of
+        the latest `RUNS_APART`; so their number grows with the days, not with the runs.
+
+        A merged manifest lists only files that are still there. Killed on the way, it leaves some
+        manifests whose content is in another one, too, until the next run merges them.
+        """
+        runs = self.runs()
+        gone = {name for manifest in runs for name in manifest.replaces}
+        days: dict[str, list[Manifest]] = {}
+        for manifest in runs[:-RUNS_APART]:
+            days.setdefault(_day(manifest.at_ms), []).append(manifest)
+        for manifests in days.values():
+            merged = _merged(manifests, gone)
+            if merged != manifests[-1]:
+                self.write_manifest(merged)
+                for manifest in manifests[:-1]:
+                    (self.manifests / f"{manifest.run}.json").unlink(missing_ok=True)
+
     def staged_files(self, run: str) -> list[LakeFile]:
         """The files that Spark wrote for a run, renamed to their final names, with row counts."""
         import pyarrow.parquet as pq
@@ -184,6 +206,22 @@ class LakeTable:
         for manifest in self.runs():
             found |= manifest.marks
         return {shard: at for shard, at in found.items() if shard.rpartition("/")[0] in queues}
+
+
+def _merged(manifests: Sequence[Manifest], gone: Collection[str]) -> Manifest:
+    """One manifest, under the name of the last run, for these in their order."""
+    bounds: dict[str, tuple[int, int]] = {}
+    marks: dict[str, Mark] = {}
+    files: dict[str, LakeFile] = {}
+    for manifest in manifests:
+        marks |= manifest.marks
+        files |= {file.path: file for file in manifest.files if file.path not in gone}
+        for queue, (low, high) in manifest.bounds.items():
+            first, last = bounds.get(queue, (low, high))
+            bounds[queue] = (min(first, low), max(last, high))
+    return replace(
+        manifests[-1], bounds=bounds, marks=marks, files=list(files.values()), replaces=[]
+    )
 
 
 def _manifest(path: Path) -> Manifest:
@@ -274,6 +312,7 @@ def export(
         if files or replaces or marks.keys() - known_marks.keys():
             lake_table.write_manifest(manifest)
             lake_table.place_files(manifest)
+        lake_table.merge_manifests()
         shutil.rmtree(lake_table.staging, ignore_errors=True)
     return ExportResult(
         run_id, name, manifest.rows, len(files), manifest.bytes, manifest.corrupt, since_ms,

@@ -16,6 +16,7 @@ from redisq_ops.core.model.errors import BadInput
 
 from .connection import run_retrying
 from .entry_writer import EntryWriter, Partition, target_kind
+from .job_errors import message_first
 from .write_options import WriteOptions, check_schema
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class BatchWriter(ds.DataSourceArrowWriter):
         self.kind = checked_target(schema, overwrite, options)
         self.job = secrets.token_hex(8)
 
+    @message_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionWritten:
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
@@ -82,6 +84,7 @@ class StreamWriter(ds.DataSourceStreamArrowWriter):
         self.options = options
         self.kind = checked_target(schema, overwrite, options)
 
+    @message_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionWritten:
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(_QUERY)

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql import datasource as ds
 
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, RedisqError
 
+from .job_errors import message_first
 from .options import EARLIEST, Options, looks_up, parse_options
 from .schemas import selected_columns, struct
 from .table_reader import TableReader
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from .history_stream import HistoryStreamReader
     from .sink import BatchWriter, StreamWriter
 
 FORMAT = "redisq"
@@ -51,28 +51,37 @@ class RedisqDataSource(ds.DataSource):
     def _options(self) -> Options:
         return parse_options(dict(self.options))
 
+    @message_first()
     def schema(self) -> StructType:
         options = self._options()
         return struct(options.definition, options.column_names)
 
+    @message_first()
     def reader(self, schema: StructType) -> ds.DataSourceReader:
         options = _checked_batch_options(_with_schema(self._options(), schema))
         return TableDataSourceReader(options)
 
+    @message_first()
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from .sink import BatchWriter
 
         return BatchWriter(schema, overwrite, parse_write_options(dict(self.options)))
 
+    @message_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         from .sink import StreamWriter
 
         return StreamWriter(schema, overwrite, parse_write_options(dict(self.options)))
 
-    def streamReader(self, schema: StructType) -> HistoryStreamReader:
-        from .history_stream import HistoryStreamReader
+    def streamReader(self, schema: StructType) -> ds.DataSourceStreamReader:
+        from .history_stream import HistoryStreamReader, RefusedStreamReader
 
-        return HistoryStreamReader(_with_schema(self._options(), schema))
+        try:
+            reader = HistoryStreamReader(_with_schema(self._options(), schema))
+            reader.check_histories()
+        except RedisqError as error:
+            return RefusedStreamReader(error)
+        return reader
 
 
 class SingleQueryDataSource(RedisqDataSource):
@@ -86,6 +95,7 @@ class SingleQueryDataSource(RedisqDataSource):
     def name(cls) -> str:
         return SINGLE_QUERY_FORMAT
 
+    @message_first()
     def reader(self, schema: StructType) -> ds.DataSourceReader:
         return FilteringReader(_checked_batch_options(_with_schema(self._options(), schema)))
 
@@ -108,6 +118,7 @@ class TableDataSourceReader(ds.DataSourceReader):
         self.excludes_all = False
         """no row can match the filters"""
 
+    @message_first()
     def partitions(self) -> Sequence[ds.InputPartition]:
         parts = [] if self.excludes_all else TableReader(self.options).plan()
         return [ds.InputPartition(part) for part in parts]
@@ -117,7 +128,8 @@ class TableDataSourceReader(ds.DataSourceReader):
             _freeze_objects(os.getpid())
         # For an empty list of partitions Spark makes one with the value None.
         if partition.value is not None:
-            yield from TableReader(self.options).read(partition.value)
+            with message_first():
+                yield from TableReader(self.options).read(partition.value)
 
 
 @cache
@@ -135,6 +147,7 @@ class FilteringReader(TableDataSourceReader):
     Spark refuses it while ``spark.sql.python.filterPushdown.enabled`` is false.
     """
 
+    @message_first()
     def pushFilters(self, filters: list[ds.Filter]) -> Iterable[ds.Filter]:
         for filter in filters:
             self._apply_filter(filter)

@@ -1,5 +1,5 @@
-"""Applications for `test_cluster`: one checks every executor and reads a table; one begins the
-documented job, and is killed in the middle."""
+"""Applications for `test_cluster`: one ships its Python environment, checks the executors and reads
+a table; one begins the documented job, and is killed in the middle."""
 
 from __future__ import annotations
 
@@ -31,14 +31,26 @@ def example() -> ModuleType:
 
 
 def check(url: str, master: str) -> None:
-    spark = session("tests", master=master, conf=CONF, target=ServerAddress(url))
+    from pyspark.sql.functions import udf
+
+    conf = [*CONF, "spark.archives=env.tar.gz#env"]
+    spark = session("tests", master=master, conf=conf, target=ServerAddress(url))
     executors = check_executors(spark, 4)
+
+    def prefix(_: int) -> str:
+        import shipped  # type: ignore[import-not-found]  # only the archive has it
+
+        assert shipped.VALUE == 1
+        return sys.prefix
+
+    places = spark.range(0, 4, 1, 4).select(udf(prefix, "string")("id")).distinct().collect()
     dead = spark.read.format("redisq").options(table="dead", rowsPerPartition="50").load()
     rows = dead.select("id", "error").collect()
     spark.stop()
     summary = {
         "executors": [asdict(finding) for finding in executors],
         "rows": sorted(row["id"] for row in rows),
+        "prefixes": [row[0] for row in places],
     }
     print(json.dumps(summary))
 

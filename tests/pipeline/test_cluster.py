@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from redisq_ops.demo.server import EmbeddedServer
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
 BEHIND_A_WALL = """
 import socket
 
@@ -52,21 +56,42 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         yield made
 
 
-def ran(*words: str) -> subprocess.CompletedProcess[str]:
+def ran(
+    *words: str, folder: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """A Python of its own: a process has one Spark, and this one's is local."""
     return subprocess.run(
-        [sys.executable, "-m", *words], capture_output=True, text=True, timeout=120, check=False
-    )
+        [sys.executable, "-m", *words],
+        capture_output=True, text=True, timeout=120, check=False, cwd=folder,
+        env={**os.environ, **variables},
+    )  # fmt: skip
+
+
+def packed_environment(folder: Path) -> None:
+    """A virtual environment ``env`` and its archive, as the documentation makes them; but instead
+    of copies it has a path to the packages of this one, and a module of its own."""
+    venv.create(folder / "env", symlinks=True)
+    (site,) = (folder / "env" / "lib").glob("python3*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + f"\n{ROOT}\n")
+    (site / "shipped.py").write_text("VALUE = 1\n")
+    tar = ["tar", "-czf", "env.tar.gz", "--exclude=pyspark/jars", "-C", "env", "."]
+    subprocess.run(tar, cwd=folder, check=True)
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_two_workers_read_and_doctor_names_one_that_cant_reach_the_server(
+def test_workers_read_with_a_shipped_environment_and_doctor_names_one_without_the_server(
     cluster: SparkCluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
     dead_letters(client, 200, "letters")
-    done = ran("tests.pipeline.cluster_application", url, cluster.url)
+    packed_environment(tmp_path)
+    done = ran(
+        "tests.pipeline.cluster_application", url, cluster.url,
+        folder=tmp_path, PYTHONPATH=str(ROOT), PYSPARK_PYTHON="./env/bin/python",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
+    assert len(summary["prefixes"]) == 2, "each executor has unpacked its own"
+    assert all(place.startswith(str(cluster.folder)) for place in summary["prefixes"])
     assert [check["ok"] for check in summary["executors"]] == [True, True], summary
     assert summary["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
 
@@ -130,7 +155,7 @@ def test_the_documented_job_survives_the_death_of_an_executor_its_driver_and_a_w
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_commands_find_the_server_that_serve_keeps(
+def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
     client: redis.Redis, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -167,6 +192,13 @@ def test_commands_find_the_server_that_serve_keeps(
         assert doctor.returncode == 0, doctor.stdout + doctor.stderr
         names = [json.loads(line)["check"] for line in doctor.stdout.splitlines()]
         assert "java" not in names and names.count("executor") == 1
+        job = subprocess.run(
+            [sys.executable, str(EXAMPLE), str(tmp_path / "job"), remote],
+            capture_output=True, text=True, timeout=120, check=False,
+            env={**os.environ, "REDIS_URL": url},
+        )  # fmt: skip
+        assert job.returncode == 0, job.stderr
+        assert job.stdout.endswith("the result is equal to the sequential one\n"), job.stdout
         stranger = ran("redisq_ops", "--url", url, *query, "--remote", f"{remote}x")
         assert stranger.returncode == 4, "a wrong token is refused"
     finally:

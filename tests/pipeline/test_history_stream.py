@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from redisq_ops import DelaySet
 from redisq_ops.core.model.entry import Settlement
-from redisq_ops.core.model.errors import BadInput, Lost, NotFound
+from redisq_ops.core.model.errors import BadInput, Lost, NotFound, Refused
 from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.pipeline.history_stream import HistoryStreamReader
 from redisq_ops.pipeline.job_errors import translate_job_error
@@ -402,9 +402,17 @@ def test_a_failed_query_restarts_from_its_checkpoint_exactly_once(
     assert len(seen) == len(set(seen)) == 110
     run()
     assert len(seen) == 110
-    waiting = spark.readStream.format("redisq").options(table="waiting", url=url).load()
-    query = waiting.writeStream.format("noop").start()
-    with pytest.raises(Exception, match="only the tables history and dead") as refused:
-        query.awaitTermination()
-    known = translate_job_error(refused.value)
-    assert isinstance(known, BadInput) and "\n" not in str(known)
+    queue.configure("c", 2, {"history": "off"})
+    for table, kind, message in (
+        ("waiting", BadInput, "only the tables history and dead can be read as a stream"),
+        (
+            "dead",
+            Refused,
+            "queue q keeps no history, by which its dead letters are a stream: redisq",
+        ),
+    ):
+        frame = spark.readStream.format("redisq").options(table=table, url=url).load()
+        with pytest.raises(Exception, match=rf"^\[.*{message}") as refused:
+            frame.writeStream.format("noop").start().awaitTermination()
+        known = translate_job_error(refused.value)
+        assert isinstance(known, kind) and "\n" not in str(known)

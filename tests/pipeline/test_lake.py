@@ -22,7 +22,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.pipeline import lake
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.job_errors import translate_job_error
-from redisq_ops.pipeline.lake import LakeTable, Manifest
+from redisq_ops.pipeline.lake import LakeFile, LakeTable, Manifest
 from redisq_ops.pipeline.lake_maintenance import MaintenanceResult, maintain
 from redisq_ops.pipeline.tables import TABLES
 from tests.command_line import ERROR, dead_letters
@@ -229,12 +229,37 @@ def test_a_lake_of_a_newer_release_is_refused_in_one_line(
         assert len(err.splitlines()) == 1, err
 
 
-def test_bounds_are_kept_per_queue(tmp_path: Path) -> None:
+def test_bounds_are_kept_per_queue_while_the_manifests_of_a_day_are_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake_table = LakeTable(tmp_path, HISTORY)
+    day = 86_400_000
+    bounds: list[dict[str, tuple[int, int]]] = [
+        {"a": (0, 5), "b": (0, 5)}, {"a": (5, 9)}, {}, {"a": (9, 12)}, {"a": (12, 13)},
+    ]  # fmt: skip
+    marks: list[dict[str, int | str]] = [{"a/0": 5, "b/0": 1}, {"a/0": "9-1"}, {}, {}, {}]
+    replaces = [[], [], [], ["day=1/r0"], []]
     with lake_table.locked():
-        for k, bounds in enumerate([{"a": (0, 5), "b": (0, 5)}, {"a": (5, 9)}]):
-            lake_table.write_manifest(Manifest(f"r{k}", "history", "done", k, bounds=bounds))
-    assert lake_table.bounds() == {"a": 9, "b": 5}
+        for k, at_ms in enumerate([1, 2, 3, day, day + 1]):
+            files = [LakeFile(f"day=1/r{k}", k, 1)]
+            lake_table.write_manifest(
+                Manifest(f"r{k}", "history", "done", at_ms, bounds[k], files, replaces[k], marks[k])
+            )
+        monkeypatch.setattr(lake, "RUNS_APART", 1)
+        real = Path.unlink
+        monkeypatch.setattr(Path, "unlink", _raise_killed)
+        with pytest.raises(_Killed):
+            lake_table.merge_manifests()
+        monkeypatch.setattr(Path, "unlink", real)
+        for _ in range(2):
+            lake_table.merge_manifests()
+    merged = lake_table.runs()
+    assert [(m.run, [file.path for file in m.files]) for m in merged] == [
+        ("r2", ["day=1/r1", "day=1/r2"]), ("r3", ["day=1/r3"]), ("r4", ["day=1/r4"]),
+    ]  # fmt: skip
+    assert merged[0].bounds == {"a": (0, 9), "b": (0, 5)}
+    assert lake_table.bounds() == {"a": 13, "b": 5}
+    assert lake_table.marks(["a", "b"]) == {"a/0": "9-1", "b/0": 1}
 
 
 def test_a_full_disk_is_reported_in_one_line() -> None:
@@ -319,7 +344,7 @@ class _Killed(Exception):
     pass
 
 
-def _raise_killed(self: LakeTable, manifest: Manifest) -> None:
+def _raise_killed(*_: Any, **given: Any) -> None:
     raise _Killed
 
 

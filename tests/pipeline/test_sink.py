@@ -200,8 +200,10 @@ def test_a_frame_is_written_and_errors_are_one_line(
     save(frame)
     save(frame)  # ids are their own guard while the entries are there
     assert drained(client, "later") == Counter(f"p{n}".encode() for n in range(2000))
-    with pytest.raises(Exception, match="a delay queue has no column 'client' to write"):
+    with pytest.raises(Exception, match=r"^\[.*BadInput: a delay queue has no column 'client' to"):
         save(frame.selectExpr("*", "'c' client"))
+    with pytest.raises(Exception, match=r"^An exception .*\n\S*BadInput: batch 0, .*: no id"):
+        save(frame.selectExpr("if(id = 'e7', null, id) id", "payload"))
 
 
 @pytest.mark.slow
