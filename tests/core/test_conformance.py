@@ -359,7 +359,7 @@ TASKS = {
     "rq": (f"task={rq_tasks.__name__}.fails arg.0=luck", 4), "arq": ("task=fails arg.order>=2", 2),
     "bullmq": ("task=fails arg.region=eu", 4), "celery": ("task=shop.fails arg.order>=2", 2),
     "dramatiq": ("task=fails arg.order>=2 arg.0~luck", 2), "sidekiq": ("task~^Ta arg.0>=2", 2),
-    "resque": ("task=Task arg[0]>=2", 2),
+    "resque": ("task=Task arg[0]>=2", 5),
 }  # fmt: skip
 """a filter for dead entries of a specimen, and how many it means"""
 

@@ -30,12 +30,8 @@ class JobHash:
         return int(value) if value.isdigit() and len(value) < 16 else None
 
     @property
-    def gone(self) -> bool:
-        return not any(value is not None for value in self.values.values())
-
-    @property
     def problem(self) -> str | None:
-        """Why what is there of it can't be read."""
+        """Why it can't be shown, such as ``its job is gone``."""
         return None
 
 
@@ -68,26 +64,31 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return member
 
     def job_key(self, id: bytes) -> bytes:
+        """The key of a job's hash."""
         return bytes_of(self.keys["t_job_"]) + id
 
     async def job_fields(self, ids: Sequence[bytes], fields: Sequence[str]) -> list[list[Any]]:
+        """Some fields of each of these jobs, in one exchange."""
         keys = map(self.job_key, ids)
         return await together(Call(("HMGET", key, *fields), list[Any], key=key) for key in keys)
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         ids = [self.job_id(place, row.member) for row in rows]
         found = await together(attempt(self.job(state, id or b"")) for id in ids)
+        return [
+            None if id is None else self._entry(state, place, row, legal(id), job)
+            for id, row, job in zip(ids, rows, found, strict=True)
+        ]
+
+    def _entry(
+        self, state: State, place: Place, row: Row, id: str, job: JobHash | Exception
+    ) -> Entry:
         unit_ms = self.timed.get(place.called)
-        entries = list[Entry | None]()
-        for id, row, job in zip(ids, rows, found, strict=True):
-            at_ms = None if unit_ms is None else moment(row.score * unit_ms)
-            if id is None:
-                entries.append(None)
-            elif why := _problem(job):
-                entries.append(Entry(legal(id), state, at_ms, called=place.called, problem=why))
-            else:
-                entries.append(self.entry(state, place, legal(id), at_ms, job))
-        return entries
+        at_ms = None if unit_ms is None else moment(row.score * unit_ms)
+        why = f"its job: {job}" if isinstance(job, Exception) else job.problem
+        if why is not None:
+            return Entry(id, state, at_ms, called=place.called, problem=why)
+        return self.entry(state, place, id, at_ms, job)
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
         """Of each place, the job that is taken next counts."""
@@ -99,9 +100,3 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         """The `identity` of each job as it is read here; `moves_take_out` compares it."""
         rows = await self.job_fields([seen.member for seen in found], self.identity)
         return [b" ".join(value or b"" for value in row) for row in rows]
-
-
-def _problem(job: JobHash | Exception) -> str | None:
-    if isinstance(job, Exception):
-        return f"its job: {job}"
-    return "its job is gone" if job.gone else job.problem

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 
-def decoded(data: bytes) -> Any:
-    """The value; None if it isn't JSON, too."""
+def decoded(data: bytes, otherwise: Any = None) -> Any:
+    """The value, or ``otherwise`` if it isn't JSON."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        return None
+        return otherwise
 
 
 def encoded(value: Any) -> bytes:

@@ -50,6 +50,8 @@ class PlacedPages(ForeignQueue[C_co]):
     """pages read for one window of a place that all queues share"""
     theirs: ClassVar[dict[str, str]]
     """the owner's fixed keys, with their types; the first set is the set of queues"""
+    workers_at: ClassVar[str] = ""
+    """the owner's key that lists workers, or stands for that list; ``{q}`` as in `Declared.key`"""
     task_in: ClassVar[tuple[str, ...]] = ()
     """members of payloads, which are JSON then: the first that is there names the entry's task. Its
     arguments are in the members `ARGUMENTS`"""
@@ -100,6 +102,11 @@ class PlacedPages(ForeignQueue[C_co]):
         """The end of the lists of waiting entries where the next one is taken."""
         first = self.states["waiting"][0]
         return first.next if isinstance(first, List) else "LEFT"
+
+    @property
+    def process_registry(self) -> str:
+        """As in `HasWorkerTraces`, for a kind that lists workers."""
+        return self.at + self.workers_at.replace("{q}", self.own_name)
 
     # --- the queue's keys ------------------------------------------------------------------------
 

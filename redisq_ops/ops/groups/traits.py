@@ -118,14 +118,22 @@ class FieldCounts:
         self.total += 1
         for name, value in _record_fields(entry):
             self._count(name, value)
+        if entry.task is not None:
+            self._count("task", self._redaction.text(entry.task))
         # Every entry is sampled with the same probability (Vitter's algorithm R).
         at = len(self.sample)
         if at == PAYLOADS:
             at = self._random.randrange(self.total)
         if at < PAYLOADS:
             # Pages of queues without reads by id bring payloads along.
-            sampled = entry.id if entry.payload is None else self._payload_values(entry.payload)
+            sampled = entry.id if entry.payload is None else self._traits_of(entry, entry.payload)
             self.sample[at : at + 1] = [sampled]
+
+    def _traits_of(self, entry: Entry, payload: bytes) -> dict[str, Any]:
+        """The fields of a payload, without the member that names the task: that is counted already,
+        of every entry."""
+        found = self._payload_values(payload)
+        return {name: value for name, value in found.items() if value != entry.task}
 
     def add_payload(self, payload: bytes | dict[str, Any]) -> None:
         """Count the fields of a payload of the sample."""
@@ -178,8 +186,6 @@ def _record_fields(entry: Entry) -> Iterator[tuple[str, Any]]:
         yield "client", entry.client
     if request:
         yield "request", request
-    if entry.task is not None:
-        yield "task", entry.task
     if entry.consumer is not None:
         yield "consumer", entry.consumer
     if entry.reason is not None:

@@ -80,6 +80,7 @@ def test_the_lease_of_a_job_is_its_lock(redisq: Redisq, client: Client) -> None:
     left = held.pop("run1") - ours(client).now()
     assert 29_000_000 < left <= 30_000_000 and set(held.values()) == {None}
     assert "its lease ends in 8h" in redisq("explain", f"{NAME}/run1")
+    assert "its lock is gone" in redisq("explain", f"{NAME}/run2")
 
 
 def test_the_oldest_is_known_while_the_next_job_was_neither_delayed_nor_tried(

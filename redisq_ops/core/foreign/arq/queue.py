@@ -36,6 +36,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     by_id: ClassVar[bool] = True
     screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"arq:abort": "zset"}
+    workers_at: ClassVar[str] = "{q}:health-check"
     task_in: ClassVar[tuple[str, ...]] = ("function",)
     called: ClassVar[Mapping[str, str]] = {
         "t_job_": "arq:job_", "t_result_": "arq:result_", "t_retry_": "arq:retry_",
@@ -84,10 +85,6 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             return True
         pages = await both(self.page.op("dead", max=1), self.page.op("done", max=1))
         return any(page.entries for page in pages)
-
-    @property
-    def process_registry(self) -> str:
-        return self.own_name + ":health-check"
 
     @operation
     async def worker_processes(self) -> list[Process]:

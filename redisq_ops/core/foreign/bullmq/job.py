@@ -28,7 +28,9 @@ class Job(JobHash):
 
     @property
     def problem(self) -> str | None:
-        return None if self.values["name"] is not None else "its job has lost its name"
+        if self.values["name"] is not None:
+            return None
+        return "its job has lost its name" if any(self.values.values()) else "its job is gone"
 
     def shown(self) -> bytes:
         """Shown as the payload: the job's name, its data, options, priority and parent."""
@@ -41,8 +43,7 @@ class Job(JobHash):
         return encoded(shown)
 
     def decoded(self, field: str) -> Any:
-        found = decoded(self.values[field] or b"")
-        return self.text(field) or None if found is None else found
+        return decoded(self.values[field] or b"null", self.text(field))
 
     @property
     def stalled(self) -> bool:

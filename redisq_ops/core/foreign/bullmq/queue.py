@@ -39,6 +39,7 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     home: ClassVar[str] = "bull:"
     package: ClassVar[str] = "foreign.bullmq"
     theirs: ClassVar[dict[str, str]] = {}
+    workers_at: ClassVar[str] = "{q}:meta"
     task_in: ClassVar[tuple[str, ...]] = ("name",)
     identity: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "finishedOn", "atm")
     timed: ClassVar[Mapping[str, float]] = {"delayed": 1 / 4096}
@@ -96,10 +97,6 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         key = f"{self.at}{self.own_name}:meta"
         paused = Call(("HEXISTS", key, "paused"), bool, key=key)
         return "queue.pause() in BullMQ" if await paused else None
-
-    @property
-    def process_registry(self) -> str:
-        return f"{self.at}{self.own_name}:meta"
 
     @operation
     async def worker_processes(self) -> list[Process]:

@@ -43,6 +43,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     package: ClassVar[str] = "foreign.celery"
     screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"unacked": "hash", "unacked_index": "zset"}
+    workers_at: ClassVar[str] = BINDING.decode() + "celery.pidbox"
     task_in: ClassVar[tuple[str, ...]] = ("task",)
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (
@@ -118,10 +119,6 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""
         return None if state in ("dead", "done") else await super()._size(state, places)
-
-    @property
-    def process_registry(self) -> str:
-        return f"{self.at}{BINDING.decode()}celery.pidbox"
 
     @operation
     async def worker_processes(self) -> list[Process]:

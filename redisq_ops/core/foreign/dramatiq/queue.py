@@ -40,6 +40,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     package: ClassVar[str] = "foreign.dramatiq"
     by_id: ClassVar[bool] = True
     theirs: ClassVar[dict[str, str]] = {"__heartbeats__": "zset"}
+    workers_at: ClassVar[str] = "__heartbeats__"
     task_in: ClassVar[tuple[str, ...]] = ("actor_name",)
     called: ClassVar[Mapping[str, str]] = {"t_heartbeats": "__heartbeats__"}
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
@@ -83,10 +84,6 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         key = self.at + "__heartbeats__"
         latest = Call(("ZRANGE", key, 0, BROKERS - 1, "REV"), list[bytes], key=key)
         return sorted(text(broker) for broker in await latest)
-
-    @property
-    def process_registry(self) -> str:
-        return self.at + "__heartbeats__"
 
     @operation
     async def worker_processes(self) -> list[Process]:

@@ -57,6 +57,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
         "hard": ("waiting", "pending", "dead", "trash"),
         "restore": ("trash",),
     }
+    workers_at: ClassVar[str] = "workers"
     theirs: ClassVar[dict[str, str]] = {
         "queues": "set", "workers": "set", "failed": "list", "failed_queues": "set",
         "workers:heartbeat": "hash",
@@ -115,6 +116,11 @@ class ResqueQueue(RubyJobQueue[C_co]):
             error=error, called=place.called,
         )  # fmt: skip
 
+    def trash_payload(self, kept: bytes) -> bytes:
+        """Of a failure, its job."""
+        failed = "class" not in (job.fields(kept) or {})
+        return (failure.job_of(kept) if failed else None) or kept
+
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         if seen.place.kind == "held":
             return None, self.own_name
@@ -164,10 +170,6 @@ class ResqueQueue(RubyJobQueue[C_co]):
         """The deployment's Resque workers; those silent for five minutes are not `alive`."""
         names = await set_members(self.keys["t_workers"])
         return list(await workers(names, self.keys, self.id_of))
-
-    @property
-    def process_registry(self) -> str:
-        return self.keys["t_workers"]
 
     async def _remove_process(
         self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int

@@ -27,8 +27,8 @@ class Record(JobHash):
     results: list[Any]
 
     @property
-    def gone(self) -> bool:
-        return not self.size
+    def problem(self) -> str | None:
+        return None if self.size else "its job is gone"
 
     def ms(self, field: str) -> int | None:
         return iso_ms(self.text(field))

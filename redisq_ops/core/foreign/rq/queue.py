@@ -52,6 +52,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         "done": (Zset("finished:{q}", "finished"), Zset("canceled:{q}", "canceled")),
     }
     theirs: ClassVar[dict[str, str]] = {"queues": "set", "workers": "set"}
+    workers_at: ClassVar[str] = "workers"
     task_in: ClassVar[tuple[str, ...]] = ("function",)
     timed: ClassVar[Mapping[str, float]] = {"started": 1000, "scheduled": 1000}
     wait_fields: ClassVar[tuple[str, ...]] = ("enqueued_at",)
@@ -135,10 +136,6 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     async def paused_there(self) -> str | None:
         key = self.at + "suspended"
         return "suspended in RQ" if await Call(("EXISTS", key), bool, key=key) else None
-
-    @property
-    def process_registry(self) -> str:
-        return self.at + "workers"
 
     @operation
     async def worker_processes(self) -> list[Process]:

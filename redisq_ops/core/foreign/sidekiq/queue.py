@@ -60,6 +60,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         "restore": ("trash",),
         "reschedule": ("delayed",),
     }
+    workers_at: ClassVar[str] = "processes"
     theirs: ClassVar[dict[str, str]] = {
         "queues": "set", "retry": "zset", "schedule": "zset", "dead": "zset", "processes": "set",
         "paused": "set",
@@ -213,10 +214,6 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         """The deployment's Sidekiq processes; one silent for a minute is not `alive`."""
         names = await set_members(self.keys["t_processes"])
         return await processes(names, self.keys, self.id_of)
-
-    @property
-    def process_registry(self) -> str:
-        return self.keys["t_processes"]
 
     async def _remove_process(
         self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
