@@ -67,7 +67,7 @@ def test_a_number_that_no_queue_keeps_is_unknown_and_not_0(
     assert (row["waiting"], row["dead"], row["oldest_age_ms"]) == (1, None, None)
     everywhere(client, "mail")
     sentence, numbers = line(redisq, "--set", "no_worker=1d", code=0)
-    assert numbers["dead"] == "1" and "oldest of celery:celery" in sentence
+    assert numbers["dead"] == "1" and "oldest, workers of celery:celery" in sentence
 
 
 def test_only_queues_of_a_pattern_are_checked(redisq: Redisq, client: redis.Redis) -> None:
