@@ -21,6 +21,7 @@ SIDEKIQ_PROCESSES = {
 }
 RESQUE_WORKERS = ("jobs-1:77:archive,reports", "jobs-2:77:reports")
 RQ_WORKERS = {"rq-eu-1": "thumbs", "rq-eu-2": "exports"}
+DRAMATIQ_BROKER = "5f0c1d52-9d3e-4a1c-8a39-2f7b5d1e6c01"
 HEARTBEAT_S = 60
 
 _RQ_ERROR = """Traceback (most recent call last):
@@ -47,7 +48,7 @@ def write_keys(client: Any, now_ms: int, real: Collection[str] = ()) -> None:
 
 
 def beat(pipe: Any, now_ms: int, real: Collection[str] = ()) -> None:
-    """The heartbeats of the worker processes; RQ's only if it is not among ``real``."""
+    """The heartbeats of the worker processes; RQ's and Dramatiq's only if not among ``real``."""
     now = now_ms / 1000
     for name, queues in SIDEKIQ_PROCESSES.items():
         host, pid, _ = name.split(":")
@@ -60,6 +61,8 @@ def beat(pipe: Any, now_ms: int, real: Collection[str] = ()) -> None:
         pipe.sadd("resque:workers", name)
         pipe.hset("resque:workers:heartbeat", name, _iso(now))
         pipe.set(f"resque:worker:{name}:started", _iso(now - 86_400), nx=True)
+    if "dramatiq" not in real:
+        pipe.zadd("dramatiq:__heartbeats__", {DRAMATIQ_BROKER: now_ms})
     for name, queue in RQ_WORKERS.items() if "rq" not in real else ():
         key = f"rq:worker:{name}"
         pipe.sadd("rq:workers", key)
@@ -129,8 +132,6 @@ def _arq(pipe: Any, now_ms: int) -> None:
 
 
 def _dramatiq(pipe: Any, now_ms: int) -> None:
-    broker = "5f0c1d52-9d3e-4a1c-8a39-2f7b5d1e6c01"
-    pipe.zadd("dramatiq:__heartbeats__", {broker: now_ms})
     for n in range(25):
         id = f"0d9f8c1e-{n:04}"
         options: dict[str, Any] = {"redis_message_id": id}
@@ -144,7 +145,7 @@ def _dramatiq(pipe: Any, now_ms: int) -> None:
             options["eta"] = now_ms + 600_000 * n
             pipe.rpush(f"dramatiq:{queue}", id)
         elif n >= 14:
-            pipe.sadd(f"dramatiq:__acks__.{broker}.{queue}", id)
+            pipe.sadd(f"dramatiq:__acks__.{DRAMATIQ_BROKER}.{queue}", id)
         else:
             pipe.rpush(f"dramatiq:{queue}", id)
         message = {

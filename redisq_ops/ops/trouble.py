@@ -258,6 +258,23 @@ RULES: Mapping[str, tuple[Severity, _Rule]] = {
 """rule -> how bad what it finds is; of equally bad ones the first comes first"""
 
 
+def judged(row: QueueRow) -> frozenset[str]:
+    """The rules that can find something in this queue: its layout has the numbers they need."""
+    counts, seen, rates = row.counts, row.activity, row.rates
+    if counts is None:
+        return frozenset({"unreadable"})
+    asked = seen is not None and seen.askers is not None
+    dated = not counts.waiting or counts.oldest_ms is not None
+    unknown = {
+        "no-worker": not asked, "stalled": not (asked and dated and rates is not None),
+        "dying": seen is None or seen.dead_lately is None,
+        "overdue": seen is None or seen.askers is None or seen.registered,
+        "failing": rates is None, "growing": rates is None, "old": not dated,
+        "deep": counts.of("waiting") is None,
+    }  # fmt: skip
+    return frozenset(rule for rule in RULES if not unknown.get(rule))
+
+
 def _held(counts: Counts) -> bool:
     return counts.paused is not None
 

@@ -104,7 +104,7 @@ def _row(operation: Operation, now_ms: int) -> TableRow:
             operation.queue,
             f"{operation.who}@{operation.whence}",
             operation.why or ("-", DIM),
-            operation.what,
+            operation.about,
         ),
         "" if operation.undoable else DIM,
     )

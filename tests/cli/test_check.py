@@ -59,13 +59,15 @@ def test_a_number_that_no_queue_keeps_is_unknown_and_not_0(
     redisq("discover", "--register", "--yes")
     sentence, numbers = line(redisq, "--set", "no_worker=1d", code=0)
     assert sentence.startswith("OK: 1 queue, no rule broken; unknown: ")
-    assert "dead" in sentence and sentence.endswith("oldest of celery:celery")
+    assert "dead" in sentence and sentence.endswith("oldest, workers of celery:celery")
     assert (numbers["waiting"], numbers["dead"], numbers["oldest"]) == ("1", "U", "U")
+    stands = {row["rule"]: row["known"] for row in redisq.rows("check", "--explain", code=0)[:-1]}
+    assert (stands["no-worker"], stands["dying"], stands["deep"]) == (False, False, True)
     (row,) = redisq.rows("ls")
     assert (row["waiting"], row["dead"], row["oldest_age_ms"]) == (1, None, None)
     everywhere(client, "mail")
     sentence, numbers = line(redisq, "--set", "no_worker=1d", code=0)
-    assert numbers["dead"] == "1" and "oldest of celery:celery" in sentence
+    assert numbers["dead"] == "1" and "oldest, workers of celery:celery" in sentence
 
 
 def test_only_queues_of_a_pattern_are_checked(redisq: Redisq, client: redis.Redis) -> None:

@@ -16,7 +16,7 @@ from redisq_ops.ops.check.findings import Standing, broken_rules, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.examination import examine
 from redisq_ops.ops.inspect.overview import Overview, overview
-from redisq_ops.ops.trouble import Severity
+from redisq_ops.ops.trouble import Severity, judged
 
 from ..output import emit, error_fields, table, tell
 from ..session import Session
@@ -131,10 +131,18 @@ def _oldest(counts: Counts | None, now_ms: int) -> int | None:
 
 
 def _unknown_numbers(seen: Overview) -> str:
-    """Which figures of perfdata lack queues, as the end of a sentence; empty if none does."""
+    """Which figures of perfdata lack queues, and where it is unknown whether a worker asks for what
+    waits, as the end of a sentence; empty if none does."""
     lacking: dict[str, list[str]] = {}
-    for name, numbers in _numbers(seen).items():
-        queues = [row.name for row, n in zip(seen.rows, numbers, strict=True) if n is None]
+    without = {
+        name: [row.name for row, n in zip(seen.rows, numbers, strict=True) if n is None]
+        for name, numbers in _numbers(seen).items()
+    }
+    without["workers"] = [
+        row.name for row in seen.rows
+        if row.counts is not None and row.counts.waiting and "no-worker" not in judged(row)
+    ]  # fmt: skip
+    for name, queues in without.items():
         if queues:
             of = queues[0] if len(queues) == 1 else f"{len(queues):,} queues"
             lacking.setdefault(of, []).append(name)
@@ -148,6 +156,9 @@ def _explain(s: Session, found: list[Standing]) -> None:
         emit(row)
     if rows and not s.json:
         heads = ["queue", "rule", "severity"]
-        stands = ["ignored" if one.ignored else one.reason or "ok" for one in found]
+        stands = [
+            "ignored" if one.ignored else one.reason or ("ok" if one.known else "unknown")
+            for one in found
+        ]
         table([*heads, "stands"], [[row[name] for name in heads] + [text]
                                    for row, text in zip(rows, stands, strict=True)])  # fmt: skip

@@ -234,8 +234,10 @@ class RuleStandingOutput(TypedDict):
     """how bad it is"""
     ignored: bool
     """whether the rules say to ignore it"""
+    known: bool
+    """whether the queue shows the numbers that the rule needs"""
     reason: Text | None
-    """what broke it; `null`: it holds"""
+    """what broke it; `null`: it holds, or is unknown"""
 
 
 class AclRuleOutput(TypedDict):

@@ -109,10 +109,16 @@ class Operation:
         return f"to {self.into}" if self.into else f"from {self.origin}" if self.origin else ""
 
     @property
-    def subject(self) -> str:
-        """What it changed, as every face shows it; empty: the whole queue, paused or resumed."""
+    def about(self) -> str:
+        """The filter or the object, as every face shows it; empty: the whole queue, whose flag a
+        pause, drain or resume sets."""
         flag = not self.source and self.what.startswith(("paused = ", "closed = "))
-        return " ".join(filter(None, (self.source, "" if flag else self.what, self.across)))
+        return "" if flag else self.what
+
+    @property
+    def subject(self) -> str:
+        """What it changed, with its state, and of a move the other queue."""
+        return " ".join(filter(None, (self.source, self.about, self.across)))
 
     @property
     def undoable(self) -> bool:

@@ -30,10 +30,11 @@ async def undo_preview(change: UndoSteps, now_ms: int, *, count_unchanged: bool 
     """What an undo will do; with ``count_unchanged`` also how many entries it can restore."""
     operation, n = change.operation, change.outcome.matched
     ago = age(now_ms - operation.started_ms)
-    about = operation.what
+    about = operation.what if operation.moved_back else operation.about
     if operation.moved_back:
         about = f"{entries(n, cast('State', operation.source))} (filter: {about})"
-    lines = [about, stays(operation, change)]
+    lines = [about] if about else []
+    lines.append(stays(operation, change))
     lines += [f"reason: {operation.why}"] if operation.why else []
     facts: dict[str, Any] = {
         "verb": "undo", "op": operation.id, "queue": change.queue.name, "matched": n,

@@ -10,7 +10,7 @@ from redisq_ops.core.model.errors import Refused
 
 from ..doctor.diagnosis import Diagnosis
 from ..inspect.overview import Overview, QueueRow
-from ..trouble import RULES, Severity, troubles
+from ..trouble import RULES, Severity, judged, troubles
 from .rules import QueueRules, Rules
 
 SERVER_CHECKS: Final = (
@@ -29,8 +29,10 @@ class Standing:
     rule: str
     severity: Severity
     reason: str | None
-    """why it is broken; None: it holds"""
+    """why it is broken; None: it holds, or is unknown"""
     ignored: bool = False
+    known: bool = True
+    """False: the queue does not show the numbers that the rule needs"""
 
 
 def standings(overview: Overview, rules: Rules) -> list[Standing]:
@@ -43,10 +45,11 @@ def standings(overview: Overview, rules: Rules) -> list[Standing]:
 
 def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
     broken = {one.rule: one for one in troubles(row, now_ms, rules.limits)}
+    seen = judged(row)
     found = [
         Standing(
             row.name, name, severity, broken[name].reason if name in broken else None,
-            name in rules.ignored,
+            name in rules.ignored, name in broken or name in seen,
         )
         for name, (severity, _) in RULES.items()
     ]  # fmt: skip
