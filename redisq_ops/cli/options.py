@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from .completion import addresses, clients, queues
+from .redis_import import import_redis
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
@@ -77,6 +78,7 @@ def add(
         module, _, function = runs.partition(".")
         gc.disable()  # searching modules for garbage takes a tenth of the time to load them
         try:
+            import_redis()
             act = getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)
         finally:
             gc.enable()
