@@ -246,19 +246,23 @@ def test_without_telemetry_the_server_gets_no_more_commands(
     assert traced["hget"] == plain["hget"] + 1, "one read of the request's trace context"
 
 
-def test_nothing_of_opentelemetry_is_loaded_without_telemetry() -> None:
-    """redis-py loads its metrics where they are installed; of ours nothing asks for it."""
+def test_the_sdk_of_opentelemetry_is_loaded_only_where_it_is_used() -> None:
+    """Not by a command that doesn't report; a handler may still switch on redis-py's metrics."""
     ours = (
-        "import redisq_ops, redisq_ops.cli.actions.work, redisq_ops.cli.actions.submit; "
-        "redisq_ops.Worker, redisq_ops.RequestQueue, redisq_ops.connect"
+        "; from redisq_ops.cli.redis_import import import_redis; import_redis()"
+        "; import redisq_ops, redisq_ops.cli.actions.work, redisq_ops.cli.actions.submit"
+        "; redisq_ops.Worker, redisq_ops.RequestQueue, redisq_ops.connect"
+        "; print(*(name for name in sys.modules if 'telemetry.sdk' in name))"
     )
-    beyond = "; import redis; before = set(sys.modules); " + ours
-    names = "; print(*(name for name in set(sys.modules) - before if 'telemetry' in name))"
-    for absent in ("", "; sys.modules['opentelemetry'] = None"):
+    metrics = (
+        "; from opentelemetry import metrics; from opentelemetry.sdk.metrics import MeterProvider"
+        "; metrics.set_meter_provider(MeterProvider()); import redis.observability as its"
+        "; its.get_observability_instance().init(its.OTelConfig())"
+    )
+    for words in (ours + metrics, "; sys.modules['opentelemetry'] = None" + ours):
         done = subprocess.run(
-            [sys.executable, "-c", "import sys" + absent + beyond + names], capture_output=True,
-            check=True, text=True,
-        )  # fmt: skip
+            [sys.executable, "-c", "import sys" + words], capture_output=True, check=True, text=True
+        )
         assert done.stdout.split() == []
 
 

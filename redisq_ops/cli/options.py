@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from .completion import addresses, clients, conditions, queues
+from .redis_import import import_redis
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
@@ -80,6 +81,7 @@ def add(
         module, _, function = runs.partition(".")
         gc.disable()  # searching modules for garbage takes a tenth of the time to load them
         try:
+            import_redis()
             act = getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)
         finally:
             gc.enable()

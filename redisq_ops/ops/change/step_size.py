@@ -17,9 +17,8 @@ STEP_S = {1: 0.0005, 2: 0.0002}
 """how long a step is to keep the server busy, by how many are on their way at a time: others wait
 for all of them"""
 LARGEST = {1: 120, 2: 64}
-"""entries a step of a whole state moves at most, by the same. An undo takes back up to two of them
-in one call, at about 5 µs an entry; and of a quick server others need not wait as long as they may
-"""
+"""entries a step of a whole state moves at most, by the same. An undo takes back 128 of them in one
+call, at about 5 µs an entry; and of a quick server others need not wait as long as they may"""
 USUAL = 20
 """steps among which one is as quick as the server allows; some 5 ms of them"""
 
