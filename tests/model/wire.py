@@ -15,7 +15,8 @@ Picture = dict[bytes, Any]
 
 
 def picture(client: redis.Redis, keys: Iterable[bytes] | None = None) -> Picture:
-    """What a database holds, or some of its keys do; equal pictures are databases no client can tell apart.
+    """What a database holds, by key, or only these keys; equal pictures are databases no client can
+    tell apart.
 
     Left out is what passing time or mere looking changes: idle times and remaining TTLs.
     """
