@@ -15,7 +15,7 @@ demo: .venv/demo  ## a server of its own, a lively queue, and redisq-top on it
 	@$(BIN)/redisq demo
 
 test: .venv/dev  ## the whole suite
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 3 --reruns 1 -rR
 
 quick: .venv/dev  ## the suite without its slow tests
 	$(BIN)/pytest -n 3 -m "not slow"

@@ -1,5 +1,6 @@
 """Real servers for the tests: one process per kind and test worker, emptied for every test."""
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -39,6 +40,9 @@ for name in [name for name in os.environ if name.startswith("REDIS")]:
 # that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Processes that tests kill by the hundred begin with what they run, in whichever test is the first.
+multiprocessing.set_forkserver_preload(["tests.core.worker.test_crash"])
 
 BINARIES = binaries()
 # Valkey always. Redis where it is installed, or where its absence is to be a failure, not a gap.

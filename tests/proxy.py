@@ -31,6 +31,8 @@ class FlakyProxy:
         self.answering = threading.Event()
         """while it is cleared scripts are run, and their replies wait"""
         self.answering.set()
+        self.holding = threading.Event()
+        """set once a script's reply waits"""
         self._listener = _Listener(self, port)
         # The default poll of half a second would be the length of every test's goodbye.
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,))
@@ -98,7 +100,8 @@ class _Connection(BaseRequestHandler):
                     data = server.recv(CHUNK)
                     if doomed or not data:
                         return
-                    if script:
+                    if script and not self.server.proxy.answering.is_set():
+                        self.server.proxy.holding.set()
                         self.server.proxy.answering.wait()
                     client.sendall(data)
                 if client in readable:

@@ -89,6 +89,10 @@ class Database:
     def picture(self) -> Picture:
         return picture(self.client)
 
+    def value(self, key: bytes) -> Any:
+        """Of one key as in `picture`, None where it is absent."""
+        return picture(self.client, [key])[key] if self.client.exists(key) else None
+
     def commands_of(self, work: Callable[[], object]) -> str:
         """All commands that the server executes during ``work``, also those of scripts."""
         with self.client.monitor() as monitor:

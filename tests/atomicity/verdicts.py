@@ -74,7 +74,9 @@ class Judge:
     image: Picture = field(default_factory=dict)
     references: dict[str, Reference] = field(default_factory=dict)
     prepared: tuple[Corruption, Digests] | None = None
-    """what the database holds now, where no operation has changed it since"""
+    """the last corruption, and what the database held after it"""
+    changed: bool = False
+    """whether an operation has changed the database since"""
 
     def __post_init__(self) -> None:
         self.database.restore()
@@ -88,19 +90,20 @@ class Judge:
             )
 
     def judge(self, name: str, corruption: Corruption) -> Verdict:
-        if self.prepared is None or self.prepared[0] is not corruption:
+        again = self.prepared is not None and self.prepared[0] is corruption
+        if self.changed or not again:
             self.database.restore()
             corruption.apply(self.database)
+        if self.prepared is None or not again:
             self.prepared = corruption, self.database.digests()
         before = self.prepared[1]
         try:
             self.stage.run(name)
         except Exception as error:
             verdict = self._refusal(name, corruption, before, error)
-            if verdict.word == "half":
-                self.prepared = None
+            self.changed = verdict.word == "half"
             return verdict
-        self.prepared = None
+        self.changed = True
         return self._done(name, corruption, before)
 
     def _prepared(self, corruption: Corruption) -> Picture:
@@ -189,7 +192,7 @@ class Judge:
             return reference.image.get(key) == self.image.get(key) or corruption.field is not None
         if name is None:
             return False
-        value = self.database.picture().get(key)
+        value = self.database.value(key)
         return bool(_without(value, name) == _without(reference.image.get(key), name))
 
 

@@ -25,6 +25,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 
 from ..command_line import Redisq
+from ..ports import free_port
 
 needs_prometheus = pytest.mark.skipif(
     shutil.which("promtool") is None and not os.environ.get("REDISQ_REQUIRE_PROMETHEUS"),
@@ -40,12 +41,6 @@ def promtool(*words: str, text: str = "") -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @contextmanager

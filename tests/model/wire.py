@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import redis
@@ -14,12 +14,13 @@ T = TypeVar("T")
 Picture = dict[bytes, Any]
 
 
-def picture(client: redis.Redis) -> Picture:
-    """What a database holds, by key; equal pictures are databases no client can tell apart.
+def picture(client: redis.Redis, keys: Iterable[bytes] | None = None) -> Picture:
+    """What a database holds, by key, or only these keys; equal pictures are databases no client can
+    tell apart.
 
     Left out is what passing time or mere looking changes: idle times and remaining TTLs.
     """
-    keys = sorted(client.scan_iter(count=1000))
+    keys = sorted(client.scan_iter(count=1000) if keys is None else keys)
     pipe = client.pipeline(transaction=False)
     for key in keys:
         pipe.type(key)

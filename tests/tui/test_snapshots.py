@@ -866,14 +866,19 @@ async def freezes(app: Top, source: Seeded) -> None:
 async def forbidden(app: Top, source: Seeded) -> None:
     app.snapshot, app.seen_at, app.source.connected = None, None, None
     source.broken = Forbidden("the user 'eve' may not run HGETALL: add +hgetall to its ACL rule")
+    await failed(app)
+
+
+async def failed(app: Top) -> None:
+    """Look again, until that has failed."""
     app.poller.wake()
-    await asyncio.sleep(0.05)
+    while app.problem is None:
+        await asyncio.sleep(0.005)
 
 
 async def breaks(app: Top, source: Seeded) -> None:
     source.broken = ConnectionError("can't reach the server: connection refused")
-    app.poller.wake()
-    await asyncio.sleep(0.05)
+    await failed(app)
     assert isinstance(app.clock, Clock)
     app.clock.now += 12
     app.tick()

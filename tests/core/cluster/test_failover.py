@@ -39,6 +39,7 @@ from redisq_ops.core.worker.handler import Work
 from redisq_ops.demo.server import HOST, EmbeddedServer, ServerFailed, binaries, cluster
 
 from ...command_line import Redisq, dead_letters
+from ...ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -333,13 +334,6 @@ def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("REDISQ_TLS_CERT", str(tmp_path / "client.pem"))
     monkeypatch.setenv("REDISQ_TLS_KEY", str(tmp_path / "client.key"))
     return args
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @contextmanager

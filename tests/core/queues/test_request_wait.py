@@ -127,9 +127,11 @@ def test_a_time_of_zero_asks_once(
 def test_progress_is_told(queue: RequestQueue[redis.Redis], url: str, waiter: Waiter) -> None:
     told: list[int] = []
     with in_background(waiter, url, ["r1"], reread_s=0.02, progress=lambda r: told.append(r.done)):
-        for _ in range(6):
-            time.sleep(0.05)
-            work(queue, 1)
+        for done in range(2):
+            while done not in told:
+                time.sleep(0.005)
+            while (r1 := queue.request("r1")) and r1.done == done:
+                work(queue, 1)
     assert sorted(set(told)) == [0, 1, 2]
     assert told == sorted(told)
 

@@ -10,7 +10,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -88,12 +87,6 @@ def dealt() -> list[tuple[str, str]]:
     return [(kind, servers[n % len(servers)]) for n, kind in enumerate(PAUSE_S)]
 
 
-def context() -> ForkServerContext:
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["redisq_ops.core.worker", "rests.core.worker.test_crash"])
-    return found
-
-
 def patiently(what: str, seconds: float, done: Callable[[], bool]) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -122,9 +115,10 @@ def test_kills_lose_nothing(kind: str, binary: str, tmp_path: Path) -> None:
         queue.configure("test", 1, {"max_lost": "10000"})
         expected = fill(queue)
         processes: list[BaseProcess] = []
+        context = multiprocessing.get_context("forkserver")
 
         def start() -> None:
-            process = context().Process(target=run_worker, args=(server.url, kind, str(log)))
+            process = context.Process(target=run_worker, args=(server.url, kind, str(log)))
             process.start()
             processes.append(process)
 

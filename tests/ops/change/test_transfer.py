@@ -885,7 +885,7 @@ def test_kills_at_any_time_and_an_undo(redisq: Redisq, client: redis.Redis) -> N
     all_ids = ours(source)
     redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
     op = PlanFile("p").header.op
-    words = ["--url", redisq.url, "apply", "p", "--rate", "1500/s", "--yes"]
+    words = ["--url", redisq.url, "apply", "p", "--rate", "600/s", "--yes"]
     reached = 0
     for _ in range(4):
         process = subprocess.Popen(

@@ -357,12 +357,12 @@ def test_steps_go_on_where_the_server_was_lost(server: EmbeddedServer, client: r
 
 
 def test_the_limit_of_a_context_lets_no_step_ahead(
-    redisq: Redisq, client: redis.Redis, configuration: Path, monkeypatch: pytest.MonkeyPatch
+    redisq: Redisq, client: redis.Redis, configuration: Path, naps: list[Any]
 ) -> None:
-    configuration.write_text('max_rate = "1000/s"\n')
+    configuration.write_text('max_rate = "50/s"\n')
     queue = dead_letters(client, 120)
     waiting = []
-    monkeypatch.setattr("time.sleep", lambda seconds: waiting.append(queue.counts().waiting))
+    naps.append(lambda seconds: waiting.append(queue.counts().waiting))
     redisq("dlq", "replay", "mail", "--yes")
     assert waiting[0] == 50 and queue.counts().waiting == 120
 

@@ -570,7 +570,7 @@ def test_an_import_that_was_killed_goes_on(
         queue.schedule([(f"e{k}-{n}", b"%d" % n) for n in range(500)], after_ms=3_600_000)
     redisq("export", "later", "-o", file)
     client.flushall()
-    done = command(url, "import", file, "--yes")
+    done = command(url, "import", file, "--yes", "--rate", "2000/s")
     queue = DelaySet(client, "later")
     while queue.counts().delayed < 200:
         assert done.poll() is None
@@ -614,7 +614,7 @@ def test_a_request_import_that_was_killed_goes_on(
     RequestQueue(client, "mail").submit([b"%d" % n for n in range(20_000)], id="r1")
     redisq("export", "mail", "-o", file)
     client.flushall()
-    done = command(url, "import", file, "--yes")
+    done = command(url, "import", file, "--yes", "--rate", "8000/s")
     queue = RequestQueue(client, "mail")
     while (request := queue.request("r1")) is None or request.total < 300:
         assert done.poll() is None
