@@ -10,8 +10,9 @@ from typing import Any
 
 from ...model.entry import Failure
 
+DATA = "data"
 FIELDS = (
-    "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
+    "name", DATA, "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
     "failedReason", "stacktrace", "pb", "parentKey",
 )  # fmt: skip
 WAIT_FIELDS = ("timestamp", "processedOn", "atm", "stc", "opts")

@@ -18,8 +18,8 @@ from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment, optional
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
-from ..places import LocatedEntry, Place, Row, next_members
-from .job import FIELDS, WAIT_FIELDS, Job, waits_since
+from ..places import LocatedEntry, Place, Row, next_members, not_read
+from .job import DATA, FIELDS, WAIT_FIELDS, Job, waits_since
 from .workers import workers
 
 LATEST = 6
@@ -108,7 +108,7 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         keys = [self._job_key(row.member) for row in rows]
-        jobs = together(Call(("HMGET", k, *FIELDS), list[Any], key=k) for k in keys)
+        jobs = together(_values(k, place) for k in keys)
         locks = [key + b":lock" for key in keys] if state == "pending" else []
         left = together(Call(("PTTL", lock), int, key=lock) for lock in locks)
         found, (lefts, now) = await both(jobs, both(left, self._now()))
@@ -154,6 +154,21 @@ class BullmqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called == CHILDREN else ""
+
+
+async def _values(key: bytes, place: Place) -> list[bytes | None]:
+    """A job's `FIELDS`; its data only if they aren't too long for the place."""
+    if place.whole:
+        return await Call(("HMGET", key, *FIELDS), list[Any], key=key)
+    rest = [name for name in FIELDS if name != DATA]
+    values, size = await both(
+        Call(("HMGET", key, *rest), list[Any], key=key), Call(("HSTRLEN", key, DATA), int, key=key)
+    )
+    data: bytes | None = not_read(size).encode()
+    if place.reads(size):
+        data = await Call(("HGET", key, DATA), optional, key=key)
+    values.insert(FIELDS.index(DATA), data)
+    return values
 
 
 def _entry(state: State, place: Place, row: Row, job: Job, until_ms: int | None) -> Entry | None:

@@ -24,6 +24,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
 
     key_types: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
     enveloped: ClassVar[bool] = True
+    holds_payloads: ClassVar[bool] = True
     prunes: ClassVar[bool] = True
     stops_at: ClassVar[str] = ""
     """what an element that is no job does to the owner's own workers; empty: nothing bad"""
