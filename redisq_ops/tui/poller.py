@@ -127,7 +127,8 @@ class Missed(Message):
 
 class Poller:
     """Looks every ``interval`` seconds, never twice at once, and at once when woken; after a look
-    that took longer than that it waits as long as the look took.
+    that took longer than that it waits as long as the look took. Until all rows were read once, it
+    goes on at once.
 
     What it asks for is read again before each look: the latest viewport wins, none is queued.
     """
@@ -156,16 +157,20 @@ class Poller:
             while True:
                 began = time.monotonic()
                 self._awake.clear()
+                incomplete = False
                 try:
                     snapshot = await self._source.look(self._viewport())
                 except Exception as error:
                     # Whatever it was: at 03:00 the last picture is worth more than none at all.
                     self._post(Missed(error, self._source))
                 else:
+                    incomplete = snapshot.unread > 0
                     self._post(SnapshotFetched(snapshot, self._source))
                 took = time.monotonic() - began
                 # A slow server or link is not kept busy more than half of the time.
                 rest = max(0.01, self.interval - took if took < self.interval else took)
+                if incomplete:
+                    rest = 0.01
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._awake.wait(), None if self.frozen else rest)
         finally:

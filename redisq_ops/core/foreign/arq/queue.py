@@ -106,9 +106,8 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         called = self.states[state][0].called
         if state == "pending":
-            return [
-                self._gathered(await Place("zset", self.own_name, called, read).located(running))
-            ]
+            place = Place("zset", self.own_name, called, read, whole=False)
+            return [self._gathered(await place.located(running))]
         due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)
         return [DuePart("zset", self.own_name, called, read, now=now, due=due, hidden=n)]
