@@ -58,10 +58,14 @@ class SnapshotSource(Protocol):
 
 
 class Live:
-    """Pictures of a real server. ``connect`` is called by the first look."""
+    """Pictures of a real server. ``connect`` is called by the first look, after ``ready``, which
+    may take its time."""
 
-    def __init__(self, connect: Callable[[], Connected]) -> None:
+    def __init__(
+        self, connect: Callable[[], Connected], ready: Callable[[], object] | None = None
+    ) -> None:
         self._connect = connect
+        self._ready = ready
         self.connected: Connected | None = None
         self.warning: str | None = None
         self._kept: KeptReads | None = None
@@ -69,6 +73,9 @@ class Live:
         self._looking = asyncio.Lock()
 
     async def look(self, viewport: Viewport) -> Snapshot:
+        if self._ready is not None:
+            await asyncio.to_thread(self._ready)
+            self._ready = None
         if self.connected is None:
             self.connected = self._connect()
         from redisq_ops.core.redis.operation import arun, both
