@@ -1,59 +1,52 @@
-"""The demo: a temporary server with queues of every kind, a workload, and incidents."""
+"""The demo: a temporary server with queues of every kind, a workload, and incidents.
+
+Another process fills the server and works on it, while this one loads the dashboard.
+"""
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from redisq_ops.core.engine.registry import server_ms
-from redisq_ops.core.redis.client import connect
-from redisq_ops.core.redis.operation import BlockingClient, run
+from redisq_ops.core.model.errors import Unreachable
 
 from .frameworks.installation import Framework
 from .frameworks.processes import running
-from .incidents import Incident
-from .other_programs import register_found, write_keys
-from .sample_queues import create_samples
 from .server import EmbeddedServer
 
 
-def create_queues(
-    client: BlockingClient,
-    incidents: Sequence[Incident],
-    dice: random.Random,
-    real: Collection[str] = (),
-) -> None:
-    """Fill an empty server with the demo's queues; takes less than a second.
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A temporary server with a workload."""
 
-    ``real``: frameworks that fill their queues themselves.
-    """
-    now_ms = run(client, server_ms())
-    create_samples(client, now_ms, dice)
-    write_keys(client, now_ms, real)
-    for incident in incidents:
-        incident.create(client, now_ms)
-    register_found(client)
+    url: str
+    _workload: subprocess.Popen[bytes]
+
+    def wait(self) -> None:
+        """Return when all queues are there; raises `Unreachable` if they can't be made."""
+        assert self._workload.stdout
+        if not self._workload.stdout.readline():
+            raise Unreachable("the demo's queues can't be made: its process has ended")
 
 
 @contextmanager
 def demonstration(
-    incidents: Sequence[Incident], frameworks: Sequence[Framework] = ()
-) -> Iterator[str]:
-    """The URL of a temporary server with queues and a workload; both end with the block."""
+    incidents: Sequence[str], frameworks: Sequence[Framework] = ()
+) -> Iterator[Demonstration]:
+    """A server that is being filled, with the incidents of these names; it and the workload end
+    with the block."""
     real = [framework.name for framework in frameworks]
     with EmbeddedServer() as server, running(frameworks, server.port):
-        with connect(server.url, "demo") as client:
-            create_queues(client, incidents, random.Random(), real)
         command = [sys.executable, "-m", "redisq_ops.demo.workload", str(server.port)]
         workload = subprocess.Popen(
-            [*command, ",".join(real), *(incident.name for incident in incidents)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [*command, ",".join(real), *incidents],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            yield server.url
+            yield Demonstration(server.url, workload)
         finally:
             workload.terminate()
             workload.wait(timeout=10)

@@ -1,4 +1,4 @@
-"""The demo's producers and workers, all in one process.
+"""The demo's queues, and its producers and workers, all in one process.
 
 It makes the same calls as real ones: what the dashboard shows is what the server has.
 """
@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import Delivery, Failure, Settlement
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.redis.client import connect
@@ -24,11 +25,12 @@ from redisq_ops.core.worker.upkeep import UPKEEP_S
 from redisq_ops.ops.deployment import Deployment
 
 from .incidents import BAD_DEPLOY, GONE, INCIDENTS, UNREADABLE, Incident
-from .other_programs import HEARTBEAT_S, beat
+from .other_programs import HEARTBEAT_S, beat, register_found, write_keys
 from .sample_queues import (
     MAX_WAITING,
     RESIZED_TO,
     SAMPLES,
+    create_samples,
     settlement,
     submission,
     worker_of,
@@ -142,17 +144,37 @@ class Workload:
             next(queue for _, queue in self.samples if queue.name == "orders").resize(RESIZED_TO)
 
 
+def create_queues(
+    client: BlockingClient,
+    incidents: Collection[Incident],
+    dice: random.Random,
+    real: Collection[str] = (),
+) -> None:
+    """Fill an empty server with the demo's queues; takes less than a second.
+
+    ``real``: frameworks that fill their queues themselves.
+    """
+    now_ms = run(client, server_ms())
+    create_samples(client, now_ms, dice)
+    write_keys(client, now_ms, real)
+    for incident in incidents:
+        incident.create(client, now_ms)
+    register_found(client)
+
+
 def main() -> None:
     """``python -m redisq_ops.demo.workload PORT FRAMEWORK,… INCIDENT…``, from `demonstration`.
 
-    Ends with the process that started it.
+    Writes a line when all queues are there. Ends with the process that started it.
     """
     port, real, *names = sys.argv[1:]
+    parent = os.getppid()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     client = connect(f"redis://127.0.0.1:{int(port)}", "demo")
     incidents = [INCIDENTS[name] for name in names]
+    create_queues(client, incidents, random.Random(), real.split(","))
+    print("ready", flush=True)
     workload = Workload(client, incidents, random.Random(), real.split(","))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    parent = os.getppid()
     while os.getppid() == parent:
         with suppress(RedisqError):  # the server restarts, or a queue was destroyed
             workload.tick()

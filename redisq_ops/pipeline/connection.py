@@ -25,13 +25,14 @@ T = TypeVar("T")
 READ_COMMANDS = frozenset(
     {
         "DBSIZE", "EXISTS", "GET", "GETRANGE", "HEXISTS", "HGET", "HGETALL", "HLEN", "HMGET",
-        "HSCAN", "HSTRLEN", "HVALS", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "PEXPIRETIME",
-        "PTTL", "SCAN", "SCARD", "SISMEMBER", "SMEMBERS", "SMISMEMBER", "SSCAN", "STRLEN", "TIME",
+        "HSCAN", "HSTRLEN", "HVALS", "LINDEX", "LLEN", "LPOS", "LRANGE", "MEMORY", "MGET",
+        "PEXPIRETIME", "PTTL", "SCAN", "SCARD", "SISMEMBER", "SMEMBERS", "SMISMEMBER", "SSCAN",
+        "STRLEN", "TIME",
         "TYPE", "XINFO", "XLEN", "XPENDING", "XRANGE", "XREVRANGE", "ZCARD", "ZCOUNT", "ZMSCORE",
         "ZRANGE", "ZRANK", "ZREVRANK", "ZSCAN", "ZSCORE",
     }
 )  # fmt: skip
-"""every command a reader may send; XINFO and XPENDING have no writing form here"""
+"""every command a reader may send; of MEMORY, XINFO and XPENDING no writing form is used here"""
 READ_AWAY_S = 6.5
 """how long a server may be away before a task fails"""
 WRITE_AWAY_S = 60.0

@@ -16,7 +16,7 @@ def frame(app: Top, size: tuple[int, int]) -> str:
 async def _frame(app: Top, size: tuple[int, int]) -> str:
     async with app.run_test(size=size) as pilot:
         # The first one is of the overview; of a queue to be opened it doesn't say anything.
-        while not app.answered:
+        while not app.answered or (app.snapshot is not None and app.snapshot.unread):
             if app.problem is not None:
                 raise app.problem
             await asyncio.sleep(0.01)

@@ -58,10 +58,14 @@ class SnapshotSource(Protocol):
 
 
 class Live:
-    """Pictures of a real server. ``connect`` is called by the first look."""
+    """Pictures of a real server. ``connect`` is called by the first look, after ``ready``, which
+    may take its time."""
 
-    def __init__(self, connect: Callable[[], Connected]) -> None:
+    def __init__(
+        self, connect: Callable[[], Connected], ready: Callable[[], object] | None = None
+    ) -> None:
         self._connect = connect
+        self._ready = ready
         self.connected: Connected | None = None
         self.warning: str | None = None
         self._kept: KeptReads | None = None
@@ -69,6 +73,9 @@ class Live:
         self._looking = asyncio.Lock()
 
     async def look(self, viewport: Viewport) -> Snapshot:
+        if self._ready is not None:
+            await asyncio.to_thread(self._ready)
+            self._ready = None
         if self.connected is None:
             self.connected = self._connect()
         from redisq_ops.core.redis.operation import arun, both
@@ -127,7 +134,8 @@ class Missed(Message):
 
 class Poller:
     """Looks every ``interval`` seconds, never twice at once, and at once when woken; after a look
-    that took longer than that it waits as long as the look took.
+    that took longer than that it waits as long as the look took. Until all rows were read once, it
+    goes on at once.
 
     What it asks for is read again before each look: the latest viewport wins, none is queued.
     """
@@ -156,16 +164,20 @@ class Poller:
             while True:
                 began = time.monotonic()
                 self._awake.clear()
+                incomplete = False
                 try:
                     snapshot = await self._source.look(self._viewport())
                 except Exception as error:
                     # Whatever it was: at 03:00 the last picture is worth more than none at all.
                     self._post(Missed(error, self._source))
                 else:
+                    incomplete = snapshot.unread > 0
                     self._post(SnapshotFetched(snapshot, self._source))
                 took = time.monotonic() - began
                 # A slow server or link is not kept busy more than half of the time.
                 rest = max(0.01, self.interval - took if took < self.interval else took)
+                if incomplete:
+                    rest = 0.01
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._awake.wait(), None if self.frozen else rest)
         finally:

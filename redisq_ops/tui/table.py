@@ -152,6 +152,7 @@ class PagedTable(ScrollView, can_focus=True):
         self._cursor = RowCursor()
         self._marks: frozenset[str] = frozenset()
         self._kept: frozenset[str] | None = None
+        self._left_out: frozenset[str] = frozenset()
         self._sort: tuple[str, str] = ("", "")
         self._layout: tuple[tuple[TableColumn, int, int], ...] = ()
         self._asked: tuple[int, int] | None = None
@@ -285,6 +286,12 @@ class PagedTable(ScrollView, can_focus=True):
             self._sort = sort
             self._arrange()
 
+    def leave_out(self, keys: frozenset[str]) -> None:
+        """Don't show these columns now: there is nothing in them."""
+        if keys != self._left_out:
+            self._left_out = keys
+            self._arrange()
+
     def keep_columns(self, keys: frozenset[str]) -> None:
         """Show no other columns than these."""
         self._kept = keys
@@ -405,7 +412,8 @@ class PagedTable(ScrollView, can_focus=True):
         """Lay out the columns again. A title is never cut: it widens its column."""
         titled, kept = [], list[int]()
         for index, column in enumerate(self._columns):
-            if self._kept is not None and column.key not in self._kept:
+            unwanted = self._kept is not None and column.key not in self._kept
+            if unwanted or column.key in self._left_out:
                 continue
             if column.optional and not self._needs.get(column.key):
                 continue

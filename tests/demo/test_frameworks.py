@@ -17,8 +17,9 @@ pytestmark = pytest.mark.alike
 DEMO = """import sys
 from redisq_ops.demo.demonstration import demonstration
 from redisq_ops.demo.frameworks.installation import installed
-with demonstration([], installed(sys.argv[1])) as url:
-    print(url, flush=True)
+with demonstration([], installed(sys.argv[1])) as demo:
+    demo.wait()
+    print(demo.url, flush=True)
     sys.stdin.read()
 """
 QUEUES = {

@@ -20,9 +20,8 @@ from redisq_ops.cli.commands.demo import INCIDENTS as NAMES
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect, connect
 from redisq_ops.core.redis.operation import run
-from redisq_ops.demo.demonstration import create_queues
 from redisq_ops.demo.incidents import INCIDENTS, Incident
-from redisq_ops.demo.workload import Workload
+from redisq_ops.demo.workload import Workload, create_queues
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import overview
 from redisq_ops.tui.app import Top

@@ -18,7 +18,7 @@ from ..main import run
 from ..session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from redisq_ops.ops.inspect.snapshot import Snapshot
     from redisq_ops.tui.guide import GuideStep
@@ -36,26 +36,32 @@ def top(s: Session, given: dict[str, Any]) -> int:
     if given["at"] is not None:
         raise BadInput("--at is a moment of a recording: name it with --replay FILE")
     guide: list[GuideStep] = []
+    ready: Callable[[], object] | None = None
     with ExitStack() as stack:
         in_browser = "TEXTUAL_DRIVER" in os.environ  # its terminal is a pipe to the web server
         once = once or s.json or not (in_browser or sys.stdout.isatty())
         if given["demo"]:
             from redisq_ops.demo.demonstration import demonstration
             from redisq_ops.demo.frameworks.installation import installed
+
+            from ..commands.demo import INCIDENTS
+
+            incident, names = given.get("incident"), given.get("frameworks")
+            frameworks = installed(names) if names else []
+            incidents = INCIDENTS if incident is None else (incident,)
+            shown = stack.enter_context(demonstration(incidents, frameworks))
+            s.flags["url"], ready = shown.url, shown.wait
+            # Loaded while the other process fills the server: it takes half a second.
             from redisq_ops.demo.incidents import chosen
 
-            incidents = chosen(given.get("incident"))
-            names = given.get("frameworks")
-            frameworks = installed(names) if names else []
-            s.flags["url"] = stack.enter_context(demonstration(incidents, frameworks))
-            guide = [step for incident in incidents for step in incident.steps]
+            guide = [step for each in chosen(incident) for step in each.steps]
         if s.no_redact:
             _ = s.redaction  # refused before there is a screen
         if given["serve"]:
             return _serve(s, given)
         if s.json:
             return _rows(s, given["queue"])
-        return _show(s, given["queue"], interval, once, given["read_only"], guide)
+        return _show(s, given["queue"], interval, once, given["read_only"], guide, ready)
 
 
 def demo(s: Session, given: dict[str, Any]) -> int:
@@ -96,6 +102,7 @@ def _show(
     once: bool,
     read_only: bool,
     guide: Sequence[GuideStep],
+    ready: Callable[[], object] | None = None,
 ) -> int:
     from redisq_ops.ops.config.file import config_path
     from redisq_ops.tui.app import Top
@@ -104,7 +111,7 @@ def _show(
 
     settings = read_settings(s.config.dashboard, f"{config_path()} [dashboard]")
     dashboard = Top(
-        Live(lambda: _connect(s)),
+        Live(lambda: _connect(s), ready),
         interval=interval or settings.refresh_s or 1.0,
         queue=queue,
         read_only=read_only,

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 from ..engine.optional_features import HasTimeline
 from ..model.entry import Entry, State
 from ..model.quoting import bytes_of, legal
-from ..redis.operation import C_co, Call, attempt, together
-from ..redis.parsers import moment
+from ..redis.operation import C_co, Call, attempt, both, together
+from ..redis.parsers import moment, optional
 from .changes import ForeignChanges
-from .places import LocatedEntry, Place, Row, next_members
+from .places import LocatedEntry, Place, Row, next_members, not_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,24 @@ class JobHash:
         return None
 
 
+async def fields_of(
+    place: Place, key: bytes, fields: Sequence[str], long: str
+) -> dict[str, bytes | None]:
+    """Fields of a job's hash. ``long``: the one that can be very long; where the place reads no
+    long records, a note of its size stands for it."""
+    if place.whole:
+        found = await Call(("HMGET", key, *fields), list[Any], key=key)
+        return dict(zip(fields, found, strict=True))
+    rest = [name for name in fields if name != long]
+    values, size = await both(
+        Call(("HMGET", key, *rest), list[Any], key=key), Call(("HSTRLEN", key, long), int, key=key)
+    )
+    text: bytes | None = not_read(size).encode()
+    if place.reads(size):
+        text = await Call(("HGET", key, long), optional, key=key)
+    return {**dict(zip(rest, values, strict=True)), long: text}
+
+
 class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     """A queue of such jobs. An entry's id is the job's."""
 
@@ -52,8 +70,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         """When a waiting job began to wait, by its `wait_fields`."""
 
     @abstractmethod
-    async def job(self, state: State, id: bytes) -> JobHash:
-        """Read a job, in one exchange."""
+    async def job(self, place: Place, state: State, id: bytes) -> JobHash:
+        """Read a job that is in a place: its long field only as far as `fields_of` does."""
 
     @abstractmethod
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
@@ -74,7 +92,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         ids = [self.job_id(place, row.member) for row in rows]
-        found = await together(attempt(self.job(state, id or b"")) for id in ids)
+        found = await together(attempt(self.job(place, state, id or b"")) for id in ids)
         return [
             None if id is None else self._entry(state, place, row, legal(id), job)
             for id, row, job in zip(ids, rows, found, strict=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from ..model.entry import Entry, Page, PageQuery
+from ..model.entry import Entry, Page, PageQuery, State
 from ..redis.operation import together
 from .places import LocatedEntry, Place
 
 PAGES = 20
 """reads of places for one page"""
+UNREAD = "*"
+"""what stands before the number of an entry that was not read; no id begins with it"""
 
 
 async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
@@ -30,8 +33,8 @@ async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
 async def through(
     places: Sequence[Place], query: PageQuery, step: int | None = None
 ) -> tuple[list[LocatedEntry], str | None]:
-    """The entries behind a cursor, and the cursor to go on. ``step``: how many elements are read at
-    a time, where most of them may be of other queues."""
+    """The entries behind a cursor, and the cursor to go on; where elements are large, only a few.
+    ``step``: how many elements are read at a time, where most of them may be of other queues."""
     at, _, then = (query.cursor or "0;").partition(";")
     index, inner = int(at), then or None
     found: list[LocatedEntry] = []
@@ -39,13 +42,28 @@ async def through(
         room = query.max - len(found)
         if index >= len(places) or room <= 0:
             break
-        rows, inner, _ = await places[index].after(inner, step or room)
+        place, asked = places[index], step or room
+        rows, inner, _ = await place.after(inner, asked)
         if len(rows) > room:
             rows = rows[:room]
-            inner = places[index].behind(rows[-1])
+            inner = place.behind(rows[-1])
         found += rows
         index += inner is None
+        if place.few(asked) < asked:
+            break
     return found, None if index >= len(places) else f"{index};{inner or ''}"
+
+
+def with_unread(page: Page, state: State, query: PageQuery, read: int, mean: int) -> Page:
+    """A window of which at most ``read`` entries were read, because they are too large, with a line
+    for each of the others; ``mean``: their bytes on average."""
+    if query.start is None or read >= query.max:
+        return page
+    # The id of an element is in its bytes.
+    ranks = range(query.start + len(page.entries), min(query.start + query.max, page.total))
+    why = f"not read in a list: about {mean / 2**20:,.1f} MiB each"
+    unread = (Entry(f"{UNREAD}{rank + 1}", state, problem=why) for rank in ranks)
+    return replace(page, entries=(*page.entries, *unread))
 
 
 def entries_of(found: Sequence[LocatedEntry]) -> tuple[Entry, ...]:

@@ -24,10 +24,12 @@ from .base import ForeignQueue
 from .declarations import Declared, List, Zset
 from .json_text import text_member
 from .keys import ForeignKeys
-from .paging import entries_of, page_of, through
-from .places import LocatedEntry, Place, Read, Row
+from .paging import entries_of, page_of, through, with_unread
+from .places import LocatedEntry, Place, Read, Row, few
 
 PAGE = 500
+COUNTED = 1 << 20
+"""bytes of a place that all queues share up to which it is read to count one queue's entries"""
 T = TypeVar("T")
 
 
@@ -46,6 +48,8 @@ class PlacedPages(ForeignQueue[C_co]):
     here is unknown"""
     key_types: ClassVar[dict[str, str]] = {"was": "hash", "purged": "hash"}
     enveloped: ClassVar[bool] = False
+    holds_payloads: ClassVar[bool] = False
+    """whether the owner's elements are, or have, payloads; else they are ids"""
     screens: ClassVar[int] = 4
     """pages read for one window of a place that all queues share"""
     theirs: ClassVar[dict[str, str]]
@@ -286,13 +290,25 @@ class PlacedPages(ForeignQueue[C_co]):
     async def _page_of(
         self, state: State, query: PageQuery, wrong: list[str] | None = None
     ) -> Page:
-        places = await self._places(state, wrong)
+        places = await self._weighed(await self._places(state, wrong))
+        places = [replace(place, whole=query.payloads) for place in places]
         if not self._shared(state):
-            return await page_of(places, query)
+            page = await page_of(places, query)
+            mean = max((place.mean for place in places), default=0)
+            return with_unread(page, state, query, few(query.max, mean), mean)
         if query.start is not None:
             return await self._picked(places, query.start, query.max)
         found, on = await through(places, query, PAGE)
         return Page(entries_of(found), on, len(found), query.cursor is None and on is None)
+
+    async def _weighed(self, places: Sequence[Place]) -> list[Place]:
+        """The places, with the size of their elements where these may be large."""
+        if not self.holds_payloads:
+            return list(places)
+        return await together(
+            place.weighed() if place.kind in ("list", "zset", "hash") else _same(place)
+            for place in places
+        )
 
     async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
         """Entries by rank among this queue's, in the first pages of places that others share."""
@@ -300,7 +316,7 @@ class PlacedPages(ForeignQueue[C_co]):
         exact = True
         for place in places:
             inner = None
-            for _ in range(self.screens):
+            for _ in range(self.screens if place.few(PAGE) == PAGE else 1):
                 rows, inner, _ = await place.after(inner, PAGE)
                 found += rows
                 if inner is None:
@@ -354,11 +370,15 @@ class PlacedPages(ForeignQueue[C_co]):
         )  # fmt: skip
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
-        """How many entries are in these places; None: too many are shared to read them all."""
-        sizes = await together(place.count() for place in places)
+        """How many entries are in these places; None: too many are shared to read them all, or they
+        are too large."""
         if not self._shared(state):
-            return sum(sizes)
-        if max(sizes, default=0) > PAGE:
+            return sum(await together(place.count() for place in places))
+        places, sizes = await both(
+            self._weighed(places), together(place.count() for place in places)
+        )
+        bytes_ = sum(place.mean * size for place, size in zip(places, sizes, strict=True))
+        if max(sizes, default=0) > PAGE or bytes_ > COUNTED:
             return None
         rows = await together(
             place.window(0, PAGE) for place, size in zip(places, sizes, strict=True) if size
@@ -386,6 +406,10 @@ class PlacedPages(ForeignQueue[C_co]):
             for low, high in spans
         )
         return [sum(found[n :: len(spans)]) for n in range(len(spans))]
+
+
+async def _same(place: Place) -> Place:
+    return place
 
 
 async def _nothing(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:

@@ -19,6 +19,7 @@ from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import bytes_of, raw_of
 from ..model.worker_process import Process
 from ..redis.operation import C_co, attempt, both, operation, together
+from .paging import UNREAD
 from .placed_pages import PAGE, PlacedPages
 from .places import DEPTH, LocatedEntry, Place, reachable
 
@@ -120,7 +121,7 @@ class PlacedQueue(PlacedPages[C_co]):
 
         ``onward``: begin where the last search ended, as a bulk change goes through its pages.
         """
-        missing = Counter(ids)
+        missing = Counter(id for id in ids if not id.startswith(UNREAD))
         found: defaultdict[str, list[LocatedEntry]] = defaultdict(list)
         known: set[tuple[str, bytes, int]] = set()  # a second round meets them again
 
@@ -137,7 +138,7 @@ class PlacedQueue(PlacedPages[C_co]):
         if state == "trash":
             found_in(await self._own_trash().of_members([bytes_of(id) for id in missing]))
             return found
-        places = await self._places(state)
+        places = await self._weighed(await self._places(state))
         if self.by_id:
             places = [p for p in places if not await self._found_by_id(p, missing, found_in)]
         sizes = await together(place.count() for place in places)

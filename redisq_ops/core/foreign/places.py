@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import Any, Literal, Protocol
 
@@ -20,7 +20,7 @@ from ..engine.state_scan import Position, ScoreRange, behind, positions, spelt
 from ..engine.state_scan import page as zset_page
 from ..model.entry import Entry
 from ..redis.key_scan import literal
-from ..redis.operation import Call, Description, both, together
+from ..redis.operation import Call, Description, attempt, both, together
 from ..redis.parsers import number
 from ..redis.parsers import spelt as score_text
 
@@ -30,6 +30,12 @@ PORTION = 500
 """elements that a scan is asked for"""
 DEPTH = 10_000
 """how far into a list, from either end, an entry is looked for and can be removed"""
+GLANCE = 1 << 22
+"""bytes that one look reads of elements which hold payloads"""
+SAMPLED = 100
+"""elements (of a list: blocks of them) by whose sizes the server estimates that of a key"""
+LONG_RECORD = 1 << 16
+"""a record of more bytes is read when its entry is asked for, and not in a list"""
 
 
 _SIZE = {"list": "LLEN", "set": "SCARD", "hash": "HLEN"}
@@ -85,6 +91,22 @@ class Place:
     """the next entry is on the right"""
     rows: Sequence[LocatedEntry] = ()
     """the gathered entries"""
+    whole: bool = True
+    """whether records are read at any length: it is asked for by id, or for its payload"""
+    mean: int = 0
+    """bytes of an element on average; 0: not known"""
+
+    def reads(self, bytes_: int) -> bool:
+        """Whether a record of that size is read here."""
+        return self.whole or bytes_ <= LONG_RECORD
+
+    async def weighed(self) -> Place:
+        """The same place, with the size of its elements as far as the server tells it."""
+        return replace(self, mean=await mean_bytes(self.key, self.size()))
+
+    def few(self, max: int) -> int:
+        """As many of ``max`` elements as one look reads."""
+        return few(max, self.mean)
 
     def size(self) -> Call[int]:
         return Call((_SIZE.get(self.kind, "ZCARD"), self.key), int, key=self.key)
@@ -135,10 +157,12 @@ class Place:
         if self.kind in ("set", "hash"):
             scanned, _, size = await self._scan_after(None, min(start + max, DEPTH))
             return await self.located(scanned[start:]), size
+        if not (read := self.few(max)):
+            return [], await self.size()
         if self.kind != "list":
-            size, rows = await both(self.size(), positions(self.key, start, start + max - 1))
+            size, rows = await both(self.size(), positions(self.key, start, start + read - 1))
             return await self._seen(rows), size
-        size, elements = await both(self.size(), self._slice(start, max))
+        size, elements = await both(self.size(), self._slice(start, read))
         return await self.located(self._list_rows(elements, start, size)), size
 
     def first(self) -> Call[list[bytes]]:
@@ -180,7 +204,9 @@ class Place:
     async def after(
         self, cursor: str | None, max: int
     ) -> tuple[list[LocatedEntry], str | None, int]:
-        """Up to ``max`` elements behind an earlier page, the cursor to go on, and the size."""
+        """Up to ``max`` elements behind an earlier page, of large ones fewer, but one at least; the
+        cursor to go on, and the size."""
+        max = self.few(max) or 1
         if self.kind == "busy":
             start = int(cursor or 0)
             rows, size = await self.window(start, max)
@@ -227,7 +253,7 @@ class Place:
             return then, [Row(field, at=at, value=value) for field, value in fields]
 
         verb = "HSCAN" if self.kind == "hash" else "SSCAN"
-        return Call((verb, self.key, at, "COUNT", PORTION), read, key=self.key)
+        return Call((verb, self.key, at, "COUNT", self.few(PORTION) or 1), read, key=self.key)
 
     def _span(self, cursor: str | None) -> ScoreRange:
         """What is left of a sorted set behind a cursor."""
@@ -236,16 +262,16 @@ class Place:
     async def _list_after(
         self, cursor: str | None, max: int
     ) -> tuple[list[LocatedEntry], str | None, int]:
-        begin, marks = 0, list[str]()
+        begin, marks, slack = 0, list[str](), self.few(SLACK) or 1
         if cursor is not None:
             rank, _, words = cursor.partition(":")
             begin, marks = int(rank), words.split(",") if words else []
-        low = begin - SLACK if begin > SLACK else 0
-        size, elements = await both(self.size(), self._slice(low, begin - low + SLACK + max))
+        low = begin - slack if begin > slack else 0
+        size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
         start = _behind(elements, marks, begin - 1 - low) + low if marks else begin
         while marks and start == low and low > 0:  # further in front, or taken meanwhile
-            begin, low = low, low - 5 * SLACK if low > 5 * SLACK else 0
-            size, elements = await both(self.size(), self._slice(low, begin - low + SLACK + max))
+            begin, low = low, low - 5 * slack if low > 5 * slack else 0
+            size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
             start = _behind(elements, marks, begin - low) + low
         page = elements[start - low : start - low + max]
         end = start + len(page)
@@ -315,6 +341,28 @@ async def next_members(places: Sequence[Place]) -> list[bytes]:
     """The element that is taken next, of each list and sorted set that has one."""
     firsts = await together(place.first() for place in places if place.kind in ("list", "zset"))
     return [member for found in firsts for member in found]
+
+
+async def mean_bytes(key: str | bytes, size: Call[int]) -> int:
+    """Bytes of a key's elements on average, by its first ones; 0: not known."""
+    usage: Call[int] = Call(
+        ("MEMORY", "USAGE", key, "SAMPLES", SAMPLED), lambda reply: int(reply or 0), key=key
+    )
+    found = await attempt(both(usage, size))
+    if isinstance(found, Exception):  # another type, or no right to it
+        return 0
+    used, elements = found
+    return used // elements if elements else 0
+
+
+def few(max: int, mean: int) -> int:
+    """As many of ``max`` elements as a `GLANCE` holds; ``mean``: bytes of each."""
+    return min(max, GLANCE // mean) if mean else max
+
+
+def not_read(bytes_: int) -> str:
+    """What is said of a record that is too long for a list."""
+    return f"not read in a list: {bytes_ / 2**20:,.1f} MiB"
 
 
 def _scan_cursor(at: int, last: bytes) -> str:

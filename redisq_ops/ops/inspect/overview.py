@@ -84,6 +84,8 @@ class Overview:
 
     now_ms: int
     rows: tuple[QueueRow, ...]
+    unread: int = 0
+    """how many of them have only their name so far"""
 
 
 async def overview(deployment: Deployment, minutes: int = 60, signs: bool = False) -> Overview:

@@ -29,6 +29,14 @@ from .overview import (
     row_or_problem,
 )
 
+SLOW_LINK_S = 0.25
+"""where the first exchange takes longer, names come first and the rows in stages"""
+STAGE_S = 1.0
+"""so long takes a stage, about"""
+REGISTRY_S = 5.0
+"""so old may the list of queues be on a slow link"""
+FEWEST = 5
+"""rows that a stage reads at least"""
 OTHERS_MS = 5000
 """a row out of sight is at most this old, unless reads are slow"""
 SLOW_S = 1.0
@@ -69,6 +77,10 @@ class RollingOverview:
         self._now = 0
         self._took_s = 0.0
         """the duration of the last read"""
+        self._listed: tuple[list[Registered], int] = [], 0
+        self._listed_s = 0.0
+        self._room: int | None = None
+        """rows out of sight that the next stage reads; None: all rows are read at once"""
 
     @property
     def now(self) -> int:
@@ -83,17 +95,52 @@ class RollingOverview:
 
     async def read(self, in_sight: Collection[str]) -> Overview:
         """All rows: those ``in_sight`` and new ones as they are now, the others as they were at
-        most `OTHERS_MS` ago; longer ago if reads are slow."""
+        most `OTHERS_MS` ago; longer ago if reads are slow. On a slow link the first result has
+        names only, and the next ones more and more rows: see `Overview.unread`."""
         first, began = not self._kept, monotonic()
         entries, _ = await both(self._read_rows(in_sight), self._examine())
-        if first:
+        if first and self._room is None:
             await self._examine()
         self._took_s = monotonic() - began
-        return Overview(self._now, tuple(self._kept[entry.name].row for entry in entries))
+        rows = tuple(self._kept[entry.name].row for entry in entries)
+        unread = sum(kept.read_ms is None for kept in self._kept.values())
+        if not unread:
+            self._room = None
+        return Overview(self._now, rows, unread)
 
     async def _read_rows(self, in_sight: Collection[str]) -> list[Registered]:
-        entries, now = await both(all_queues(self._deployment.prefix), server_ms())
+        first, began = not self._kept, monotonic()
+        entries, now = await self._registry()
         self._match(entries)
+        if first and monotonic() - began > SLOW_LINK_S:
+            self._room, self._now = 0, now
+            return entries
+        chosen = self._stage(in_sight) or self._due(in_sight, now)
+        began = monotonic()
+        rows = await together(apart(self._row(kept, now)) for kept in chosen)
+        for kept, row in zip(chosen, rows, strict=True):
+            self._keep(kept, row_or_problem(kept.entry, row), now)
+        if self._room is not None:
+            self._room = round(len(chosen) * STAGE_S / (monotonic() - began))
+        minutes = now // MINUTE_MS - self._now // MINUTE_MS
+        if 0 < minutes < MINUTES:
+            self._continue_rates(self._kept.keys() - {one.entry.name for one in chosen}, minutes)
+        self._now = now
+        return entries
+
+    async def _registry(self) -> tuple[list[Registered], int]:
+        """The queues, and the server's time (ms). On a slow link both are kept for some seconds:
+        the registry of 210 queues has 20 kB."""
+        age_s = monotonic() - self._listed_s
+        slow = self._room is not None or self._took_s > SLOW_S
+        if not slow or age_s > REGISTRY_S:
+            self._listed = await both(all_queues(self._deployment.prefix), server_ms())
+            self._listed_s, age_s = monotonic(), 0.0
+        entries, then = self._listed
+        return entries, then + round(1000 * age_s)
+
+    def _due(self, in_sight: Collection[str], now: int) -> list[_KeptRow]:
+        """The rows that a refresh reads."""
         passed = now - self._now if now >= self._now else OTHERS_MS
         if self._took_s > SLOW_S:
             # On a slow link, more rows after a longer time would make every read longer.
@@ -105,15 +152,16 @@ class RollingOverview:
         ]
         share = min(len(others), ceil(len(others) * passed / OTHERS_MS))
         later = set(others[share:])
-        chosen = [kept for name, kept in self._kept.items() if name not in later]
-        rows = await together(apart(self._row(kept, now)) for kept in chosen)
-        for kept, row in zip(chosen, rows, strict=True):
-            self._keep(kept, row_or_problem(kept.entry, row), now)
-        minutes = now // MINUTE_MS - self._now // MINUTE_MS
-        if 0 < minutes < MINUTES:
-            self._continue_rates(later, minutes)
-        self._now = now
-        return entries
+        return [kept for name, kept in self._kept.items() if name not in later]
+
+    def _stage(self, in_sight: Collection[str]) -> list[_KeptRow]:
+        """The rows of the next stage, those in sight first; none once all were read."""
+        if self._room is None:
+            return []
+        unread = [kept for kept in self._kept.values() if kept.read_ms is None]
+        seen = [kept for kept in unread if kept.entry.name in in_sight]
+        others = [kept for kept in unread if kept.entry.name not in in_sight]
+        return seen + others[: max(self._room - len(seen), 0 if seen else FEWEST)]
 
     def _match(self, entries: Iterable[Registered]) -> None:
         """Keep the rows of these queues only, with empty rows of new ones."""

@@ -136,6 +136,8 @@ class Snapshot:
     problem: str | None = None
     """why the queue can't be shown"""
     overview: tuple[QueueRow, ...] = ()
+    unread: int = 0
+    """how many of them have only their name so far"""
     counts: Counts | None = None
     levels: tuple[Level, ...] = ()
     start: int = 0

@@ -88,7 +88,7 @@ async def _view(
     if viewport.view == "overview":
         found = await kept.overview.read(viewport.in_sight)
         queues = tuple(map(_listed, found.rows))
-        return Snapshot(viewport, found.now_ms, queues, overview=found.rows)
+        return Snapshot(viewport, found.now_ms, queues, overview=found.rows, unread=found.unread)
     if viewport.view == "charts" and viewport.charts.all_queues:
         found, data = await kept.charts.of_all(viewport.charts)
         queues = tuple(map(_listed, found.rows))

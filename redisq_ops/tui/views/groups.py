@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from redisq_ops.ops.groups.error_groups import ErrorGroup
 
 
+_OF_SOME_KINDS = {"clients": "HasClients", "requests": "HasRequests"}
+"""column -> what a queue must have for it"""
+
+
 @dataclass(frozen=True, slots=True)
 class Scanned:
     """Groups of all dead letters there were at one moment; the small ones are only counted."""
@@ -96,6 +100,12 @@ class GroupsView(QueueView):
     def forget(self) -> None:
         self.whole = None
         super().forget()
+
+    def show(self, snapshot: Snapshot) -> None:
+        features = snapshot.queue.features if snapshot.queue else frozenset()
+        absent = {key for key, feature in _OF_SOME_KINDS.items() if feature not in features}
+        self.table.leave_out(frozenset(absent))
+        super().show(snapshot)
 
     def items(self, snapshot: Snapshot) -> Items:
         found = self.whole.groups if self.whole else snapshot.groups

@@ -140,6 +140,9 @@ class OverviewView(QueueView):
     @property
     def status(self) -> list[str]:
         said = [cut] if (cut := self.table.cut_text("trouble")) else []
+        if (seen := self.snapshot) is not None and seen.unread:
+            read = len(seen.overview) - seen.unread
+            said.append(f"{count(read)} of {count(len(seen.overview))} queues read so far")
         said += super().status
         return [*said, "only queues in trouble; ! shows all"] if self.only_trouble else said
 

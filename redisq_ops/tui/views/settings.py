@@ -24,7 +24,7 @@ class SettingsView(QueueView):
     columns = (
         TableColumn("name", "setting", 20),
         TableColumn("value", "value", 16),
-        TableColumn("span", "that is", 10, style=DIM, priority=1),
+        TableColumn("span", "duration", 10, style=DIM, priority=1),
         TableColumn("default", "set by", 10, flex=1, style=DIM),
     )
     orders = (

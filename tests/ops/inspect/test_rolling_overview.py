@@ -85,13 +85,22 @@ def test_rows_in_sight_are_as_they_are_now_and_others_soon(client: redis.Redis) 
     assert waiting(seen) == dict.fromkeys(NAMES, 3)
 
 
-def test_after_a_slow_read_few_rows_out_of_sight_are_read(
+def test_a_slow_link_shows_names_then_rows_in_sight_then_few_others_at_a_time(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit(client, NAMES, "r1")
-    refreshes, time = Refreshes(client), iter(range(0, 1000, 2))  # each read takes two seconds
+    refreshes, time = Refreshes(client), iter(range(0, 1000, 2))  # each exchange takes two seconds
     monkeypatch.setattr(rolling_overview, "monotonic", lambda: next(time))
-    refreshes.read()
+    monkeypatch.setattr(rolling_overview, "REGISTRY_S", -1)  # the test's clock is in its reply
+    seen, trips, _ = refreshes.read()
+    assert [row.name for row in seen.rows] == NAMES and not waiting(seen)
+    assert (seen.unread, trips) == (20, 1)
+    seen, _, _ = refreshes.read("q03", "q04")
+    assert waiting(seen) == {"q03": 1, "q04": 1}
+    for _ in range(4):
+        seen, _, _ = refreshes.read("q03", "q04")
+    assert waiting(seen) == dict.fromkeys(NAMES, 1) and not seen.unread
+
     submit(client, NAMES, "r2")
     seen, _, _ = refreshes.read("q03", later=OTHERS_MS)
     now = [name for name, number in waiting(seen).items() if number == 2]

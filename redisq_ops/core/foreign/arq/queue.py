@@ -18,7 +18,7 @@ from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
-from ..places import DuePart, LocatedEntry, Place, Row
+from ..places import DuePart, LocatedEntry, Place, Row, not_read
 from ..scanned_results import ScannedResults
 from .job import Record
 
@@ -104,9 +104,8 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         called = self.states[state][0].called
         if state == "pending":
-            return [
-                self._gathered(await Place("zset", self.own_name, called, read).located(running))
-            ]
+            place = Place("zset", self.own_name, called, read, whole=False)
+            return [self._gathered(await place.located(running))]
         due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)
         return [DuePart("zset", self.own_name, called, read, now=now, due=due, hidden=n)]
@@ -127,14 +126,14 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         if state in ("dead", "done"):
-            found = await self._records(RESULT, [row.member for row in rows])
+            found = await self._short_records(RESULT, [row.member for row in rows], place)
             return [
-                self._result(state, place, row, Record.read(data))
-                for row, data in zip(rows, found, strict=True)
+                self._result(state, place, row, record)
+                for row, record in zip(rows, found, strict=True)
             ]
         ids = [row.member for row in rows]
         (jobs, tries), marks = await both(
-            both(self._records(JOB, ids), self._records("arq:retry:", ids)),
+            both(self._short_records(JOB, ids, place), self._records("arq:retry:", ids)),
             self._records(MARK, ids),
         )
         running = [bytes_of(MARK) + id for id in ids if state == "pending"]
@@ -152,11 +151,23 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         keys = [bytes_of(prefix) + id for id in ids]
         return await Call(("MGET", *keys), list[Any], key=keys[0]) if keys else []
 
+    async def _short_records(self, prefix: str, ids: Sequence[bytes], place: Place) -> list[Record]:
+        """Jobs or results of these ids; of one that is too long for the place only its size."""
+        sizes = [0] * len(ids)
+        if not place.whole:
+            keys = [bytes_of(prefix) + id for id in ids]
+            sizes = await together(Call(("STRLEN", key), int, key=key) for key in keys)
+        short = [id for id, size in zip(ids, sizes, strict=True) if place.reads(size)]
+        found = dict(zip(short, await self._records(prefix, short), strict=True))
+        return [
+            Record.read(found[id]) if id in found else Record({}, size, problem=not_read(size))
+            for id, size in zip(ids, sizes, strict=True)
+        ]
+
     def _job(
-        self, state: State, place: Place, row: Row, at: int | None, data: bytes | None,
+        self, state: State, place: Place, row: Row, at: int | None, record: Record,
         tries: bytes | None,
     ) -> Entry:  # fmt: skip
-        record = Record.read(data)
         if record.problem:
             return Entry(legal(row.member), state, at, called=place.called, problem=record.problem)
         since = record.number("et") if state == "delayed" else moment(row.score)
@@ -167,6 +178,9 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         )  # fmt: skip
 
     def _result(self, state: State, place: Place, row: Row, record: Record) -> Entry | None:
+        if not place.reads(record.size):
+            called = f"{place.called}, of any queue"
+            return Entry(legal(row.member), state, called=called, problem=record.problem)
         dead = record.fields.get("s") is False
         if record.queue != self.own_name or dead is not (state == "dead"):
             return None

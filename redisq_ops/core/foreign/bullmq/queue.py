@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
@@ -18,7 +18,7 @@ from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import optional
 from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
-from ..job_hashes import JobHash, JobHashQueue
+from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import decoded
 from ..places import LocatedEntry, Place
 from .job import FIELDS, Job
@@ -115,16 +115,16 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         mark = place.kind == "list" and member.startswith(b"0:")  # for workers, of BullMQ 4
         return None if mark else member
 
-    async def job(self, state: State, id: bytes) -> Job:
+    async def job(self, place: Place, state: State, id: bytes) -> Job:
         key, locked = self.job_key(id), state == "pending"
         lock = key + b":lock"
         values, until = await both(
-            Call(("HMGET", key, *FIELDS), list[Any], key=key),
+            fields_of(place, key, FIELDS, "data"),
             together(Call(("PEXPIRETIME", lock), int, key=lock) for _ in range(locked)),
         )
         # Negative: there is no lock, or one that never expires.
         left = next((ms for ms in until if ms >= 0), None)
-        return Job(dict(zip(FIELDS, values, strict=True)), left)
+        return Job(values, left)
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Job) -> Entry:
         since = job.number(SINCE.get(place.called, "timestamp"))

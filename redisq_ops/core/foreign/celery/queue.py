@@ -20,7 +20,7 @@ from ...redis.parsers import moment
 from ...redis.whole_keys import set_members
 from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
-from ..places import Place, Row
+from ..places import Place, Row, not_read
 from ..scanned_results import ScannedResults
 from .recogniser import BINDING, SEPARATOR
 from .task import Delivered, Result, Task
@@ -41,6 +41,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     kind: ClassVar[str] = "celery"
     owner: ClassVar[str] = "Celery"
     package: ClassVar[str] = "foreign.celery"
+    holds_payloads: ClassVar[bool] = True
     screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"unacked": "hash", "unacked_index": "zset"}
     workers_at: ClassVar[str] = BINDING.decode() + "celery.pidbox"
@@ -136,7 +137,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         if not rows:
             return []
         if state in ("dead", "done"):
-            return await self._results(state, rows)
+            return await self._results(state, place, rows)
         if state == "waiting":
             return [_entry(state, Task.read(row.member), row.member, place.called) for row in rows]
         return await self._delivered(state, place, rows)
@@ -167,12 +168,22 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             )
         return entries
 
-    async def _results(self, state: State, rows: Sequence[Row]) -> Sequence[Entry | None]:
+    async def _results(
+        self, state: State, place: Place, rows: Sequence[Row]
+    ) -> Sequence[Entry | None]:
         keys = [bytes_of(self.at + RESULT) + row.member for row in rows]
-        found = await Call(("MGET", *keys), list[Any], key=keys[0])
+        sizes = [0] * len(keys)
+        if not place.whole:
+            sizes = await together(Call(("STRLEN", key), int, key=key) for key in keys)
+        short = [key for key, size in zip(keys, sizes, strict=True) if place.reads(size)]
+        values = await Call(("MGET", *short), list[Any], key=short[0]) if short else []
+        found = dict(zip(short, values, strict=True))
+        called = f"{place.called}, of any queue"
         return [
-            self._result(state, row, Result.read(data))
-            for row, data in zip(rows, found, strict=True)
+            self._result(state, row, Result.read(found[key]))
+            if key in found
+            else Entry(legal(row.member), state, called=called, problem=not_read(size))
+            for key, row, size in zip(keys, rows, sizes, strict=True)
         ]
 
     def trash_payload(self, kept: bytes) -> bytes:

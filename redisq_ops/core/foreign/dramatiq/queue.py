@@ -21,7 +21,7 @@ from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
-from ..places import LocatedEntry, Place, Row
+from ..places import LocatedEntry, Place, Row, not_read
 from .message import Message
 
 HELD = "held by a worker"
@@ -103,25 +103,36 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     # --- records ---------------------------------------------------------------------------------
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        found = await self._messages(place, [row.member for row in rows])
-        return [self._entry(state, place, row, data) for row, data in zip(rows, found, strict=True)]
+        ids, sizes = [row.member for row in rows], [0] * len(rows)
+        if not place.whole:
+            key = self._messages_key(place)
+            sizes = await together(Call(("HSTRLEN", key, id), int, key=key) for id in ids)
+        short = [id for id, size in zip(ids, sizes, strict=True) if place.reads(size)]
+        found = dict(zip(short, await self._messages(place, short), strict=True))
+        return [
+            self._entry(state, place, row, found.get(row.member), size)
+            for row, size in zip(rows, sizes, strict=True)
+        ]
+
+    def _messages_key(self, place: Place) -> str:
+        key = place.key
+        if place.kind == "set":
+            key = self.at + self.own_name + (".DQ" if place.called == HELD else "")
+        return key + ".msgs"
 
     async def _messages(self, place: Place, ids: Sequence[bytes]) -> list[bytes | None]:
         if not ids:
             return []
-        key = place.key
-        if place.kind == "set":
-            key = self.at + self.own_name + (".DQ" if place.called == HELD else "")
-        return await Call(("HMGET", key + ".msgs", *ids), list[Any], key=key + ".msgs")
+        key = self._messages_key(place)
+        return await Call(("HMGET", key, *ids), list[Any], key=key)
 
-    def _entry(self, state: State, place: Place, row: Row, data: bytes | None) -> Entry:
+    def _entry(self, state: State, place: Place, row: Row, data: bytes | None, size: int) -> Entry:
         id, called, died = legal(row.member), place.called, state == "dead"
         at = moment(row.score) if died else None
         broker = self._broker(place) if place.kind == "set" else None
         if data is None:
-            return Entry(
-                id, state, at, called=called, consumer=broker, problem="its message is gone"
-            )
+            why = "its message is gone" if place.reads(size) else not_read(size)
+            return Entry(id, state, at, called=called, consumer=broker, problem=why)
         message = Message.read(data)
         return Entry(
             id, state, message.number("eta") if state == "delayed" else at,

@@ -17,7 +17,7 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
 from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
-from ..job_hashes import JobHash, JobHashQueue
+from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import encoded
 from ..places import LocatedEntry, Place
 from ..python_text import call_of, iso_ms
@@ -87,16 +87,16 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     def job_id(self, place: Place, member: bytes) -> bytes | None:
         return member.rpartition(b":")[0] if place.called == "started" else member
 
-    async def job(self, state: State, id: bytes) -> Record:
+    async def job(self, place: Place, state: State, id: bytes) -> Record:
         key, results = self.job_key(id), bytes_of(self.keys["t_results_"]) + id
-        (values, size), latest = await both(
+        values, (size, latest) = await both(
+            fields_of(place, key, FIELDS, "description"),
             both(
-                Call(("HMGET", key, *FIELDS), list[Any], key=key),
                 Call(("HSTRLEN", key, "data"), int, key=key),
+                Call(("XREVRANGE", results, "+", "-", "COUNT", 1), list[Any], key=results),
             ),
-            Call(("XREVRANGE", results, "+", "-", "COUNT", 1), list[Any], key=results),
         )
-        return Record(dict(zip(FIELDS, values, strict=True)), size, latest)
+        return Record(values, size, latest)
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Record) -> Entry:
         since_ms = job.ms(SINCE.get(place.called, "ended_at"))

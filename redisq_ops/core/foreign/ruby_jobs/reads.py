@@ -24,6 +24,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
 
     key_types: ClassVar[dict[str, str]] = dict.fromkeys(("body", "lost", "was", "purged"), "hash")
     enveloped: ClassVar[bool] = True
+    holds_payloads: ClassVar[bool] = True
     prunes: ClassVar[bool] = True
     task_in: ClassVar[tuple[str, ...]] = ("wrapped", "class")
     stops_at: ClassVar[str] = ""

@@ -22,7 +22,7 @@ from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
-from ..places import LocatedEntry, Place, Row
+from ..places import LONG_RECORD, LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
@@ -236,7 +236,10 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         return "paused in Sidekiq" if is_paused else None
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
-        windows = await together(place.window(0, 1) for place in waiting)
+        """Of the next job of each list; unknown where jobs are large."""
+        weighed = await self._weighed(waiting)
+        small = [place for place in weighed if place.mean <= LONG_RECORD]
+        windows = await together(place.window(0, 1) for place in small)
         times = [rows[0].entry.since_ms for rows, _ in windows if rows]
         return min(filter(None, times), default=None)
 

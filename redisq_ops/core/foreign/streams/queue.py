@@ -10,6 +10,7 @@ acknowledged stay in the stream and are not counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from redis import RedisCluster
@@ -27,6 +28,8 @@ from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
 from ..base import ForeignQueue
+from ..paging import with_unread
+from ..places import LONG_RECORD, few, mean_bytes
 from . import groups
 from .checkup import checkup
 from .groups import ConsumerGroup, LabelledGroup
@@ -72,14 +75,16 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        there, length = await both(
-            groups.groups(self.key), Call(("XLEN", self.key), int, key=self.key)
+        (there, length), mean = await both(
+            both(groups.groups(self.key), self._length()), self._mean()
         )
         last = min((group.place for group in there), default=None)
         behind = min(there, key=lambda group: group.place, default=None)
         low = "-" if last is None else f"({last[0]}-{last[1]}"
-        ahead = await groups.content(self.key, low, "+", 1)
-        waiting = (behind.lag if behind else length) if ahead else 0
+        ahead, waiting = None, behind.lag if behind else length
+        if mean <= LONG_RECORD:
+            ahead = await groups.content(self.key, low, "+", 1)
+            waiting = waiting if ahead else 0
         unknown: frozenset[State] = frozenset({"done"})
         return Counts(
             waiting or 0, sum(group.pending for group in there), 0, 0, 0, 0,
@@ -87,19 +92,32 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             unknown=unknown | {"waiting"} if waiting is None else unknown,
         )  # fmt: skip
 
+    async def _mean(self) -> int:
+        """Bytes of an entry on average, as the server estimates it; 0: not known."""
+        return await mean_bytes(self.key, self._length())
+
+    def _length(self) -> Call[int]:
+        return Call(("XLEN", self.key), int, key=self.key)
+
     async def _page(self, state: State, query: PageQuery) -> Page:
         if state not in ("waiting", "pending"):
             return Page((), None, 0)
         there, now = await both(groups.groups(self.key), self._now())
-        total = sum(group.pending for group in there)
-        if state == "waiting":
-            if not there:
-                size = await Call(("XLEN", self.key), int, key=self.key)
-                return await groups.page(state, [self._nobody], size, query, now)
-            there = [min(there, key=lambda group: group.place)]
-            total = there[0].lag or 0
-        parts = [self._part(group) for group in there]
-        return await groups.page(state, parts, total, query, now)
+        if state == "pending":
+            total = sum(group.pending for group in there)
+            return await groups.page(state, list(map(self._part, there)), total, query, now)
+        mean, length = await both(self._mean(), self._length())
+        part, total = self._nobody, length
+        if there:
+            group = min(there, key=lambda group: group.place)
+            part, total = self._part(group), group.lag or 0
+        start = query.start or 0
+        read = few(start + query.max, mean) - start
+        if read <= 0:
+            page = Page((), None, total)
+        else:
+            page = await groups.page(state, [part], total, replace(query, max=read), now)
+        return with_unread(page, state, query, read, mean)
 
     @operation
     async def get(self, id: str) -> Entry | None:
