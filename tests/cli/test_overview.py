@@ -453,6 +453,7 @@ def test_log_says_who_what_why_and_whether_it_can_be_undone(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDISQ_USER", "ada")
+    monkeypatch.setattr("redisq_ops.ops.change.audit_log._PAGE", 1)
     everywhere(client)
     assert redisq("log") == ""
     redisq("dlq", "purge", "mail", "--reason", "known bug", "--yes")
@@ -466,8 +467,9 @@ def test_log_says_who_what_why_and_whether_it_can_be_undone(
 
 
 def test_history_is_in_order_and_says_how_much_there_is(
-    redisq: Redisq, client: redis.Redis
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("redisq_ops.ops.inspect.history.PAGE", 1)
     everywhere(client)
     redisq("dlq", "purge", "mail", "--yes")
     first, second = redisq.rows("history", "mail")

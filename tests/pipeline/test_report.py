@@ -721,7 +721,7 @@ def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture
         ),
         (["report", "--since", "noon"], 2, "'noon' is not a time"),
         (["report", "--client", "("], 2, "--client"),
-        (["report", "--client", "acme"], 2, "first group"),
+        (["report", "--client", "acme"], 2, "a group that matches the client"),
         (["report", "--html", "/nowhere/report.html"], 2, "must be a file in an existing folder"),
         (["report", "--lake", "/nowhere"], 2, "no lake at /nowhere"),
         (["critical-path", "mail/r", "--queue", "push"], 1, "isn't in queue push"),

@@ -15,6 +15,7 @@ from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.config.contexts import NamedContext, contexts
 from redisq_ops.ops.hint import hint
+from redisq_ops.ops.inspect.history import latest_events
 from redisq_ops.ops.inspect.overview import overview, queue_fields
 
 from ..output import age_or_none, emit, printable, say, table, tell, when
@@ -101,7 +102,7 @@ def _undo(operation: Operation) -> str:
 
 def history(s: Session, given: dict[str, Any]) -> None:
     queue = s.run(s.deployment.queue(given["queue"]))
-    events, total = s.run(both(queue.history.op(given["max"]), queue.history_length.op()))
+    events, total = s.run(both(latest_events(queue, given["max"]), queue.history_length.op()))
     if s.json:
         for event in reversed(events):
             emit(asdict(event))

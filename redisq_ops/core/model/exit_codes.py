@@ -1,6 +1,7 @@
 """The exit codes of `redisq`: the same mistake has the same code in every command.
 
-Errors carry theirs (`errors`). `redisq check` alone uses those of monitoring plugins (`ops.check`).
+Errors carry theirs (`errors`). `redisq check` alone uses those of monitoring plugins, and has them
+itself.
 """
 
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 DONE: Final = 0
 """all is as intended, also where nothing matched"""
 FAILED: Final = 1
-"""refused, unknown or failed: nothing was done"""
+"""refused, unknown or failed"""
 BAD_INPUT: Final = 2
 """a word of the command line, a name, a number or a file is not usable"""
 PARTLY_DONE: Final = 3

@@ -141,6 +141,8 @@ class Operation:
 
 _FIELDS = tuple(field.name for field in fields(Operation) if field.name not in ("id", "queue"))
 _NUMBERS = {field.name for field in fields(Operation) if field.type == "int"}
+_PAGE = 500
+"""operations read in one round trip"""
 _HIGHEST = {"steps", "tried", "undoing", "parts", "landed", "taking"}
 """numbers of which shards that differ know the one that counts; of the others each has its share"""
 _OWN = {"ended", "span"}
@@ -316,16 +318,21 @@ async def known(queue: Queue[Any], id: str) -> Operation | None:
 
 
 async def _last(queue: Queue[Any], max: int) -> tuple[list[Operation], list[str]]:
-    latest = await scored(queue.keys["ops"], "0", str(max - 1), "REV")
-    found = await together(attempt(read(queue, id)) for id, _ in latest)
-    operations, corrupt = list[Operation](), list[str]()
-    for operation in found:
-        if isinstance(operation, Unreadable):
-            corrupt.append(str(operation))
-        elif isinstance(operation, Exception):
-            raise operation
-        elif operation is not None:
-            operations.append(operation)
+    operations, corrupt, seen = list[Operation](), list[str](), dict[str, None]()
+    while len(seen) < max:
+        low, size = len(seen), min(_PAGE, max - len(seen))
+        latest = await scored(queue.keys["ops"], str(low), str(low + size - 1), "REV")
+        ids = [id for id, _ in latest if id not in seen]  # new ones move the others back
+        seen |= dict.fromkeys(ids)
+        for operation in await together(attempt(read(queue, id)) for id in ids):
+            if isinstance(operation, Unreadable):
+                corrupt.append(str(operation))
+            elif isinstance(operation, Exception):
+                raise operation
+            elif operation is not None:
+                operations.append(operation)
+        if len(latest) < size or not ids:
+            break
     return operations, corrupt
 
 

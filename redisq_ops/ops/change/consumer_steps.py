@@ -46,8 +46,9 @@ class ConsumerSteps(ChangeSteps):
             check_requeueable(held)
         self._independent = independent_groups(held.queue)
         moves = {"source": "pending", "target": "pending" if to else "waiting"}
+        verb = "remove" if remove else "requeue" if to is None else "claim"
         super().__init__(
-            held.queue, "remove" if remove else "claim", len(held.ids),
+            held.queue, verb, len(held.ids),
             f"{held.what} to {to or 'waiting'}", **({} if self._independent else moves),
         )  # fmt: skip
         self.held = held

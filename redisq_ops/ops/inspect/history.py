@@ -1,4 +1,4 @@
-"""Search of a queue's history for one entry or request."""
+"""A queue's history: its latest events, and those of one entry or request."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ PAGE = 1000
 """history events read by one call"""
 _OF_MANY = (*STATES, "undo", "set", "prune", "move")
 """words that an operator's change has in the place of an entry's id where it changed many"""
+
+
+async def latest_events(queue: Queue[Any], most: int) -> list[Event]:
+    """Up to ``most`` events, the newest first, read by pages."""
+    found: list[Event] = []
+    while len(found) < most:
+        size = min(PAGE, most - len(found))
+        page = await queue.history.op(size, found[-1].id if found else "+")
+        found += page
+        if len(page) < size:
+            break
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,10 @@ def test_a_lost_node_is_not_one_commands_own_failure(awaited: bool, lost: Except
 
 
 @pytest.mark.parametrize("lost", LOST, ids=["reset", "silent", "down"])
-def test_a_worker_sends_a_round_with_a_lost_node_again_whole(lost: Exception) -> None:
+def test_a_worker_sends_a_round_with_a_lost_node_again_whole(
+    lost: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisq_ops.core.worker.reconnect.monotonic", lambda: 0.0)
     client = HalfHeard([b"1", b"2"], [b"1", lost], [b"1", b"2"], awaited=False)
     rests: list[float] = []
     connection = ReconnectingConnection(

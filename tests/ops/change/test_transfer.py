@@ -1332,7 +1332,7 @@ def test_what_can_not_be_moved(
     assert "where they are" in refusal("a", "--to", "a", "--state", "dead", code=2)
     assert "no queue 'nowhere'" in refusal("a", "--to", "nowhere", "--state", "dead", code=1)
     assert "can't be used" in refusal("a", "--to", "b/e1", "--state", "dead", code=2)
-    assert "choose one with --state" in refusal("a", "--to", "b", code=2)
+    assert "with --state" in refusal("a", "--to", "b", code=2)
     # Which state is asked only where it would go on.
     assert "another program" in refusal("resque:low", "--to", "b", code=1)
     assert "a fair queue" in refusal("a", "--to", "f", code=1)

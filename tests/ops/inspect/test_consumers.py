@@ -525,10 +525,10 @@ def test_sharded_claim_is_counted_once_and_undone(client: redis.Redis) -> None:
         wide.submit([b"x"] * 2, id=f"r{n}", limit=2)
     while wide.take(6, consumer="w1").deliveries:
         pass
-    for to in ("w2", None):
-        _, op = taken_from(wide, "w1", to, remove=to is None)
+    for verb, to in (("claim", "w2"), ("requeue", None), ("remove", None)):
+        _, op = taken_from(wide, "w1", to, remove=verb == "remove")
         found = run(client, audit_log.read(wide, op))
-        assert found is not None and (found.done, found.matched) == (12, 12)
+        assert found is not None and (found.verb, found.done, found.matched) == (verb, 12, 12)
         undo = undone(wide, op)
         assert (undo.outcome.done, undo.outcome.skipped) == (12, {})
         (report,) = run(client, consumer_reports(wide))
