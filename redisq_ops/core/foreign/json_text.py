@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -19,8 +20,7 @@ def encoded(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
 
 
-def text_member(data: bytes, *names: str) -> str | None:
-    """The first of these members of an object that is a text, and not empty."""
-    found = decoded(data)
+def text_member(found: Any, names: Sequence[str]) -> str | None:
+    """The first of these members that is a text, and not empty; None also if it is no object."""
     texts = (found.get(name) for name in names) if isinstance(found, dict) else ()
     return next((text for text in texts if isinstance(text, str) and text), None)

@@ -22,7 +22,7 @@ from ..redis.parsers import moment
 from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue
 from .declarations import Declared, List, Zset
-from .json_text import text_member
+from .json_text import decoded, text_member
 from .keys import ForeignKeys
 from .paging import entries_of, page_of, through, with_unread
 from .places import LocatedEntry, Place, Read, Row, few
@@ -79,7 +79,7 @@ class PlacedPages(ForeignQueue[C_co]):
 
     def task_of(self, payload: bytes) -> str | None:
         """The name of an entry's task, by its payload; None: unknown."""
-        return text_member(payload, *self.task_in) if self.task_in else None
+        return text_member(decoded(payload), self.task_in) if self.task_in else None
 
     async def workers_of(self) -> Sequence[str]:
         """The values of ``{worker}`` in keys of `states`."""
@@ -204,14 +204,9 @@ class PlacedPages(ForeignQueue[C_co]):
         """`read` for the places of a state."""
 
         async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
-            return [self._with_task(entry) for entry in await self.read(state, place, rows)]
+            return await self.read(state, place, rows)
 
         return read
-
-    def _with_task(self, entry: Entry | None) -> Entry | None:
-        if entry is None or entry.payload is None or not self.task_in:
-            return entry
-        return replace(entry, task=self.task_of(entry.payload))
 
     def _gathered(self, rows: Sequence[LocatedEntry]) -> Place:
         return Place("busy", "", "busy", _nothing, rows=rows)

@@ -448,6 +448,10 @@ def test_the_dashboard(client: Client, queue: rq.Queue, url: str) -> None:
         await until(pilot, lambda: app.queue == "rq:mail")
         await app.run_action("view('dead')")
         await see(pilot, "bad0", "ValueError", f"{TASKS}.fails")
+        await pilot.press("slash", *"tas")
+        await see(pilot, "task=")  # the rest of the name, which the right arrow takes
+        await pilot.press("right", *"nothing", "enter")
+        await see(pilot, "nothing matches /task=nothing/")
         await app.run_action("view('delayed')")
         await see(pilot, "s3", "after")
 

@@ -174,7 +174,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         begun = int(tries) if tries and tries.isdigit() and len(tries) < 10 else 0
         return Entry(
             legal(row.member), state, at, since, record.shown(), called=place.called,
-            failures=max(0, begun - (state == "pending")),
+            failures=max(0, begun - (state == "pending")), task=record.fields["f"],
         )  # fmt: skip
 
     def _result(self, state: State, place: Place, row: Row, record: Record) -> Entry | None:
@@ -188,7 +188,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         return Entry(
             legal(row.member), state, ended, ended, record.shown(), called=place.called,
             failures=record.number("t") or 0 if dead else 0, reason="failed" if dead else None,
-            error=record.error() if dead else None,
+            error=record.error() if dead else None, task=record.fields["f"],
         )  # fmt: skip
 
     # --- what operators change -------------------------------------------------------------------

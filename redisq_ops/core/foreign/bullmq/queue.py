@@ -133,6 +133,7 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         return Entry(
             id, state, since if dead else at_ms or job.until_ms, since, job.shown(),
             failures=max(0, attempts - lost), lost=lost, called=place.called,
+            task=job.text("name") or None,
             consumer=job.text("pb") or None, error=job.error() if state != "done" else None,
             reason=("lost" if job.stalled else "failed") if dead else None,
         )  # fmt: skip

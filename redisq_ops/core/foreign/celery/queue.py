@@ -20,6 +20,7 @@ from ...redis.parsers import moment
 from ...redis.whole_keys import set_members
 from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
+from ..json_text import text_member
 from ..places import Place, Row, not_read
 from ..scanned_results import ScannedResults
 from .recogniser import BINDING, SEPARATOR
@@ -202,6 +203,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             failures=result.tries if dead else 0, reason="failed" if dead else None,
             error=result.error() if dead else None,
             called=called if result.queue else f"{called}, of any queue",
+            task=text_member(result.fields, ("name",)),
         )  # fmt: skip
 
 
@@ -215,7 +217,7 @@ def _entry(
     at = task.eta_ms if state == "delayed" else None
     return Entry(
         legal(bytes_of(id)), state, at, since_ms, task.shown(), called=called,
-        failures=task.retries,
+        failures=task.retries, task=text_member(task.headers, ("task",)),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
+from ..json_text import text_member
 from ..places import LocatedEntry, Place, Row, not_read
 from .message import Message
 
@@ -139,6 +140,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             at if died else None if broker else message.sent_ms, message.shown(), called=called,
             failures=(message.number("retries") or 0) + died, consumer=broker,
             reason="failed" if died else None, error=message.error(),
+            task=text_member(message.fields, self.task_in),
         )  # fmt: skip
 
     def _broker(self, place: Place) -> str:

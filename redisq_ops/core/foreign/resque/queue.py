@@ -92,7 +92,10 @@ class ResqueQueue(RubyJobQueue[C_co]):
     def _entry(self, state: State, place: Place, row: Row) -> Entry | None:
         element = row.member
         if state == "waiting":
-            return Entry(self.id_of(element), state, payload=element, called=place.called)
+            task = self.task_of(element)
+            return Entry(
+                self.id_of(element), state, payload=element, called=place.called, task=task
+            )
         record = job.fields(element) or {}
         if not self._means(record.get("queue")):
             return None
@@ -113,7 +116,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
             since_ms=since, payload=own if own is not None else element,
             failures=0 if lost else 1, lost=lost,
             consumer=worker if job.legal(worker) else None, reason=failure.reason(kind),
-            error=error, called=place.called,
+            error=error, called=place.called, task=self.task_of(own or b""),
         )  # fmt: skip
 
     def trash_payload(self, kept: bytes) -> bytes:

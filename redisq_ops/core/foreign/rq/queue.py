@@ -100,11 +100,11 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Record) -> Entry:
         since_ms = job.ms(SINCE.get(place.called, "ended_at"))
-        failures, lost = job.failures(state)
+        (failures, lost), payload = job.failures(state), job.shown()
         return Entry(
             id, state, at_ms=since_ms if state == "dead" else at_ms, since_ms=since_ms,
-            payload=job.shown(), failures=failures, lost=lost, called=place.called,
-            consumer=legal(job.values["worker_name"] or b"") or None,
+            payload=payload, task=self.task_of(payload), failures=failures, lost=lost,
+            called=place.called, consumer=legal(job.values["worker_name"] or b"") or None,
             reason=("lost" if lost else "failed") if state == "dead" else None,
             error=job.error() if state in ("dead", "delayed") else None,
         )  # fmt: skip

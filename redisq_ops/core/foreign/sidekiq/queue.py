@@ -22,6 +22,7 @@ from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
+from ..json_text import text_member
 from ..places import LONG_RECORD, LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
@@ -122,6 +123,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
             self.id_of(payload), state, at_ms=at, since_ms=since,
             payload=payload if unread is None else unread, failures=self._failures(payload),
             lost=lost, reason=_reason(kind) if dead else None, error=error, called=place.called,
+            task=text_member(record, self.task_in) if unread is None else None,
         )  # fmt: skip
 
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
