@@ -1,20 +1,17 @@
-"""Applications for `test_cluster`: one checks every executor and reads a table; one begins the
-documented job, and is killed in the middle."""
+"""The application of `test_cluster`: it reads a table, begins the documented job, and is killed in
+the middle of it."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import signal
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.doctor import check_executors
 from redisq_ops.pipeline.session import session
 
 from .spark_cluster import CONF
@@ -30,21 +27,9 @@ def example() -> ModuleType:
     return made
 
 
-def check(url: str, master: str) -> None:
-    spark = session("tests", master=master, conf=CONF, target=ServerAddress(url))
-    executors = check_executors(spark, 4)
-    dead = spark.read.format("redisq").options(table="dead", rowsPerPartition="50").load()
-    rows = dead.select("id", "error").collect()
-    spark.stop()
-    summary = {
-        "executors": [asdict(finding) for finding in executors],
-        "rows": sorted(row["id"] for row in rows),
-    }
-    print(json.dumps(summary))
-
-
 def begin_job(url: str, master: str, folder: Path) -> None:
-    """The first half of the job: a task kills its executor, and, repeated, this process."""
+    """Dead letters, and the first half of the job: a task kills its executor, and, repeated, this
+    process."""
     target, driver, job = ServerAddress(url), os.getpid(), example()
 
     def kill(entries: int) -> None:
@@ -63,11 +48,11 @@ def begin_job(url: str, master: str, folder: Path) -> None:
             os.kill(driver, signal.SIGKILL)
 
     spark = session("tests", master=master, conf=CONF, target=target)
+    dead = spark.read.format("redisq").options(table="dead", rowsPerPartition="50").load()
+    ids = [row["id"] for row in dead.select("id", "error").collect()]
+    (folder / "dead").write_text("\n".join(ids))
     job.split(spark, Server(target), job.generated(folder), kill)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        check(sys.argv[1], sys.argv[2])
-    else:
-        begin_job(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    begin_job(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
