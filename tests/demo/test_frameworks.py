@@ -41,6 +41,7 @@ def processes(port: int) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_five_frameworks_work_beside_redisq_and_end_with_the_demo(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

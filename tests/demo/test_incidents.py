@@ -124,6 +124,7 @@ def test_the_keys_of_its_page_solve_an_incident(url: str, name: str) -> None:
         asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_the_dashboard_shows(url: str) -> None:
     """But for numbers that change from one run to the next."""
     page = PAGE.read_text()

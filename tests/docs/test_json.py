@@ -113,6 +113,7 @@ def collected(
     return run(redisq, client, tmp_path, configuration)
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 def test_commands_print_what_they_declare(collected: Collector) -> None:
     """Those of Spark: tests/pipeline/test_json_reference.py."""
@@ -160,6 +161,7 @@ def others(client: redis.Redis) -> None:
     test_carmine_4.stock(client, 1_700_000_000_000)
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 def test_queues_of_every_kind_print_what_is_declared(redisq: Redisq, client: redis.Redis) -> None:
     corrupt_values.populate(client, redisq.url)

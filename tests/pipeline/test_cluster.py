@@ -31,7 +31,7 @@ from .spark_cluster import CONF, SparkCluster
 if TYPE_CHECKING:
     from redisq_ops.demo.server import EmbeddedServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 BEHIND_A_WALL = """
 import socket
@@ -62,7 +62,7 @@ def ran(
     """A Python of its own: a process has one Spark, and this one's is local."""
     return subprocess.run(
         [sys.executable, "-m", *words],
-        capture_output=True, text=True, timeout=120, check=False, cwd=folder,
+        capture_output=True, text=True, timeout=400, check=False, cwd=folder,
         env={**os.environ, **variables},
     )  # fmt: skip
 
