@@ -7,6 +7,7 @@ this file holds, because whoever can use the server can run code as this user.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import secrets
 import socket
 import subprocess
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -25,11 +27,21 @@ from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.ops.private_files import atomic_write
 
 from . import java
-from .session import DEFAULTS, LOCAL, check_installed, environment, parse_conf, prepare_environment
+from .session import (
+    DEFAULTS,
+    LOCAL,
+    SESSION_ID,
+    check_installed,
+    environment,
+    parse_conf,
+    prepare_environment,
+)
 
 HOST = "127.0.0.1"
 START_S = 90
 """how long a server may take to start"""
+SESSIONS = 8
+"""most sessions of one purpose that are kept; more commands at a time have new ones"""
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 
@@ -56,6 +68,27 @@ def find_server(target: ServerAddress) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return f"sc://localhost:{found['port']}/;token={found['token']}"
+
+
+@contextmanager
+def reused_session(server: str, purpose: str) -> Iterator[str]:
+    """The ``sc://`` address of a session that earlier commands of this purpose used and no other
+    command uses now; what one of them set in it, the next one finds.
+
+    A new session starts three Python processes, which takes longer than a small query, and which
+    Spark keeps until the server ends.
+    """
+    for n in range(SESSIONS):
+        path = address_file().with_name(f"spark-{purpose}-{n}.lock")
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            digest = hashlib.sha256(f"{server} {purpose} {n}".encode()).digest()
+            yield f"{server};{SESSION_ID}={uuid.UUID(bytes=digest[:16], version=4)}"
+            return
+    yield server
 
 
 def _digest(target: ServerAddress) -> str:
@@ -85,6 +118,7 @@ def running_server(
         "spark.sql.shuffle.partitions": "4",
         "spark.driver.host": HOST,
         "spark.driver.bindAddress": HOST,
+        "spark.connect.session.manager.defaultSessionTimeout": "-1",  # they are few, and reused
         **parse_conf(conf),
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(port),

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 LOG_LEVEL = "spark.log.level"
+SESSION_ID = "session_id"
+"""parameter of a Spark Connect address: use this session, and leave it to others in the end"""
 # Settings of every session, unless --conf overrides them.
 DEFAULTS = {
     PUSHDOWN: "true",  # permits it; a frame has to request it (see `source`)
@@ -280,7 +282,11 @@ def _remote(
         for name, value in settings.items():
             if name.startswith("spark.sql."):  # others belong to the Connect server
                 builder = builder.config(name, value)
-        return builder.getOrCreate()
+        made = builder.getOrCreate()
+        if f";{SESSION_ID}=" in remote:
+            kept: Any = made
+            kept.release_session_on_close = False
+        return made
     except ImportError as error:
         raise BadInput("--remote needs Spark Connect: pip install 'pyspark[connect]'") from error
     except Exception as error:

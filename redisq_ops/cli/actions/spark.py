@@ -20,8 +20,8 @@ from .spark_session import (
     check_queues,
     frame_options,
     handed_on,
-    kept_server,
     lake_rows,
+    on_kept_server,
     on_spark,
     printed,
 )
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from redisq_ops.pipeline.doctor import DoctorCheck
 
+_ONLY_READS = re.compile(r"\s*(select|with|values)\b", re.IGNORECASE)
+"""a query, not SET or CREATE"""
 SHOWN = 100
 """rows shown to a person; programs get all"""
 
@@ -105,8 +107,8 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     else:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
-    given = {**given, "remote": given["remote"] or kept_server(s, given)}
-    with on_spark(s, given) as spark:
+    reads = _ONLY_READS.match(given["query"]) is not None
+    with on_kept_server(s, given, "sql", reuses=reads) as here, on_spark(s, here) as spark:
         frames = {}
         if given["lake"] is None:
             frames = {name: frame_options(s, spark, name, **own[name]) for name in named}

@@ -26,8 +26,8 @@ from .spark_session import (
     check_lake,
     check_queues,
     frame,
-    kept_server,
     moment,
+    on_kept_server,
     on_spark,
     printed,
 )
@@ -167,47 +167,47 @@ def _report(
         check_lake(tables.lake)
     since, until = _range(s, given, DAY if history else None)
     against = _against(s, given, since, until)
-    remote = given["remote"] or kept_server(s, given)
-    announced(s, {**given, "remote": remote})
-    from redisq_ops.pipeline import spark_tuning
+    with on_kept_server(s, given, "report") as here:
+        announced(s, here)
+        from redisq_ops.pipeline import spark_tuning
 
-    # A critical path needs no dead letters, groups need no history.
-    wanted = [*(["history"] if history else []), *(["dead"] if request is None else [])]
-    conf = [*tables.startup_conf(wanted), *(given["conf"] or ())]
-    own = {**given, "remote": remote, "conf": conf}
-    with on_spark(s, own, announces=False) as running:
-        from redisq_ops.pipeline.report import QueueReport
-        from redisq_ops.pipeline.schemas import struct
-        from redisq_ops.pipeline.session import parse_conf
-        from redisq_ops.pipeline.tables import TABLES
+        # A critical path needs no dead letters, groups need no history.
+        wanted = [*(["history"] if history else []), *(["dead"] if request is None else [])]
+        conf = [*tables.startup_conf(wanted), *(given["conf"] or ())]
+        with on_spark(s, {**here, "conf": conf}, announces=False) as running:
+            from redisq_ops.pipeline.report import QueueReport
+            from redisq_ops.pipeline.schemas import struct
+            from redisq_ops.pipeline.session import parse_conf
+            from redisq_ops.pipeline.tables import TABLES
 
-        with progress("working the tables out") as meter:
-            events, letters = (
-                running.createDataFrame([], struct(TABLES[name])) for name in ("history", "dead")
-            )
-            if history:
-                events = tables.read(running, "history", since, until)
-            if request is None:
-                letters = tables.read(running, "dead", payloads=payloads)
-            if not history:
-                letters = _between(letters, "since_at", since, until)
-            weights = None
-            if history and tables.lake is None and client is None:
-                weights = s.run(spark_tuning.weights(names, s.config["prefix"] or "rq"))
-            earlier = None
-            if history and since is not None and request is None:
-                earlier = tables.read(running, "history", None, since - 1)
-            other = None
-            if against is not None:
-                other = QueueReport(tables.read(running, "history", *against), letters, client)
-            report = QueueReport(
-                events, letters, client, payloads, s.redaction, weights, earlier, other
-            )
-            asked = parse_conf(given["conf"] or ())
-            for name, value in (report.settings if history else {}).items():
-                if name not in asked:
-                    running.conf.set(name, value)
-            yield report, meter
+            with progress("working the tables out") as meter:
+                events, letters = (
+                    running.createDataFrame([], struct(TABLES[name]))
+                    for name in ("history", "dead")
+                )
+                if history:
+                    events = tables.read(running, "history", since, until)
+                if request is None:
+                    letters = tables.read(running, "dead", payloads=payloads)
+                if not history:
+                    letters = _between(letters, "since_at", since, until)
+                weights = None
+                if history and tables.lake is None and client is None:
+                    weights = s.run(spark_tuning.weights(names, s.config["prefix"] or "rq"))
+                earlier = None
+                if history and since is not None and request is None:
+                    earlier = tables.read(running, "history", None, since - 1)
+                other = None
+                if against is not None:
+                    other = QueueReport(tables.read(running, "history", *against), letters, client)
+                report = QueueReport(
+                    events, letters, client, payloads, s.redaction, weights, earlier, other
+                )
+                asked = parse_conf(given["conf"] or ())
+                for name, value in (report.settings if history else {}).items():
+                    if name not in asked:
+                        running.conf.set(name, value)
+                yield report, meter
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,14 +61,27 @@ def _typed(argv: list[str]) -> list[str]:
     return kept
 
 
-def kept_server(s: Session, given: Mapping[str, Any]) -> str | None:
-    """The address of the server of `redisq spark serve`, if it can run this command: none of
-    --master, --remote and --conf asks for another."""
-    if given["master"] or given["remote"] or given["conf"]:
-        return None
-    from redisq_ops.pipeline.connect_server import find_server
+@contextmanager
+def on_kept_server(
+    s: Session, given: Mapping[str, Any], purpose: str, *, reuses: bool = True
+) -> Iterator[dict[str, Any]]:
+    """``given`` with the address of the server of `redisq spark serve`, if it can run this command:
+    none of --master, --remote and --conf asks for another.
 
-    return find_server(s.config.server_address())
+    ``reuses``: the command leaves nothing in a session that would change later ones.
+    """
+    from redisq_ops.pipeline.connect_server import find_server, reused_session
+
+    server = None
+    if not (given["master"] or given["remote"] or given["conf"]):
+        server = find_server(s.config.server_address())
+    if server is None:
+        yield dict(given)
+    elif not reuses:
+        yield {**given, "remote": server}
+    else:
+        with reused_session(server, purpose) as remote:
+            yield {**given, "remote": remote}
 
 
 def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> SparkSession:
