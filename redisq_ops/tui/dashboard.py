@@ -334,11 +334,11 @@ class Dashboard(App[Exception]):
 
     @property
     def previewed(self) -> PreviewSubject | None:
-        """The row under the cursor, where rows are entries or requests."""
+        """The entry or request under the cursor; of a group the latest."""
         view = self.current
         if not view.has_details or self.bars.notice.display:
             return None
-        return PreviewSubject(view.name_, self.queue, view.table.identity)
+        return PreviewSubject(view.name_, self.queue, view.subject)
 
     @property
     def addresses(self) -> RowAddresses:

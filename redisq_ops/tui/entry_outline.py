@@ -156,6 +156,8 @@ def _event(event: Event, zone: tzinfo | None) -> Line:
     happened = []
     for name, items in event.what.items():
         rest = items[0].partition("|")[2].replace("|", " ")
+        if rest == event.by:  # said behind it
+            rest = ""
         words = change_words(items[0]) if name == "op" else f"{name} {rest}".strip()
         more = f" and {count(len(items) - 1)} more" if len(items) > 1 else ""
         happened.append(printable(words + more))

@@ -29,8 +29,8 @@ class EntryTree(SectionTree):
     """One entry or request, brought up to date by every snapshot."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("full_stop", "copy_place", "Path", tooltip="Copy the path, as filters write it"),
-        Binding("F", "filter_by", "Filter", tooltip="Filter the list by this value"),
+        Binding("full_stop", "copy_place", "Path", tooltip="Copy the path for filters"),
+        Binding("F", "filter_by", "Filter", tooltip="Filter the list by it"),
     ]
     DEFAULT_CSS = """
     EntryTree .note { height: auto; padding: 0 1; color: $text-warning; }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import ceil
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 
 _CHANGING = frozenset(binding.id for binding in CHANGE)
 _LEAVING = frozenset(binding.id for binding in LEAVE)
-_WIDTH = 13
-_LOST = Text(
-    "✗: the entry under the cursor went away.\nNothing is selected until the cursor moves.", DIM
+_WIDTH = 12
+_COLUMNS = 3
+_LOST = (
+    Text("✗: the entry under the cursor went", DIM),
+    Text("away; move to select another", DIM),
 )
 
 
@@ -38,9 +41,10 @@ def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str]]:
 
 
 class HelpScreen(ModalScreen[None]):
-    """The keys in groups: looking, changing, moving in a table or an entry, leaving."""
+    """The keys in groups: looking, changing, moving in a table or an entry, leaving. On a wide
+    screen they go on in a second and a third column."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (declared so by Screen)
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (116, "-wide")]  # noqa: RUF012 (declared so by Screen)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "Close"),
         Binding("j,down", "scroll(1)", "Down", show=False),
@@ -53,23 +57,22 @@ class HelpScreen(ModalScreen[None]):
         leave = [key for key in app if key.id in _LEAVING]
         look = [key for key in app if key not in change and key not in leave]
         entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
+        lines = [
+            *_group("Look", look), *_group("Change: each key asks first", change),
+            *_group("In a table", PagedTable.BINDINGS), *_LOST, Text(),
+            *_group("In an entry", entry), *_group("Leave", leave),
+        ][:-1]  # fmt: skip
+        height = ceil(len(lines) / _COLUMNS)
         with VerticalScroll(id="sheet"), Container(id="columns"):
-            yield Static(_group("Look", look), markup=False)
-            groups = [
-                _group("Change: each key asks first", change),
-                _group("In a table", PagedTable.BINDINGS), _LOST.copy().append("\n"),
-                _group("In an entry", entry), _group("Leave", leave),
-            ]  # fmt: skip
-            yield Static(Text("\n").join(groups), markup=False)
+            for first in range(0, len(lines), height):
+                yield Static(Text("\n").join(lines[first : first + height]), markup=False)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#sheet").scroll_relative(y=lines, animate=False)
 
 
-def _group(title: str, bindings: Iterable[BindingType]) -> Text:
-    text = Text()
-    text.append(f"{title}\n", "bold")
+def _group(title: str, bindings: Iterable[BindingType]) -> Iterator[Text]:
+    yield Text(title, "bold")
     for signs, words in keys(bindings):
-        text.append(f"{signs:<{_WIDTH}}", HELD)
-        text.append(f"{words}\n")
-    return text
+        yield Text.assemble((f"{signs:<{_WIDTH}}", HELD), words)
+    yield Text()

@@ -25,6 +25,7 @@ class PreviewSubject:
 
 
 _OUTSIDE, _INSIDE = "preview: Enter goes in, p closes", "preview: Esc goes back, p closes"
+_OF_GROUP, _OF_NOTHING = "the latest of this group: p closes", "preview: p closes"
 
 
 class PreviewPane(Vertical):
@@ -78,6 +79,8 @@ class PreviewPane(Vertical):
             self.entry.begin(None)
             return
         before, self._subject = self._subject, subject
+        if not self.has_focus_within:
+            self.border_title = self._title
         if subject == before or subject is None:
             return
         same_list = before is not None and (before.view, before.queue) == (
@@ -102,7 +105,14 @@ class PreviewPane(Vertical):
         self.border_title = _INSIDE
 
     def on_descendant_blur(self) -> None:
-        self.border_title = _OUTSIDE
+        self.border_title = self._title
+
+    @property
+    def _title(self) -> str:
+        subject = self._subject
+        if subject is not None and subject.id is None:
+            return _OF_NOTHING
+        return _OF_GROUP if subject is not None and subject.view == "groups" else _OUTSIDE
 
     def action_leave(self) -> None:
         self.post_message(self.Left())

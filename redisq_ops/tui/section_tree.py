@@ -60,8 +60,8 @@ class OutlineTree(Tree[OutlineItem]):
         Binding("k,up", "cursor_up", "Up", show=False),
         Binding("enter", "open", "Open", show=False, tooltip="Fold or unfold"),
         Binding("space", "toggle_node", "Fold", show=False, tooltip="Fold or unfold"),
-        Binding("right", "unfold", "Unfold", show=False, tooltip="Unfold, or see more of the line"),
-        Binding("left", "fold", "Fold", show=False, tooltip="Fold, or go to what contains it"),
+        Binding("right", "unfold", "Unfold", show=False, tooltip="Unfold, or see the rest"),
+        Binding("left", "fold", "Fold", show=False, tooltip="Fold, or go to its parent"),
         Binding("pagedown", "page_down", "Page down", show=False),
         Binding("pageup", "page_up", "Page up", show=False),
         Binding("g,home", "scroll_home", "First", show=False),
@@ -171,7 +171,7 @@ class SectionTree(Vertical):
         Binding("slash", "search", "Search", tooltip="Search keys and values"),
         Binding("n", "next_match(1)", "Next", show=False, tooltip="Next match"),
         Binding("N", "next_match(-1)", "Previous", show=False, tooltip="Previous match"),
-        Binding("y", "copy", "Copy", tooltip="Copy the value, or the payload"),
+        Binding("y", "copy", "Copy", tooltip="Copy the value or payload"),
     ]
     DEFAULT_CSS = """
     SectionTree {

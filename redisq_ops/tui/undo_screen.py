@@ -16,7 +16,8 @@ from textual.widgets import Static
 from redisq_ops.ops.terminal import age, count
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.table_model import RowWindow, TableColumn, TableRow
-from redisq_ops.tui.theme import DIM, OK
+from redisq_ops.tui.theme import DIM
+from redisq_ops.tui.views.audit_log import can_undo
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.audit_log import Operation
@@ -92,15 +93,13 @@ class PastScreen(ModalScreen["str | None"]):
 
 
 def _row(operation: Operation, now_ms: int) -> TableRow:
-    whole = not operation.undone and not operation.tried
-    can = ("yes", OK) if operation.undoable else ("no", DIM) if whole else ("undone", DIM)
     return TableRow(
         operation.id,
         (
             age(max(0, now_ms - operation.started_ms)),
             operation.verb,
             count(operation.done) if operation.done else ("-", DIM),
-            can,
+            can_undo(operation),
             operation.queue,
             f"{operation.who}@{operation.whence}",
             operation.why or ("-", DIM),

@@ -1132,10 +1132,10 @@ def test_a_click_on_a_tab_opens_its_view(url: str, client: redis.Redis) -> None:
 def test_help_names_every_key(url: str) -> None:
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "question_mark")
-        await see(pilot, "Requeue", "Undo one of the latest", "Mark or unmark", "Esc", "Tab ]")
+        await see(pilot, "Requeue", "Undo a latest change", "Mark or unmark", "Esc", "Tab ]")
         shown = text(app)
         assert all(f" {key} " in shown for key in "1234567890cml,ev/:!sptfwry?ARCPXEHMTBKLOUq")
         await press(pilot, "q")
         assert len(app.screen_stack) == 1
 
-    drive(url, body, size=(120, 50))
+    drive(url, body, size=(120, 34))

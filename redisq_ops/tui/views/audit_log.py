@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
-from redisq_ops.tui.table_model import TableColumn, TableRow
+from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import DIM, OK
 
 from .base import Items, QueueView, SortOrder
@@ -20,7 +20,7 @@ class AuditLogView(QueueView):
     name_ = "log"
     title = "log"
     short = "log"
-    about = "Audit log: what operators changed"
+    about = "Audit log of changes"
     named_rows = True
     columns = (
         TableColumn("op", "change", 18),
@@ -64,9 +64,16 @@ class AuditLogView(QueueView):
                 operation.id,
                 ago(operation.started_ms, snapshot),
                 count(operation.done) if operation.done else ("-", DIM),
-                ("yes", OK) if operation.undoable else ("no", DIM),
+                can_undo(operation),
                 operation.by,
                 operation.why or ("-", DIM),
                 operation.subject,
             ),
         )
+
+
+def can_undo(operation: Operation) -> Cell:
+    """Whether a change can be undone, or was."""
+    if operation.undoable:
+        return "yes", OK
+    return ("undone" if operation.undone or operation.tried else "no"), DIM

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -89,10 +89,12 @@ class QueueView(Vertical):
     holds: ClassVar[Literal["queues", "requests", "periodic", "queue"]] = "queue"
     """what hold is about: rows that are queues, requests, periodic entries; else the open queue"""
     columns: ClassVar[tuple[TableColumn, ...]]
+    of_some_kinds: ClassVar[Mapping[str, str]] = {}
+    """column -> the capability without which a queue has nothing for it"""
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
     has_details: ClassVar[bool] = False
-    """whether its rows are entries or requests, of which more is known than a row has"""
+    """whether its rows are or have entries or requests, of which more is known than a row has"""
     named_rows: ClassVar[bool] = False
     """whether commands take the rows by their names alone, without the queue"""
     reversible: ClassVar[bool] = False
@@ -286,6 +288,9 @@ class QueueView(Vertical):
         if not self.fetched <= snapshot.viewport.needs:
             return  # asked for before the filter was typed, without what it looks at
         self.snapshot = snapshot
+        if (queue := snapshot.queue) is not None:
+            lacks = {key for key, one in self.of_some_kinds.items() if one not in queue.features}
+            self.table.leave_out(frozenset(lacks))
         drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
         self._chart.display = drawn is not None
         if drawn is not None:

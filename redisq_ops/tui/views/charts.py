@@ -64,7 +64,7 @@ class ChartsView(QueueView):
     name_ = "charts"
     title = "charts"
     short = "charts"
-    about = "Charts: rates, waiting entries, age"
+    about = "Charts: rates, depth, age"
     named_rows = True
     columns = (
         TableColumn("mark", "", 1, style=f"bold {WARN}"),

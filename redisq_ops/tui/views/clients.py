@@ -25,7 +25,7 @@ class ClientsView(QueueView):
     name_ = "clients"
     title = "clients"
     short = "clients"
-    about = "Clients: who waits, who is blocked"
+    about = "Clients: waiting, blocked"
     needs = "HasClients"
     named_rows = True
     columns = (

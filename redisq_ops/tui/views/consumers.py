@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 
@@ -54,8 +55,9 @@ class Consumers(QueueView):
     name_ = "consumers"
     title = "consumers"
     short = "cons"
-    about = "Consumers: who holds what, who is silent"
+    about = "Consumers: who holds what"
     verbs = frozenset({"claim", "requeue"})
+    of_some_kinds: ClassVar[Mapping[str, str]] = {"group": "HasConsumerGroups"}
     columns = (
         TableColumn("consumer", "consumer", 20, flex=2),
         TableColumn("group", "group", 8, flex=1, priority=3),
@@ -63,7 +65,7 @@ class Consumers(QueueView):
         TableColumn("oldest", "oldest", 8, align="right"),
         TableColumn("idle", "idle", 8, align="right", priority=2),
         TableColumn("late", "late", 5, align="right", priority=1),
-        TableColumn("poison", "10×", 5, align="right", priority=4),
+        TableColumn("poison", "10+ ×", 5, align="right", priority=4),
         TableColumn("silent", "silent", 10, align="right"),
     )
     orders = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
@@ -18,10 +19,6 @@ from .requests import number
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query
     from redisq_ops.ops.groups.error_groups import ErrorGroup
-
-
-_OF_SOME_KINDS = {"clients": "HasClients", "requests": "HasRequests"}
-"""column -> what a queue must have for it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +38,12 @@ class GroupsView(QueueView):
     name_ = "groups"
     title = "groups"
     short = "groups"
-    about = "Groups of dead letters, by error"
+    about = "Groups of dead, by error"
     verbs = frozenset({"replay", "purge"})
+    has_details = True
+    of_some_kinds: ClassVar[Mapping[str, str]] = {
+        "clients": "HasClients", "requests": "HasRequests"
+    }  # fmt: skip
     columns = (
         TableColumn("group", "group", 8),
         TableColumn("count", "entries", 7, align="right"),
@@ -100,12 +101,6 @@ class GroupsView(QueueView):
     def forget(self) -> None:
         self.whole = None
         super().forget()
-
-    def show(self, snapshot: Snapshot) -> None:
-        features = snapshot.queue.features if snapshot.queue else frozenset()
-        absent = {key for key, feature in _OF_SOME_KINDS.items() if feature not in features}
-        self.table.leave_out(frozenset(absent))
-        super().show(snapshot)
 
     def items(self, snapshot: Snapshot) -> Items:
         found = self.whole.groups if self.whole else snapshot.groups

@@ -56,7 +56,7 @@ class OverviewView(QueueView):
     name_ = "overview"
     title = "overview"
     short = "all"
-    about = "All queues, those in trouble first"
+    about = "All queues, trouble first"
     holds = "queues"
     columns = (
         TableColumn("name", "queue", 16, flex=1),

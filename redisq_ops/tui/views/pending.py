@@ -18,7 +18,7 @@ class PendingView(EntryView):
     name_ = "pending"
     title = "pending"
     short = "pend"
-    about = "Pending: what workers hold"
+    about = "Pending: held by workers"
     state = "pending"
     verbs = frozenset({"requeue", "claim", "purge"})
     columns = (

@@ -27,7 +27,7 @@ class PeriodicView(QueueView):
     name_ = "periodic"
     title = "periodic entries"
     short = "cron"
-    about = "Periodic entries: next run, latest run"
+    about = "Periodic: next, last run"
     needs = "HasPeriodicEntries"
     verbs = frozenset({"requeue", "purge"})
     holds = "periodic"

@@ -26,7 +26,7 @@ class Levels(QueueView):
     has_details = True
     title = "priorities"
     short = "prio"
-    about = "Priority lists, and who holds tokens"
+    about = "Priorities, token holders"
     needs = "HasPriorityLevels"
     holds = "requests"
     columns = (

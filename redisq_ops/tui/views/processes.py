@@ -21,7 +21,7 @@ class ProcessesView(QueueView):
     name_ = "processes"
     title = "processes"
     short = "procs"
-    about = "Worker processes: alive, silent, busy"
+    about = "Worker processes"
     named_rows = True
     columns = (
         TableColumn("process", "process", 24, flex=2),

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from redisq_ops.ops.change.control import QueueSetting
 
 
+_MEANINGS = {
+    "aging": "every n-th take starts elsewhere; 0: strict priorities",
+    "history": "which events the history records: off, ops or all",
+    "history_max": "history events that are kept, about",
+    "keep_ms": "how long finished requests and their results are kept",
+    "max_failures": "failures after which an entry is dead",
+    "max_lost": "lost leases after which an entry is dead",
+    "max_waiting": "waiting entries above which none is added; 0: no bound",
+    "trash_ms": "how long purged entries can be restored",
+}
+
+
 class SettingsView(QueueView):
     name_ = "settings"
     title = "settings"
@@ -22,10 +34,11 @@ class SettingsView(QueueView):
     about = "Settings of the queue"
     named_rows = True
     columns = (
-        TableColumn("name", "setting", 20),
-        TableColumn("value", "value", 16),
+        TableColumn("name", "setting", 14),
+        TableColumn("value", "value", 11),
         TableColumn("span", "duration", 10, style=DIM, priority=1),
-        TableColumn("default", "set by", 10, flex=1, style=DIM),
+        TableColumn("default", "set by", 11, style=DIM),
+        TableColumn("meaning", "meaning", 20, flex=1, style=DIM, priority=2),
     )
     orders = (
         SortOrder("name", lambda s: s.name),
@@ -58,6 +71,8 @@ class SettingsView(QueueView):
         span = age(int(setting.value)) if setting.name.endswith("_ms") else ""
         origin = "default" if setting.default else "an operator"
         return TableRow(
-            setting.name, (setting.name, setting.value or ("-", DIM), span, origin),
+            setting.name,
+            (setting.name, setting.value or ("-", DIM), span, origin,
+             _MEANINGS.get(setting.name, "")),
             DIM if setting.default else "",
         )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
@@ -17,10 +18,11 @@ class WaitingView(EntryView):
     name_ = "waiting"
     title = "waiting"
     short = "wait"
-    about = "Waiting: what is handed out next"
+    about = "Waiting: what comes next"
     state = "waiting"
     verbs = frozenset({"purge"})
     reversible = False
+    of_some_kinds: ClassVar[Mapping[str, str]] = {"client": "HasClients"}
     columns = (
         TableColumn("id", "entry", 30, flex=1),
         TASK,
