@@ -43,21 +43,22 @@ def call_of(text: str) -> dict[str, Any]:
     named = _CALL.fullmatch(text)
     if named is None:
         return {}
-    call, unread = _parsed(text), {"args": None, "kwargs": None}
+    call = _parsed(text)
     if not isinstance(call, ast.Call) or any(one.arg is None for one in call.keywords):
-        return {"function": named[1]} | unread
-    kwargs = {str(one.arg): _value(one.value) for one in call.keywords}
-    return {"function": named[1], "args": [_value(one) for one in call.args], "kwargs": kwargs}
+        return {"function": named[1], "args": None, "kwargs": None}
+    args = [_value(text, one) for one in call.args]
+    kwargs = {str(one.arg): _value(text, one.value) for one in call.keywords}
+    return {"function": named[1], "args": args, "kwargs": kwargs}
 
 
 def literal(text: Any) -> Any:
     """The value of a text such as ``('ann', 3)``; the text if it has none, or was cut short."""
     parsed = _parsed(text) if isinstance(text, str) and "..." not in text else None
-    return text if parsed is None else _value(parsed)
+    return text if parsed is None else _value(text, parsed)
 
 
 def _parsed(text: str) -> ast.expr | None:
-    if len(text) > MOST:
+    if len(text) > MOST or "\n" in text:
         return None
     try:
         with warnings.catch_warnings():
@@ -67,8 +68,8 @@ def _parsed(text: str) -> ast.expr | None:
         return None
 
 
-def _value(parsed: ast.expr) -> Any:
+def _value(text: str, parsed: ast.expr) -> Any:
     try:
         return plain(ast.literal_eval(parsed))
     except (ValueError, TypeError, RecursionError, MemoryError):
-        return ast.unparse(parsed)
+        return text.encode()[parsed.col_offset : parsed.end_col_offset].decode()

@@ -27,20 +27,29 @@ class _Conversion:
         self._room = LARGEST
 
     def of(self, value: Any, depth: int) -> Any:
-        self._room -= 1 + (len(value) if isinstance(value, str) else 0)
-        if self._room < 0 or not depth:
-            raise ValueError("too large to be shown")
+        self._take(1 + (len(value) if isinstance(value, str) else 0))
+        if not depth:
+            raise ValueError("too deep to be shown")
         if isinstance(value, dict):
-            members = list(value.items())
-            return {self._key(name): self.of(item, depth - 1) for name, item in members}
+            return {self._key(name): self.of(item, depth - 1) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.of(item, depth - 1) for item in value]
         if isinstance(value, float):
             return value if isfinite(value) else str(value)
         short = isinstance(value, int) and value.bit_length() < 4096
-        return value if value is None or short or isinstance(value, str) else SHORT.repr(value)
+        return value if value is None or short or isinstance(value, str) else self._short(value)
 
     def _key(self, name: Any) -> str:
-        key = name if isinstance(name, str) else SHORT.repr(name)
-        self._room -= len(key)
-        return key
+        if not isinstance(name, str):
+            return self._short(name)
+        self._take(len(name))
+        return name
+
+    def _short(self, value: Any) -> str:
+        self._take(len(repr(value)))
+        return SHORT.repr(value)
+
+    def _take(self, room: int) -> None:
+        self._room -= room
+        if self._room < 0:
+            raise ValueError("too large to be shown")

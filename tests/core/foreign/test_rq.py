@@ -24,6 +24,7 @@ from rq.rate_limit import RateLimit
 from textual.pilot import Pilot
 
 from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.foreign.python_text import call_of
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb
@@ -198,6 +199,21 @@ def test_nothing_is_unpickled(
     assert not folder.exists()
     pickle.loads(trap)
     assert folder.exists(), "the trap works"
+
+
+@pytest.mark.parametrize(("description", "call"), [
+    ("shop.pay(4, 'ü', at=datetime.date(2026, 1, 2), to={'id': (1, None)})",
+     ("shop.pay", [4, "ü"], {"at": "datetime.date(2026, 1, 2)", "to": {"id": [1, None]}})),
+    (f"shop.pay('{'x' * 75}..., 1)", ("shop.pay", None, None)),  # as RQ cuts it
+    ("pay(*[1])", ("pay", ["*[1]"], {})), ("pay(**{'a': 1})", ("pay", None, None)),
+    ("pay(b'x', {1}, 1e999, \'\\d\')", ("pay", ["b'x'", "{1}", "inf", "\\d"], {})),
+    ("pay(" + "1+" * 3000 + "1)", ("pay",)), ("pay(" + "-" * 7000 + "1)", ("pay",)),
+    ("pay(" * 1500 + ")" * 1500, ("pay",)), ("pay(" + "9" * 7000 + ")", ("pay",)),
+    ("Send the report (weekly)", ()), ("", ()),
+])  # fmt: skip
+def test_a_call_is_read_out_of_a_description(description: str, call: tuple[Any, ...]) -> None:
+    found = tuple(call_of(description).values())
+    assert found[: len(call)] == call and bool(found) is bool(call)
 
 
 def test_a_job_that_expired_is_shown_as_gone(client: Client, queue: rq.Queue) -> None:
