@@ -38,28 +38,24 @@ REQUESTS, EACH, LIMIT = 300, 10, 3
 ENTRIES = 2_000
 KILLS, RESTARTS, WORKERS = 100, 3, 4
 LEASE_MS = 700
-PAUSE_S = {
-    "request": 0.08,
-    "delay": 0.12,
-    "delay, 3 shards": 0.12,
-    "circular": 0.12,
-    "rotating": 0.12,
-    "fair": 0.12,
-    "carmine": 0.12,
-    "sidekiq": 0.12,
-    "resque": 0.12,
-}
-"""handlers take up to so long: enough for work to be left at the last kill"""
+KINDS = (
+    "request", "delay", "delay, 3 shards", "circular", "rotating", "fair", "carmine", "sidekiq",
+    "resque",
+)  # fmt: skip
+PAUSE_S = 0.3
+"""handlers take up to so long until the last kill: enough for work to be left then"""
 
 
-def run_worker(url: str, kind: str, log: str) -> None:
-    """One worker process: writes down each execution before it reports it."""
+def run_worker(url: str, kind: str, log: Path, over: Path) -> None:
+    """One worker process: writes down each execution before it reports it. ``over`` is there when
+    nobody is killed any more."""
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     chance = random.Random(os.getpid())
 
     def handle(work: Work) -> None:
         os.write(fd, f"{work.id}\n".encode())
-        time.sleep(chance.random() * PAUSE_S[kind])
+        if not over.exists():
+            time.sleep(chance.random() * PAUSE_S)
 
     client = connect(url)
     Worker(opened(client, kind), handle, concurrency=3, batch=2, lease_ms=LEASE_MS).run()
@@ -84,7 +80,7 @@ def opened(client: BlockingClient, kind: str) -> Queue[BlockingClient]:
 def dealt() -> list[tuple[str, str]]:
     """Each kind of queue on one kind of server; these take turns."""
     servers = sorted(binaries())
-    return [(kind, servers[n % len(servers)]) for n, kind in enumerate(PAUSE_S)]
+    return [(kind, servers[n % len(servers)]) for n, kind in enumerate(KINDS)]
 
 
 def patiently(what: str, seconds: float, done: Callable[[], bool]) -> None:
@@ -107,7 +103,7 @@ def settled(queue: Queue[BlockingClient]) -> bool:
 @pytest.mark.parametrize(("kind", "binary"), dealt())
 def test_kills_lose_nothing(kind: str, binary: str, tmp_path: Path) -> None:
     chance = random.Random(7)
-    log = tmp_path / "executed"
+    log, over = tmp_path / "executed", tmp_path / "over"
     with EmbeddedServer(binaries()[binary], appendonly=True) as server:
         client = connect(server.url)
         queue = opened(client, kind)
@@ -118,7 +114,7 @@ def test_kills_lose_nothing(kind: str, binary: str, tmp_path: Path) -> None:
         context = multiprocessing.get_context("forkserver")
 
         def start() -> None:
-            process = context.Process(target=run_worker, args=(server.url, kind, str(log)))
+            process = context.Process(target=run_worker, args=(server.url, kind, log, over))
             process.start()
             processes.append(process)
 
@@ -138,6 +134,7 @@ def test_kills_lose_nothing(kind: str, binary: str, tmp_path: Path) -> None:
                     restarts += 1
                 start()
             assert not settled(queue), "the work ended before the killing did"
+            over.touch()
             patiently("all settled", 120, lambda: settled(queue))
         finally:
             for process in processes:
