@@ -5,6 +5,7 @@ Another process fills the server and works on it, while this one loads the dashb
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -40,9 +41,9 @@ def demonstration(
     with the block."""
     real = [framework.name for framework in frameworks]
     with EmbeddedServer() as server, running(frameworks, server.port):
-        command = [sys.executable, "-m", "redisq_ops.demo.workload", str(server.port)]
+        command = [sys.executable, "-m", "redisq_ops.demo.workload"]
         workload = subprocess.Popen(
-            [*command, ",".join(real), *incidents],
+            [*command, str(os.getpid()), str(server.port), ",".join(real), *incidents],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:

@@ -163,19 +163,18 @@ def create_queues(
 
 
 def main() -> None:
-    """``python -m redisq_ops.demo.workload PORT FRAMEWORK,… INCIDENT…``, from `demonstration`.
+    """``python -m redisq_ops.demo.workload PID PORT FRAMEWORK,… INCIDENT…``, from `demonstration`.
 
-    Writes a line when all queues are there. Ends with the process that started it.
+    Writes a line when all queues are there. Ends with the process PID, which started it.
     """
-    port, real, *names = sys.argv[1:]
-    parent = os.getppid()
+    parent, port, real, *names = sys.argv[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     client = connect(f"redis://127.0.0.1:{int(port)}", "demo")
     incidents = [INCIDENTS[name] for name in names]
     create_queues(client, incidents, random.Random(), real.split(","))
     print("ready", flush=True)
     workload = Workload(client, incidents, random.Random(), real.split(","))
-    while os.getppid() == parent:
+    while os.getppid() == int(parent):
         with suppress(RedisqError):  # the server restarts, or a queue was destroyed
             workload.tick()
         time.sleep(TICK_S)

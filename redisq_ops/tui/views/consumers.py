@@ -162,7 +162,7 @@ def drawn(reports: tuple[ConsumerReport, ...], width: int) -> Text:
     text.append(" not delivered yet", DIM)
     text.append(" · ", DIM)
     text.append(f"pending {count(pending)}", f"bold {HELD}")
-    text.append(" given, not settled", DIM)
+    text.append(" delivered, not settled", DIM)
     if again:
         text.append(f" · {count(again)} run again", DIM)
     text.append(f"\n {'given':<{_LABEL}}", DIM)
