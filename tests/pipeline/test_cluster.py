@@ -21,7 +21,7 @@ import redis
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline.connect_server import find_server
+from redisq_ops.pipeline.connect_server import find_server, reused_session
 from redisq_ops.pipeline.session import check_reachable
 
 from ..command_line import dead_letters
@@ -187,6 +187,8 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
             assert json.loads(found.stdout) == {"n": 20, "e": "SMTP"}
             daemons.append(children(kept["pid"]))
         assert daemons[0] == daemons[1], "the second command used the session of the first"
+        with reused_session("sc://h", "sql") as one, reused_session("sc://h", "sql") as other_one:
+            assert one != other_one, "one command at a time"
         with socket.create_connection(("127.0.0.1", kept["port"])):
             remote = f"sc://localhost:{kept['port']}/;token={kept['token']}"
         # Another Redis server than the one whose password the workers have: only if asked for.

@@ -77,7 +77,10 @@ def on_kept_server(
         server = find_server(s.config.server_address())
     if server is None:
         yield dict(given)
-    elif not reuses:
+        return
+    if not s.json:
+        print("asking the Spark that runs…", file=sys.stderr, flush=True)
+    if not reuses:
         yield {**given, "remote": server}
     else:
         with reused_session(server, purpose) as remote:
