@@ -88,6 +88,9 @@ class PreviewPane(Vertical):
         )  # fmt: skip
         if subject.id is None and same_list:
             self.entry.note("This entry is no longer in the list.")
+        elif subject.id is None:
+            self.entry.begin(None)
+            self.entry.note("There is nothing to preview.")
         elif subject.id != self.entry.about:
             self.entry.begin(subject.id, reads=self._settling is None)
             self._settle()

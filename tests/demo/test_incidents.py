@@ -135,7 +135,7 @@ def test_the_page_shows_what_the_dashboard_shows(url: str) -> None:
     async def frame() -> list[str]:
         app = dashboard(url, list(INCIDENTS.values()))
         async with app.run_test(size=(100, 45)) as pilot:
-            await until(pilot, lambda: app.answered)
+            await until(pilot, lambda: app.answered and not (app.snapshot and app.snapshot.unread))
             await pilot.pause()
             return text(app).splitlines()
 

@@ -29,11 +29,11 @@ from .overview import (
     row_or_problem,
 )
 
-SLOW_LINK_S = 0.25
-"""where the first exchange takes longer, names come first and the rows in stages"""
-STAGE_S = 1.0
+SLOW_LINK_S = 0.6
+"""where the first exchange (it connects) takes longer, names come first and rows in stages"""
+STAGE_S = 2.0
 """so long takes a stage, about"""
-REGISTRY_S = 5.0
+REGISTRY_S = 10.0
 """so old may the list of queues be on a slow link"""
 FEWEST = 5
 """rows that a stage reads at least"""

@@ -45,6 +45,7 @@ class SettingsView(QueueView):
         SortOrder("value", lambda s: s.value),
         SortOrder("span", lambda s: int(s.value) if s.name.endswith("_ms") else None),
         SortOrder("default", lambda s: s.default),
+        SortOrder("meaning", lambda s: _MEANINGS.get(s.name)),
     )
     empty = "this queue has no settings of redisq's"
 
