@@ -15,10 +15,10 @@ demo: .venv/demo  ## a server of its own, a lively queue, and redisq-top on it
 	@$(BIN)/redisq demo
 
 test: .venv/dev  ## the whole suite
-	$(BIN)/pytest -n 3 --reruns 1 -rR
+	$(BIN)/pytest -n 3 --dist worksteal --reruns 1 -rR --durations 30
 
 quick: .venv/dev  ## the suite without its slow tests
-	$(BIN)/pytest -n 3 -m "not slow"
+	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
 
 lint: .venv/dev  ## style, format, types, layers, names in Lua
 	$(BIN)/ruff check

@@ -155,7 +155,8 @@ MUTANTS = [
         models=REQUESTS,
     ),
     mutant(
-        "undo of what was touched", ("undo", "ours = f and line:find", "ours = true or line:find")
+        "undo of what was touched",
+        ("undo_entries", "ours = f and line:find", "ours = true or line:find"),
     ),
     mutant(
         "moves without looking again", ("move", "not seen[id] and storage_score(id, from)", "'0'")

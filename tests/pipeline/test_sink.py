@@ -179,7 +179,7 @@ def test_schemas_and_options_that_do_not_fit_are_refused_in_one_line(
     assert "mode append" in refusal("request string, payload string", overwrite=True)
     assert "did you mean queue" in refusal("request string, payload string", qeue="q")
     assert "expected one of request" in refusal("payload string", kind="list")
-    assert "limit 5000: 1 to 1000" in refusal("payload string", limit="5000")
+    assert "limit 5000: must be 1 to 1000" in refusal("payload string", limit="5000")
     assert client.dbsize() == 0
 
 

@@ -168,9 +168,9 @@ def test_a_long_answer_is_scrolled_by_keys(url: str, client: redis.Redis) -> Non
         await until(pilot, lambda: app.current.table.position)
         await press(pilot, "t")
         await see(pilot, "entry mail/r1/", "d and u scroll the answer")
-        assert "run redisq fsck" not in text(app)
+        assert "is next of its request" not in text(app)
         await press(pilot, *"dddd")
-        await see(pilot, "run redisq fsck")
+        await see(pilot, "is next of its request")
         await press(pilot, *"uuuu")
         await see(pilot, "entry mail/r1/")
 

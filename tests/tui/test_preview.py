@@ -154,7 +154,7 @@ def test_the_whole_screen_does_not_wait_for_the_next_refresh() -> None:
 
 def test_the_preview_is_for_lists_of_entries_and_comes_back_with_them() -> None:
     async def body(app: Top, pilot: Pilot[Exception], source: Payloads) -> None:
-        await press(pilot, "7")
+        await press(pilot, "8")
         await settled(app, pilot)
         assert "preview:" not in text(app)
         await press(pilot, "p")
@@ -164,7 +164,7 @@ def test_the_preview_is_for_lists_of_entries_and_comes_back_with_them() -> None:
         await see(pilot, "preview: Enter goes in")
         await press(pilot, "3")
         await settled(app, pilot)
-        await see(pilot, "holders  the first 6", "import-3102  open")
+        await see(pilot, "holders  the first 7", "import-3102  open")
         await press(pilot, "enter", "p")  # from inside too
         assert "preview:" not in text(app) and app.focused is app.current.table
 
