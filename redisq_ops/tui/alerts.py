@@ -11,7 +11,7 @@ from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.ops.terminal import printable
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.check.findings import Standing
+    from redisq_ops.ops.check.evaluation import Standing
 
     from .dashboard_settings import AlertSettings
     from .poller import SnapshotSource
@@ -33,7 +33,7 @@ class AlertWatch:
 
     def judge(self, snapshot: Snapshot) -> list[Standing]:
         """The broken rules of an overview that are new, the worst first."""
-        from redisq_ops.ops.check.findings import broken_rules, standings
+        from redisq_ops.ops.check.evaluation import broken_rules, standings
         from redisq_ops.ops.inspect.overview import Overview
         from redisq_ops.ops.trouble import Severity
 

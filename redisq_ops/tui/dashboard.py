@@ -40,7 +40,7 @@ from redisq_ops.tui.views import ALL, ChartsView, GroupsView, OverviewView, Queu
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts
-    from redisq_ops.ops.check.findings import Standing
+    from redisq_ops.ops.check.evaluation import Standing
 
 
 class Dashboard(App[Exception]):

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from redisq_ops.core.model.entry import STATES, Counts
 from redisq_ops.core.model.errors import NotFound, RedisqError
 from redisq_ops.core.redis.server_errors import translate
-from redisq_ops.ops.check.findings import Standing, broken_rules, standings
+from redisq_ops.ops.check.evaluation import Standing, broken_rules, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.examination import examine
 from redisq_ops.ops.inspect.overview import Overview, overview

@@ -9,7 +9,7 @@ import pytest
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.rates import Rates
-from redisq_ops.ops.check.findings import broken_rules, standings
+from redisq_ops.ops.check.evaluation import broken_rules, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.diagnosis import Diagnosis
 from redisq_ops.ops.inspect.overview import Overview, QueueRow
