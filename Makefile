@@ -18,7 +18,7 @@ test: .venv/dev  ## the whole suite
 	$(BIN)/pytest -n 3 --dist worksteal --reruns 1 -rR --durations 30
 
 quick: .venv/dev  ## the suite without its slow tests
-	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 3 -m "not slow"
 
 lint: .venv/dev  ## style, format, types, layers, names in Lua
 	$(BIN)/ruff check
