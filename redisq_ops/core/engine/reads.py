@@ -69,14 +69,16 @@ class QueueReads(QueueBase[C_co]):
         max: int = 100,
         start: int | None = None,
         payloads: bool = False,
+        glance: bool = False,
     ) -> Description[Page]:
         """Up to ``max`` entries of a state, in the order in which the server keeps them.
 
         ``cursor``: the `Page.cursor` of the page before; no entry is skipped or shown twice,
         whatever came or went between the two. ``start``: the rank of the first entry, for a window
-        in a long list. ``payloads``: also read payloads.
+        in a long list. ``payloads``: also read payloads. ``glance``: for
+        a look that repeats itself: long records of other programs need not be read, and say so.
         """
-        return self._page(state, PageQuery(cursor, max, start, payloads))
+        return self._page(state, PageQuery(cursor, max, start, payloads, glance))
 
     async def _page(self, state: State, query: PageQuery) -> Page:
         if state == "done":

@@ -57,7 +57,7 @@ async def through(
 def with_unread(page: Page, state: State, query: PageQuery, read: int, mean: int) -> Page:
     """A window of which at most ``read`` entries were read, because they are too large, with a line
     for each of the others; ``mean``: their bytes on average."""
-    if query.start is None or read >= query.max:
+    if query.start is None or not query.glance or read >= query.max:
         return page
     # The id of an element is in its bytes.
     ranks = range(query.start + len(page.entries), min(query.start + query.max, page.total))

@@ -286,7 +286,7 @@ class PlacedPages(ForeignQueue[C_co]):
         self, state: State, query: PageQuery, wrong: list[str] | None = None
     ) -> Page:
         places = await self._weighed(await self._places(state, wrong))
-        places = [replace(place, whole=query.payloads) for place in places]
+        places = [replace(place, whole=query.payloads or not query.glance) for place in places]
         if not self._shared(state):
             page = await page_of(places, query)
             mean = max((place.mean for place in places), default=0)

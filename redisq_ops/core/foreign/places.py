@@ -157,7 +157,7 @@ class Place:
         if self.kind in ("set", "hash"):
             scanned, _, size = await self._scan_after(None, min(start + max, DEPTH))
             return await self.located(scanned[start:]), size
-        if not (read := self.few(max)):
+        if not (read := self.few(max) or int(self.whole)):
             return [], await self.size()
         if self.kind != "list":
             size, rows = await both(self.size(), positions(self.key, start, start + read - 1))

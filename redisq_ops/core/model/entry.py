@@ -179,6 +179,7 @@ class PageQuery:
     max: int = 100
     start: int | None = None
     payloads: bool = False
+    glance: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from redisq_ops.core.model.entry import ARGUMENTS, Entry, State
 from ..groups.fingerprint import fingerprint
 from .time import moment_ms
 
-Need = Literal["payload", "priority"]
-"""what has to be read besides the entry's record"""
+Need = Literal["record", "payload", "priority"]
+"""what has to be read: the entry's record however long it is, and what is besides it"""
 Path = tuple[str | int, ...]
 MISSING: Final = object()
 """the value of a place in JSON that does not exist"""

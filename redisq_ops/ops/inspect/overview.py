@@ -215,7 +215,7 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
     if "dying" in rules:
         reads["dead"] = _latest_dead(queue, row)
     if "stalled" in rules:
-        reads["pending"] = queue.page.op("pending", None, _HELD)
+        reads["pending"] = queue.page.op("pending", None, _HELD, glance=True)
         if isinstance(queue, HasRequests):
             reads["requests"] = queue.requests.op(0, CLIENTS)
     found = dict(zip(reads, await together(reads.values()), strict=True))
@@ -245,7 +245,7 @@ async def _latest_dead(queue: Queue[Any], row: QueueRow) -> list[Entry]:
         else await together(part.counts.op() for part in parts)
     )
     pages = await together(
-        part.page.op("dead", max=_LATEST, start=max(0, one.dead - _LATEST))
+        part.page.op("dead", max=_LATEST, start=max(0, one.dead - _LATEST), glance=True)
         for part, one in zip(parts, counts, strict=True)
     )
     return [entry for page in pages for entry in page.entries]

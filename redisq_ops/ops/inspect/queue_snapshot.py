@@ -107,7 +107,11 @@ async def _entries(queue: Queue[Any], snapshot: Snapshot, state: State) -> Snaps
         first, end = max(0, total - viewport.end), max(0, total - viewport.start)
     pages = await together(
         queue.page.op(
-            state, start=low, max=max(1, min(PAGE, end - low)), payloads="payload" in viewport.needs
+            state,
+            start=low,
+            max=max(1, min(PAGE, end - low)),
+            payloads="payload" in viewport.needs,
+            glance="record" not in viewport.needs,
         )
         for low in range(first, max(end, first + 1), PAGE)
     )

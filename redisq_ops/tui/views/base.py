@@ -182,7 +182,7 @@ class QueueView(Vertical):
     @property
     def fetched(self) -> frozenset[Need]:
         """What has to be fetched for the filter, besides the rows."""
-        return frozenset() if self.filter is None else self.filter.needs
+        return frozenset() if self.filter is None else self.filter.needs | {"record"}
 
     @property
     def descending(self) -> bool:

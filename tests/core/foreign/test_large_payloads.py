@@ -76,3 +76,12 @@ def test_looks_do_not_read_large_payloads(
         assert len(snapshot.entries) == N and sent < 100_000
         said = [entry.problem or (entry.payload or b"").decode() for entry in snapshot.entries]
         assert all("not read in a list: " in text and " MiB" in text for text in said)
+        # What filters, groups and changes read is complete.
+        queue, read, cursor, first = run(looking, deployment.queue(name)), list[str](), None, True
+        while first or cursor:
+            page = queue.page("waiting", cursor, 2)
+            assert all(entry.problem is None for entry in page.entries)
+            assert all(b"not read" not in (entry.payload or b"") for entry in page.entries)
+            read += [entry.id for entry in page.entries]
+            cursor, first = page.cursor, False
+        assert len(set(read)) == len(read) == N

@@ -104,7 +104,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         called = self.states[state][0].called
         if state == "pending":
-            place = Place("zset", self.own_name, called, read, whole=False)
+            place = Place("zset", self.own_name, called, read)
             return [self._gathered(await place.located(running))]
         due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)

@@ -112,7 +112,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             group = min(there, key=lambda group: group.place)
             part, total = self._part(group), group.lag or 0
         start = query.start or 0
-        read = few(start + query.max, mean) - start
+        read = few(start + query.max, mean) - start if query.glance else few(query.max, mean) or 1
         if read <= 0:
             page = Page((), None, total)
         else:
