@@ -1,5 +1,6 @@
 """Real servers for the tests: one process per kind and test worker, emptied for every test."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -67,6 +68,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         spec = getattr(item, "callspec", None)
         if spec is not None and spec.params.get("server") == "redis":
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection() -> None:
+    """Collecting makes a million objects, and no garbage."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """They stay to the end: no later look for garbage passes over them."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -93,7 +93,7 @@ class Database:
         """Of one key as in `picture`, None where it is absent."""
         return picture(self.client, [key])[key] if self.client.exists(key) else None
 
-    def commands_of(self, work: Callable[[], object]) -> str:
+    def commands_of(self, work: Callable[[], object]) -> list[str]:
         """All commands that the server executes during ``work``, also those of scripts."""
         with self.client.monitor() as monitor:
             work()
@@ -101,6 +101,6 @@ class Database:
             seen: list[str] = []
             for command in monitor.listen():
                 if command["command"] == f"ECHO {_END}":
-                    return "\n".join(seen)
+                    return seen
                 seen.append(command["command"])
         raise AssertionError

@@ -51,18 +51,44 @@ class Verdict:
     why: str = ""
 
 
+CALLS = {"EVALSHA", "EVALSHA_RO", "EVAL", "EVAL_RO"}
+"""declare keys; the commands of their scripts follow"""
+NAMING = {
+    dict: {"HGET", "HMGET", "HSET", "HSETNX", "HDEL", "HEXISTS", "HINCRBY", "HSTRLEN", "HLEN"},
+    list: {"ZADD", "ZINCRBY", "ZREM", "ZSCORE", "ZMSCORE", "ZCARD"},
+}
+"""commands that depend on no field of a hash, and on no member of a sorted set, but those they
+name; what a value is spoilt to changes neither the type nor how many there are"""
+UNMOVED = {"TYPE", "EXISTS", "UNLINK", "DEL"}
+PLAIN = re.compile(rb"[!#-\[\]-~]+")
+"""words that the server's monitor prints as they are"""
+
+
 @dataclass
 class Reference:
-    """What an operation does to the sound queue."""
+    """What an operation does to the sound queue, and the commands that did it."""
 
     digests: Digests
     image: Picture
     ended: set[bytes]
-    commands: str
+    commands: list[str]
 
-    def touches(self, key: bytes) -> bool:
-        """Whether a command names ``key``: without one, what is in it can't matter."""
-        return not key.isascii() or key.decode() in self.commands
+    def touches(self, spoilt: Corruption, value: Any) -> bool:
+        """Whether a command depends on what is spoilt of the key, which holds ``value``: without
+        one the operation does what it does to the sound queue."""
+        key, name = spoilt.key, spoilt.field
+        if not key.isascii():
+            return True
+        told = [c for c in self.commands if key.decode() in c and _verb(c) not in CALLS]
+        if name is None or not PLAIN.fullmatch(name):
+            return bool(told)
+        assert name in dict(value), "what is there is spoilt, or garbage added"
+        naming = NAMING[type(value)] | UNMOVED
+        return any(_verb(c) not in naming or name.decode() in c.split() for c in told)
+
+
+def _verb(command: str) -> str:
+    return command.partition(" ")[0].upper()
 
 
 @dataclass
@@ -230,12 +256,12 @@ class Matrix:
 
 
 def cases(judge: Judge) -> list[tuple[str, Corruption]]:
-    """All that can be spoilt of a stage, each before all operations that touch its key."""
+    """All that can be spoilt of a stage, each before all operations that may notice it."""
     image = {key: value for key, value in judge.image.items() if judge.stage.owns(key)}
     spoilt = list(corruptions(image, judge.stage.absent))
     return [
         (name, corruption)
         for corruption in spoilt
         for name in judge.stage.operations
-        if judge.references[name].touches(corruption.key)
+        if judge.references[name].touches(corruption, image.get(corruption.key))
     ]
