@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -71,7 +72,9 @@ class Reference:
     digests: Digests
     image: Picture
     ended: set[bytes]
-    commands: list[str]
+    commands: Sequence[list[str]]
+    naming: dict[bytes, list[list[str]]] = field(default_factory=dict)
+    """those that name a key"""
 
     def touches(self, spoilt: Corruption, value: Any) -> bool:
         """Whether a command depends on what is spoilt of the key, which holds ``value``: without
@@ -79,16 +82,15 @@ class Reference:
         key, name = spoilt.key, spoilt.field
         if not key.isascii():
             return True
-        told = [c for c in self.commands if key.decode() in c and _verb(c) not in CALLS]
+        if key not in self.naming:
+            told = [words for words in self.commands if any(key.decode() in word for word in words)]
+            self.naming[key] = [words for words in told if words[0].upper() not in CALLS]
+        told = self.naming[key]
         if name is None or not PLAIN.fullmatch(name):
             return bool(told)
         assert name in dict(value), "what is there is spoilt, or garbage added"
-        naming = NAMING[type(value)] | UNMOVED
-        return any(_verb(c) not in naming or name.decode() in c.split() for c in told)
-
-
-def _verb(command: str) -> str:
-    return command.partition(" ")[0].upper()
+        one_by_one = NAMING[type(value)] | UNMOVED
+        return any(words[0].upper() not in one_by_one or name.decode() in words for words in told)
 
 
 @dataclass
@@ -101,6 +103,8 @@ class Judge:
     references: dict[str, Reference] = field(default_factory=dict)
     prepared: tuple[Corruption, Digests] | None = None
     """the last corruption, and what the database held after it"""
+    seen: Picture | None = None
+    """the same as a picture, once somebody has asked for it"""
     changed: bool = False
     """whether an operation has changed the database since"""
 
@@ -112,7 +116,10 @@ class Judge:
             commands = self.database.commands_of(partial(self.stage.run, name))
             after = self.database.picture()
             self.references[name] = Reference(
-                self.database.digests(), after, tokens(self.image) - tokens(after), commands
+                self.database.digests(),
+                after,
+                tokens(self.image) - tokens(after),
+                [command.split() for command in commands],
             )
 
     def judge(self, name: str, corruption: Corruption) -> Verdict:
@@ -121,27 +128,26 @@ class Judge:
             self.database.restore()
             corruption.apply(self.database)
         if self.prepared is None or not again:
-            self.prepared = corruption, self.database.digests()
+            self.prepared, self.seen = (corruption, self.database.digests()), None
         before = self.prepared[1]
         try:
             self.stage.run(name)
         except Exception as error:
-            verdict = self._refusal(name, corruption, before, error)
-            self.changed = verdict.word == "half"
-            return verdict
+            self.changed = self.database.digests() != before
+            return self._refusal(corruption, error)
         self.changed = True
         return self._done(name, corruption, before)
 
     def _prepared(self, corruption: Corruption) -> Picture:
-        self.database.restore()
-        corruption.apply(self.database)
-        return self.database.picture()
+        if self.seen is None:
+            self.database.restore()
+            corruption.apply(self.database)
+            self.seen = self.database.picture()
+        return self.seen
 
-    def _refusal(
-        self, name: str, corruption: Corruption, before: Digests, error: Exception
-    ) -> Verdict:
+    def _refusal(self, corruption: Corruption, error: Exception) -> Verdict:
         why = f"{type(error).__name__}: {error!s:.200}"
-        if self.database.digests() != before:
+        if self.changed:
             after = known(self.database.picture())
             seen = known(self._prepared(corruption))
             if after != seen:

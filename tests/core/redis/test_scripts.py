@@ -1,6 +1,7 @@
 """The Lua files keep their contract, and the loader says so when a call doesn't."""
 
 import hashlib
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -84,24 +85,27 @@ def is_script(path: Path) -> bool:
     return bool(header.argv or header.rest)
 
 
-every_file = pytest.mark.parametrize("path", FILES, ids=map(name, FILES))
+BY_FOLDER = {key: list(group) for key, group in itertools.groupby(FILES, folder)}
+every_folder = pytest.mark.parametrize("files", BY_FOLDER.values(), ids=BY_FOLDER)
 
 
-@every_file
-def test_a_file_says_what_it_is_for_and_what_it_returns(path: Path) -> None:
-    lines = path.read_text().splitlines()
-    assert re.match(r"-- [A-Z`]", lines[0]), "the first line says in words what it does"
-    header = ScriptHeader.parse(path.read_text())
-    if is_script(path):
-        assert "-- Returns" in path.read_text() or path.read_text().endswith("\nreturn 1\n")
-    else:
-        assert not header.flags
+@every_folder
+def test_a_file_says_what_it_is_for_and_what_it_returns(files: list[Path]) -> None:
+    for path in files:
+        text = path.read_text()
+        assert re.match(r"-- [A-Z`]", text), f"{path}: the first line says in words what it does"
+        if is_script(path):
+            assert "-- Returns" in text or text.endswith("\nreturn 1\n"), path
+        else:
+            assert not ScriptHeader.parse(text).flags, path
 
 
-@every_file
-def test_a_file_is_short(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= MOST_LINES or name(path) in LONGER
+@every_folder
+def test_a_file_is_short(files: list[Path]) -> None:
+    for path in files:
+        lines = path.read_text().splitlines()
+        assert len(lines) <= MOST_LINES or name(path) in LONGER, path
+        assert [n for n, line in enumerate(lines, 1) if len(line) > 105] == [], path
 
 
 def test_no_file_is_excused_that_is_short_by_now() -> None:
@@ -109,24 +113,20 @@ def test_no_file_is_excused_that_is_short_by_now() -> None:
     assert long == set(LONGER)
 
 
-@every_file
-def test_no_line_is_too_long(path: Path) -> None:
-    assert [n for n, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 105] == []
-
-
-@every_file
-def test_a_file_has_none_of_what_goes_wrong(path: Path) -> None:
-    text = code(path)
-    for tried in TRIES.get(name(path), ()):
-        assert tried in text
-        text = text.replace(tried, "(")
-    for word in (r"'KEYS'", r"'SCAN'", r"cjson\.", r"math\.random", r"'TIME'", r"\bpcall\("):
-        assert not re.search(word, text), word
-    # In Lua only the last of several expressions gives more than one value.
-    assert not re.search(r"\bunpack\((?:[^()]|\([^()]*\))*\)\s*,", text)
-    # A number Lua writes by itself may come out as 1e+15; times are written with %.0f or are words.
-    for bad in re.findall(r"tostring\((?:now|ready|at|score)[^a-z_]", text):
-        raise AssertionError(bad)
+@every_folder
+def test_a_file_has_none_of_what_goes_wrong(files: list[Path]) -> None:
+    for path in files:
+        text = code(path)
+        for tried in TRIES.get(name(path), ()):
+            assert tried in text, path
+            text = text.replace(tried, "(")
+        for word in (r"'KEYS'", r"'SCAN'", r"cjson\.", r"math\.random", r"'TIME'", r"\bpcall\("):
+            assert not re.search(word, text), f"{path}: {word}"
+        # In Lua only the last of several expressions gives more than one value.
+        assert not re.search(r"\bunpack\((?:[^()]|\([^()]*\))*\)\s*,", text), path
+        # A number Lua writes by itself may come out as 1e+15; times are written with %.0f or are
+        # words.
+        assert not re.findall(r"tostring\((?:now|ready|at|score)[^a-z_]", text), path
 
 
 def scripts_of(package: str) -> list[str]:
