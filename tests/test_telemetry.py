@@ -63,6 +63,7 @@ def exported(text: str) -> Iterator[dict[str, Any]]:
         yield span
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 def test_spans_of_a_producer_and_a_worker_process_are_linked(url: str, tmp_path: Path) -> None:
     (tmp_path / "producer.py").write_text(PRODUCER)

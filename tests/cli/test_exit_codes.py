@@ -231,6 +231,7 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
             yield from commands(command.get_command(within, name), (*path, name))
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 @pytest.mark.parametrize("value", ["\udcff", "9" * 5000, "", "a\x1b]0;x\x07\n\u202eb"])
 def test_no_value_of_an_option_is_a_traceback(

@@ -138,6 +138,7 @@ def test_for_programs_it_prints_what_other_commands_do(
     assert run(["--url", url, "top", "--json"]) == 3  # one queue can't be read, as `ls` says
 
 
+@pytest.mark.slow
 def test_a_frame_ends_as_ls_does_where_some_of_a_queue_can_not_be_read(
     url: str, client: redis.Redis, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_frame_ends_as_ls_does_where_some_of_a_queue_can_not_be_read(
     assert out == "" and err.count("\n") == 1 and "keeps its data: retry" in err
 
 
+@pytest.mark.slow
 def test_the_first_frame_loads_no_module_of_other_views(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     code = (

@@ -522,6 +522,7 @@ def test_a_function_handles_deliveries(kind: str) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_once_leaves_nothing_it_could_take_and_says_what_else_there_is(
     client: redis.Redis, processes: str
@@ -702,6 +703,7 @@ def test_waiting_too_long_for_nothing_and_interrupted(
         assert (process.returncode, out, err) == (130, b"", b"")
 
 
+@pytest.mark.slow
 def test_waiters_hear_of_the_end(
     queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
@@ -727,6 +729,7 @@ def is_waiting(client: redis.Redis) -> bool:
     return looks > 1 or bool(client.pubsub_channels())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", WAITS.values(), ids=WAITS)
 def test_waiters_go_on_through_a_restart_of_the_server(
     words: tuple[str, ...], started: Callable[..., subprocess.Popen[bytes]]
@@ -750,6 +753,7 @@ def test_waiters_go_on_through_a_restart_of_the_server(
         assert b"1 done" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", WAITS.values(), ids=WAITS)
 def test_waiters_of_a_server_that_is_gone_time_out(
     words: tuple[str, ...], started: Callable[..., subprocess.Popen[bytes]]

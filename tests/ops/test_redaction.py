@@ -143,6 +143,7 @@ TRAPS = ("A", "A@", "a.b-", "a@b", "1", "1 ", "a@b.c ", "é", "\\", '"', "[", "p
          'name="password"\n', "\u200b@", "card number")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_documented_patterns_take_linear_time() -> None:
     """One that backtracks would take a minute for the first of these: the test's time-out is what
     fails it."""
@@ -377,6 +378,7 @@ def planted(client: redis.Redis) -> str:
     return fingerprint(entry)
 
 
+@pytest.mark.slow
 def test_secret_is_in_no_output_of_any_command(
     configuration: Path, client: redis.Redis, planted: str, redisq: Redisq, tmp_path: Path
 ) -> None:

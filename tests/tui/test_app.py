@@ -1044,6 +1044,7 @@ def test_read_only_holds_before_the_first_picture(url: str, client: redis.Redis)
     assert written(client) == set()
 
 
+@pytest.mark.slow
 def test_a_time_no_calendar_reaches_is_said_by_its_year(url: str, client: redis.Redis) -> None:
     far_apart(client)
 
@@ -1129,6 +1130,7 @@ def test_a_click_on_a_tab_opens_its_view(url: str, client: redis.Redis) -> None:
     drive(url, body)
 
 
+@pytest.mark.slow
 def test_help_names_every_key(url: str) -> None:
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "question_mark")

@@ -60,6 +60,7 @@ def test_a_frame_of_a_queue_waits_for_the_look_at_that_queue() -> None:
     assert "soon" in shown and "1 of 1" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 160])
 def test_the_overview_says_the_whole_problem_as_it_is(width: int) -> None:
     lines = frame(Top(Lost()), (width, 20)).splitlines()

@@ -73,6 +73,7 @@ def test_nothing_in_a_payload_or_a_traceback_reaches_the_terminal_as_it_is() -> 
     assert [line for line in shown if printable(line) != line] == []
 
 
+@pytest.mark.slow
 def test_of_many_members_a_hundred_are_made_at_a_time() -> None:
     _, parts = payload_outline(json.dumps([1] * 300_000).encode())
     made: list[int] = []

@@ -52,6 +52,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: Count
     monkeypatch.setattr(owner, name, call)
 
 
+@pytest.mark.slow
 def test_a_refresh_draws_the_rows_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Counter[str]()
 

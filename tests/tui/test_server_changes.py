@@ -16,6 +16,7 @@ from redisq_ops.tui.frame import text
 from .test_app import drive, press, until
 
 
+@pytest.mark.slow
 def test_a_replica_a_password_and_an_empty_server_are_named_in_the_header(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -21,6 +21,7 @@ from .test_toolkit import limited, under
 pytestmark = pytest.mark.alike
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "speed"),
     [

@@ -121,6 +121,7 @@ def planted(client: redis.Redis, number: int = HEALTHY) -> dict[str, str]:
     return {name: fault(client, name, now) for name, fault in bad.items()}
 
 
+@pytest.mark.slow
 def test_the_first_frame_has_the_faults_on_top_with_their_reasons(
     url: str, client: redis.Redis
 ) -> None:

@@ -77,6 +77,7 @@ def names(redisq: Redisq) -> list[str]:
 # --- what is seen -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_state_is_seen(client: Client) -> None:
     specimen(client)
     queue = ours(client)
@@ -156,6 +157,7 @@ def test_what_is_no_pickle_of_arqs_is_shown_as_such(client: Client) -> None:
     assert "w3" in waiting  # whether such a number can be shown depends on Python
 
 
+@pytest.mark.slow
 def test_many_results_are_complete_by_pages(client: Client) -> None:
     specimen(client)
     data: Any = client.get(RESULT + "bad0")
@@ -239,6 +241,7 @@ def test_plain_data_is_read_from_a_pickle(protocol: int) -> None:
             unpickled(data[:n])
 
 
+@pytest.mark.slow
 def test_the_dashboard_shows_results_although_no_number_is_known(client: Client, url: str) -> None:
     specimen(client)
     run(client, register(Deployment(client), [Registered(NAME, "arq", 1)]))

@@ -49,6 +49,7 @@ def ran(client: Client) -> Counter[str]:
 # --- what is seen -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_state_is_seen_as_bullmq_counts_it(client: Client) -> None:
     specimen(client)
     counts = ours(client).counts()

@@ -102,6 +102,7 @@ def test_the_worker_takes_it_for_no_outage(
     assert (queue.counts().pending, queue.counts().dead) == (0, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_looks_say_what_they_do_not_know_and_name_the_key(
     client: redis.Redis, kind: Any, url: str, capsys: pytest.CaptureFixture[str]

@@ -297,6 +297,7 @@ def test_what_a_killed_worker_had_is_requeued_once_by_one(client: Client, progra
     assert ran(client) == Counter({f"m{n}": 1 for n in range(6)})
 
 
+@pytest.mark.slow
 def test_messages_survive_operators_and_killed_workers(client: Client) -> None:
     """Workers are killed while operators purge and bring back, replay and undo: every message
     runs. What a killed worker had runs again, as without operators; nothing else runs twice."""

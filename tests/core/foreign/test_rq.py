@@ -399,6 +399,7 @@ def test_two_jobs_of_one_name_in_another_deployment(client: Client) -> None:
     assert not ours(client).exists()
 
 
+@pytest.mark.slow
 def test_what_is_replayed_beside_a_live_worker_runs_once_more(
     client: Client, queue: rq.Queue, url: str
 ) -> None:
@@ -454,6 +455,7 @@ def test_the_command_line(client: Client, queue: rq.Queue, redisq: Redisq) -> No
     assert redisq.rows("workers", "ls") == []
 
 
+@pytest.mark.slow
 def test_the_dashboard(client: Client, queue: rq.Queue, url: str) -> None:
     prepared(client, queue)
     run(client, register(Deployment(client), [Registered("rq:mail", "rq", 1, at="rq:")]))

@@ -786,6 +786,7 @@ def test_the_deployment_s_entries_go_where_their_records_say(
     assert whole.counts().waiting == 4 and whole.invariants() == []
 
 
+@pytest.mark.slow
 def test_what_lies_too_deep_is_said_and_left(queue: Ours, client: redis.Redis) -> None:
     for start in range(0, 21_000, 1000):
         client.lpush("queue:default", *[record(f"j{n}") for n in range(start, start + 1000)])

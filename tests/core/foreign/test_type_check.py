@@ -148,6 +148,7 @@ def test_a_sidekiq_process_that_cant_be_read_hides_no_other(
     assert client.sismember("processes", "box:1:a")
 
 
+@pytest.mark.slow
 def test_the_dashboard_shows_what_it_can_read_and_says_so(client: redis.Redis, url: str) -> None:
     name, key = spoilt(client, ResqueQueue, "workers")
 

@@ -108,6 +108,7 @@ def test_a_cluster_s_url_says_what_a_cluster_has(
             make(url)
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 def test_a_server_that_is_no_cluster_is_called_so(
     url: str, client: redis.Redis, capsys: pytest.CaptureFixture[str]

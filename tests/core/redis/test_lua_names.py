@@ -81,6 +81,7 @@ def test_a_file_of_the_engines_name_says_what_it_replaces(tree: Tree, tmp_path: 
     assert problems(tree, tmp_path, said, name="settle") == []
 
 
+@pytest.mark.slow
 def test_the_lint_fails_for_the_one_file_with_a_name_from_nowhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -275,6 +275,7 @@ def test_a_shard_that_is_given_up_leaves_its_fence_only(
     assert grown.invariants() == []
 
 
+@pytest.mark.slow
 def test_a_change_that_is_killed_anywhere_is_gone_on_with(
     client: redis.Redis, opened: Callable[..., Queue]
 ) -> None:

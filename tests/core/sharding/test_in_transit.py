@@ -152,6 +152,7 @@ def test_what_arrives_while_it_is_counted_is_not_left_out(opened: Opener, clock:
     assert ended.value.value.waiting == N
 
 
+@pytest.mark.slow
 def test_fsck_names_what_lies_between_two_shards_and_what_ends_that(
     client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

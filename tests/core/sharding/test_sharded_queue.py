@@ -531,6 +531,7 @@ def test_changing_the_number_loses_nothing(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 3)])
 def test_killed_anywhere_the_change_goes_on_and_nothing_runs_twice(
     open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock, before: int, after: int
