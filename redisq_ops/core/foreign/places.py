@@ -93,6 +93,8 @@ class Place:
     """the gathered entries"""
     whole: bool = True
     """whether records are read at any length: it is asked for by id, or for its payload"""
+    problem: str | None = None
+    """of gathered entries: which of them may be another queue's, and why"""
     mean: int = 0
     """bytes of an element on average; 0: not known"""
 
@@ -345,14 +347,18 @@ async def next_members(places: Sequence[Place]) -> list[bytes]:
 
 async def mean_bytes(key: str | bytes, size: Call[int]) -> int:
     """Bytes of a key's elements on average, by its first ones; 0: not known."""
-    usage: Call[int] = Call(
-        ("MEMORY", "USAGE", key, "SAMPLES", SAMPLED), lambda reply: int(reply or 0), key=key
-    )
-    found = await attempt(both(usage, size))
-    if isinstance(found, Exception):  # another type, or no right to it
+    found = await attempt(both(bytes_used(key), size))
+    if isinstance(found, Exception):  # another type
         return 0
     used, elements = found
     return used // elements if elements else 0
+
+
+async def bytes_used(key: str | bytes) -> int:
+    """Bytes of a key, by its first elements; 0: there is none, or no right to ask."""
+    words = ("MEMORY", "USAGE", key, "SAMPLES", SAMPLED)
+    used = await attempt(Call(words, lambda reply: int(reply or 0), key=key))
+    return 0 if isinstance(used, Exception) else used
 
 
 def few(max: int, mean: int) -> int:

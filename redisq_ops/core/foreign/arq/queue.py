@@ -96,7 +96,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             Process(legal(bytes_of(key)), queues=(self.own_name,), alive=None, work_known=False)
         ]
 
-    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+    async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         read = self._reader(state)
         if state in ("dead", "done"):
             called = "failed" if state == "dead" else "complete"
@@ -104,7 +104,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         called = self.states[state][0].called
         if state == "pending":
-            place = Place("zset", self.own_name, called, read)
+            place = Place("zset", self.own_name, called, read, whole=whole)
             return [self._gathered(await place.located(running))]
         due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)

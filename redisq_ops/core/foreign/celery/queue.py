@@ -111,9 +111,9 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     def _shared(self, state: State) -> bool:
         return state in ("pending", "delayed", "dead", "done")
 
-    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+    async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         if state not in ("dead", "done"):
-            return await super()._of_owner(state, wrong)
+            return await super()._of_owner(state, wrong, whole)
         called = "failed" if state == "dead" else "succeeded"
         key = self.at + self.own_name
         return [ScannedResults("zset", key, called, self._reader(state), begin=self.at + RESULT)]

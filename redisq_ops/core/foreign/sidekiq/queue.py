@@ -214,8 +214,11 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     @operation
     async def worker_processes(self) -> list[Process]:
         """The deployment's Sidekiq processes; one silent for a minute is not `alive`."""
+        return await self.processes_with_jobs(whole=False)
+
+    async def processes_with_jobs(self, whole: bool) -> list[Process]:
         names = await set_members(self.keys["t_processes"])
-        return await processes(names, self.keys, self.id_of)
+        return await processes(names, self.keys, self.id_of, whole)
 
     async def _remove_process(
         self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int

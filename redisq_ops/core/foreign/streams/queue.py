@@ -166,7 +166,12 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def pending_deliveries(
-        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
+        self,
+        group: str = "",
+        max: int = PENDING_PAGE,
+        consumer: str = "",
+        after: str | None = None,
+        glance: bool = False,
     ) -> PendingPage:
         """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
         part = await self._one(group)
