@@ -7,6 +7,7 @@ order in which entries are taken.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -69,9 +70,9 @@ class PlacedPages(ForeignQueue[C_co]):
 
     # --- what a kind declares --------------------------------------------------------------------
 
+    @abstractmethod
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         """The entries of a place's elements, in one exchange; None: it isn't this queue's."""
-        raise NotImplementedError
 
     def trash_payload(self, kept: bytes) -> bytes:
         """What is shown of an entry in the trash as its payload, of the bytes kept of it."""
