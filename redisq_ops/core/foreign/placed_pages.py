@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -24,9 +24,11 @@ from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue
 from .declarations import Declared, List, Zset
 from .json_text import decoded, text_member
+from .kept_entries import kept
 from .keys import ForeignKeys
-from .paging import UNREAD, entries_of, page_of, through, with_unread
-from .places import LocatedEntry, Place, Read, Row, few, not_read
+from .long_records import few
+from .paging import entries_of, page_of, through, with_unread
+from .places import LocatedEntry, Place, Read, Row
 
 PAGE = 500
 COUNTED = 1 << 20
@@ -422,48 +424,6 @@ async def _same(place: Place) -> Place:
 
 async def _nothing(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
     return []
-
-
-ReadKept = Callable[[Place, bytes, float, bytes, bytes], Entry | None]
-"""makes an entry of a place of its payload, its score, its name, and what is kept under the name"""
-
-
-def kept(read: ReadKept, payloads: str, records: str) -> Read:
-    """Reads entries whose payloads and records are in two hashes of ours, by name."""
-
-    async def batch(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
-        names = [row.member for row in rows]
-        sizes = [0] * len(rows)
-        if not place.whole:
-            lengths = (Call(("HSTRLEN", payloads, name), int, key=payloads) for name in names)
-            sizes = await together(lengths)
-        short = [name for name, size in zip(names, sizes, strict=True) if place.reads(size)]
-        bodies, lines = await both(_values(payloads, short), _values(records, short))
-        found = {row: pair for row, *pair in zip(short, bodies, lines, strict=True)}
-        entries = list[Entry | None]()
-        for row, size in zip(rows, sizes, strict=True):
-            payload, record = found.get(row.member, (None, None))
-            if not place.reads(size):
-                entries.append(_unread(place, row, size))
-            elif payload is None:  # it went between two reads
-                entries.append(None)
-            else:
-                entries.append(read(place, payload, row.score, row.member, record or b""))
-        return entries
-
-    return batch
-
-
-def _unread(place: Place, row: Row, size: int) -> Entry:
-    """An entry whose payload is too long to be read; only in the trash its name is its id."""
-    name, at, why = text(row.member), moment(row.score), not_read(size)
-    if place.kind == "trash":
-        return Entry(name, "trash", at, called=place.called, problem=why)
-    return Entry(UNREAD + name, "pending", at, called=place.called, problem=why)
-
-
-async def _values(key: str, fields: Sequence[bytes]) -> list[bytes | None]:
-    return await Call(("HMGET", key, *fields), list[Any], key=key) if fields else []
 
 
 def named(wrong: Sequence[str]) -> str | None:

@@ -14,8 +14,7 @@ from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, in_batches
 from ...redis.parsers import optional
 from ..keys import ForeignKeys
-from ..paging import UNREAD
-from ..places import LONG_RECORD, not_read
+from ..long_records import LONG_RECORD, UNREAD, not_read
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
 

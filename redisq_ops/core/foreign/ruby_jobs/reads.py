@@ -13,8 +13,9 @@ from ...model.worker_process import Process, RunningJob
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
 from ..changes import ForeignChanges
-from ..paging import UNREAD
-from ..placed_pages import kept, named
+from ..kept_entries import kept
+from ..long_records import UNREAD
+from ..placed_pages import named
 from ..places import LocatedEntry, Place, Row
 from . import job
 

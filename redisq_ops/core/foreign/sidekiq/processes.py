@@ -10,8 +10,7 @@ from ...model.quoting import bytes_of, text
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, in_batches, together
 from ..keys import ForeignKeys
-from ..paging import UNREAD
-from ..places import GLANCE, bytes_used, not_read
+from ..long_records import GLANCE, UNREAD, bytes_used, not_read
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
 

@@ -23,7 +23,8 @@ from ...redis.operation import C_co, Call, operation, together
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
 from ..json_text import text_member
-from ..places import LONG_RECORD, LocatedEntry, Place, Row
+from ..long_records import LONG_RECORD
+from ..places import LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue

@@ -28,8 +28,8 @@ from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
 from ..base import ForeignQueue
+from ..long_records import LONG_RECORD, few, mean_bytes
 from ..paging import with_unread
-from ..places import LONG_RECORD, few, mean_bytes
 from . import groups
 from .checkup import checkup
 from .groups import ConsumerGroup, LabelledGroup
