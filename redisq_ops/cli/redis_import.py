@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
 _SDK = "opentelemetry.sdk.metrics"
@@ -19,6 +20,6 @@ def import_redis() -> None:
         return
     modules[_SDK] = None  # what makes an import fail, as if there were no such module
     try:
-        import redis  # noqa: F401
+        import_module("redis")
     finally:
         del modules[_SDK]

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from .lake import ROWS_PER_FILE, LakeFile, LakeTable, Manifest
+from .lake import ROWS_PER_FILE
+from .lake_table import LakeFile, LakeTable, Manifest
 
 BATCH_ROWS = 64_000
 

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from redisq_ops.ops.terminal import percent
 
 from . import charts
-from .charts import Bar, Panel, Series, ShadedSpan, TimeMark
+from .charts import Bar, Panel, Series
 from .critical_path import DESCRIPTIONS
 from .figures import (
     Figures,
     Row,
     by_queue,
     empty_table_reasons,
-    failures_only_reason,
     group_error,
     longest,
     notes,
@@ -44,6 +42,7 @@ from .page_elements import (
     table,
     time,
 )
+from .queue_timeline import MAX_CHANGES, METRICS, timeline
 from .transforms.anomalies import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 
 MAX_BYTES = 480_000
@@ -55,14 +54,9 @@ MAX_SEGMENTS = 40
 """segments of a critical path that are listed, the longest ones"""
 MAX_ANOMALIES = 12
 MAX_CLIENTS = 12
-MAX_CHANGES = 100
 MAX_BARS = 300
 """segments of a critical path that are drawn, the longest ones"""
 
-METRICS = {
-    "submitted": "arrivals", "done": "completions", "failed": "failures",
-    "wait_ms": "wait (p95)", "run_ms": "run time (p95)",
-}  # fmt: skip
 _SEGMENT_COLOURS = {"run": 0, "queue": 1, "turn": 2, "again": 3}
 
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
@@ -179,112 +173,12 @@ def _queues(figures: Figures, limit: int) -> str:
     for name in [row["queue"] for row in ranked[:limit]]:
         drawn = (each.get(name, []) for each in (counts, times, workers, anomalies))
         parts += [
-            f"<h2>Queue {safe(name)}</h2>", _timeline(figures, name, *drawn),
+            f"<h2>Queue {safe(name)}</h2>", timeline(figures, name, *drawn),
             _hourly_table(hours.get(name, [])), _retries_table(retries.get(name, [])),
         ]  # fmt: skip
     if len(ranked) > limit:
         parts.append(_other_queues("queues", ranked[limit:]))
     return "".join(parts) or _empty_section("Queues", figures, "throughput")
-
-
-def _timeline(
-    figures: Figures,
-    name: str,
-    counts: Sequence[Row],
-    times: Sequence[Row],
-    workers: Sequence[Row],
-    anomalies: Sequence[Row],
-) -> str:
-    begin, end, step = figures.begin_ms or 0, figures.end_ms or 0, figures.step_ms
-    begin -= begin % step
-    n = (end - begin) // step + 1
-
-    def dense(rows: Sequence[Row], value: Callable[[Row], Any], default: float | None) -> list[Any]:
-        values: list[Any] = [default] * n
-        for row in rows:
-            values[(row["from_ms"] - begin) // step] = value(row)
-        return values
-
-    def spans(*metrics: str) -> list[ShadedSpan]:
-        return [
-            ShadedSpan(a["from_ms"], a["to_ms"], f"{METRICS[a['metric']]} {a['side']} usual")
-            for a in anomalies
-            if a["metric"] in metrics
-        ]
-
-    per = each_step(step)
-    panels = [
-        Panel(
-            "Throughput", f"entries {per}",
-            [
-                Series("submitted", dense(counts, itemgetter("submitted"), 0), 4, 2),
-                Series("done", dense(counts, itemgetter("done"), 0), 0, 0, fill=True),
-                Series("failed", dense(counts, itemgetter("bad"), 0), 1, 1),
-            ],
-            "“failed” counts failed, lost and rejected deliveries",
-            spans=spans("submitted", "done", "failed"), height=160,
-        )
-    ]  # fmt: skip
-    missing = ""
-    if any(row["waits"] or row["runs"] for row in times):
-        panels += [
-            Panel(
-                "Backlog", "entries",
-                [Series("backlog", _backlog(counts, figures.opened.get(name, 0), dense), 3,
-                        fill=True)],
-                "entries neither done nor dead, the most of each step",
-            ),
-            Panel(
-                "Workers", "workers",
-                [Series("workers", dense(workers, itemgetter("workers"), 0), 2, 2),
-                 Series("busy", dense(workers, itemgetter("busy"), 0), 0, 0, fill=True)],
-                "consumers that held a delivery, and how many deliveries were in progress on "
-                "average",
-            ),
-            _times("Wait", "wait", times, dense, spans("wait_ms"),
-                   "from submission (or ready time) to the first delivery, by time of delivery"),
-            _times("Run time", "run", times, dense, spans("run_ms"),
-                   "of deliveries that ended done, by time of delivery"),
-        ]  # fmt: skip
-    else:
-        reason = "no delivery in this time"
-        if name in figures.failures_only:
-            reason = failures_only_reason([name])
-        missing = f'<p class="soft">No backlog, workers, waits, run times: {safe(reason, 600)}.</p>'
-    marks = [
-        TimeMark(row["at_ms"], _change(row))
-        for row in figures.tables["changes"]
-        if row["queue"] == name
-    ][:MAX_CHANGES]
-    spec = charts.timeline(begin, step, panels, marks)
-    return charts.figure(spec, f"Queue {safe(name)} over time") + missing
-
-
-def _backlog(counts: Sequence[Row], opened: int, dense: Callable[..., list[Any]]) -> list[int]:
-    """The most open entries of each step; a step without events keeps the backlog that the step
-    before ended with."""
-    before = max((row["before"] for row in counts), default=0)
-    peaks, ends = (dense(counts, itemgetter(name), None) for name in ("peak", "grown"))
-    level, backlog = opened, []
-    for peak, end in zip(peaks, ends, strict=True):
-        backlog.append(before + (level if peak is None else peak))
-        level = level if end is None else end
-    return backlog
-
-
-def _times(
-    title: str,
-    kind: str,
-    rows: Sequence[Row],
-    dense: Callable[..., list[Any]],
-    spans: Sequence[ShadedSpan],
-    caption: str,
-) -> Panel:
-    lines = [
-        Series(f"{kind} {p}", dense(rows, itemgetter(f"{kind}_{p}_ms"), None), colour, dash)
-        for p, colour, dash in (("p99", 3, 2), ("p95", 1, 1), ("p50", 0, 0))
-    ]
-    return Panel(title, title.lower(), lines, caption, durations=True, spans=spans)
 
 
 def _hourly_table(rows: Sequence[Row]) -> str:
@@ -498,11 +392,6 @@ def _changes(figures: Figures) -> str:
     rest = f'<p class="soft">{more:,} later ones are not listed.</p>' if more else ""
     headers = ["time, UTC", "queue", "change", "entries", "operation"]
     return f"<h2>Operators’ changes</h2>{table(headers, cells, 3)}{rest}"
-
-
-def _change(row: Row) -> str:
-    entries = "" if row["entries"] is None else f", {row['entries']:,} entries"
-    return f"{moment(row['at_ms'])} {row['change']}{entries} ({row['op']})"
 
 
 def _comparison(figures: Figures) -> str:

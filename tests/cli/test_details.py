@@ -22,7 +22,7 @@ from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.inspect.worker_processes import job_outcomes
+from redisq_ops.ops.change.prune_processes import job_outcomes
 from redisq_ops.ops.terminal import printable
 
 from ..command_line import ERROR, Redisq, dead_letters, everywhere

@@ -22,8 +22,8 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.pipeline import lake
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.job_errors import translate_job_error
-from redisq_ops.pipeline.lake import LakeFile, LakeTable, Manifest
 from redisq_ops.pipeline.lake_maintenance import MaintenanceResult, maintain
+from redisq_ops.pipeline.lake_table import LakeFile, LakeTable, Manifest
 from redisq_ops.pipeline.tables import TABLES
 from tests.command_line import ERROR, dead_letters
 
@@ -105,9 +105,9 @@ def test_a_later_snapshot_replaces_an_earlier_one_of_the_day(tmp_path: Path) -> 
     lake_table = LakeTable(tmp_path, HISTORY)
     with lake_table.locked():
         lake_table.place_files(written(lake_table, "r1", {"2026-11-21": 4}))
-        old = lake._replaced_files(lake_table, "2026-11-21", ["mail"])
-        assert lake._replaced_files(lake_table, "2026-11-21", ["other"]) == []
-        assert lake._replaced_files(lake_table, "2026-11-20", ["mail"]) == []
+        old = lake_table.files_of_day("2026-11-21", ["mail"])
+        assert lake_table.files_of_day("2026-11-21", ["other"]) == []
+        assert lake_table.files_of_day("2026-11-20", ["mail"]) == []
         lake_table.place_files(written(lake_table, "r2", {"2026-11-21": 2}, replaces=old))
     assert rows_in_lake(lake_table) == ["r2-2026-11-21-0", "r2-2026-11-21-1"]
 
@@ -118,9 +118,9 @@ def test_a_later_snapshot_replaces_corrupt_rows_too(tmp_path: Path) -> None:
         lake_table.place_files(
             written(lake_table, "r1", {"__HIVE_DEFAULT_PARTITION__": 1, "1970-01-01": 2})
         )
-        old = lake._replaced_files(lake_table, "1970-01-01", ["mail"])
+        old = lake_table.files_of_day("1970-01-01", ["mail"])
         assert sorted(name.partition("/")[0] for name in old) == ["_corrupt", "day=1970-01-01"]
-        assert lake._replaced_files(lake_table, "1970-01-02", ["mail"]) == []
+        assert lake_table.files_of_day("1970-01-02", ["mail"]) == []
 
 
 def test_marks_are_the_latest_of_each_shard_and_older_manifests_have_none(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_concurrent_runs_are_refused_and_a_killed_run_holds_no_lock(tmp_path: Pa
     lake_table = LakeTable(tmp_path, HISTORY)
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from redisq_ops.pipeline.lake import LakeTable\n"
+        "from redisq_ops.pipeline.lake_table import LakeTable\n"
         "from redisq_ops.pipeline.tables import TABLES\n"
         f"with LakeTable(Path({str(tmp_path)!r}), TABLES['history']).locked():\n"
         "    print('mine', flush=True); time.sleep(60)"

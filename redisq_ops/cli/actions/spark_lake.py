@@ -70,8 +70,9 @@ def exported(s: Session, given: dict[str, Any]) -> int:
 
 def kept(s: Session, given: dict[str, Any]) -> int:
     """Export the history, once or again and again; after each export, maintain the lake."""
-    from redisq_ops.pipeline.lake import LakeTable, export
+    from redisq_ops.pipeline.lake import export
     from redisq_ops.pipeline.lake_maintenance import maintain
+    from redisq_ops.pipeline.lake_table import LakeTable
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.tables import TABLES
 

@@ -33,7 +33,7 @@ def emitted(figures: Figures) -> None:
 def described(s: Session, figures: Figures) -> None:
     from redisq_ops.pipeline.figures import by_queue, empty_table_reasons, notes, totals
     from redisq_ops.pipeline.page_elements import duration, number
-    from redisq_ops.pipeline.report_page import METRICS
+    from redisq_ops.pipeline.queue_timeline import METRICS
 
     def moment(ms: int | None) -> str:
         return when(ms, s.utc)[:16]

@@ -8,16 +8,18 @@ from redisq_ops.core.engine.optional_features import HasWorkerProcesses, HasWork
 from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.prune_processes import (
+    PruneSteps,
+    job_outcomes,
+    prune_preview,
+    select_processes,
+)
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.inspect.worker_processes import (
     ProcessRegister,
-    PruneSteps,
-    job_outcomes,
     process_registers,
     processes_of,
-    prune_preview,
-    select_processes,
 )
 
 from ..confirm_and_run import agreed, drive, ended, nothing_matched

@@ -97,7 +97,7 @@ class WorkerProcessOutput(TypedDict):
     busy: int | None
     """jobs it works on"""
     jobs: list[str] | None
-    """ids of these"""
+    """ids of these; `*` is one that is too large to be read in a list"""
     host: str
     """host"""
     pid: int | None

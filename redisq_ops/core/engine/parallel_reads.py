@@ -7,6 +7,7 @@ from typing import Any
 
 from ..model.clock import Moment, bound_ms
 from ..model.entry import PageQuery, State
+from ..model.quoting import bytes_of
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, operation, together
 from .reads import QueueReads
@@ -91,8 +92,9 @@ class ParallelReads(QueueReads[C_co]):
         return ColumnPage(ids, [score for score, _ in rows], onward, slowest, **columns)
 
     async def _waiting_ids(self, query: PageQuery) -> WaitingIds:
-        """The ids of a page of waiting entries, where these are in no sorted set."""
-        raise NotImplementedError("what waits here has score ranges, or is read by pages")
+        """The ids of a page of waiting entries."""
+        page = await self._page("waiting", query)
+        return WaitingIds([bytes_of(entry.id) for entry in page.entries], page.cursor)
 
     @operation
     async def read_waiting(

@@ -75,8 +75,8 @@ class QueueReads(QueueBase[C_co]):
 
         ``cursor``: the `Page.cursor` of the page before; no entry is skipped or shown twice,
         whatever came or went between the two. ``start``: the rank of the first entry, for a window
-        in a long list. ``payloads``: also read payloads. ``glance``: for
-        a look that repeats itself: long records of other programs need not be read, and say so.
+        in a long list. ``payloads``: also read payloads. ``glance``: for a look that repeats
+        itself: long records of other programs need not be read, and say so.
         """
         return self._page(state, PageQuery(cursor, max, start, payloads, glance))
 
@@ -298,11 +298,18 @@ class QueueReads(QueueBase[C_co]):
 
     @operation
     async def pending_deliveries(
-        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
+        self,
+        group: str = "",
+        max: int = PENDING_PAGE,
+        consumer: str = "",
+        after: str | None = None,
+        glance: bool = False,
     ) -> PendingPage:
         """Deliveries that aren't settled, the next deadline first; of one ``group`` or of one
-        ``consumer`` where they are given. ``after``: the `PendingPage.after` of the page before."""
-        page, now = await both(self.page.op("pending", after, max), self._now())
+        ``consumer`` where they are given. ``after``: the `PendingPage.after` of the page before.
+        ``glance``: as for `page`; the ids of what is not read are no ids."""
+        read = self.page.op("pending", after, max, glance=glance)
+        page, now = await both(read, self._now())
         if page.problem:
             raise WrongKind(page.problem)
         rows = tuple(

@@ -73,8 +73,8 @@ class Storage(Protocol):
     async def _waiting_ids(self, query: PageQuery) -> WaitingIds:
         """The ids of a page of waiting entries, without records.
 
-        Default: raises. Required where `_zset_range` is None for waiting entries and
-        ``has_columns`` is true.
+        Default: those of the page with records. Replaced where waiting entries are in no sorted
+        set.
         """
 
     def _columns(

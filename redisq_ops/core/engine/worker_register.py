@@ -61,7 +61,7 @@ async def registered_workers(queue: Queue[Any]) -> list[Process]:
     key = queue.keys["callers"]
     scan = Call(("HSCAN", key, 0, "MATCH", f"*{_SUFFIX}", "COUNT", READ), _fields, key=key)
     (found, now), pending = await both(
-        both(scan, server_ms()), queue.pending_deliveries.op("", PENDING_PAGE)
+        both(scan, server_ms()), queue.pending_deliveries.op("", PENDING_PAGE, glance=True)
     )
     held: dict[str | None, list[PendingDelivery]] = {}
     for delivery in pending.rows:

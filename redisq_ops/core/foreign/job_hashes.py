@@ -13,7 +13,8 @@ from ..model.quoting import bytes_of, legal
 from ..redis.operation import C_co, Call, attempt, both, together
 from ..redis.parsers import moment, optional
 from .changes import ForeignChanges
-from .places import LocatedEntry, Place, Row, next_members, not_read
+from .long_records import not_read
+from .places import LocatedEntry, Place, Row, next_members
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from ..model.entry import Entry, Page, PageQuery, State
 from ..redis.operation import together
+from .long_records import UNREAD
 from .places import LocatedEntry, Place
 
 PAGES = 20
 """reads of places for one page"""
-UNREAD = "*"
-"""what stands before the number of an entry that was not read; no id begins with it"""
 
 
 async def page_of(places: Sequence[Place], query: PageQuery) -> Page:

@@ -7,7 +7,8 @@ order in which entries are taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -23,9 +24,11 @@ from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue
 from .declarations import Declared, List, Zset
 from .json_text import decoded, text_member
+from .kept_entries import kept
 from .keys import ForeignKeys
+from .long_records import few
 from .paging import entries_of, page_of, through, with_unread
-from .places import LocatedEntry, Place, Read, Row, few
+from .places import LocatedEntry, Place, Read, Row
 
 PAGE = 500
 COUNTED = 1 << 20
@@ -69,9 +72,9 @@ class PlacedPages(ForeignQueue[C_co]):
 
     # --- what a kind declares --------------------------------------------------------------------
 
+    @abstractmethod
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         """The entries of a place's elements, in one exchange; None: it isn't this queue's."""
-        raise NotImplementedError
 
     def trash_payload(self, kept: bytes) -> bytes:
         """What is shown of an entry in the trash as its payload, of the bytes kept of it."""
@@ -131,7 +134,9 @@ class PlacedPages(ForeignQueue[C_co]):
         if await attempt(self._listed()) is True:
             return True
         places = {
-            state: await self._of_owner(state, None) for state, keys in self.states.items() if keys
+            state: await self._of_owner(state, None, False)
+            for state, keys in self.states.items()
+            if keys
         }
         found = await types_of(place.key for of_state in places.values() for place in of_state)
         sound = [
@@ -159,15 +164,18 @@ class PlacedPages(ForeignQueue[C_co]):
 
     # --- where entries are -----------------------------------------------------------------------
 
-    async def _places(self, state: State, wrong: list[str] | None = None) -> list[Place]:
+    async def _places(
+        self, state: State, wrong: list[str] | None = None, whole: bool = True
+    ) -> list[Place]:
         """Where the entries of a state are, in the order in which they are shown.
 
-        With ``wrong``, places that can't be read are added there, and read as empty.
+        With ``wrong``, places that can't be read are added there, and read as empty. ``whole``: as
+        in `Place`, of entries that are read here already.
         """
         if state == "trash":
             found = [self._own_trash()]
         else:
-            found = await self._of_owner(state, wrong)
+            found = await self._of_owner(state, wrong, whole)
         if wrong is None:
             return found
         sizes = await together(self._unless(place.count(), None, wrong) for place in found)
@@ -176,8 +184,8 @@ class PlacedPages(ForeignQueue[C_co]):
             for place, size in zip(found, sizes, strict=True)
         ]
 
-    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
-        """Where the owner keeps a state."""
+    async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
+        """Where the owner keeps a state; as for `_places`."""
         names = await self._unless(self._queues(), [], wrong)
         return await self._unless(self._places_of(state, names), [], wrong)
 
@@ -208,8 +216,8 @@ class PlacedPages(ForeignQueue[C_co]):
 
         return read
 
-    def _gathered(self, rows: Sequence[LocatedEntry]) -> Place:
-        return Place("busy", "", "busy", _nothing, rows=rows)
+    def _gathered(self, rows: Sequence[LocatedEntry], problem: str | None = None) -> Place:
+        return Place("busy", "", "busy", _nothing, rows=rows, problem=problem)
 
     def _own_trash(self) -> Place:
         read = kept(self._trashed, self.keys["purged"], self.keys["was"])
@@ -285,10 +293,13 @@ class PlacedPages(ForeignQueue[C_co]):
     async def _page_of(
         self, state: State, query: PageQuery, wrong: list[str] | None = None
     ) -> Page:
-        places = await self._weighed(await self._places(state, wrong))
-        places = [replace(place, whole=query.payloads or not query.glance) for place in places]
+        whole = query.payloads or not query.glance
+        places = await self._weighed(await self._places(state, wrong, whole))
+        places = [replace(place, whole=whole) for place in places]
         if not self._shared(state):
             page = await page_of(places, query)
+            if any(place.problem for place in places):
+                page = replace(page, exact=False)
             mean = max((place.mean for place in places), default=0)
             return with_unread(page, state, query, few(query.max, mean), mean)
         if query.start is not None:
@@ -334,7 +345,8 @@ class PlacedPages(ForeignQueue[C_co]):
         states: list[State] = [*self.states, "trash"]
         lost: dict[State, list[str]] = {state: [] for state in states}
         places = await together(
-            self._places(state, None if wrong is None else lost[state]) for state in states
+            self._places(state, None if wrong is None else lost[state], whole=False)
+            for state in states
         )
         (sizes, done), (flags, oldest_ms) = await both(
             both(
@@ -351,6 +363,7 @@ class PlacedPages(ForeignQueue[C_co]):
             if size is not None and not lost[state]
         }
         problems = [problem for state in states for problem in lost[state]]
+        problems += [place.problem for found in places for place in found if place.problem]
         paused, closed = flags
         paused = paused or await self._unless(
             self.paused_there(), None, None if wrong is None else problems
@@ -365,8 +378,10 @@ class PlacedPages(ForeignQueue[C_co]):
         )  # fmt: skip
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
-        """How many entries are in these places; None: too many are shared to read them all, or they
-        are too large."""
+        """How many entries are in these places; None: it isn't known which are this queue's, too
+        many are shared to read them all, or they are too large."""
+        if any(place.problem for place in places):
+            return None
         if not self._shared(state):
             return sum(await together(place.count() for place in places))
         places, sizes = await both(
@@ -409,28 +424,6 @@ async def _same(place: Place) -> Place:
 
 async def _nothing(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
     return []
-
-
-ReadKept = Callable[[Place, bytes, float, bytes, bytes], Entry | None]
-"""makes an entry of a place of its payload, its score, its name, and what is kept under the name"""
-
-
-def kept(read: ReadKept, payloads: str, records: str) -> Read:
-    """Reads entries whose payloads and records are in two hashes of ours, by name."""
-
-    async def batch(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
-        names = [row.member for row in rows]
-        found = await both(
-            Call(("HMGET", payloads, *names), list[Any], key=payloads),
-            Call(("HMGET", records, *names), list[Any], key=records),
-        )
-        return [
-            # One without a payload went between the two reads.
-            None if payload is None else read(place, payload, row.score, row.member, record or b"")
-            for row, payload, record in zip(rows, *found, strict=True)
-        ]
-
-    return batch
 
 
 def named(wrong: Sequence[str]) -> str | None:

@@ -19,7 +19,7 @@ from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import bytes_of, raw_of
 from ..model.worker_process import Process
 from ..redis.operation import C_co, attempt, both, operation, together
-from .paging import UNREAD
+from .long_records import UNREAD
 from .placed_pages import PAGE, PlacedPages
 from .places import DEPTH, LocatedEntry, Place, reachable
 

@@ -11,7 +11,7 @@ in a page, perhaps in two while the server resizes the key.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import Any, Literal, Protocol
@@ -20,9 +20,10 @@ from ..engine.state_scan import Position, ScoreRange, behind, positions, spelt
 from ..engine.state_scan import page as zset_page
 from ..model.entry import Entry
 from ..redis.key_scan import literal
-from ..redis.operation import Call, Description, attempt, both, together
+from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import number
 from ..redis.parsers import spelt as score_text
+from .long_records import LONG_RECORD, few, mean_bytes
 
 SLACK = 200
 """elements looked through around the place where a page ended that isn't found there any more"""
@@ -30,13 +31,6 @@ PORTION = 500
 """elements that a scan is asked for"""
 DEPTH = 10_000
 """how far into a list, from either end, an entry is looked for and can be removed"""
-GLANCE = 1 << 22
-"""bytes that one look reads of elements which hold payloads"""
-SAMPLED = 100
-"""elements (of a list: blocks of them) by whose sizes the server estimates that of a key"""
-LONG_RECORD = 1 << 16
-"""a record of more bytes is read when its entry is asked for, and not in a list"""
-
 
 _SIZE = {"list": "LLEN", "set": "SCARD", "hash": "HLEN"}
 
@@ -93,12 +87,28 @@ class Place:
     """the gathered entries"""
     whole: bool = True
     """whether records are read at any length: it is asked for by id, or for its payload"""
+    problem: str | None = None
+    """of gathered entries: which of them may be another queue's, and why"""
     mean: int = 0
     """bytes of an element on average; 0: not known"""
 
     def reads(self, bytes_: int) -> bool:
         """Whether a record of that size is read here."""
         return self.whole or bytes_ <= LONG_RECORD
+
+    async def records(
+        self,
+        names: Sequence[bytes],
+        size: Callable[[bytes], Call[int]],
+        read: Callable[[Sequence[bytes]], Description[list[bytes | None]]],
+    ) -> list[bytes | int | None]:
+        """The records that ``read`` finds by their names; of one that is too long to be read here,
+        its ``size``."""
+        sizes = [0] * len(names) if self.whole else await together(map(size, names))
+        short = [name for name, bytes_ in zip(names, sizes, strict=True) if self.reads(bytes_)]
+        there = await read(short) if short else []
+        found: dict[bytes, bytes | int | None] = dict(zip(short, there, strict=True))
+        return [found.get(name, bytes_) for name, bytes_ in zip(names, sizes, strict=True)]
 
     async def weighed(self) -> Place:
         """The same place, with the size of its elements as far as the server tells it."""
@@ -341,28 +351,6 @@ async def next_members(places: Sequence[Place]) -> list[bytes]:
     """The element that is taken next, of each list and sorted set that has one."""
     firsts = await together(place.first() for place in places if place.kind in ("list", "zset"))
     return [member for found in firsts for member in found]
-
-
-async def mean_bytes(key: str | bytes, size: Call[int]) -> int:
-    """Bytes of a key's elements on average, by its first ones; 0: not known."""
-    usage: Call[int] = Call(
-        ("MEMORY", "USAGE", key, "SAMPLES", SAMPLED), lambda reply: int(reply or 0), key=key
-    )
-    found = await attempt(both(usage, size))
-    if isinstance(found, Exception):  # another type, or no right to it
-        return 0
-    used, elements = found
-    return used // elements if elements else 0
-
-
-def few(max: int, mean: int) -> int:
-    """As many of ``max`` elements as a `GLANCE` holds; ``mean``: bytes of each."""
-    return min(max, GLANCE // mean) if mean else max
-
-
-def not_read(bytes_: int) -> str:
-    """What is said of a record that is too long for a list."""
-    return f"not read in a list: {bytes_ / 2**20:,.1f} MiB"
 
 
 def _scan_cursor(at: int, last: bytes) -> str:

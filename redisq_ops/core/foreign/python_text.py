@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,11 @@ from ..model.entry import Failure
 from .python_values import plain
 
 _LAST = re.compile(r"([\w.]+)(?:: (.*))?", re.DOTALL)
-_CALL = re.compile(r"([A-Za-z_][\w.]*)\(.*\)", re.DOTALL)
+_CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)", re.DOTALL)
+_ARGUMENT = re.compile(
+    r"""(?:([A-Za-z_]\w*)=)?('[^'\\\n]*'|"[^"\\\n]*"|-?[1-9]\d{0,17}|0|None|True|False)(?:,\ |$)"""
+)
+_NAMED: Mapping[str, Any] = {"None": None, "True": True, "False": False}
 MOST = 8192
 """characters of a text whose values are read"""
 
@@ -43,12 +48,40 @@ def call_of(text: str) -> dict[str, Any]:
     named = _CALL.fullmatch(text)
     if named is None:
         return {}
+    function, arguments = named.groups()
+    if len(arguments) <= MOST and (plainly := _plain_arguments(arguments)):
+        return {"function": function, "args": plainly[0], "kwargs": plainly[1]}
     call = _parsed(text)
     if not isinstance(call, ast.Call) or any(one.arg is None for one in call.keywords):
-        return {"function": named[1], "args": None, "kwargs": None}
+        return {"function": function, "args": None, "kwargs": None}
     args = [_value(text, one) for one in call.args]
     kwargs = {str(one.arg): _value(text, one.value) for one in call.keywords}
-    return {"function": named[1], "args": args, "kwargs": kwargs}
+    return {"function": function, "args": args, "kwargs": kwargs}
+
+
+def _plain_arguments(arguments: str) -> tuple[list[Any], dict[str, Any]] | None:
+    """Arguments by position and by name, if all are plain texts, integers, True, False or None;
+    else None. Python's own parser takes six times as long."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    at = 0
+    while at < len(arguments):
+        found = _ARGUMENT.match(arguments, at)
+        if found is None:
+            return None
+        name, written = found.groups()
+        if written[0] in "'\"":
+            value = written[1:-1]
+        else:
+            value = _NAMED[written] if written in _NAMED else int(written)
+        if name:
+            kwargs[name] = value
+        elif not kwargs:
+            args.append(value)
+        else:
+            return None
+        at = found.end()
+    return args, kwargs
 
 
 def literal(text: Any) -> Any:

@@ -13,10 +13,12 @@ class RunningJob:
     """A job that a process works on, as of its last heartbeat."""
 
     id: str
-    queue: str
-    """the owner's name for it"""
+    queue: str | None
+    """the owner's name for it; None: unknown"""
     payload: bytes
     since_ms: int | None
+    problem: str | None = None
+    """why it was not read, as one that is too long for a list: the rest may be unknown"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,9 +108,8 @@ def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
         return function
     if not callable(function):
         raise BadInput(f"a handler must be callable; a {type(function).__name__} is not")
-    method = getattr(function, "__call__", None)  # noqa: B004 (the method itself is asked)
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
-    return Handler(function, is_async)
+    callables: tuple[Any, ...] = (function, type(function).__call__)
+    return Handler(function, any(map(inspect.iscoroutinefunction, callables)))
 
 
 def load_handler(spec: str) -> Handler:

@@ -10,6 +10,6 @@
 5. `outcome.ChangeOutcome` is what was done; `undo` reverses it.
 
 `edit`, `undo`, `consumer_steps`, `control` (settings, requests, clients), `destroy`,
-`files.import_steps` and `inspect.worker_processes` have steps and a preview of their own, and the
-same runner.
+`prune_processes` and `files.import_steps` have steps and a preview of their own, and the same
+runner.
 """

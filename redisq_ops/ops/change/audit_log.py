@@ -290,7 +290,8 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
     last = [end.split("-")[:2] for end in ends]  # behind it: which run's it is
     span = min([(int(span[0]), int(span[1])) for span in last if len(span) == 2], default=(0, 0))
     ended = rows[0]["ended"] == "1"
-    return Operation(id, queue.name, **words, **counted, ended=ended, span=span)  # type: ignore[arg-type]  # fields by name
+    by_name: dict[str, Any] = {**words, **counted}
+    return Operation(id, queue.name, **by_name, ended=ended, span=span)
 
 
 def _row(reply: list[bytes | None]) -> dict[str, str]:

@@ -6,6 +6,7 @@ The kinds: `EntrySteps` and its own kinds, `EditSteps`, `UndoSteps`, `ImportStep
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from .outcome import ChangeOutcome
 from .step_size import Stride
 
 
-class ChangeSteps:
+class ChangeSteps(ABC):
     """The steps of one kind of change: what they count, check again and write, and their inverse.
 
     `ChangeRun` calls `prepare`, records the operation in the audit log, calls `begun`, then `step`
@@ -62,11 +63,12 @@ class ChangeSteps:
 
     async def begun(self) -> None:
         """What comes between the audit log and the first step."""
+        return
 
+    @abstractmethod
     async def step(self, size: int) -> int | None:
         """Carry out one step of at most ``size`` entries and add its results to the outcome.
         Returns how many entries it dealt with; None: nothing is left."""
-        raise NotImplementedError
 
     async def end(self) -> dict[str, str | int] | None:
         """Finish what remains. Returns fields for the operation's end in the audit log; None: the

@@ -90,17 +90,20 @@ class EntryFields:
 
     def argument(self, path: Path) -> Any:
         """The value at a place in the task's arguments, or `MISSING`."""
-        found = MISSING
-        for name in () if self.entry.task is None else ARGUMENTS:
-            held = self.at((name,))
-            if isinstance(held, list) and not isinstance(path[0], int):
-                number = path[0].isascii() and path[0].isdigit()
-                named = held[0] if len(held) == 1 and not number else MISSING
-                held = held if number else named
-                path = (int(path[0]), *path[1:]) if number else path
-            if (found := _value_at(held, path)) is not MISSING:
-                break
-        return found
+        if self.entry.task is None:
+            return MISSING
+        found = (_argument_in(self.at((name,)), path) for name in ARGUMENTS)
+        return next((value for value in found if value is not MISSING), MISSING)
+
+
+def _argument_in(held: Any, path: Path) -> Any:
+    """The value at a place in one of the members `ARGUMENTS`."""
+    first, *rest = path
+    if isinstance(held, list) and isinstance(first, str):
+        if first.isascii() and first.isdigit():
+            return _value_at(held, (int(first), *rest))
+        return _value_at(held[0] if len(held) == 1 else MISSING, path)
+    return _value_at(held, path)
 
 
 def _value_at(found: Any, path: Path) -> Any:

@@ -90,7 +90,7 @@ async def _report(
 ) -> ConsumerReport:
     """``group``: '' for the whole queue."""
     known, held = await both(
-        consumers_of(queue, group), queue.pending_deliveries.op(group, PENDING_PAGE)
+        consumers_of(queue, group), queue.pending_deliveries.op(group, PENDING_PAGE, glance=True)
     )
     rows = held.rows
     heat = [[0] * (len(AGES_MS) + 1) for _ in DELIVERIES]

@@ -32,9 +32,9 @@ from .overview import (
 SLOW_LINK_S = 0.6
 """where the first exchange (it connects) takes longer, names come first and rows in stages"""
 STAGE_S = 2.0
-"""so long takes a stage, about"""
+"""about how long a stage takes"""
 REGISTRY_S = 10.0
-"""so old may the list of queues be on a slow link"""
+"""the age from which the list of queues is read again on a slow link"""
 FEWEST = 5
 """rows that a stage reads at least"""
 OTHERS_MS = 5000

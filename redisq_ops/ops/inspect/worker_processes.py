@@ -1,9 +1,7 @@
-"""Worker processes of redisq and of other programs, and pruning of dead ones."""
+"""Worker processes of redisq and of other programs, as they are registered."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +10,10 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.queue_types import LAYOUTS
 from redisq_ops.core.engine.worker_register import registered_workers
-from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.core.redis.operation import attempt, both, together
 
-from ..change.confirmation import typed_number
-from ..change.preview import Preview
-from ..change.steps import ChangeSteps
 from ..deployment import Deployment
-from ..terminal import age, count, kind_of
-
-NAMED = 10
-"""processes that a plan names"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,136 +63,3 @@ async def processes_of(queue: Queue[Any]) -> list[Process]:
         return await registered_workers(queue) if queue.has_settings else []
     theirs, ours = await both(queue.worker_processes.op(), registered_workers(queue))
     return [*theirs, *ours]
-
-
-def with_processes(queue: Queue[Any]) -> HasWorkerProcesses[Any]:
-    """The queue, if its program registers worker processes; raises `Refused` otherwise."""
-    if not isinstance(queue, HasWorkerProcesses):
-        raise Refused(
-            f"queue {queue.name} is {kind_of(queue.kind)}: no program registers workers for it "
-            "that can be pruned"
-        )
-    return queue
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSelection:
-    """Processes to remove from the register, as they were when the plan was made."""
-
-    queue: HasWorkerProcesses[Any]
-    processes: tuple[Process, ...]
-    silent_ms: int | None
-    """how long they have been silent at least; None: as long as their own program waits"""
-
-    @property
-    def what(self) -> str:
-        return "silent" if self.silent_ms is None else f"silent for {age(self.silent_ms)}"
-
-    @property
-    def jobs(self) -> int:
-        """How many jobs they were running at their last heartbeat."""
-        return sum(len(process.work) for process in self.processes)
-
-
-async def select_processes(
-    queue: Queue[Any], name: str | None = None, silent_ms: int | None = None
-) -> ProcessSelection:
-    """The processes silent for ``silent_ms``, or the named one.
-
-    `NotFound` if there is none of that name; `Refused` if it is alive or can't be read.
-    """
-    registering = with_processes(queue)
-    if not registering.prunes:
-        raise Refused(f"queue {queue.name}: {queue.owner} itself removes processes that are gone")
-    processes = await registering.worker_processes.op()
-    if name is not None:
-        processes = [process for process in processes if process.name == name]
-        if not processes:
-            raise NotFound(f"no process {name!r} is registered with {queue.name}")
-        if processes[0].problem:
-            raise Refused(f"process {name} can't be read: {processes[0].problem}")
-        if not processes[0].silent_for(silent_ms):
-            raise Refused(f"process {name} is alive: {_last_heartbeat(processes[0])}")
-    silent = [process for process in processes if process.silent_for(silent_ms)]
-    return ProcessSelection(registering, tuple(silent), silent_ms)
-
-
-def prune_preview(selection: ProcessSelection, rescue: bool) -> Preview:
-    """What pruning the processes will do."""
-    queue, jobs, n = selection.queue, selection.jobs, len(selection.processes)
-    names = [process.name for process in selection.processes[:NAMED]]
-    lines = [f"{process.name}: {_status(process)}" for process in selection.processes[:NAMED]]
-    if n > NAMED:
-        lines.append(f"and {count(n - NAMED)} more")
-    if jobs and rescue:
-        lines.append(
-            "their jobs go back to waiting, first in their queues; a process that is alive but cut "
-            "off runs its job as well"
-        )
-    elif jobs:
-        lines.append(queue.prune_note)
-    lines.append("there is no undo; a process that is still alive goes on working")
-    facts = {
-        "verb": "prune", "queue": queue.name, "filter": selection.what, "matched": n, "jobs": jobs,
-        "rescue": rescue, "processes": names,
-    }  # fmt: skip
-    noun = "process" if n == 1 else "processes"
-    title = f"prune {count(n)} {noun} of {queue.name} ({selection.what})"
-    title += f", with {_jobs(jobs)} running" if jobs else ""
-    return Preview(title, tuple(lines), typed_number(n), facts)
-
-
-def _jobs(n: int) -> str:
-    return "1 job" if n == 1 else f"{count(n)} jobs"
-
-
-def _status(process: Process) -> str:
-    jobs = len(process.work)
-    if process.silent_ms is None and not jobs:
-        return "its record is gone, and its jobs with it"
-    return f"{_last_heartbeat(process)}, {_jobs(jobs)}"
-
-
-def _last_heartbeat(process: Process) -> str:
-    if process.silent_ms is not None:
-        return f"last heartbeat {age(process.silent_ms)} ago"
-    return "it never sent a heartbeat" if process.alive else "its record is gone"
-
-
-class PruneSteps(ChangeSteps):
-    """Remove silent processes from their program's register, one per step.
-
-    The server checks each process again in the step that removes it. Skipped are those that sent a
-    heartbeat (``alive``), changed during the check (``changed``) or were removed by somebody else
-    (``unknown``).
-    """
-
-    def __init__(self, selection: ProcessSelection, *, rescue: bool) -> None:
-        rescued = ", their jobs rescued" if rescue else ""
-        what = f"processes {selection.what}{rescued}"
-        super().__init__(selection.queue, "prune", len(selection.processes), what)
-        self.jobs: Counter[str] = Counter(dict.fromkeys(("waiting", "dead", "lost"), 0))
-        """what became of the jobs they were running"""
-        self._selection = selection
-        self._rescue = rescue
-        self._at = 0
-
-    async def step(self, size: int) -> int | None:
-        if self._at >= self.outcome.matched:
-            return None
-        process = self._selection.processes[self._at]
-        pruned = await self._selection.queue.prune_process.op(
-            process.name, silent_ms=self._selection.silent_ms, rescue=self._rescue, op=self.op,
-            step=self._at + 1,
-        )  # fmt: skip
-        self._at += 1
-        if pruned.word != "pruned":
-            return self.outcome.count({pruned.word: 1})
-        self.jobs.update(waiting=pruned.waiting, dead=pruned.dead, lost=pruned.lost)
-        return self.outcome.count({"moved": 1})
-
-
-def job_outcomes(jobs: Counter[str]) -> Sequence[str]:
-    """A phrase for each outcome of the pruned processes' jobs."""
-    outcomes = {"waiting": "waiting again", "dead": "recorded as failed", "lost": "lost"}
-    return [f"{_jobs(n)} {text}" for outcome, text in outcomes.items() if (n := jobs[outcome])]

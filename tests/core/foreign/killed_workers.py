@@ -8,7 +8,7 @@ restored, what is dead is replayed, and each numbered job has to be somewhere: i
 queue has it.
 
 - lost: jobs that never ended and are nowhere. A worker of Celery's loses what it has popped and
-  not yet written down;
+  not yet written down: the last command that named such a job put it into the list (see stderr);
 - again: jobs that began again after they had ended. ``by a kill``: the worker that ended them was
   killed within its latest `IN_HAND` jobs, so that it may not have acknowledged them. The others
   are the ones that no kill of a worker explains.
@@ -24,11 +24,13 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,31 @@ class Result:
         return (
             f"| {kind} | {who} | {self.jobs:,} | {kills} | {changed} | {len(self.lost)} | {again} |"
         )
+
+
+class Witness(threading.Thread):
+    """Notes which commands name a job, as the server's MONITOR shows them."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self.commands: defaultdict[str, list[str]] = defaultdict(list)
+        self._lines = socket.create_connection(("127.0.0.1", port)).makefile("rwb")
+        self._lines.write(b"MONITOR\r\n")
+        self._lines.flush()
+
+    def run(self) -> None:
+        for line in self._lines:
+            found = re.match(rb'\+[\d.]+ \[\d+ (lua)?.*?\] "(\w+)" "([^"]*)"', line)
+            if found is None or found[3].startswith(b"ran:"):
+                continue
+            command = b" ".join(filter(None, found.groups())).decode()
+            for name in set(re.findall(rb"job-\d+", line)):
+                self.commands[name.decode()].append(command)
+
+    def last(self, names: Iterable[str]) -> Counter[str]:
+        """How many of the jobs each command was the last to name, with `lua` in front if a script
+        of redisq's sent it. What pops an element, as BRPOP does, does not name it."""
+        return Counter(self.commands[name][-1] for name in names if self.commands[name])
 
 
 class Run:
@@ -371,11 +398,14 @@ def main() -> None:
         for operators in (False, True):
             with EmbeddedServer(binaries()["valkey"]) as server:
                 one = Run(server.url, kind, given.seed, given.rate)
+                witness = Witness(int(one.port))
+                witness.start()
                 result = one.play(given.seconds, operators)
             print(result.row(kind, "with" if operators else "without"), flush=True)
             print(
                 f"  {dict(result.changed)}; left {dict(result.left)}; twice there "
-                f"{sorted(result.twice_there)[:5]}; lost {sorted(result.lost)[:5]}; again "
+                f"{sorted(result.twice_there)[:5]}; lost {sorted(result.lost)[:5]}, last in "
+                f"{dict(witness.last(result.lost))}; again "
                 f"{sorted(result.again)[:5]}; {Counter(result.errors).most_common(5)}",
                 file=sys.stderr,
             )

@@ -5,6 +5,7 @@ ended. These three are shared by all queues of a database, and no key lists the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import sha1
 from typing import Any, ClassVar
 
@@ -18,7 +19,8 @@ from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
-from ..places import DuePart, LocatedEntry, Place, Row, not_read
+from ..long_records import not_read
+from ..places import DuePart, LocatedEntry, Place, Row
 from ..scanned_results import ScannedResults
 from .job import Record
 
@@ -96,7 +98,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             Process(legal(bytes_of(key)), queues=(self.own_name,), alive=None, work_known=False)
         ]
 
-    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+    async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         read = self._reader(state)
         if state in ("dead", "done"):
             called = "failed" if state == "dead" else "complete"
@@ -104,7 +106,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         called = self.states[state][0].called
         if state == "pending":
-            place = Place("zset", self.own_name, called, read)
+            place = Place("zset", self.own_name, called, read, whole=whole)
             return [self._gathered(await place.located(running))]
         due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)
@@ -153,15 +155,16 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
 
     async def _short_records(self, prefix: str, ids: Sequence[bytes], place: Place) -> list[Record]:
         """Jobs or results of these ids; of one that is too long for the place only its size."""
-        sizes = [0] * len(ids)
-        if not place.whole:
-            keys = [bytes_of(prefix) + id for id in ids]
-            sizes = await together(Call(("STRLEN", key), int, key=key) for key in keys)
-        short = [id for id, size in zip(ids, sizes, strict=True) if place.reads(size)]
-        found = dict(zip(short, await self._records(prefix, short), strict=True))
+
+        def size(id: bytes) -> Call[int]:
+            key = bytes_of(prefix) + id
+            return Call(("STRLEN", key), int, key=key)
+
         return [
-            Record.read(found[id]) if id in found else Record({}, size, problem=not_read(size))
-            for id, size in zip(ids, sizes, strict=True)
+            Record({}, found, problem=not_read(found))
+            if isinstance(found, int)
+            else Record.read(found)
+            for found in await place.records(ids, size, partial(self._records, prefix))
         ]
 
     def _job(

@@ -21,7 +21,8 @@ from ...redis.whole_keys import set_members
 from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
 from ..json_text import text_member
-from ..places import Place, Row, not_read
+from ..long_records import not_read
+from ..places import Place, Row
 from ..scanned_results import ScannedResults
 from .recogniser import BINDING, SEPARATOR
 from .task import Delivered, Result, Task
@@ -111,9 +112,9 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     def _shared(self, state: State) -> bool:
         return state in ("pending", "delayed", "dead", "done")
 
-    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+    async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         if state not in ("dead", "done"):
-            return await super()._of_owner(state, wrong)
+            return await super()._of_owner(state, wrong, whole)
         called = "failed" if state == "dead" else "succeeded"
         key = self.at + self.own_name
         return [ScannedResults("zset", key, called, self._reader(state), begin=self.at + RESULT)]
@@ -172,19 +173,19 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     async def _results(
         self, state: State, place: Place, rows: Sequence[Row]
     ) -> Sequence[Entry | None]:
+        def size(key: bytes) -> Call[int]:
+            return Call(("STRLEN", key), int, key=key)
+
+        def values(keys: Sequence[bytes]) -> Call[list[bytes | None]]:
+            return Call(("MGET", *keys), list[Any], key=keys[0])
+
         keys = [bytes_of(self.at + RESULT) + row.member for row in rows]
-        sizes = [0] * len(keys)
-        if not place.whole:
-            sizes = await together(Call(("STRLEN", key), int, key=key) for key in keys)
-        short = [key for key, size in zip(keys, sizes, strict=True) if place.reads(size)]
-        values = await Call(("MGET", *short), list[Any], key=short[0]) if short else []
-        found = dict(zip(short, values, strict=True))
         called = f"{place.called}, of any queue"
         return [
-            self._result(state, row, Result.read(found[key]))
-            if key in found
-            else Entry(legal(row.member), state, called=called, problem=not_read(size))
-            for key, row, size in zip(keys, rows, sizes, strict=True)
+            Entry(legal(row.member), state, called=called, problem=not_read(found))
+            if isinstance(found, int)
+            else self._result(state, row, Result.read(found))
+            for row, found in zip(rows, await place.records(keys, size, values), strict=True)
         ]
 
     def trash_payload(self, kept: bytes) -> bytes:

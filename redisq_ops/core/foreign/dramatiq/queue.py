@@ -7,6 +7,7 @@ has fetched is in its set of unacknowledged ids, and in its memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import sha1
 from typing import Any, ClassVar
 
@@ -22,7 +23,8 @@ from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
 from ..json_text import text_member
-from ..places import LocatedEntry, Place, Row, not_read
+from ..long_records import not_read
+from ..places import LocatedEntry, Place, Row
 from .message import Message
 
 HELD = "held by a worker"
@@ -104,16 +106,13 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     # --- records ---------------------------------------------------------------------------------
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        ids, sizes = [row.member for row in rows], [0] * len(rows)
-        if not place.whole:
-            key = self._messages_key(place)
-            sizes = await together(Call(("HSTRLEN", key, id), int, key=key) for id in ids)
-        short = [id for id, size in zip(ids, sizes, strict=True) if place.reads(size)]
-        found = dict(zip(short, await self._messages(place, short), strict=True))
-        return [
-            self._entry(state, place, row, found.get(row.member), size)
-            for row, size in zip(rows, sizes, strict=True)
-        ]
+        key, ids = self._messages_key(place), [row.member for row in rows]
+
+        def size(id: bytes) -> Call[int]:
+            return Call(("HSTRLEN", key, id), int, key=key)
+
+        found = await place.records(ids, size, partial(self._messages, place))
+        return [self._entry(state, place, row, data) for row, data in zip(rows, found, strict=True)]
 
     def _messages_key(self, place: Place) -> str:
         key = place.key
@@ -122,17 +121,16 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         return key + ".msgs"
 
     async def _messages(self, place: Place, ids: Sequence[bytes]) -> list[bytes | None]:
-        if not ids:
-            return []
         key = self._messages_key(place)
         return await Call(("HMGET", key, *ids), list[Any], key=key)
 
-    def _entry(self, state: State, place: Place, row: Row, data: bytes | None, size: int) -> Entry:
+    def _entry(self, state: State, place: Place, row: Row, data: bytes | int | None) -> Entry:
+        """``data``: its message, or the size of one that was not read."""
         id, called, died = legal(row.member), place.called, state == "dead"
         at = moment(row.score) if died else None
         broker = self._broker(place) if place.kind == "set" else None
-        if data is None:
-            why = "its message is gone" if place.reads(size) else not_read(size)
+        if not isinstance(data, bytes):
+            why = "its message is gone" if data is None else not_read(data)
             return Entry(id, state, at, called=called, consumer=broker, problem=why)
         message = Message.read(data)
         return Entry(

@@ -158,9 +158,9 @@ class ResqueQueue(RubyJobQueue[C_co]):
 
     # --- looking -------------------------------------------------------------------------------
 
-    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+    async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         if state != "dead":
-            return await super()._of_owner(state, wrong)
+            return await super()._of_owner(state, wrong, whole)
         entered = await self._unless(set_members(self.keys["t_failed_queues"]), [], wrong)
         names = [text(name) for name in dict.fromkeys([b"failed", *sorted(entered)])]
         if self.own_name:
@@ -171,8 +171,11 @@ class ResqueQueue(RubyJobQueue[C_co]):
     @operation
     async def worker_processes(self) -> list[Process]:
         """The deployment's Resque workers; those silent for five minutes are not `alive`."""
+        return await self.processes_with_jobs(whole=False)
+
+    async def processes_with_jobs(self, whole: bool) -> list[Process]:
         names = await set_members(self.keys["t_workers"])
-        return list(await workers(names, self.keys, self.id_of))
+        return list(await workers(names, self.keys, self.id_of, whole))
 
     async def _remove_process(
         self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
@@ -182,12 +185,13 @@ class ResqueQueue(RubyJobQueue[C_co]):
         key = self.keys["t_workers"]
         if not await Call(("SISMEMBER", key, bytes_of(name)), bool, key=key):
             return Pruned("unknown")
-        (worker,) = await workers([bytes_of(name)], self.keys, self.id_of)
+        (worker,) = await workers([bytes_of(name)], self.keys, self.id_of, whole=True)
         if worker.silent_ms is None or worker.silent_ms < silent_ms:
             return Pruned("alive")
         text, own, queue = b"", b"", ""
         for work in worker.work:
-            queue, own = work.queue, work.payload if rescue and work.queue else b""
+            queue = work.queue or ""
+            own = work.payload if rescue and queue else b""
             klass = (job.fields(work.payload) or {}).get("class") or "<Unknown Job>"
             text = failure.opened(
                 work.payload, "Resque::PruneDeadWorkerDirtyExit",

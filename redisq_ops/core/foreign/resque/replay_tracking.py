@@ -219,7 +219,7 @@ class JobReplayTracker(ReplayTracker):
         lists = await together(queue._list(name).window(0, AHEAD) for name in names)
         held, processes = await both(
             together(queue._holding(name).window(0, AHEAD) for name in names),
-            queue.worker_processes.op(),
+            queue.processes_with_jobs(whole=True),
         )
         for name, (waiting, many), (taken, more) in zip(names, lists, held, strict=True):
             if many > AHEAD:

@@ -14,6 +14,7 @@ from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, in_batches
 from ...redis.parsers import optional
 from ..keys import ForeignKeys
+from ..long_records import LONG_RECORD, UNREAD, not_read
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
 
@@ -29,13 +30,15 @@ class ResqueWorker(Process):
     working: bytes = b""
 
 
-async def workers(names: Sequence[bytes], keys: ForeignKeys, id_of: IdOf) -> list[ResqueWorker]:
-    """These workers, ``host:pid:queues``, by name."""
+async def workers(
+    names: Sequence[bytes], keys: ForeignKeys, id_of: IdOf, whole: bool
+) -> list[ResqueWorker]:
+    """These workers, ``host:pid:queues``, by name. ``whole``: their jobs are read at any length."""
     shown, key = sorted(map(text, names)), keys.at + "workers:heartbeat"
     looks = (
         both(
             attempt(Call(("HGET", key, name), optional, key=key)),
-            attempt(_record(f"{keys.at}worker:{name}")),
+            attempt(_record(f"{keys.at}worker:{name}", whole)),
         )
         for name in shown
     )
@@ -43,13 +46,18 @@ async def workers(names: Sequence[bytes], keys: ForeignKeys, id_of: IdOf) -> lis
     return [_worker(name, *row, now, id_of) for name, row in zip(shown, rows, strict=True)]
 
 
-async def _record(key: str) -> tuple[bytes | None, bytes | None]:
+async def _record(key: str, whole: bool) -> tuple[tuple[bytes, int], bytes | None]:
     """What it works on, and since when it runs."""
-    return await both(_string(key), _string(f"{key}:started"))
+    since = f"{key}:started"
+    return await both(_working(key, whole), Call(("GET", since), optional, key=since))
 
 
-def _string(key: str) -> Call[bytes | None]:
-    return Call(("GET", key), optional, key=key)
+async def _working(key: str, whole: bool) -> tuple[bytes, int]:
+    """The record of the job that it works on, of a long one only its beginning; and its size."""
+    end = -1 if whole else LONG_RECORD - 1
+    return await both(
+        Call(("GETRANGE", key, 0, end), bytes, key=key), Call(("STRLEN", key), int, key=key)
+    )
 
 
 def _worker(
@@ -57,29 +65,43 @@ def _worker(
 ) -> ResqueWorker:
     if isinstance(record, Exception):  # keys of another type must not hide the other workers
         return ResqueWorker(name, problem=str(record))
-    working, started = record
+    (working, size), started = record
     problem = str(heard) if isinstance(heard, Exception) else None
     beat = heard if isinstance(heard, bytes) else b""
     # Resque splits at every colon; names of hosts and queues may have some themselves.
     parts = re.match(r"(.*?):(\d+):(.*)", name, re.S)
     at = iso_ms(text(beat))
     silent_ms = None if at is None else max(0, now_ms - at)
-    work = _running(working or b"", id_of)
+    work = _running(working, size, id_of)
     return ResqueWorker(
         name, parts[1] if parts else name, int(parts[2]) if parts else None,
         tuple(parts[3].split(",")) if parts else (), iso_ms(text(started or b"")), silent_ms,
         silent_ms is None or silent_ms <= PRUNE_MS, (work,) if work else (), problem=problem,
-        beat=beat, working=working or b"",
+        beat=beat, working=working,
     )  # fmt: skip
 
 
-def _running(working: bytes, id_of: IdOf) -> RunningJob | None:
+def _running(working: bytes, size: int, id_of: IdOf) -> RunningJob | None:
+    if len(working) == LONG_RECORD < size:
+        return _unread(working, size)
     known = job.fields(working)
     if not known:
         return None
-    own, at = job.member(working, "payload") or b"", known.get("run_at")
-    since_ms = iso_ms(at) if isinstance(at, str) else None
-    return RunningJob(id_of(own), str(known.get("queue", "")), own, since_ms)
+    own = job.member(working, "payload") or b""
+    return RunningJob(id_of(own), str(known.get("queue", "")), own, _since(known))
+
+
+def _unread(beginning: bytes, size: int) -> RunningJob:
+    """A job by the beginning of its record, where Resque writes what is not its payload."""
+    known = job.fields(beginning.partition(b',"payload":')[0] + b"}") or {}
+    queue = known.get("queue")
+    named = queue if isinstance(queue, str) else None
+    return RunningJob(UNREAD, named, b"", _since(known), not_read(size))
+
+
+def _since(known: dict[str, Any]) -> int | None:
+    at = known.get("run_at")
+    return iso_ms(at) if isinstance(at, str) else None
 
 
 def iso_ms(time: str) -> int | None:

@@ -33,10 +33,14 @@ class Record(JobHash):
     def ms(self, field: str) -> int | None:
         return iso_ms(self.text(field))
 
-    def shown(self) -> bytes:
-        """Shown as the payload: readable fields, and the size of the pickle."""
+    def call(self) -> dict[str, Any]:
+        """What it calls, as `call_of` reads its description."""
+        return call_of(self.text("description"))
+
+    def shown(self, call: dict[str, Any]) -> bytes:
+        """Shown as the payload: readable fields, its `call`, and the size of the pickle."""
         fields: dict[str, Any] = {name: self.text(name) for name in _SHOWN if self.values[name]}
-        return encoded(fields | call_of(self.text("description")) | {"data_bytes": self.size})
+        return encoded(fields | call | {"data_bytes": self.size})
 
     def traceback(self) -> str:
         """Of the latest result, or of the job itself (before RQ 1.12)."""

@@ -100,10 +100,10 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Record) -> Entry:
         since_ms = job.ms(SINCE.get(place.called, "ended_at"))
-        (failures, lost), payload = job.failures(state), job.shown()
+        (failures, lost), call = job.failures(state), job.call()
         return Entry(
             id, state, at_ms=since_ms if state == "dead" else at_ms, since_ms=since_ms,
-            payload=payload, task=self.task_of(payload), failures=failures, lost=lost,
+            payload=job.shown(call), task=call.get("function"), failures=failures, lost=lost,
             called=place.called, consumer=legal(job.values["worker_name"] or b"") or None,
             reason=("lost" if lost else "failed") if state == "dead" else None,
             error=job.error() if state in ("dead", "delayed") else None,

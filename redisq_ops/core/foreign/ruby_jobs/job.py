@@ -14,7 +14,6 @@ import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from json.decoder import scanstring  # type: ignore[attr-defined]  # not in the stubs
 from typing import Any
 
 from ...model.errors import BadInput, TooLarge
@@ -93,7 +92,9 @@ def _members(text: str) -> list[tuple[str, int, int, int]] | None:
         at = _past_space(text, at + 1)
         while text[at] != "}":
             begin = at
-            name, at = scanstring(text, _past(text, at, '"'))
+            if text[at] != '"':
+                return None
+            name, at = _DECODER.raw_decode(text, at)
             value = _past_space(text, _past(text, _past_space(text, at), ":"))
             _, end = _DECODER.raw_decode(text, value)
             found.append((name, begin, value, end))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
 from ...model.entry import Entry, State
+from ...model.worker_process import Process, RunningJob
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
 from ..changes import ForeignChanges
-from ..placed_pages import kept
+from ..kept_entries import kept
+from ..long_records import UNREAD
+from ..placed_pages import named
 from ..places import LocatedEntry, Place, Row
 from . import job
 
@@ -76,13 +80,14 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
     def _shared(self, state: State) -> bool:
         return bool(self.own_name or self.beside) and state in ("delayed", "dead")
 
-    async def _of_owner(self, state: State, wrong: list[str] | None) -> list[Place]:
+    async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         if state != "pending":
-            return await super()._of_owner(state, wrong)
+            return await super()._of_owner(state, wrong, whole)
         names, busy = await both(
-            self._unless(self._queues(), [], wrong), self._unless(self._busy(), [], wrong)
+            self._unless(self._queues(), [], wrong),
+            self._unless(self._busy(whole), self._gathered(()), wrong),
         )
-        return [*map(self._holding, names), self._gathered(busy)]
+        return [*map(self._holding, names), busy]
 
     def _list(self, name: str) -> Place:
         """The list of waiting jobs of a queue."""
@@ -95,23 +100,39 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
         keys = self.keys if mine else self._keys(self._name_of(name))
         return Place("held", keys["lease"], "busy", kept(self._held, keys["body"], keys["meta"]))
 
-    async def _busy(self) -> list[LocatedEntry]:
+    @abstractmethod
+    async def processes_with_jobs(self, whole: bool) -> list[Process]:
+        """The owner's processes, by name. ``whole``: their jobs are read at any length."""
+
+    async def _busy(self, whole: bool) -> Place:
         """The jobs of the owner's own workers, as of their last heartbeats."""
         place = self._gathered(())
-        return [
-            LocatedEntry(
-                Entry(
-                    work.id, "pending", since_ms=work.since_ms, payload=work.payload,
-                    failures=self._failures(work.payload),
-                    consumer=process.name if job.legal(process.name) else None, called="busy",
-                    task=self.task_of(work.payload),
-                ),
-                place, b"",
-            )
-            for process in await self.worker_processes.op()
-            for work in process.work
-            if self._means(work.queue)
-        ]  # fmt: skip
+        rows, hidden = list[LocatedEntry](), list[str]()
+        for process in await self.processes_with_jobs(whole):
+            for work in process.work:
+                if work.queue is None and (self.own_name or self.beside):
+                    if not self._serves(process.queues):
+                        continue
+                    work = replace(work, problem=f"{work.problem}; its queue is unknown")
+                    hidden.append(f"a running job of {process.name}: {work.problem}")
+                elif not self._means(work.queue):
+                    continue
+                entry = self._running(process, work, len(rows) + 1)
+                rows.append(LocatedEntry(entry, place, b""))
+        return self._gathered(rows, named(hidden))
+
+    def _running(self, process: Process, work: RunningJob, nth: int) -> Entry:
+        consumer = process.name if job.legal(process.name) else None
+        if work.problem is not None:
+            return Entry(
+                f"{UNREAD}{nth}", "pending", since_ms=work.since_ms, consumer=consumer,
+                called="busy", problem=work.problem,
+            )  # fmt: skip
+        return Entry(
+            work.id, "pending", since_ms=work.since_ms, payload=work.payload,
+            failures=self._failures(work.payload), consumer=consumer, called="busy",
+            task=self.task_of(work.payload),
+        )  # fmt: skip
 
     async def _done(self) -> int | None:
         """The owner's counter of jobs that ran, less those that failed; it has none for a queue."""

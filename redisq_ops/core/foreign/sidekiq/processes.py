@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from ...model.quoting import bytes_of, text
 from ...model.worker_process import Process, RunningJob
-from ...redis.operation import Call, attempt, both, in_batches
+from ...redis.operation import Call, attempt, both, in_batches, together
 from ..keys import ForeignKeys
+from ..long_records import GLANCE, UNREAD, bytes_used, not_read
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
 
@@ -16,28 +18,43 @@ TTL_MS = 60_000
 """how long a process's record outlives its last heartbeat"""
 
 
-async def processes(names: Sequence[bytes], keys: ForeignKeys, id_of: IdOf) -> list[Process]:
-    """These processes, by name."""
+async def processes(
+    names: Sequence[bytes], keys: ForeignKeys, id_of: IdOf, whole: bool
+) -> list[Process]:
+    """These processes, by name. ``whole``: their jobs are read at any length."""
     shown = sorted(map(text, names))
-    records = await in_batches(attempt(_record(keys.at + name)) for name in shown)
+    room = None if whole else GLANCE // max(1, len(shown))
+    records = await in_batches(attempt(_record(keys.at + name, room)) for name in shown)
     return [_process(name, record, id_of) for name, record in zip(shown, records, strict=True)]
 
 
-async def _record(key: str) -> tuple[bytes | None, bytes | None, int, list[bytes]]:
+async def _record(
+    key: str, room: int | None
+) -> tuple[bytes | None, bytes | None, int, list[bytes | int]]:
     """Info, flag of a quiet process, remaining ms, and running jobs: the hash of these is
-    ``:workers`` up to Sidekiq 6, ``:work`` from 7."""
-    old_key, new_key = f"{key}:workers", f"{key}:work"
+    ``:workers`` up to Sidekiq 6, ``:work`` from 7; ``room``: bytes that are read of it."""
     ((info, quiet), left), (old, new) = await both(
         both(
             Call(("HMGET", key, "info", "quiet"), list[Any], key=key),
             Call(("PTTL", key), int, key=key),
         ),
-        both(
-            Call(("HVALS", old_key), list[bytes], key=old_key),
-            Call(("HVALS", new_key), list[bytes], key=new_key),
-        ),
+        both(_jobs(f"{key}:workers", room), _jobs(f"{key}:work", room)),
     )
     return info, quiet, left, old + new
+
+
+async def _jobs(key: str, room: int | None) -> list[bytes | int]:
+    """The records of running jobs; where they have no room, of the longest only the sizes."""
+    if room is None or await bytes_used(key) <= room:
+        return await Call(("HVALS", key), list[Any], key=key)
+    threads = await Call(("HKEYS", key), list[bytes], key=key)
+    sizes = await together(Call(("HSTRLEN", key, one), int, key=key) for one in threads)
+    by_size = sorted(zip(sizes, threads, strict=True))
+    fitting = sum(total <= room for total in accumulate(size for size, _ in by_size))
+    short = [thread for _, thread in by_size[:fitting]]
+    read = await Call(("HMGET", key, *short), list[Any], key=key) if short else []
+    found = [record for record in read if record is not None]
+    return [*found, *(size for size, _ in by_size[fitting:])]
 
 
 def _process(name: str, record: Any, id_of: IdOf) -> Process:
@@ -46,21 +63,24 @@ def _process(name: str, record: Any, id_of: IdOf) -> Process:
     info, quiet, left, works = record
     known = job.fields(info or b"{}") or {}
     queues, pid = known.get("queues"), known.get("pid")
-    held = [work for packed in works if (work := _running(packed, id_of))]
+    served = tuple(map(str, queues)) if isinstance(queues, list) else ()
+    held = [work for record in works if (work := _running(record, served, id_of))]
     held.sort(key=lambda work: (work.since_ms or 0, work.id))  # a hash has them in any order
     return Process(
         name, str(known.get("hostname", "")), pid if isinstance(pid, int) else None,
-        tuple(map(str, queues)) if isinstance(queues, list) else (),
-        job.ms(known.get("started_at")), TTL_MS - left if left > 0 else None, info is not None,
-        tuple(held), quiet == b"true",
+        served, job.ms(known.get("started_at")), TTL_MS - left if left > 0 else None,
+        info is not None, tuple(held), quiet == b"true",
     )  # fmt: skip
 
 
-def _running(packed: bytes, id_of: IdOf) -> RunningJob | None:
-    known = job.fields(packed)
+def _running(record: bytes | int, served: Sequence[str], id_of: IdOf) -> RunningJob | None:
+    if isinstance(record, int):
+        queue = served[0] if len(served) == 1 else None
+        return RunningJob(UNREAD, queue, b"", None, not_read(record))
+    known = job.fields(record)
     if known is None:
         return None
     payload = known.get("payload")
     # A string since 5.2.2: the record as it was taken. Before, a part of this record.
-    own = bytes_of(payload) if isinstance(payload, str) else job.member(packed, "payload") or b""
+    own = bytes_of(payload) if isinstance(payload, str) else job.member(record, "payload") or b""
     return RunningJob(id_of(own), str(known.get("queue", "")), own, job.ms(known.get("run_at")))

@@ -23,7 +23,8 @@ from ...redis.operation import C_co, Call, operation, together
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
 from ..json_text import text_member
-from ..places import LONG_RECORD, LocatedEntry, Place, Row
+from ..long_records import LONG_RECORD
+from ..places import LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
@@ -214,8 +215,11 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     @operation
     async def worker_processes(self) -> list[Process]:
         """The deployment's Sidekiq processes; one silent for a minute is not `alive`."""
+        return await self.processes_with_jobs(whole=False)
+
+    async def processes_with_jobs(self, whole: bool) -> list[Process]:
         names = await set_members(self.keys["t_processes"])
-        return await processes(names, self.keys, self.id_of)
+        return await processes(names, self.keys, self.id_of, whole)
 
     async def _remove_process(
         self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int

@@ -28,8 +28,8 @@ from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
 from ..base import ForeignQueue
+from ..long_records import LONG_RECORD, few, mean_bytes
 from ..paging import with_unread
-from ..places import LONG_RECORD, few, mean_bytes
 from . import groups
 from .checkup import checkup
 from .groups import ConsumerGroup, LabelledGroup
@@ -166,7 +166,12 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def pending_deliveries(
-        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
+        self,
+        group: str = "",
+        max: int = PENDING_PAGE,
+        consumer: str = "",
+        after: str | None = None,
+        glance: bool = False,
     ) -> PendingPage:
         """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
         part = await self._one(group)

@@ -147,12 +147,17 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def pending_deliveries(
-        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
+        self,
+        group: str = "",
+        max: int = PENDING_PAGE,
+        consumer: str = "",
+        after: str | None = None,
+        glance: bool = False,
     ) -> PendingPage:
         """Deliveries that aren't settled; of one request (``group``): those among its first ``max``
         unsettled sub-requests, or with ``consumer`` a page of that consumer's."""
         if not group:
-            return await Queue.pending_deliveries(self, group, max, consumer, after)
+            return await Queue.pending_deliveries(self, group, max, consumer, after, glance)
         last = None
         if consumer:
             low = "-" if after is None else f"({after}"

@@ -146,10 +146,15 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     @operation
     async def pending_deliveries(
-        self, group: str = "", max: int = PENDING_PAGE, consumer: str = "", after: str | None = None
+        self,
+        group: str = "",
+        max: int = PENDING_PAGE,
+        consumer: str = "",
+        after: str | None = None,
+        glance: bool = False,
     ) -> PendingPage:
         if not group:
-            return await Queue.pending_deliveries(self, group, max, consumer, after)
+            return await Queue.pending_deliveries(self, group, max, consumer, after, glance)
         return await (await self._holder(group)).pending_deliveries.op(group, max, consumer, after)
 
     @operation

@@ -1,0 +1,53 @@
+"""Entries that we keep beside the owner's: what our workers hold, and what is in the trash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ..model.entry import Entry
+from ..model.quoting import text
+from ..redis.operation import Call, both
+from ..redis.parsers import moment
+from .long_records import UNREAD, not_read
+from .places import Place, Read, Row
+
+ReadKept = Callable[[Place, bytes, float, bytes, bytes], Entry | None]
+"""makes an entry of a place of its payload, its score, its name, and what is kept under the name"""
+
+
+def kept(read: ReadKept, payloads: str, records: str) -> Read:
+    """Reads entries whose payloads and records are in two hashes of ours, by name."""
+
+    def size(name: bytes) -> Call[int]:
+        return Call(("HSTRLEN", payloads, name), int, key=payloads)
+
+    async def batch(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
+        names = [row.member for row in rows]
+        found = await both(
+            place.records(names, size, partial(_values, payloads)), _values(records, names)
+        )
+        entries = list[Entry | None]()
+        for row, payload, record in zip(rows, *found, strict=True):
+            if isinstance(payload, int):
+                entries.append(_unread(place, row, payload))
+            elif payload is None:  # it went between the two reads
+                entries.append(None)
+            else:
+                entries.append(read(place, payload, row.score, row.member, record or b""))
+        return entries
+
+    return batch
+
+
+def _values(key: str, fields: Sequence[bytes]) -> Call[list[bytes | None]]:
+    return Call(("HMGET", key, *fields), list[Any], key=key)
+
+
+def _unread(place: Place, row: Row, size: int) -> Entry:
+    """An entry whose payload is too long to be read; only in the trash its name is its id."""
+    name, at, why = text(row.member), moment(row.score), not_read(size)
+    if place.kind == "trash":
+        return Entry(name, "trash", at, called=place.called, problem=why)
+    return Entry(UNREAD + name, "pending", at, called=place.called, problem=why)

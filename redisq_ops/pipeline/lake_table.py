@@ -1,0 +1,235 @@
+"""A table's folder in a lake: its Parquet files, and manifests that say which run wrote them.
+
+Files are ``LAKE/TABLE/day=YYYY-MM-DD/queue=…/RUN-00000.parquet``; next to them
+``_manifest/RUN.json`` has, for each run, its files and the time range of its rows. Parquet readers
+ignore names that begin with ``_``.
+
+A run writes its files to a staging folder, then its manifest, and only then moves the files to
+their places. A run interrupted before its manifest left nothing; the next run deletes the staged
+files. A run interrupted later is finished by the next. Manifests of older runs are merged, one for
+each day.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote
+
+from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
+
+from .atomic_json import write_json
+from .history_ranges import Mark
+from .tables import TableDefinition
+
+FORMAT = 1
+RUNS_APART = 20
+"""latest runs that keep a manifest of their own"""
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""Spark's folder name for the day of a row without one"""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """A file of a run: its place below the table's folder, and its size."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A run. ``bounds``: by queue the time range of its rows in ms, the end exclusive; ``marks``:
+    the end of a history by ``queue/shard``."""
+
+    run: str
+    table: str
+    state: Literal["placing", "done"]
+    at_ms: int
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    files: Sequence[LakeFile] = ()
+    replaces: Sequence[str] = ()
+    """files of earlier runs that it replaces"""
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files if not file.path.startswith("_"))
+
+    @property
+    def corrupt(self) -> int:
+        """Rows that could not be read, in a folder of their own."""
+        return sum(file.rows for file in self.files if file.path.startswith("_"))
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+class LakeTable:
+    """A table's folder in a lake."""
+
+    def __init__(self, lake: Path, table: TableDefinition) -> None:
+        self.table = table
+        self.path = (lake / table.name).absolute()
+        self.manifests = self.path / "_manifest"
+        self.staging = self.path / "_staging"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the table for a run; the lock of a killed run is released by the system."""
+        self.manifests.mkdir(parents=True, exist_ok=True)
+        # Follow no symbolic link, as for manifests: a lake may be shared by several users.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.manifests / ".lock", flags, 0o666), "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise Refused(f"{self.path}: another export of this table is running") from error
+            yield
+
+    def runs(self) -> list[Manifest]:
+        """All runs, the oldest first."""
+        return sorted(
+            map(_manifest, self.manifests.glob("*.json")), key=lambda manifest: manifest.run
+        )
+
+    def finish_interrupted(self) -> int:
+        """Finish runs that were interrupted while moving their files, and delete staged files of
+        others.
+
+        Returns the number of finished runs.
+        """
+        unfinished = [manifest for manifest in self.runs() if manifest.state == "placing"]
+        for manifest in unfinished:
+            self.place_files(manifest)
+        if self.staging.exists():
+            shutil.rmtree(self.staging)
+        return len(unfinished)
+
+    def place_files(self, manifest: Manifest) -> None:
+        """Move a run's files to their places, from wherever an interrupted move stopped."""
+        for file in manifest.files:
+            target = self.path / file.path
+            source = self.staging / manifest.run / "_placed" / target.name
+            if source.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                source.replace(target)
+            elif not target.exists():
+                raise Refused(f"{target}: the file is gone, so its run can't be finished")
+        for name in manifest.replaces:
+            (self.path / name).unlink(missing_ok=True)
+        self.write_manifest(replace(manifest, state="done"))
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        document = {"redisq_lake": FORMAT, **asdict(manifest)}
+        write_json(self.manifests / f"{manifest.run}.json", document)
+
+    def merge_manifests(self) -> None:
+        """Merge the manifests of the runs of each day into that of its last one, except those of
+        the latest `RUNS_APART`; so their number grows with the days, not with the runs.
+
+        A merged manifest lists only files that are still there. Killed on the way, it leaves some
+        manifests whose content is in another one, too, until the next run merges them.
+        """
+        runs = self.runs()
+        gone = {name for manifest in runs for name in manifest.replaces}
+        days: dict[str, list[Manifest]] = {}
+        for manifest in runs[:-RUNS_APART]:
+            days.setdefault(day_of(manifest.at_ms), []).append(manifest)
+        for manifests in days.values():
+            merged = _merged(manifests, gone)
+            if merged != manifests[-1]:
+                self.write_manifest(merged)
+                for manifest in manifests[:-1]:
+                    (self.manifests / f"{manifest.run}.json").unlink(missing_ok=True)
+
+    def staged_files(self, run: str) -> list[LakeFile]:
+        """The files that Spark wrote for a run, renamed to their final names, with row counts."""
+        import pyarrow.parquet as pq
+
+        root = self.staging / run
+        ready = root / "_placed"
+        ready.mkdir(parents=True, exist_ok=True)
+        files = []
+        for k, part in enumerate(sorted(root.glob("day=*/queue=*/*.parquet"))):
+            day, queue = part.parent.parent.name, part.parent.name
+            rows = pq.read_metadata(part).num_rows
+            name = f"{run}-{k:05}.parquet"
+            folder = f"_corrupt/{queue}" if day == f"day={_NULL_PARTITION}" else f"{day}/{queue}"
+            files.append(LakeFile(f"{folder}/{name}", rows, part.stat().st_size))
+            part.replace(ready / name)
+        return files
+
+    def bounds(self) -> dict[str, int]:
+        """The end of each queue's exported time range, in ms."""
+        found: dict[str, int] = {}
+        for manifest in self.runs():
+            for queue, (_, until) in manifest.bounds.items():
+                found[queue] = max(found.get(queue, 0), until)
+        return found
+
+    def files_of_day(self, day: str, queues: Collection[str]) -> list[str]:
+        """The files of these queues that earlier runs wrote on a day."""
+        found = []
+        for manifest in self.runs():
+            # Unreadable rows have no day.
+            days = {f"day={day}"} | ({"_corrupt"} if day_of(manifest.at_ms) == day else set())
+            for file in manifest.files:
+                folder, _, name = file.path.rpartition("/")
+                day_folder, _, queue = folder.partition("/")
+                if day_folder in days and unquote(queue.partition("=")[2]) in queues:
+                    found.append(f"{folder}/{name}")
+        return found
+
+    def marks(self, queues: Collection[str]) -> dict[str, Mark]:
+        """The mark of each shard of these queues in the latest run that has it."""
+        found: dict[str, Mark] = {}
+        for manifest in self.runs():
+            found |= manifest.marks
+        return {shard: at for shard, at in found.items() if shard.rpartition("/")[0] in queues}
+
+
+def day_of(ms: int) -> str:
+    """The day (UTC) whose folder has a snapshot of this time."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
+def _merged(manifests: Sequence[Manifest], gone: Collection[str]) -> Manifest:
+    """One manifest, under the name of the last run, for these in their order."""
+    bounds: dict[str, tuple[int, int]] = {}
+    marks: dict[str, Mark] = {}
+    files: dict[str, LakeFile] = {}
+    for manifest in manifests:
+        marks |= manifest.marks
+        files |= {file.path: file for file in manifest.files if file.path not in gone}
+        for queue, (low, high) in manifest.bounds.items():
+            first, last = bounds.get(queue, (low, high))
+            bounds[queue] = (min(first, low), max(last, high))
+    return replace(
+        manifests[-1], bounds=bounds, marks=marks, files=list(files.values()), replaces=[]
+    )
+
+
+def _manifest(path: Path) -> Manifest:
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+        version = row.pop("redisq_lake")
+    except (OSError, ValueError, AttributeError, KeyError) as error:
+        raise BadInput(f"{path}: not a valid manifest") from error
+    if version != FORMAT:
+        raise SchemaTooNew(
+            f"{path}: written in format {version}, this release reads format {FORMAT}"
+        )
+    row["files"] = [LakeFile(**file) for file in row["files"]]
+    row["bounds"] = {queue: (low, high) for queue, (low, high) in row["bounds"].items()}
+    return Manifest(**row)
