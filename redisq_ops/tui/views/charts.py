@@ -17,7 +17,16 @@ from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.snapshot import ChartData, ChartScope, Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.ops.trouble import drains
-from redisq_ops.tui.line_chart import ChartAxis, ChartLine, ChartMark, Point, line_chart
+from redisq_ops.tui.line_chart import (
+    ChartAxis,
+    ChartLane,
+    ChartLine,
+    ChartMark,
+    Point,
+    highest,
+    lane_chart,
+    line_chart,
+)
 from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples
 from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, HELD, OK, WARN
@@ -180,11 +189,11 @@ class ChartsView(QueueView):
         ):
             title.truncate(width - 1, overflow="ellipsis")
             text.append_text(title).append("\n")
-        for line in line_chart(rates, marks, axis, width, above, _amount):
+        for line in lane_chart(rate_lanes(rates, above - 1), marks, axis, width, _amount):
             text.append_text(line).append("\n")
         text.append_text(_beside(*self._titles(snapshot, data, half), half)).append("\n")
-        left = line_chart([waiting], marks, half_axis, half, below, _amount)
-        right = line_chart([oldest], marks, half_axis, width - half, below, _duration)
+        left = line_chart(waiting, marks, half_axis, half, below, _amount)
+        right = line_chart(oldest, marks, half_axis, width - half, below, _duration)
         for pair in zip(left, right, strict=True):
             text.append_text(_beside(*pair, half)).append("\n")
         return text
@@ -254,7 +263,7 @@ def _rates_title(
         return Text(" this kind of queue keeps no counters of what comes and goes", DIM)
     unit, window = ("/s", "last 5 s") if period.live else ("/min", "last 60 s")
     text = Text(no_wrap=True, end="")
-    for line, title in zip(lines, ("in", "out", "failed"), strict=True):
+    for line, title in zip(lines, _NAMES, strict=True):
         points = [point for point in line.points if point is not None]
         latest = [y for x, y in points if x > now_ms - _LATEST_MS] if period.live else []
         latest = latest or [y for _, y in points[-1:]]
@@ -296,6 +305,7 @@ def _axis(period: ChartPeriod, now_ms: int, zone: tzinfo | None, width: int) -> 
 
 # --- lines: the points of each ------------------------------------------------------------------
 
+_NAMES = ("in", "out", "failed")
 _COLORS = (HELD, OK, BAD)
 _BUCKET = 6
 """minutes that are one point of a day"""
@@ -317,6 +327,19 @@ def _rate_lines(
             )
         ]
     return [ChartLine(tuple(points), style) for points, style in zip(each, _COLORS, strict=True)]
+
+
+def rate_lanes(lines: Sequence[ChartLine], rows: int) -> list[ChartLane]:
+    """What arrived and was settled on one scale, and what failed, which is less, on its own."""
+    failed = max(1, rows // 5)
+    failed += (rows - failed) % 2
+    each = max(1, (rows - failed) // 2)
+    scales = (highest(lines[:2]), highest(lines[:2]), highest(lines[2:]))
+    heights = (each, each, failed)
+    return [
+        ChartLane(name, line, top, height)
+        for name, line, top, height in zip(_NAMES, lines, scales, heights, strict=True)
+    ]
 
 
 def _by_second(samples: Iterable[Sample]) -> list[list[Point | None]]:
