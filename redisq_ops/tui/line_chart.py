@@ -69,7 +69,8 @@ def line_chart(
     From zero to the highest value, which ``value`` writes.
     """
     columns, rows = max(1, width - AXIS), max(1, height - 1)
-    top, marked, drawn = highest([line]), _placed(marks, axis, columns), []
+    top, marked = highest([line]), _placed(marks, axis, columns)
+    drawn = []
     dots = _dots(line, axis, top or 1.0, columns, rows)
     for row, cells in enumerate(_plotted(dots, line.style, marked)):
         label = value(0) if row == rows - 1 else value(top) if top and not row else ""
