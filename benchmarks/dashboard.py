@@ -1,9 +1,15 @@
-"""`redisq-top` with 1,000,000 entries in each state: server time, and memory of the process."""
+"""`redisq-top` over long lists: server time of a refresh, time from a key to its rows, and memory.
+
+By default `ENTRIES=100000` in each state of a request queue and `LISTED=1000000` in one list of a
+delay set, a few minutes in all; `LISTED=10000000` takes 4 GB of memory and some minutes more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import os
+import sys
+import time
+from collections import defaultdict
 from functools import partial
 
 import redis
@@ -22,7 +28,8 @@ from .latency import report_longest_calls
 from .measure import ROUNDS, server_us, servers, spread, url_of
 from .terminal import DashboardProcess
 
-DEEP = 1_000_000
+DEEP = int(os.environ.get("ENTRIES", "100000"))
+LONG = int(os.environ.get("LISTED", "1000000"))
 FEW = 1000
 SCREEN = 100
 LOADED = 500
@@ -30,21 +37,12 @@ LOADED = 500
 BUCKETS = 200
 """bars of the timeline, on a very wide terminal"""
 PROCESSES = 3
+KEYS = 10
 INTERVAL_S = 0.1
 SETTLE_S = 1.0
 AIM_MS = 5
+AIM_KEY_MS = 100
 AIM_MB = 90
-
-
-def fill(client: redis.Redis, entries: int) -> None:
-    """``entries`` in each state of the queue `mail`, and as many in the delay set `reminders`."""
-    works: tuple[Callable[[], None], ...] = (
-        partial(grow, RequestQueue(client, "mail"), entries),
-        partial(fill_delayed, DelaySet(client, "reminders"), entries),
-    )
-    with ThreadPoolExecutor() as pool:
-        for job in [pool.submit(work) for work in works]:
-            job.result()
 
 
 def fill_delayed(queue: DelaySet[redis.Redis], entries: int) -> None:
@@ -74,6 +72,46 @@ def refreshes(client: redis.Redis, view: View, queue: str) -> None:
         fetch_once = partial(fetch_view, client, view, queue, start, rows)
         costs = [server_us(client, fetch_once)[0] / 1000 for _ in range(ROUNDS)]
         print(f"  {view}{where}{where_in_list}: {spread(costs, 'ms')}")
+
+
+class KeyTimes:
+    """Times (ms) from a key to the text that shows its effect, by what the key does."""
+
+    def __init__(self) -> None:
+        self._ms: defaultdict[str, list[float]] = defaultdict(list)
+
+    def press(self, top: DashboardProcess, what: str, keys: str, seen: str) -> None:
+        began = time.perf_counter()
+        top.press_keys(keys)
+        top.until(seen)
+        self._ms[what].append((time.perf_counter() - began) * 1000)
+
+    def report(self) -> None:
+        for what, times in self._ms.items():
+            print(f"  {what}: {spread(times, 'ms')}")
+
+
+def time_keys(url: str, total: int) -> KeyTimes:
+    """Open, scroll and filter one list of so many delayed entries."""
+    times, last = KeyTimes(), f"{total:,}"
+    with DashboardProcess("--url", url, "--queue", "reminders", "--read-only") as top:
+        top.until("1 of ")
+        for _ in range(KEYS):
+            top.press_keys("1")
+            top.until("worst first")
+            top.run_for(SETTLE_S)
+            times.press(top, "opens", "6", f"1 of {last}")
+            top.run_for(SETTLE_S)
+            times.press(top, "a page down", "\x1b[6~", f" of {last}")
+            times.press(top, "to the end", "G", f"{last} of {last}")
+            top.run_for(SETTLE_S)
+            times.press(top, "to the top", "g", f"1 of {last}")
+            top.press_keys("/")
+            top.until("age>2h")  # of what the empty field shows
+            times.press(top, "filters", "1", "/1/ in ")
+            top.press_keys("\x1b")
+            top.run_for(SETTLE_S)
+    return times
 
 
 def walk_views(url: str, ends: dict[View, int]) -> tuple[float, float]:
@@ -124,15 +162,16 @@ def main() -> None:
     with servers() as each:
         for name, client in each:
             url, queue = url_of(client), RequestQueue(client, "mail")
+            delayed = DelaySet(client, "reminders")
             seed(queue)
-            fill(client, FEW)
+            grow(queue, FEW)
+            fill_delayed(delayed, FEW)
             assert not queue.invariants()  # the copied entries form a valid queue
             _, small = walk_views(url, listed_rows(queue))
-            fill(client, DEEP)
+            grow(queue, DEEP)
             print(f"{name}: server time of a refresh, aim {AIM_MS} ms at most")
             for view in VIEWS:
                 refreshes(client, view, "mail")
-            refreshes(client, "delayed", "reminders")
             with report_longest_calls(client, "a walk through all views"):
                 memory = [walk_views(url, listed_rows(queue)) for _ in range(PROCESSES)]
             first_mb, peak_mb = ([pair[k] for pair in memory] for k in (0, 1))
@@ -140,3 +179,11 @@ def main() -> None:
             print(f"  at the first picture: {spread(first_mb, 'MB')}")
             print(f"  the most, through all views: {spread(peak_mb, 'MB')}")
             print(f"  the same with {FEW:,} in each state: {small:.2f} MB")
+            sys.stdout.flush()
+            fill_delayed(delayed, LONG)
+            refreshes(client, "delayed", "reminders")
+            print(
+                f"{name}: a list of {LONG:,}, from a key to its rows, aim {AIM_KEY_MS} ms at most"
+            )
+            time_keys(url, LONG).report()
+            sys.stdout.flush()

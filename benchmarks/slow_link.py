@@ -24,6 +24,8 @@ CHUNK = 1024
 KEYS = 10
 INTERVAL_S = 1.0
 REFRESHES_S = 20
+QUIET_S = 6.0
+"""longer than a stage takes: after that, all rows have been read"""
 RESTART_S = float(os.environ.get("RESTART_S", "5"))
 RESTARTS = int(os.environ.get("RESTARTS", "60"))
 """five minutes of them"""
@@ -31,11 +33,11 @@ RESTARTS = int(os.environ.get("RESTARTS", "60"))
 
 class SlowLink:
     """A TCP proxy in front of a port: each chunk comes half a round trip later, and not faster than
-    the rate. Counts round trips (replies after requests) and bytes of replies."""
+    the rate. Counts round trips (replies after requests) and bytes of requests and replies."""
 
     def __init__(self, port: int) -> None:
         self._target = port
-        self.round_trips = self.received = 0
+        self.round_trips = self.sent = self.received = 0
         self.passing = threading.Event()
         """while it is cleared, nothing passes"""
         self.passing.set()
@@ -91,6 +93,7 @@ class SlowLink:
         while data := await source.read(CHUNK):
             if requests:
                 asked[0] = True
+                self.sent += len(data)
             else:
                 self.received += len(data)
                 self.round_trips += asked[0]
@@ -113,6 +116,13 @@ class SlowLink:
             await target.drain()
 
 
+def report(what: str, began: float, link: SlowLink) -> None:
+    print(
+        f"  {what} after {time.perf_counter() - began:.1f} s, {link.round_trips} round trips, "
+        f"{link.sent / 1000:.0f} kB sent and {link.received / 1000:.0f} kB received"
+    )
+
+
 def slow() -> None:
     with EmbeddedServer() as server, redis.Redis.from_url(server.url) as client:
         fill(client)
@@ -120,18 +130,21 @@ def slow() -> None:
             began = time.perf_counter()
             with DashboardProcess("--url", link.url, "--interval", str(INTERVAL_S)) as top:
                 top.until("q000")
-                print(f"  first frame naming a queue after {time.perf_counter() - began:.1f} s")
+                report("first frame naming a queue", began, link)
                 top.press_keys("")
-                top.until(" of 210 queues read")
-                print(f"  rows in sight complete after {time.perf_counter() - began:.1f} s")
-                top.run_for(12)
-                trips, received = link.round_trips, link.received
+                top.until_match("[1-9][0-9]* of 210 queues read")  # those in sight come first
+                report("rows in sight complete", began, link)
+                rest = top.drawn_until(" of 210 queues read", QUIET_S)
+                print(f"  all rows complete after {rest - began:.1f} s")
+                trips, sent, received = link.round_trips, link.sent, link.received
                 seconds = REFRESHES_S * INTERVAL_S
                 top.run_for(seconds)
                 trips, received = link.round_trips - trips, link.received - received
+                sent = link.sent - sent
                 print(
-                    f"  210 queues, every {INTERVAL_S:g} s: {trips / seconds:.1f} round trips and "
-                    f"{received / 1000 / seconds:.1f} kB of replies a second"
+                    f"  210 queues, every {INTERVAL_S:g} s: {trips / seconds:.1f} round trips, "
+                    f"{sent / 1000 / seconds:.1f} kB sent and {received / 1000 / seconds:.1f} kB "
+                    "received a second"
                 )
                 times = []
                 for n in range(KEYS):

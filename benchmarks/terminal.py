@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import sys
 import termios
@@ -35,10 +36,14 @@ class TerminalProcess:
 
     def until(self, text: str) -> None:
         """Wait until the text has been drawn since the latest key press."""
-        end = time.perf_counter() + TIMEOUT_S
-        while text.encode() not in self._output:
+        self.until_match(re.escape(text))
+
+    def until_match(self, pattern: str, timeout_s: float = TIMEOUT_S) -> None:
+        """The same of what matches a regular expression."""
+        end = time.perf_counter() + timeout_s
+        while re.search(pattern.encode(), self._output) is None:
             if time.perf_counter() > end:
-                raise TimeoutError(f"no {text!r} on the screen, but {self._output[-2000:]!r}")
+                raise TimeoutError(f"no {pattern!r} on the screen, but {self._output[-2000:]!r}")
             self._read(0.5)
 
     def run_for(self, seconds: float) -> None:
@@ -46,6 +51,16 @@ class TerminalProcess:
         end = time.perf_counter() + seconds
         while (remaining := end - time.perf_counter()) > 0:
             self._read(remaining)
+
+    def drawn_until(self, text: str, quiet_s: float) -> float:
+        """Wait until the text wasn't drawn for so long; returns when it was drawn last."""
+        last = time.perf_counter()
+        while time.perf_counter() - last < quiet_s:
+            self._output = b""
+            self._read(0.5)
+            if text.encode() in self._output:
+                last = time.perf_counter()
+        return last
 
     def press_keys(self, keys: str) -> None:
         self._output = b""

@@ -119,7 +119,7 @@ class Top(Dashboard):
     # --- preview ---------------------------------------------------------------------------------
 
     def action_preview(self) -> None:
-        self.preview.open = not self.preview.open
+        self.preview.toggle()
         self.look()
 
     def on_preview_pane_wanted(self) -> None:

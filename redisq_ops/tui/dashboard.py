@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App, ComposeResult
@@ -108,6 +109,7 @@ class Dashboard(App[Exception]):
         }
         self._switcher = ContentSwitcher(self.overview, initial="overview", id="views")
         self.preview = PreviewPane()
+        self.preview.mode = self.settings.preview
         self.split = Container(self._switcher, self.preview, id="split")
 
     def compose(self) -> ComposeResult:
@@ -334,11 +336,21 @@ class Dashboard(App[Exception]):
 
     @property
     def previewed(self) -> PreviewSubject | None:
-        """The entry or request under the cursor; of a group the latest."""
-        view = self.current
-        if not view.has_details or self.bars.notice.display:
+        """The row under the cursor; of a group the latest entry."""
+        view, seen = self.current, self.current.snapshot
+        if not view.has_preview or self.bars.notice.display:
             return None
-        return PreviewSubject(view.name_, self.queue, view.subject)
+        queue, item = self.queue, view.item
+        if view.has_details:
+            return PreviewSubject(view.name_, queue, view.subject, item)
+        if item is None or seen is None:
+            return PreviewSubject(view.name_, queue, None, facts=list)
+        if view is self.overview:
+            chart = partial(self.overview.preview_chart, item, seen)
+            return PreviewSubject(view.name_, None, item.name, chart=chart)
+        return PreviewSubject(
+            view.name_, queue, view.table.identity, facts=partial(view.facts, item, seen)
+        )
 
     @property
     def addresses(self) -> RowAddresses:

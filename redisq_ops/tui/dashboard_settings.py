@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from redisq_ops.ops.inspect.snapshot import View
 
+from .preview_pane import PreviewMode
 from .theme import DARK
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class DashboardSettings:
 
     theme: str = DARK.name
     refresh_s: float | None = None
+    preview: PreviewMode = "auto"
     keys: Mapping[str, str] = field(default_factory=dict)
     """name of a binding -> its key"""
     columns: Mapping[View, frozenset[str]] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from redisq_ops.core.model.entry import Entry, Event, Failure, Request
 from redisq_ops.ops.inspect.history import change_words
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, size
-from redisq_ops.tui.outline import LINE, Line, OutlineSection, Parts
+from redisq_ops.tui.outline import LINE, Line, OutlineSection, Parts, fact
 from redisq_ops.tui.payload_outline import PARSED, payload_outline
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.traceback_lines import traceback_lines
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from redisq_ops.ops.inspect.history import EntryHistory
     from redisq_ops.ops.redaction import Redaction
 
-_LABEL = 14
 _STATES = {"pending": HELD, "delayed": DELAYED, "dead": DEAD, "done": OK, "trash": WARN}
 READ_ONCE: Final = 256 * 1024
 """bytes of a payload above which it isn't read again while it is on the screen"""
@@ -79,12 +78,7 @@ def _entry_sections(
 def _about(id: str, state: str, style: str, summary: str, facts: list[Line]) -> OutlineSection:
     title = Text.assemble((printable(id), "bold"), (f"  {state}", f"bold {style}"))
     line = Line(title, id, f"id={_quoted(id)}", Parts.of(facts), summary=summary)
-    return OutlineSection("about", line, (state, [fact.words for fact in facts]), 2)
-
-
-def _fact(label: str, words: str, style: str = "", condition: str = "") -> Line:
-    text = Text.assemble((f"{label:<{_LABEL}}", DIM), (printable(words), style))
-    return Line(text, words, condition)
+    return OutlineSection("about", line, (state, [line.words for line in facts]), 2)
 
 
 def _when(ms: int | None, now_ms: int, zone: tzinfo | None) -> str:
@@ -99,26 +93,26 @@ def _when(ms: int | None, now_ms: int, zone: tzinfo | None) -> str:
 def _entry_facts(entry: Entry, now_ms: int, zone: tzinfo | None) -> Iterator[Line]:
     at = {"pending": "lease until", "delayed": "due", "dead": "dead since", "trash": "purged"}
     if entry.reason:
-        yield _fact("reason", entry.reason, BAD, f"reason={_quoted(entry.reason)}")
+        yield fact("reason", entry.reason, BAD, f"reason={_quoted(entry.reason)}")
     attempts = f"{entry.attempts}  ({entry.failures} failed, {entry.lost} lost)"
-    yield _fact("attempts", attempts, condition=f"attempts={entry.attempts}")
+    yield fact("attempts", attempts, condition=f"attempts={entry.attempts}")
     if entry.at_ms is not None:
-        yield _fact(at.get(entry.state, "ready"), _when(entry.at_ms, now_ms, zone))
+        yield fact(at.get(entry.state, "ready"), _when(entry.at_ms, now_ms, zone))
     if entry.since_ms is not None and entry.since_ms != entry.at_ms:
-        yield _fact(f"{entry.state} since", _when(entry.since_ms, now_ms, zone))
-    yield _fact("first taken", _when(entry.first_ms, now_ms, zone))
+        yield fact(f"{entry.state} since", _when(entry.since_ms, now_ms, zone))
+    yield fact("first taken", _when(entry.first_ms, now_ms, zone))
     if entry.task:
-        yield _fact("task", entry.task, condition=f"task={_quoted(entry.task)}")
+        yield fact("task", entry.task, condition=f"task={_quoted(entry.task)}")
     if entry.client:
-        yield _fact("client", entry.client, condition=f"client={_quoted(entry.client)}")
+        yield fact("client", entry.client, condition=f"client={_quoted(entry.client)}")
     holder = entry.consumer
-    yield _fact("consumer", holder or "-", "", f"consumer={_quoted(holder)}" if holder else "")
+    yield fact("consumer", holder or "-", "", f"consumer={_quoted(holder)}" if holder else "")
     if entry.receipt:
-        yield _fact("receipt", entry.receipt)
+        yield fact("receipt", entry.receipt)
     if entry.op:
-        yield _fact("touched by", entry.op, condition=f"op={_quoted(entry.op)}")
+        yield fact("touched by", entry.op, condition=f"op={_quoted(entry.op)}")
     if entry.problem is not None:
-        yield _fact("problem", entry.problem, BAD)
+        yield fact("problem", entry.problem, BAD)
 
 
 def _quoted(text: str) -> str:
@@ -132,10 +126,10 @@ def _error(error: Failure) -> OutlineSection:
     if error.message:
         summary.append(f": {printable(error.message, 120)}", "none")
     whole = f"{error.type}: {error.message}" if error.message else error.type
-    lines = [_fact("type", error.type, BAD, f"error.type={_quoted(error.type)}")]
+    lines = [fact("type", error.type, BAD, f"error.type={_quoted(error.type)}")]
     if error.message:
         same = f"error.message={_quoted(error.message)}"
-        lines.append(_fact("message", error.message[:LINE], "", same))
+        lines.append(fact("message", error.message[:LINE], "", same))
     if error.traceback:
         lines += traceback_lines(error.traceback)
     title, value = Text("error", "bold"), error.traceback or whole
@@ -196,20 +190,20 @@ def _section(name: str, what: str, title: str, lines: list[Line], rank: int) -> 
 
 
 def _request_facts(request: Request, now_ms: int, zone: tzinfo | None) -> Iterator[Line]:
-    yield _fact("priority", f"{request.priority}")
+    yield fact("priority", f"{request.priority}")
     held = f"{request.pending} held of {request.limit}"
-    yield _fact("tokens", f"{held}, {request.tokens} free in the priority list")
-    yield _fact("total", count(request.total))
+    yield fact("tokens", f"{held}, {request.tokens} free in the priority list")
+    yield fact("total", count(request.total))
     for state, style in (("waiting", ""), *_STATES.items()):
         number = getattr(request, state)
-        yield _fact(f"  {state}", count(number), style if number else DIM)
-    yield _fact("created", _when(request.created_ms, now_ms, zone))
+        yield fact(f"  {state}", count(number), style if number else DIM)
+    yield fact("created", _when(request.created_ms, now_ms, zone))
     if request.added_ms not in (None, request.created_ms):
-        yield _fact("last grown", _when(request.added_ms, now_ms, zone))
+        yield fact("last grown", _when(request.added_ms, now_ms, zone))
     if request.closed_ms is not None:
-        yield _fact("settled", _when(request.closed_ms, now_ms, zone))
+        yield fact("settled", _when(request.closed_ms, now_ms, zone))
     dropped = f", {count(request.results_dropped)} dropped" if request.results_dropped else ""
-    yield _fact("results", size(request.results_bytes) + dropped)
+    yield fact("results", size(request.results_bytes) + dropped)
 
 
 def _holders(entries: list[Entry], now_ms: int) -> list[Line]:

@@ -18,6 +18,7 @@ from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.entry_outline import READ_ONCE, outline_sections, redacted
+from redisq_ops.tui.outline import OutlineSection
 from redisq_ops.tui.section_tree import SectionTree
 from redisq_ops.tui.views.base import redaction_of
 from redisq_ops.tui.views.delayed import zone_of
@@ -50,6 +51,9 @@ class EntryTree(SectionTree):
         """the id of what is shown"""
         self.reads = True
         """whether it is to be read with the next snapshot"""
+        self.once = False
+        """whether it isn't read again before it `changed`"""
+        self._fresh = False
         self._read: Entry | None = None
         self._shown: Entry | None = None
 
@@ -66,15 +70,26 @@ class EntryTree(SectionTree):
         """The id to read with the next snapshot. A large payload isn't read a second time."""
         payload = self._read.payload if self._read is not None else None
         large = payload is not None and len(payload) > READ_ONCE
-        return self.about if self.reads and not large else None
+        fresh = self.once and self._fresh
+        return self.about if self.reads and not large and not fresh else None
 
     def begin(self, about: str | None, *, reads: bool = True) -> None:
         """Show another entry or request from now on; nothing of it is known yet."""
         if about is None and self.about is None:
             return
-        self.about, self.reads, self._read = about, reads, None
+        self.about, self.reads, self._read, self._fresh = about, reads, None, False
         self.clear()
         self.note("" if about is None else f"{printable(about)} …")
+
+    def changed(self) -> None:
+        """What was read of it is of before."""
+        self._fresh = False
+
+    def show_facts(self, sections: list[OutlineSection]) -> None:
+        """Show what is known of a row that is neither entry nor request."""
+        self.begin(None)
+        self.note("")
+        self.show_sections(sections)
 
     def note(self, words: str) -> None:
         """A line above; empty: none."""
@@ -85,6 +100,7 @@ class EntryTree(SectionTree):
         """Draw what has changed."""
         if self.about is None or snapshot.viewport.detail != self.about:
             return
+        self._fresh = True
         sections = outline_sections(self._redacted(snapshot), zone_of(self))
         self.note("" if sections else f"{printable(self.about)} {GONE}")
         self.show_sections(sections)

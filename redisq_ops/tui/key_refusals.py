@@ -64,8 +64,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
             return "it groups dead letters: 7."
         case "begin" if why := _unfit_command(app, str(parameters[0])):
             return why
-        case "preview" if not view.has_details:
-            return "only entries and requests have one."
+        case "preview" if not view.has_preview:
+            return "charts have none."
         case "hold" if not _holdable(app):
             return f"{kind} can't be paused by redisq."
     return ""

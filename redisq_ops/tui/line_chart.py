@@ -1,4 +1,4 @@
-"""Line charts in braille dots, with an axis and marks, as Rich text."""
+"""Charts in braille dots, with an axis and marks, as Rich text: of one line, or of a lane each."""
 
 from __future__ import annotations
 
@@ -43,8 +43,21 @@ class ChartAxis:
     labels: tuple[tuple[float, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ChartLane:
+    """A strip of ``rows`` lines for one line alone, filled from zero up, ``highest`` at its top.
+
+    Lanes tell lines apart that a common plot would draw over each other, without colour too.
+    """
+
+    name: str
+    line: ChartLine
+    highest: float
+    rows: int
+
+
 def line_chart(
-    lines: Sequence[ChartLine],
+    line: ChartLine,
     marks: Sequence[ChartMark],
     axis: ChartAxis,
     width: int,
@@ -53,48 +66,98 @@ def line_chart(
 ) -> list[Text]:
     """``height`` lines of ``width`` cells: the plot, and below it one line for the axis.
 
-    From zero to the highest value, which ``value`` writes. The last of two lines that cross is on
-    top.
+    From zero to the highest value, which ``value`` writes.
     """
     columns, rows = max(1, width - AXIS), max(1, height - 1)
-    highest = max(
-        (point[1] for line in lines for point in line.points if point is not None), default=0.0
-    )
-    # Of two marks in one place the first one counts.
-    marked = {
-        min(columns - 1, int(_share(mark.x, axis) * columns)): mark for mark in reversed(marks)
-    }
-    dots = [_dots(line, axis, highest or 1.0, columns, rows) for line in lines]
+    top, marked = highest([line]), _placed(marks, axis, columns)
     drawn = []
-    for row in range(rows):
-        label = value(0) if row == rows - 1 else value(highest) if highest and not row else ""
-        text = Text(label.rjust(AXIS - 1) + " ", DIM, no_wrap=True, end="")
-        cells = (_cell(row, column, lines, dots, marked) for column in range(columns))
-        for style, run in groupby(cells, lambda cell: cell[1]):
-            text.append("".join(cell for cell, _ in run), style)
-        drawn.append(text)
-    drawn.append(_below(axis, columns))
-    return drawn
+    dots = _dots(line, axis, top or 1.0, columns, rows)
+    for row, cells in enumerate(_plotted(dots, line.style, marked)):
+        label = value(0) if row == rows - 1 else value(top) if top and not row else ""
+        drawn.append(_labelled(label, DIM, cells))
+    return [*drawn, _below(axis, columns)]
 
 
-def _cell(
-    row: int,
-    column: int,
-    lines: Sequence[ChartLine],
-    dots: Sequence[Sequence[str]],
+def lane_chart(
+    lanes: Sequence[ChartLane],
+    marks: Sequence[ChartMark],
+    axis: ChartAxis,
+    width: int,
+    value: Callable[[float], str],
+) -> list[Text]:
+    """The lanes from top to bottom, ``width`` cells wide, and one line for the axis.
+
+    Left of a lane its name is at the bottom, and where it has room its highest value at the top.
+    """
+    columns = max(1, width - AXIS)
+    marked, drawn = _placed(marks, axis, columns), []
+    for lane in lanes:
+        line, last = lane.line, lane.rows - 1
+        dots = _filled(_dots(line, axis, lane.highest or 1.0, columns, lane.rows))
+        cells_of_rows = _plotted(dots, line.style, marked, lettered=not drawn, over=True)
+        for row, cells in enumerate(cells_of_rows):
+            label = lane.name if row == last else value(lane.highest) if not row else ""
+            drawn.append(_labelled(label, line.style if row == last else DIM, cells))
+    return [*drawn, _below(axis, columns)]
+
+
+def highest(lines: Sequence[ChartLine]) -> float:
+    """The highest value of all these lines; 0: there is none."""
+    return max((point[1] for line in lines for point in line.points if point), default=0.0)
+
+
+def _labelled(label: str, style: str, cells: Sequence[tuple[str, str]]) -> Text:
+    text = Text(label[: AXIS - 1].rjust(AXIS - 1) + " ", style, no_wrap=True, end="")
+    for each, run in groupby(cells, lambda cell: cell[1]):
+        text.append("".join(cell for cell, _ in run), each)
+    return text
+
+
+def _placed(marks: Sequence[ChartMark], axis: ChartAxis, columns: int) -> Mapping[int, ChartMark]:
+    """The marks by their columns. Of two in one place the first one counts."""
+    return {min(columns - 1, int(_share(mark.x, axis) * columns)): mark for mark in reversed(marks)}
+
+
+def _plotted(
+    dots: Sequence[str],
+    style: str,
     marked: Mapping[int, ChartMark],
-) -> tuple[str, str]:
-    """A cell of the plot and its style: dots, or a mark where there are none."""
-    mark = marked.get(column)
-    if mark is not None and row == 0:
-        return mark.letter, f"bold {WARN}"
-    bits, style = 0, ""
-    for line, plotted in zip(lines, dots, strict=True):
-        if (those := ord(plotted[row][column]) - _BLANK) > 0:
-            bits, style = bits | those, line.style
-    if bits:
-        return chr(_BLANK + bits), style
-    return (" ", "") if mark is None else (_MARK, WARN)
+    *,
+    lettered: bool = True,
+    over: bool = False,
+) -> list[list[tuple[str, str]]]:
+    """The cells of each row with their styles: dots, and marks where there are none or ``over``
+    them; ``lettered``: with their letters on top."""
+
+    def cell(row: int, column: int, dots: str) -> tuple[str, str]:
+        mark, empty = marked.get(column), ord(dots) <= _BLANK
+        if mark is not None and row == 0 and lettered:
+            return mark.letter, f"bold {WARN}"
+        if mark is not None and (over or empty):
+            return _MARK, WARN
+        return (" ", "") if empty else (dots, style)
+
+    return [
+        [cell(row, column, each) for column, each in enumerate(line)]
+        for row, line in enumerate(dots)
+    ]
+
+
+_LEFT, _RIGHT = (0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80)
+"""the dots of a cell's two columns, from the top"""
+
+
+def _filled(dots: Sequence[str]) -> list[str]:
+    """The same plot with every dot below another one set."""
+    cells = [[max(0, ord(cell) - _BLANK) for cell in row] for row in dots]
+    for column in range(len(cells[0])):
+        for part in (_LEFT, _RIGHT):
+            below = False
+            for row in cells:
+                for bit in part:
+                    below = below or bool(row[column] & bit)
+                    row[column] |= bit if below else 0
+    return ["".join(chr(_BLANK + bits) for bits in row) for row in cells]
 
 
 def _share(x: float, axis: ChartAxis) -> float:

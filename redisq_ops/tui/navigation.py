@@ -191,10 +191,10 @@ class Navigation:
             self.narrowed("pending", f'consumer="{whole}"')
         elif app.view == "clients":
             self.narrowed("waiting", f'client="{opened.identity}"')
-        elif app.preview.display:
+        elif app.preview.display and (app.current.named_rows or not app.preview.by_itself):
             app.preview.enter()
         elif app.current.named_rows:
-            app.refuse("Enter: the row shows all that is known of it.")
+            app.refuse("Enter: p shows all that is known of the row.")
         else:
             self.open_detail(opened.identity)
 

@@ -151,6 +151,23 @@ class OutlineSection:
     """whether the cursor begins on its first line"""
 
 
+LABEL: Final = 14
+"""cells of a fact's label"""
+
+
+def fact(label: str, words: str, style: str = "", condition: str = "") -> Line:
+    """A label and what is known, escaped, in one line."""
+    text = Text.assemble((f"{label:<{LABEL}}", DIM), (printable(words), style))
+    return Line(text, words, condition)
+
+
+def fact_section(name: str, title: str, facts: Sequence[Line]) -> OutlineSection:
+    """A section of facts under a title, unfolded before others."""
+    words = [title, *(fact.words for fact in facts)]
+    line = Line(Text(printable(title), "bold"), title, parts=Parts.of(facts))
+    return OutlineSection(name, line, words, 0)
+
+
 def matches(
     items: Sequence[OutlineItem], needle: str, most: int
 ) -> tuple[list[tuple[int, ...]], bool]:

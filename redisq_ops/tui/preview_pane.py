@@ -1,18 +1,27 @@
-"""`p`: the entry or request under the cursor, beside its list."""
+"""`p`: more of the row under the cursor, beside its list, or below it where few rows leave room."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.timer import Timer
+from textual.widgets import Static
 
 from redisq_ops.ops.inspect.snapshot import Snapshot, View
+from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.entry_tree import EntryTree
+from redisq_ops.tui.outline import OutlineSection
+
+PreviewMode = Literal["auto", "open", "closed"]
+PREVIEW_MODES: Final[tuple[PreviewMode, ...]] = ("auto", "open", "closed")
+"""``auto``: open wherever all rows of a list leave room below them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +31,30 @@ class PreviewSubject:
     view: View
     queue: str | None
     id: str | None
+    item: Any = field(default=None, compare=False)
+    """what the list has of it"""
+    facts: Callable[[], list[OutlineSection]] | None = field(default=None, compare=False)
+    """all there is to show of it; None: it is read by its id"""
+    chart: Callable[[int, int], Text | None] | None = field(default=None, compare=False)
+    """a chart of it, of so many cells and lines; None: it has none"""
 
 
 _OUTSIDE, _INSIDE = "preview: Enter goes in, p closes", "preview: Esc goes back, p closes"
-_OF_GROUP, _OF_NOTHING = "the latest of this group: p closes", "preview: p closes"
+_WHOLE, _PLAIN = "preview: Enter opens all of it, p closes", "preview: p closes"
+_OF_GROUP = "the latest of this group: p closes"
+_SHARES: Final = (2 / 3, 1 / 2, 1 / 3)
+"""of the height, the largest first that leaves all rows in sight"""
+_LEAST: Final = 10
+"""lines of a preview that opens by itself"""
+_TALL: Final = 28
+"""lines of list and preview together, below which it doesn't open by itself"""
+_SPARE: Final = 4
+"""lines that must be left over before it takes a larger share of the same list"""
 
 
 class PreviewPane(Vertical):
-    """Follows the cursor of the list. While it moves on, entries are read `settle_s` apart."""
+    """Follows the cursor of the list. While it moves on, entries are read `settle_s` apart; where
+    the preview opened by itself an entry is read again only after its row has changed."""
 
     settle_s = 0.15
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "To the list", show=False)]
@@ -41,6 +66,7 @@ class PreviewPane(Vertical):
         border-title-color: $secondary;
         background: $surface;
         &:focus-within { border: round $primary; border-title-color: $foreground; }
+        #preview-chart { height: 1fr; }
     }
     """
 
@@ -54,38 +80,66 @@ class PreviewPane(Vertical):
         super().__init__()
         self.border_title = _OUTSIDE
         self.display = False
-        self.open = False
+        self.mode: PreviewMode = "auto"
+        self.by_itself = False
+        """whether it is open because there is room"""
         # Held, not queried: messages still come while the screen is being taken apart at the end.
         self.entry = EntryTree()
+        self._chart = Static(id="preview-chart", markup=False)
+        self._high = 0
+        self._drawn: Text | None = None
         self._subject: PreviewSubject | None = None
         self._settling: Timer | None = None
 
     def compose(self) -> ComposeResult:
+        yield self._chart
         yield self.entry
+
+    def on_mount(self) -> None:
+        self._chart.display = False
+
+    def on_resize(self) -> None:
+        self._draw_chart()
+
+    def toggle(self) -> None:
+        """Close what is in sight, or open it."""
+        self.mode = "closed" if self.display else "open"
 
     @property
     def wanted(self) -> str | None:
         """The id to read with the next snapshot, if any."""
         return self.entry.wanted if self.display else None
 
-    def follow(self, subject: PreviewSubject | None) -> None:
-        """Show another entry; None: the list has no entries to preview.
+    def follow(self, subject: PreviewSubject | None, height: int, lines: int) -> None:
+        """Show another row; None: the list has nothing to preview.
 
-        An entry that went away from the list stays in sight until the cursor moves.
+        An entry that went away from the list stays in sight until the cursor moves. ``height``:
+        the lines that list and preview share; ``lines``: those that the list needs.
         """
-        self.display = self.open and subject is not None
-        if not self.display:
+        before, self._subject = self._subject, subject
+        same_list = before is not None and subject is not None and (
+            (before.view, before.queue) == (subject.view, subject.queue)
+        )  # fmt: skip
+        self._arrange(subject, height, lines, same_list)
+        if not self.display or subject is None:
             self._subject = None
             self.entry.begin(None)
             return
-        before, self._subject = self._subject, subject
         if not self.has_focus_within:
             self.border_title = self._title
-        if subject == before or subject is None:
+        self._chart.display = subject.chart is not None
+        self.entry.display = subject.chart is None
+        if subject.chart is not None:
+            self.entry.begin(None)
+            self.call_after_refresh(self._draw_chart)  # its library is slow to load
             return
-        same_list = before is not None and (before.view, before.queue) == (
-            subject.view, subject.queue
-        )  # fmt: skip
+        if subject.facts is not None:
+            self.entry.show_facts(subject.facts())
+            return
+        if before is not None and subject.item != before.item:
+            self.entry.changed()
+        if subject == before:
+            return
         if subject.id is None and same_list:
             self.entry.note("This entry is no longer in the list.")
         elif subject.id is None:
@@ -94,6 +148,41 @@ class PreviewPane(Vertical):
         elif subject.id != self.entry.about:
             self.entry.begin(subject.id, reads=self._settling is None)
             self._settle()
+
+    def _arrange(
+        self, subject: PreviewSubject | None, height: int, lines: int, same_list: bool
+    ) -> None:
+        """Open or close it, beside the list as wanted or below its rows."""
+        if self.mode == "auto" and subject is not None and self.has_focus_within:
+            return
+        high = 0
+        if self.mode == "auto" and subject is not None and (subject.id is not None or same_list):
+            high = self._share(height, lines, same_list)
+        self.by_itself = self.entry.once = bool(high)
+        self._high = high
+        self.styles.height = high or "1fr"
+        if self.parent is not None:
+            self.parent.set_class(self.by_itself, "-by-itself")
+        self.display = bool(high) or (self.mode == "open" and subject is not None)
+
+    def _share(self, height: int, lines: int, same_list: bool) -> int:
+        """The lines it takes of a list's; 0: there is no room. In one list it gives way to rows at
+        once and comes back late, so that it doesn't jump to and fro with each row."""
+        for share in _SHARES if height >= _TALL else ():
+            high = int(height * share)
+            spare = _SPARE if same_list and high > self._high else 0
+            if high >= _LEAST and lines + spare <= height - high:
+                return high
+        return 0
+
+    def _draw_chart(self) -> None:
+        subject, size = self._subject, self._chart.size
+        if subject is None or subject.chart is None or not size.height:
+            return
+        drawn = subject.chart(size.width, size.height) or Text("")
+        if drawn != self._drawn:
+            self._drawn = drawn
+            self._chart.update(drawn, layout=False)
 
     def show(self, snapshot: Snapshot) -> None:
         subject, viewport = self._subject, snapshot.viewport
@@ -113,9 +202,13 @@ class PreviewPane(Vertical):
     @property
     def _title(self) -> str:
         subject = self._subject
-        if subject is not None and subject.id is None:
-            return _OF_NOTHING
-        return _OF_GROUP if subject is not None and subject.view == "groups" else _OUTSIDE
+        if subject is None or subject.id is None:
+            return _PLAIN
+        if subject.chart is not None:
+            return f"{printable(subject.id)}: p closes"
+        if subject.view == "groups":
+            return _OF_GROUP
+        return _WHOLE if self.by_itself and subject.facts is None else _OUTSIDE
 
     def action_leave(self) -> None:
         self.post_message(self.Left())

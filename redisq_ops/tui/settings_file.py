@@ -3,6 +3,7 @@
     [dashboard]
     theme = "light"
     refresh = "2s"
+    preview = "closed"
 
     [dashboard.keys]
     explain = "x"
@@ -35,10 +36,11 @@ from redisq_ops.ops.inspect.snapshot import View
 from . import keys
 from .dashboard_commands import refresh_seconds
 from .dashboard_settings import NOTIFICATIONS, AlertSettings, DashboardSettings
+from .preview_pane import PREVIEW_MODES
 from .theme import THEMES
 from .views import ALL, QueueView
 
-_SECTIONS: Final = ("theme", "refresh", "keys", "columns", "filters", "alerts")
+_SECTIONS: Final = ("theme", "refresh", "preview", "keys", "columns", "filters", "alerts")
 
 
 def read_settings(table: Mapping[str, Any], where: str) -> DashboardSettings:
@@ -49,6 +51,8 @@ def read_settings(table: Mapping[str, Any], where: str) -> DashboardSettings:
         found["theme"] = _one_of(table["theme"], THEMES, f"{where}: theme")
     if "refresh" in table:
         found["refresh_s"] = _checked(refresh_seconds, str(table["refresh"]), f"{where}: refresh")
+    if "preview" in table:
+        found["preview"] = _one_of(table["preview"], PREVIEW_MODES, f"{where}: preview")
     if "keys" in table:
         found["keys"] = _keys(_table(table["keys"], f"{where}.keys"), f"{where}.keys")
     if "columns" in table:

@@ -22,7 +22,15 @@ from textual.strip import Strip
 
 from redisq_ops.ops.terminal import ELLIPSIS, count, printable
 from redisq_ops.tui.table_cursor import RowCursor
-from redisq_ops.tui.table_model import GAP, GUTTER, Cell, RowWindow, TableColumn, TableRow, fit
+from redisq_ops.tui.table_model import (
+    GAP,
+    GUTTER,
+    RowWindow,
+    TableColumn,
+    TableRow,
+    fit,
+    styled,
+)
 from redisq_ops.tui.theme import DIM
 
 _LONGEST: Final = 240
@@ -172,6 +180,11 @@ class PagedTable(ScrollView, can_focus=True):
         return self._cursor.index
 
     @property
+    def total(self) -> int:
+        """How many rows the list has, loaded or not."""
+        return self._cursor.total
+
+    @property
     def cursor_lost(self) -> bool:
         """True if the cursor's entry is gone and its line shows another one.
 
@@ -202,7 +215,7 @@ class PagedTable(ScrollView, can_focus=True):
     def unsaid(self) -> str:
         """What the cursor's row says behind its cells, if it has no room for all of that."""
         row = self._cursor.row
-        text, _ = _styled(row.rest if row else "")
+        text, _ = styled(row.rest if row else "")
         return text if row and cell_len(printable(text)) > self._room(row) else ""
 
     def cut_text(self, key: str) -> str:
@@ -210,7 +223,7 @@ class PagedTable(ScrollView, can_focus=True):
         row = self._cursor.row
         for column, index, width in self._layout:
             if row and column.key == key and index < len(row.cells):
-                text, _ = _styled(row.cells[index])
+                text, _ = styled(row.cells[index])
                 return text if cell_len(printable(text)) > width else ""
         return self.unsaid
 
@@ -437,7 +450,7 @@ class PagedTable(ScrollView, can_focus=True):
             if column.flex:
                 cells = (row.cells[index] for row in window.rows if index < len(row.cells))
                 longest = max(
-                    (cell_len(printable(_styled(cell)[0], _LONGEST)) for cell in cells), default=0
+                    (cell_len(printable(styled(cell)[0], _LONGEST)) for cell in cells), default=0
                 )
                 needs[column.key] = max(needs.get(column.key, 0), longest)
         if needs != self._needs:
@@ -523,20 +536,16 @@ class PagedTable(ScrollView, can_focus=True):
             for column, index, width in self._layout:
                 if index >= len(line.row.cells):
                     break
-                text, style = _styled(line.row.cells[index])
+                text, style = styled(line.row.cells[index])
                 look = plain + Style.parse(column.style) + Style.parse(style) + over
                 segments.append(Segment(_padded(text, width, column.align), look))
                 segments.append(Segment(" " * GAP, plain + over))
             if line.row.rest:
-                text, style = _styled(line.row.rest)
+                text, style = styled(line.row.rest)
                 rest = _padded(text, self._room(line.row), "left")
                 segments.append(Segment(rest, plain + Style.parse(style) + over))
         width = max(self.virtual_size.width, self.scrollable_content_region.width)
         return Strip(segments).adjust_cell_length(width, base + over)
-
-
-def _styled(cell: Cell) -> tuple[str, str]:
-    return (cell, "") if isinstance(cell, str) else cell
 
 
 def _padded(text: str, width: int, align: Literal["left", "right"]) -> str:

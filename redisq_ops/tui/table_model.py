@@ -36,6 +36,11 @@ class TableColumn:
     """drawn only if a row has a text in it; a flexible one"""
 
 
+def styled(cell: Cell) -> tuple[str, str]:
+    """The cell's text and style."""
+    return (cell, "") if isinstance(cell, str) else cell
+
+
 @dataclass(frozen=True, slots=True)
 class TableRow:
     """A row: the identity cursor and marks hold on to, and a cell per column."""

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from redisq_ops.tui.line_chart import AXIS, ChartAxis, ChartLine, ChartMark, line_chart
+from redisq_ops.tui.line_chart import (
+    AXIS,
+    ChartAxis,
+    ChartLane,
+    ChartLine,
+    ChartMark,
+    lane_chart,
+    line_chart,
+)
 
 AT = ChartAxis(0, 100, ((0, "then"), (100, "now")))
 WIDE, HIGH = 47, 6
 
 
-def drawn(*lines: ChartLine, marks: tuple[ChartMark, ...] = ()) -> list[str]:
-    found = line_chart(lines, marks, AT, WIDE, HIGH, lambda value: f"{value:g}")
+def drawn(line: ChartLine, marks: tuple[ChartMark, ...] = ()) -> list[str]:
+    found = line_chart(line, marks, AT, WIDE, HIGH, lambda value: f"{value:g}")
     return [text.plain for text in found]
 
 
@@ -54,8 +62,14 @@ def test_a_mark_has_its_letter_and_hides_no_line() -> None:
     assert rows[0][AXIS + 10] == "B"
 
 
-def test_lines_that_share_a_cell_are_both_seen() -> None:
-    alone = [drawn(line((0, y), (100, y)), line((0, 12)))[0:5] for y in (0, 1)]
-    both = drawn(line((0, 0), (100, 0)), line((0, 1), (100, 1)), line((0, 12)))
-    low, high = (ord(rows[4][AXIS + 5]) for rows in alone)
-    assert ord(both[4][AXIS + 5]) == low | high
+def test_lanes_keep_lines_apart_on_one_axis() -> None:
+    lanes = [
+        ChartLane("in", line((0, 8), (100, 8)), 8, 2),
+        ChartLane("out", line((0, 2), (100, 2)), 8, 2),
+    ]
+    rows = [
+        text.plain for text in lane_chart(lanes, (ChartMark(50, "A"),), AT, WIDE, "{:g}".format)
+    ]
+    assert [row[:AXIS].strip() for row in rows] == ["8", "in", "8", "out", ""]
+    assert [row[AXIS + 5] for row in rows[:4]] == ["⣿", "⣿", " ", "⣶"]  # filled from zero up
+    assert [row[AXIS + 20] for row in rows[:4]] == ["A", "┊", "┊", "┊"]

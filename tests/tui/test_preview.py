@@ -100,6 +100,34 @@ def test_a_preview_of_five_thousand_lines_makes_only_what_is_seen() -> None:
     previewed(payload, body)
 
 
+def test_few_rows_leave_room_for_a_preview_that_reads_each_entry_once() -> None:
+    async def body(app: Top, pilot: Pilot[Exception], source: Payloads) -> None:
+        async def go(*keys: str) -> list[str | None]:
+            source.asked.clear()
+            await press(pilot, *keys)
+            await settled(app, pilot)
+            await settled(app, pilot)
+            return source.asked
+
+        await go("p")  # what the caller opened
+        app.preview.mode = "auto"
+        assert set(await go("5")) == {None} and not app.preview.display  # 1,240 rows
+        asked = await go("0")
+        first = app.current.table.identity
+        assert app.preview.display and shown(app) == first
+        assert asked.count(first) == 1
+        assert len(app.current.table.in_sight) == 12
+        assert (await go("j")).count(shown(app)) == 1 and shown(app) != first
+        await pilot.resize_terminal(160, 26)
+        await go("k")
+        assert not app.preview.display
+        await pilot.resize_terminal(160, 45)
+        await go()
+        assert set(await go("p", "7")) == {None}  # closed for all lists
+
+    previewed(b"{}", body)
+
+
 def test_while_the_cursor_moves_on_entries_are_read_at_rest_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -152,13 +180,20 @@ def test_the_whole_screen_does_not_wait_for_the_next_refresh() -> None:
     previewed(b'{"region": "eu"}', body)
 
 
-def test_the_preview_is_for_lists_of_entries_and_comes_back_with_them() -> None:
+def test_the_preview_follows_from_list_to_list_and_has_what_each_knows() -> None:
     async def body(app: Top, pilot: Pilot[Exception], source: Payloads) -> None:
-        await press(pilot, "8")
+        for key, seen in (("8", "delivered again and again"), ("m", "its jobs"), ("l", "smtp-3")):
+            await press(pilot, key)
+            await settled(app, pilot)
+            await see(pilot, "preview: Enter goes in", seen)
+        await press(pilot, "v")
         await settled(app, pilot)
         assert "preview:" not in text(app)
         await press(pilot, "p")
-        assert "only entries and requests have one" in text(app)
+        assert "charts have none" in text(app)
+        await press(pilot, "1")
+        await settled(app, pilot)
+        await see(pilot, "mail: p closes", "failed")
         await press(pilot, "5")
         await settled(app, pilot)
         await see(pilot, "preview: Enter goes in")

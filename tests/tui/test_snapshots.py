@@ -735,12 +735,20 @@ async def settled(app: Top, pilot: Pilot[Exception]) -> None:
     """Until the screen shows what it asked for."""
     await pilot.pause()
     app.poller.wake()
-    while app.problem is None and (app.snapshot is None or app.snapshot.viewport != app.viewport()):
+    while app.problem is None and (app.snapshot is None or not _seen(app)):
         await asyncio.sleep(0.005)
         await pilot.pause()
     await pilot.pause()
     app.say_status()  # of the columns as they are drawn
     await pilot.pause()
+
+
+def _seen(app: Top) -> bool:
+    """Whether the picture has all that is asked for now; an entry may be asked for only once."""
+    seen, wanted = app.snapshot.viewport if app.snapshot else None, app.viewport()
+    return seen is not None and seen == (
+        wanted if wanted.detail else replace(wanted, detail=seen.detail)
+    )
 
 
 def normal(svg: str) -> str:

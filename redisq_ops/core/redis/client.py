@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import redis
@@ -26,6 +26,7 @@ from redis.backoff import ConstantBackoff
 from redis.cluster import LoadBalancingStrategy
 from redis.driver_info import DriverInfo
 from redis.exceptions import RedisClusterException, RedisError
+from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -139,6 +140,16 @@ def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -
         return mended(_known(aredis.Redis.from_url(url, **options)))
 
 
+_HASTY: Final = frozenset({"top"})
+"""roles that connect in as few round trips as possible: somebody waits, perhaps far away"""
+_FEW_GREETINGS: Final[Mapping[str, Any]] = {
+    # Its name says who it is: redis-py's own need not be told. And an address to move to before
+    # maintenance is of use to those who stay for hours.
+    "driver_info": DriverInfo(name="", lib_version=""),
+    "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+}
+
+
 def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]]:
     if not isinstance(target, ServerAddress):
         raise BadInput(f"connect takes a URL or a ServerAddress, not {type(target).__name__}")
@@ -168,6 +179,8 @@ def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]
     if "lib_" not in parts.query:
         # redis-py would read its version from the files of its installation, 6 ms a connection.
         options["driver_info"] = DriverInfo(lib_version=redis.__version__)
+    if role in _HASTY:
+        options.update(_FEW_GREETINGS)
     if mode == "" and "socket_timeout" in parse_qs(parts.query):
         options.pop("socket_timeout")
     if target.password is not None:

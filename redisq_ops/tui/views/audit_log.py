@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
-from redisq_ops.ops.terminal import count
-from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
+from redisq_ops.ops.terminal import count, date
+from redisq_ops.tui.outline import OutlineSection, fact, fact_section
+from redisq_ops.tui.table_model import Cell, TableColumn, TableRow, styled
 from redisq_ops.tui.theme import DIM, OK
 
 from .base import Items, QueueView, SortOrder
 from .dead_letters import ago
+from .delayed import zone_of
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.audit_log import Operation
@@ -51,6 +53,24 @@ class AuditLogView(QueueView):
 
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.id, item.by, item.why, item.what)
+
+    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+        operation: Operation = item
+        began = date(operation.started_ms, zone_of(self), offset=False)
+        undo, style = styled(can_undo(operation))
+        known = [
+            ("what", operation.subject, ""),
+            ("why", operation.why, ""),
+            ("who", operation.by, ""),
+            ("began", f"{began}  ({ago(operation.started_ms, snapshot)} ago)", ""),
+            ("entries", f"{count(operation.done)} of {count(operation.matched)}", ""),
+            ("steps", count(operation.steps), ""),
+            ("ended", "yes" if operation.ended else "no: it goes on, or was interrupted", ""),
+            ("taken back", count(operation.undone), ""),
+            ("undo", f"{undo}: U lists it" if operation.undoable else undo, style),
+        ]
+        lines = [fact(label, words or "-", style) for label, words, style in known]
+        return [fact_section("change", operation.id, lines)]
 
     @property
     def subject(self) -> str | None:

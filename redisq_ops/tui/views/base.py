@@ -15,8 +15,9 @@ from textual.widgets import Static
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
 from redisq_ops.ops.terminal import count, kind_of
+from redisq_ops.tui.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table import PagedTable
-from redisq_ops.tui.table_model import RowWindow, TableColumn, TableRow
+from redisq_ops.tui.table_model import RowWindow, TableColumn, TableRow, styled
 
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query
@@ -95,6 +96,8 @@ class QueueView(Vertical):
     empty: ClassVar[str]
     has_details: ClassVar[bool] = False
     """whether its rows are or have entries or requests, of which more is known than a row has"""
+    has_preview: ClassVar[bool] = True
+    """whether more can be shown of the row under the cursor beside or below the list"""
     named_rows: ClassVar[bool] = False
     """whether commands take the rows by their names alone, without the queue"""
     reversible: ClassVar[bool] = False
@@ -116,6 +119,8 @@ class QueueView(Vertical):
         self._chart_lines = -1
         self._items = Items(0, 0, ())
         self._shown = 0
+        self._item_of: dict[str, Any] = {}
+        """what is listed, by the identities of its rows"""
         self._kept: str | None = None
         """the row that the cursor goes back to, once it is loaded"""
 
@@ -132,6 +137,13 @@ class QueueView(Vertical):
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         """What stands above the table, if anything: text of ``width`` cells."""
         return None
+
+    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+        """What the snapshot knows of a row that is neither entry nor request, for the preview."""
+        row = self.row(item, snapshot)
+        cells = list(zip(self.columns, map(styled, row.cells), strict=False))
+        lines = [fact(column.title, text, style) for column, (text, style) in cells[1:] if text]
+        return [fact_section("row", cells[0][1][0], lines)]
 
     def words(self, item: Any) -> tuple[str, ...]:
         """What the filter looks at."""
@@ -213,6 +225,18 @@ class QueueView(Vertical):
         return self.table.identity
 
     @property
+    def item(self) -> Any:
+        """What the row under the cursor stands for; None: there is no such row."""
+        under = self.table.identity
+        return None if under is None else self._item_of.get(under)
+
+    @property
+    def lines(self) -> int:
+        """The lines it takes to show all of its rows."""
+        chart = self._chart_lines + 1 if self._chart.display else 0
+        return chart + 1 + self.table.total
+
+    @property
     def charts(self) -> ChartScope:
         """What charts are to be read for."""
         return ChartScope()
@@ -278,7 +302,7 @@ class QueueView(Vertical):
     def forget(self) -> None:
         """Another queue follows: nothing on the screen, no mark and no filter is about it."""
         self.snapshot, self.filter, self.everything = None, None, False
-        self._items, self._shown = Items(0, 0, ()), 0
+        self._items, self._shown, self._item_of = Items(0, 0, ()), 0, {}
         self.table.clear()
         self._chart.display = False
 
@@ -310,6 +334,7 @@ class QueueView(Vertical):
         if self.local:
             start, total = 0, len(items)
         rows = tuple(self.row(self.shown(item), snapshot) for item in items)
+        self._item_of = {row.identity: item for row, item in zip(rows, items, strict=True)}
         self._shown = len(rows)
         self.table.empty = self._nothing_here(snapshot)
         self.table.show(RowWindow(start, total, rows, self.local or listed.exact))

@@ -17,7 +17,16 @@ from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.snapshot import ChartData, ChartScope, Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.ops.trouble import drains
-from redisq_ops.tui.line_chart import ChartAxis, ChartLine, ChartMark, Point, line_chart
+from redisq_ops.tui.line_chart import (
+    ChartAxis,
+    ChartLane,
+    ChartLine,
+    ChartMark,
+    Point,
+    highest,
+    lane_chart,
+    line_chart,
+)
 from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples
 from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, HELD, OK, WARN
@@ -28,6 +37,7 @@ from .delayed import zone_of
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.audit_log import Operation
+    from redisq_ops.ops.inspect.overview import QueueRow
 
 _GAP_MS: Final = 12_000
 """samples that are further apart aren't joined by a line"""
@@ -86,6 +96,7 @@ class ChartsView(QueueView):
     )
     empty = "no operator changed anything here"
     tall = 16
+    has_preview = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,13 +191,12 @@ class ChartsView(QueueView):
         ):
             title.truncate(width - 1, overflow="ellipsis")
             text.append_text(title).append("\n")
-        for line in line_chart(rates, marks, axis, width, above, _amount):
+        for line in lane_chart(rate_lanes(rates, above - 1), marks, axis, width, _amount):
             text.append_text(line).append("\n")
         text.append_text(_beside(*self._titles(snapshot, data, half), half)).append("\n")
-        left = line_chart([waiting], marks, half_axis, half, below, _amount)
-        right = line_chart([oldest], marks, half_axis, width - half, below, _duration)
-        for pair in zip(left, right, strict=True):
-            text.append_text(_beside(*pair, half)).append("\n")
+        left = line_chart(waiting, marks, half_axis, half, below, _amount)
+        right = line_chart(oldest, marks, half_axis, width - half, below, _duration)
+        text.append_text(_joined(left, right, half)).append("\n")
         return text
 
     def _heading(self, snapshot: Snapshot, data: ChartData) -> Text:
@@ -232,6 +242,37 @@ class ChartsView(QueueView):
         return f"seen since {_clock(first, zone_of(self))}"
 
 
+def queue_chart(
+    row: QueueRow, samples: Samples, now_ms: int, zone: tzinfo | None, width: int, height: int
+) -> Text:
+    """The overview's preview: a queue's rates in the last hour, where its kind counts them, and
+    below them what waited in the last 60 seconds."""
+    if row.counts is None:
+        return Text(f" {printable(row.problem or 'not read yet')}", WARN)
+    live, hour = PERIODS[:2]
+    half, lines, below = width // 2, [], height - 1
+    if row.rates is not None and row.rates.arrived:
+        above = max(4, (height - 2) * 3 // 5)
+        below = height - 2 - above
+        rates = _rate_lines(hour, row.rates, (), now_ms)
+        lines.append(_rates_title(hour, row.rates, rates, now_ms).append(", drawn: 1 h", DIM))
+        axis = _axis(hour, now_ms, zone, width)
+        lines += lane_chart(rate_lanes(rates, above - 1), (), axis, width, _amount)
+    if below >= 3:
+        oldest_ms, axis = row.counts.oldest_ms, _axis(live, now_ms, zone, half)
+        age_ = "-" if oldest_ms is None else age(max(0, now_ms - oldest_ms))
+        left = Text(" ● ", DELAYED).append(f"{count(row.counts.waiting)} waiting", "bold")
+        right = Text(" ● ", WARN).append(f"oldest {age_}", "bold")
+        lines.append(_beside(left.append(", drawn: 60 s", DIM), right, half))
+        waiting, oldest = _sample_lines(live, samples, row.name, now_ms)
+        plots = (
+            line_chart(waiting, (), axis, half, below, _amount),
+            line_chart(oldest, (), axis, width - half, below, _duration),
+        )
+        lines.append(_joined(*plots, half))
+    return Text("\n", no_wrap=True, end="").join(lines)
+
+
 def _latest_counts(snapshot: Snapshot) -> tuple[int, int | None]:
     """Waiting entries, and since when the oldest one waits."""
     all_ = [row.counts for row in snapshot.overview if row.counts is not None]
@@ -254,7 +295,7 @@ def _rates_title(
         return Text(" this kind of queue keeps no counters of what comes and goes", DIM)
     unit, window = ("/s", "last 5 s") if period.live else ("/min", "last 60 s")
     text = Text(no_wrap=True, end="")
-    for line, title in zip(lines, ("in", "out", "failed"), strict=True):
+    for line, title in zip(lines, _NAMES, strict=True):
         points = [point for point in line.points if point is not None]
         latest = [y for x, y in points if x > now_ms - _LATEST_MS] if period.live else []
         latest = latest or [y for _, y in points[-1:]]
@@ -264,6 +305,11 @@ def _rates_title(
     if period.minutes == DAY:
         text.append(f"; drawn: {_BUCKET} m means", DIM)
     return text
+
+
+def _joined(left: Sequence[Text], right: Sequence[Text], width: int) -> Text:
+    pairs = zip(left, right, strict=True)
+    return Text("\n").join(_beside(*pair, width) for pair in pairs)
 
 
 def _beside(left: Text, right: Text, width: int) -> Text:
@@ -296,6 +342,7 @@ def _axis(period: ChartPeriod, now_ms: int, zone: tzinfo | None, width: int) -> 
 
 # --- lines: the points of each ------------------------------------------------------------------
 
+_NAMES = ("in", "out", "failed")
 _COLORS = (HELD, OK, BAD)
 _BUCKET = 6
 """minutes that are one point of a day"""
@@ -317,6 +364,19 @@ def _rate_lines(
             )
         ]
     return [ChartLine(tuple(points), style) for points, style in zip(each, _COLORS, strict=True)]
+
+
+def rate_lanes(lines: Sequence[ChartLine], rows: int) -> list[ChartLane]:
+    """What arrived and was settled on one scale, and what failed, which is less, on its own."""
+    failed = max(1, rows // 5)
+    failed += (rows - failed) % 2
+    each = max(1, (rows - failed) // 2)
+    scales = (highest(lines[:2]), highest(lines[:2]), highest(lines[2:]))
+    heights = (each, each, failed)
+    return [
+        ChartLane(name, line, top, height)
+        for name, line, top, height in zip(_NAMES, lines, scales, heights, strict=True)
+    ]
 
 
 def _by_second(samples: Iterable[Sample]) -> list[list[Point | None]]:

@@ -12,6 +12,7 @@ from rich.text import Text
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
+from redisq_ops.tui.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HEAT, HELD, WARN
 
@@ -112,6 +113,17 @@ class Consumers(QueueView):
                 ("-", DIM) if seen.silent_ms is None else (age(seen.silent_ms), BAD),
             ),
         )
+
+    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+        one: One = item
+        again = [
+            fact(f"{held.deliveries} times", f"{held.id}  held for {age(held.age_ms or 0)}")
+            for report in snapshot.reports
+            for held in report.poison
+            if report.group == one.group and held.consumer == one.seen.name
+        ]
+        poison = [fact_section("poison", "it holds, delivered again and again", again)]
+        return [*(poison if again else []), *super().facts(item, snapshot)]
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         busy = any(report.pending or report.loads for report in snapshot.reports)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import count
 from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, rough_age, troubles
@@ -14,11 +16,14 @@ from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder
+from .charts import queue_chart
+from .delayed import zone_of
 from .requests import number
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts, State
     from redisq_ops.ops.inspect.overview import QueueRow
+    from redisq_ops.tui.samples import Samples
 
 _SPARK = 10
 _STYLES = {Severity.CRITICAL: BAD, Severity.WARNING: WARN}
@@ -117,6 +122,11 @@ class OverviewView(QueueView):
         self.in_trouble = len(bad)
         shown = bad if self.only_trouble else judged
         return Items(0, len(shown), shown)
+
+    def preview_chart(self, item: Any, snapshot: Snapshot, width: int, height: int) -> Text:
+        """What the preview shows of a queue."""
+        samples: Samples = self.app.charts.samples  # type: ignore[attr-defined]
+        return queue_chart(item.row, samples, snapshot.now_ms, zone_of(self), width, height)
 
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.name, item.row.kind, reasons(item.found))

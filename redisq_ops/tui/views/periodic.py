@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count
+from redisq_ops.tui.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, WARN
 
 from .base import Items, QueueView, SortOrder
 from .dead_letters import ago
+from .delayed import moment, zone_of
 
 if TYPE_CHECKING:
     from redisq_ops.ops.inspect.periodic import PeriodicStatus
+
+
+_NEXT: Final = 5
+"""times of a schedule that the preview lists"""
 
 
 class PeriodicView(QueueView):
@@ -62,6 +69,17 @@ class PeriodicView(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         spec = item.entry.spec
         return (item.name, "paused" if item.entry.paused else "", spec.cron if spec else "")
+
+    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+        status: PeriodicStatus = item
+        found, spec, now = super().facts(item, snapshot), status.entry.spec, snapshot.now_ms
+        if spec is not None:
+            from redisq_ops.core.queues.delay.periodic import slots
+
+            times = islice(slots(spec, now), _NEXT)
+            lines = [fact(f"in {age(at - now)}", moment(at, zone_of(self))) for at in times]
+            found.append(fact_section("next", "next times of its schedule", lines))
+        return found
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         status: PeriodicStatus = item

@@ -7,6 +7,7 @@ from typing import Any
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age
+from redisq_ops.tui.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HELD, OK, WARN
 
@@ -57,6 +58,16 @@ class ProcessesView(QueueView):
 
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.name, item.host, *item.queues)
+
+    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+        process: Process = item
+        jobs = [
+            fact(f"for {ago(job.since_ms, snapshot)}", f"{job.id}  of {job.queue}")
+            for job in process.work
+        ]
+        none = fact("none" if process.work_known else "unknown", "")
+        found = super().facts(item, snapshot)
+        return [*found, fact_section("jobs", "its jobs, as of its last heartbeat", jobs or [none])]
 
     @property
     def subject(self) -> str | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age
+from redisq_ops.tui.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
@@ -62,6 +63,17 @@ class SettingsView(QueueView):
 
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.name,)
+
+    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+        setting: QueueSetting = item
+        queue = snapshot.queue.name if snapshot.queue else ""
+        how = f":retention {queue} {setting.name}="
+        return [
+            *super().facts(item, snapshot),
+            fact_section(
+                "change", "to change it", [fact("value", f"{how}…"), fact("default", how)]
+            ),
+        ]
 
     @property
     def subject(self) -> str | None:
