@@ -355,15 +355,15 @@ TOOLKIT = [
         "a run that forgets what leaves the dead",
         (
             "range",
-            "request_last.dead, request_last[to] = request_last.dead - 1, request_last[to] + 1",
-            "request_last[to] = request_last[to] + 1",
+            "q[from] - run, q[to] + run, 0",
+            "q[from], q[to] + run, 0",
         ),
         models=REQUESTS,
         often=("move_whole",),
     ),
     mutant(
         "a run that goes on into the next request",
-        ("range", "find(id, request_ahead, 1, true) == 1", "true"),
+        ("range", "find(id, ahead, 1, true) == 1", "true"),
         models=REQUESTS,
         often=("move_whole",),
     ),

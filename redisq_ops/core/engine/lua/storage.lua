@@ -24,7 +24,8 @@ local function storage_again() return nil end
 -- storage_score(id, state): the score of an entry in a state (its ms there), or nil if it isn't in it.
 
 -- storage_still_in(ids, state): which of some entries are in a state, when their records already name
--- the operation that brought them there. Returns a list with a true value for each that is.
+-- the operation that brought them there. Returns a list with a true value for each that is; nil if that
+-- record alone says that all of them are.
 -- Default: one ZMSCORE where the state has a sorted set, else `storage_score` for each.
 -- USES: state_zsets storage_score
 local function storage_still_in(ids, state)
@@ -53,13 +54,13 @@ local function storage_prepare() end
 -- things. `moves`: whether a move between two queues is unfinished. Returns how many things were
 -- removed.
 
--- storage_move_range(ids, from, to): `storage_moved` for ids that all go the same way; `false` in
--- their place is an id to leave out. It stops early where that is enough for one call.
--- Returns the ids that were moved, and how many could not be.
+-- storage_move_range(ids, from, to, all): `storage_moved` for ids that all go the same way; `false` in
+-- their place is an id to leave out. Unless `all` it stops early where that is enough for one call.
+-- Returns the ids that were moved, how many could not be, and whether that is enough for one call.
 -- Default: one after the other.
 -- USES: storage_moved
-local function storage_move_range(ids, from, to)
-  local moved, stuck, stays = {}, 0, {failures = 0, lost = 0, first = 0}
+local function storage_move_range(ids, from, to, all)
+  local moved, stuck, stays, full = {}, 0, {failures = 0, lost = 0, first = 0}, false
   for k = 1, #ids do
     local id = ids[k]
     local result = id and storage_moved(id, from, to, stays)
@@ -67,10 +68,11 @@ local function storage_move_range(ids, from, to)
       stuck = stuck + 1
     else
       moved[#moved + 1] = id
-      if result == 'full' then break end
+      full = result == 'full'
+      if full and not all then break end
     end
   end
-  return moved, stuck
+  return moved, stuck, full
 end
 
 -- storage_check_range(): before a step of `move_range` writes: fails the call if a key that the step

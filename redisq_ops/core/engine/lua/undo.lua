@@ -5,11 +5,13 @@
 -- KEYS: op_
 -- ARGV: caller seq by op step to gather
 -- USES: idempotency transitions undo_list undo_entries history operation_journal corrupt_values
+-- USES: storage_check_range
+-- TYPES: first
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns how many were put back, how many had changed, which step is next, and the ids of those that
 -- had changed.
-local MOST, LISTS = 128, 64
+local MOST, LISTS = 256, 64
 operation_journal_check(op)
 operation_journal_check(by)
 local reply, late = idempotency_replayed()
@@ -24,16 +26,17 @@ end
 local lists, seen, back, left = {}, 0, 0, {'', '', ''}
 local range, n, full
 repeat
-  local list, put, ids, froms, scores, lines
-  list, range, ids, froms, scores, lines = undo_list_read(step)
+  local list, put, from, ids, scores, lines
+  list, range, from, ids, scores, lines = undo_list_read(step)
   n = #ids
   if n > 0 and not range and #lists > 0 then break end -- a step of `move`, in a call of its own
   lists[#lists + 1], seen, step = list, seen + n, step - 1
   if n > 0 then
-    put, full = undo_entries_back(ids, froms, scores, lines, left)
+    put, full = undo_entries_back(from, ids, scores, lines, left)
     back = back + put
   end
 until step < 1 or not gather or n > 0 and not range or full or seen + n > MOST or #lists == LISTS
+storage_check_range()
 transitions_check()
 redis.call('DEL', unpack(lists))
 redis.call('HINCRBY', op_ .. op, 'undone', back)

@@ -2,57 +2,93 @@
 -- from, with its record and its score of then.
 -- KEYS: meta
 -- NEEDS: op to
--- USES: transitions list_of record state_zsets storage_moved storage_score storage_still_in write_buffer
-local stays, mark = {failures = 0, lost = 0, first = 0}, ' ' .. op .. ' '
-local match, same = string.match, nil
-local leaves, enters, leaves_of, enters_of
+-- USES: transitions list_of list_append record state_zsets storage_move_range storage_score
+-- USES: storage_still_in write_buffer
+local mark, same = ' ' .. op .. ' ', nil
+local WAS = '^%- %d+ %d+ [1-9]%d* ()%d+() ' -- delivered, and not held: where its `since` is
+
+-- Whether a record is the one that the step wrote. A replay gives all entries of a step one record.
+local function unchanged(line)
+  local _, _, _, _, f = record_ends(line)
+  local ours = f and line:find(mark, f, true) == f
+  if ours then same = line end
+  return ours
+end
+
+local function score_of(score, r)
+  if score and tonumber(score) then return score end
+  return string.format('%.0f', r.since > 0 and r.since or now) -- 0: its record is corrupt
+end
+
+-- Entries that were dead or in the trash; `false` in place of an id is one to leave alone. Strings are
+-- expensive: of a record of then only what stays is cut out, and the time is put between.
+-- Returns how many could be moved, and whether they are as many as a call should.
+local function all_back(ids, is, from, scores, lines, left)
+  local moved, _, full = storage_move_range(ids, is, from, true)
+  local drops, adds = state_zsets[is], list_of(write_buffer_adds, state_zsets[from])
+  if drops and moved[1] then list_append(list_of(write_buffer_drops, drops), moved) end
+  local find, match, sub, records = string.find, string.match, string.sub, write_buffer_records
+  local begins, k, m, n, scored = 1, 0, #adds, #records, scores[1]
+  for i = 1, #moved do
+    local id = moved[i]
+    k = k + 1
+    while ids[k] ~= id do
+      if ids[k] then left[#left + 1] = ids[k] end
+      begins, k = (find(lines, '\n', begins, true) or #lines) + 1, k + 1
+    end
+    local since, behind = match(lines, WAS, begins)
+    local ends = find(lines, '\n', behind or begins, true) or #lines + 1
+    if since then
+      records[n + 1], n = id, n + 2
+      records[n] = sub(lines, begins, since - 1) .. now_text .. sub(lines, behind, ends - 1)
+      since = sub(lines, since, behind - 1)
+    else
+      local r = record_unpack(sub(lines, begins, ends - 1))
+      since = score_of(nil, r)
+      r.receipt, r.since = '-', now
+      write_buffer_retain(id, r)
+      n = #records
+    end
+    if scored and tonumber(scores[k]) then since = scores[k] end
+    adds[m + 1], adds[m + 2], m = since, id, m + 2
+    begins = ends + 1
+  end
+  for rest = k + 1, #ids do
+    if ids[rest] then left[#left + 1] = ids[rest] end
+  end
+  transitions_backdated = true
+  return #moved, full
+end
 
 -- The entries as `undo_list_read` has them; the ids of those that had changed are added to `left`.
 -- Returns how many are put back, and whether that is as much as a call should do.
-local function undo_entries_back(ids, froms, scores, lines, left)
+local function undo_entries_back(from, ids, scores, lines, left)
   local present = redis.call('HMGET', meta, unpack(ids))
   local there = to ~= 'restore' and storage_still_in(ids, to)
-  local back, full, at = 0, false, string.format('%.0f', now)
-  for k = 1, #ids do
-    local id, line, from, is, put = ids[k], present[k], froms[k], to, false
-    local ours = line and line == same -- a replay gives all entries of a step one record
-    if line and not ours then
-      local _, _, _, _, f = record_ends(line)
-      ours = f and line:find(mark, f, true) == f
-      if ours then same = line end
+  if to ~= 'restore' and (from == 'dead' or from == 'trash') then
+    for k = 1, #ids do
+      local line = present[k]
+      if not line or line ~= same and not unchanged(line) or there and not there[k] then
+        left[#left + 1], ids[k] = ids[k], false
+      end
     end
+    return all_back(ids, to, from, scores, lines, left)
+  end
+  local back, was = 0, lines:gmatch('[^\n]+')
+  for k = 1, #ids do
+    local id, line, is, r = ids[k], present[k], to, record_unpack(was())
+    local ours = line and (line == same or unchanged(line))
     if ours and to == 'restore' then
-      local r = record_unpack(line)
-      is = r.reason ~= '-' and 'dead' or storage_score(id, 'delayed') and 'delayed' or 'waiting'
+      local now_is = record_unpack(line)
+      is = now_is.reason ~= '-' and 'dead' or storage_score(id, 'delayed') and 'delayed' or 'waiting'
     end
     if ours and (there and there[k] or not there and storage_score(id, is)) then
-      local was, held = lines[k] or '', from ~= 'dead' and from ~= 'trash'
-      local counts, since, rest = match(was, '^%S+( %d+ %d+ [1-9]%d* )(%d+)( %S+ %S+ %S+ %d+)$')
-      if not since then since = match(was, '^%S+ %d+ %d+ 0 (%d+) %S+ %S+ %S+ %d+$') end
-      local score = scores[k] and tonumber(scores[k]) and scores[k] or since or at -- nil: it is corrupt
-      put = true
-      if counts and not held then -- it was delivered: its record is cut, not unpacked
-        local moved = storage_moved(id, is, from, stays)
-        put, full = moved ~= false, full or moved == 'full'
-        if put then
-          if leaves_of ~= is then
-            leaves_of, leaves = is, state_zsets[is] and list_of(write_buffer_drops, state_zsets[is])
-          end
-          if leaves then leaves[#leaves + 1] = id end
-          if enters_of ~= from then
-            enters_of, enters = from, list_of(write_buffer_adds, state_zsets[from])
-          end
-          local n = #enters
-          enters[n + 1], enters[n + 2], transitions_backdated = score, id, true
-          write_buffer_record(id, '-' .. counts .. at .. rest)
-        end
-      else
-        local r = record_unpack(was) -- a receipt is valid again too
-        transitions_move(id, is, from, score, r, held and r.since)
-      end
-      if put then back = back + 1 end
+      -- A receipt is valid again too.
+      transitions_move(id, is, from, score_of(scores[k], r), r, to ~= 'restore' and r.since)
+      back = back + 1
+    else
+      left[#left + 1] = id
     end
-    if not put then left[#left + 1] = id end
   end
-  return back, full
+  return back, false
 end

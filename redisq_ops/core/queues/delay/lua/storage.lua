@@ -41,10 +41,7 @@ end
 -- A delivery and a new time remove the operation's name from the record, so what has it and waited then
 -- waits now.
 local function storage_still_in(ids, state)
-  if state ~= 'waiting' and #ids > 0 then
-    return redis.call('ZMSCORE', zsets[state], unpack(ids))
-  end
-  return ids
+  return state ~= 'waiting' and redis.call('ZMSCORE', zsets[state], unpack(ids)) or nil
 end
 
 local function storage_prepare()

@@ -25,12 +25,8 @@ end
 -- A delivery removes the operation's name from the record, so what has it and waited then waits now. To
 -- look for each in the consumer group would cost more than the rest of the undo.
 local function storage_still_in(ids, state)
-  local found = {}
-  if state ~= 'waiting' and #ids > 0 then
-    found = redis.call('ZMSCORE', state_zsets[state], unpack(ids))
-  end
-  for k, id in ipairs(ids) do
-    found[k] = (found[k] or state == 'waiting') and request_locate(id)
-  end
+  if state == 'waiting' then return nil end
+  local found = redis.call('ZMSCORE', state_zsets[state], unpack(ids))
+  for k = 1, #ids do found[k] = found[k] and request_locate(ids[k]) end
   return found
 end

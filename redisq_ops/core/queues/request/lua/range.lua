@@ -3,30 +3,45 @@
 -- IMPLEMENTS: storage_move_range storage_check_range
 -- USES: request storage_moved type_check type_check_flush
 
--- Consecutive entries mostly belong to one request. For a dead one that is replayed nothing else happens
--- than for the one before, so it takes a third of the time.
+-- Consecutive entries mostly belong to one request. To one that stops or begins to be dead nothing else
+-- happens than to the one before, so it takes a third of the time: those are counted, and the request's
+-- record is changed at the end of their run.
 local sub, find = string.sub, string.find
-local function storage_move_range(ids, from, to)
-  local moved, n, stuck, stays, come = {}, 0, 0, {failures = 0, lost = 0, first = 0}, nil
+local function storage_move_range(ids, from, to, all)
+  local moved, n, stuck, stays = {}, 0, 0, {failures = 0, lost = 0, first = 0}
+  local simple, full = (from == 'dead' or to == 'dead') and to ~= 'gone', nil
+  local q, run, ahead, behind, come, went, unread = nil, 0, nil, nil, nil, nil, nil
   for k = 1, #ids do
     local id, result = ids[k], nil
-    if come and id and find(id, request_ahead, 1, true) == 1 then
-      local entry, at = sub(id, #request_ahead + 1), come.n
-      come[at + 1], come[at + 2], come.n = entry, entry, at + 2
-      request_last.dead, request_last[to] = request_last.dead - 1, request_last[to] + 1
+    if q and id and find(id, ahead, 1, true) == 1 then
+      local entry = sub(id, behind)
+      if come then
+        local m = come.n
+        come[m + 1], come[m + 2], come.n = entry, entry, m + 2
+      elseif went and not (unread and request_unread(q, entry)) then
+        went[#went + 1] = entry
+      end
+      run = run + 1
     else
+      if q then q[from], q[to], run = q[from] - run, q[to] + run, 0 end
       result = id and storage_moved(id, from, to, stays)
-      come = result ~= false and from == 'dead' and request_last.come[to]
+      q = simple and result ~= false and request_last
+      if q then
+        ahead, behind, unread = request_ahead, #request_ahead + 1, q.read < q.total
+        come, went = q.come[to], q.went[from]
+      end
+      full = full or result == 'full'
     end
     if result == false then
       stuck = stuck + 1
     else
       n = n + 1
       moved[n] = id
-      if result == 'full' then break end
+      if full and not all then break end
     end
   end
-  return moved, stuck
+  if q then q[from], q[to] = q[from] - run, q[to] + run end
+  return moved, stuck, full
 end
 
 -- `storage_check` has checked the keys of each request.
