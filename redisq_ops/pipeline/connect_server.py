@@ -27,6 +27,7 @@ from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.ops.private_files import atomic_write
 
 from . import java
+from .prepared_process import Run, prepared_process
 from .session import (
     DEFAULTS,
     LOCAL,
@@ -51,6 +52,11 @@ def address_file(variables: Mapping[str, str] = os.environ) -> Path:
     runtime = variables.get("XDG_RUNTIME_DIR")
     base = Path(runtime) / "redisq" if runtime else java.cache_directory(variables) / "run"
     return base / "spark-connect.json"
+
+
+def commands_socket() -> Path:
+    """The socket of the process that runs commands for this user's server."""
+    return address_file().with_name("spark-commands")
 
 
 def find_server(target: ServerAddress) -> str | None:
@@ -98,9 +104,9 @@ def _digest(target: ServerAddress) -> str:
 
 @contextmanager
 def running_server(
-    target: ServerAddress, *, master: str | None = None, conf: Iterable[str] = ()
+    target: ServerAddress, run: Run, *, master: str | None = None, conf: Iterable[str] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a server, write its address, and stop it with the block.
+    """Start a server and a process for commands, write the address, and stop both with the block.
 
     Raises `Refused` if one is running already, `Unreachable` if it doesn't start.
     """
@@ -126,30 +132,32 @@ def running_server(
     file = address_file()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file.parent.chmod(0o700)
-    with (file.parent / "spark-connect.log").open("wb") as log:
-        process = subprocess.Popen(
-            _command(settings, master), env=_variables(target, master, token), stdout=log,
-            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    try:
-        _await_port(process, port, Path(log.name))
-        address = {
-            "port": port, "token": token, "pid": process.pid, "release": __version__,
-            "target": _digest(target),
-        }  # fmt: skip
-        with atomic_write(file) as out:
-            out.write(json.dumps(address).encode())
-        yield process
-    finally:
-        with suppress(OSError, ValueError):
-            if json.loads(file.read_text(encoding="utf-8")).get("pid") == process.pid:
-                file.unlink()
-        process.terminate()
+    with prepared_process(commands_socket(), run):
+        log = file.with_name("spark-connect.log")
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                _command(settings, master), env=_variables(target, master, token), stdout=out,
+                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
         try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            _await_port(process, port, log)
+            address = {
+                "port": port, "token": token, "pid": process.pid, "release": __version__,
+                "target": _digest(target),
+            }  # fmt: skip
+            with atomic_write(file) as out:
+                out.write(json.dumps(address).encode())
+            yield process
+        finally:
+            with suppress(OSError, ValueError):
+                if json.loads(file.read_text(encoding="utf-8")).get("pid") == process.pid:
+                    file.unlink()
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def _command(settings: Mapping[str, str], master: str | None) -> list[str]:

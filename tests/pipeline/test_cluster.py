@@ -187,6 +187,8 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
             assert json.loads(found.stdout) == {"n": 20, "e": "SMTP"}
             daemons.append(children(kept["pid"]))
         assert daemons[0] == daemons[1], "the second command used the session of the first"
+        unknown = ran("redisq_ops", "--url", url, "spark", "sql", "select 1 from nowhere")
+        assert unknown.returncode == 2 and "`nowhere` cannot be found" in unknown.stderr
         with reused_session("sc://h", "sql") as one, reused_session("sc://h", "sql") as other_one:
             assert one != other_one, "one command at a time"
         with socket.create_connection(("127.0.0.1", kept["port"])):

@@ -24,6 +24,7 @@ from .spark_session import (
     on_kept_server,
     on_spark,
     printed,
+    run_elsewhere,
 )
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.redaction import redact_table
     from redisq_ops.pipeline.tables import TABLES
 
-    if printed(given):
-        return 0
+    if (code := run_elsewhere(s, given)) is not None:
+        return code
     # Each table that Spark plans takes a while: only those that the query names.
     named = [n for n in TABLES if re.search(rf"\b{n}\b", given["query"], re.IGNORECASE)]
     common = bounds(s, given, by_server=given["lake"] is None) | (

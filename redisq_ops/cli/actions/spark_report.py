@@ -29,7 +29,7 @@ from .spark_session import (
     moment,
     on_kept_server,
     on_spark,
-    printed,
+    run_elsewhere,
 )
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ PLAIN_IS_QUICKER = 300_000
 def reported(s: Session, given: dict[str, Any]) -> int:
     html, parquet = given["html"], given["parquet"]
     _writable(html, parquet)
-    if printed(given):
-        return 0
+    if (code := run_elsewhere(s, given)) is not None:
+        return code
     with _report(s, given, client=_pattern(given["client"])) as (report, meter):
         written = report.write(parquet, meter) if parquet is not None else {}
         figures = report.figures(progress=meter)
@@ -82,8 +82,8 @@ def _server(s: Session) -> str:
 
 
 def grouped(s: Session, given: dict[str, Any]) -> int:
-    if printed(given):
-        return 0
+    if (code := run_elsewhere(s, given)) is not None:
+        return code
     if given["lake"] is None and not s.json:
         _suggest_plain_groups(s, given["queues"] or ())
     with _report(s, given, history=False) as (report, meter):
@@ -123,8 +123,8 @@ def held_back(s: Session, given: dict[str, Any]) -> int:
     if slash and given["queue"] not in (None, queue):
         raise NotFound(f"{given['request']} isn't in queue {given['queue']}")
     queue = queue or given["queue"]
-    if printed(given):
-        return 0
+    if (code := run_elsewhere(s, given)) is not None:
+        return code
     own = given | {"queues": [queue] if queue else None}
     with _report(s, own, request=request) as (report, meter):
         rows, silent = report.critical_path(request, progress=meter)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Any
 
 from redisq_ops.core.model.errors import Unreachable
 
-from ..output import say
+from ..main import run
+from ..output import progress, say
 from ..session import Session
 from .spark_session import announced
+
+FIRST_QUERY = (
+    "--json", "spark", "sql", "select queue, count(*) from dead group by all order by all",
+    "--since", "1s",
+)  # fmt: skip
+"""what the first query loads takes seconds; this one reads next to nothing"""
 
 
 def served(s: Session, given: dict[str, Any]) -> int:
@@ -18,11 +26,26 @@ def served(s: Session, given: dict[str, Any]) -> int:
     announced(s, given)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with running_server(
-        s.config.server_address(), master=given["master"], conf=given["conf"] or ()
+        s.config.server_address(), run, master=given["master"], conf=given["conf"] or ()
     ) as process:
-        say(f"Spark is ready; commands find it by {address_file()}. Ctrl+C stops it.")
         try:
+            with progress("running a first query"):
+                _run_first_query(s)
+            say(f"Spark is ready; commands find it by {address_file()}. Ctrl+C stops it.")
             code = process.wait()
         except KeyboardInterrupt:
             return 0
     raise Unreachable(f"Spark Connect ended with exit code {code}")
+
+
+def _run_first_query(s: Session) -> None:
+    from redisq_ops.pipeline.connect_server import commands_socket
+    from redisq_ops.pipeline.prepared_process import run_prepared
+
+    options = {f"--{name}": value for name, value in s.flags.items()} | {"--context": s.context}
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    try:
+        run_prepared(commands_socket(), [*words, *FIRST_QUERY], [nowhere] * 3)
+    finally:
+        os.close(nowhere)

@@ -43,6 +43,29 @@ def printed(given: Mapping[str, Any]) -> bool:
     return True
 
 
+def run_elsewhere(s: Session, given: Mapping[str, Any]) -> int | None:
+    """The exit code if this process has nothing to do: only the spark-submit command was asked
+    for, or the process that `redisq spark serve` keeps for commands has run this one."""
+    if printed(given):
+        return 0
+    from redisq_ops.pipeline.connect_server import commands_socket
+    from redisq_ops.pipeline.prepared_process import run_prepared
+
+    if _kept_server(s, given) is None:
+        return None
+    return run_prepared(commands_socket(), sys.argv[1:])
+
+
+def _kept_server(s: Session, given: Mapping[str, Any]) -> str | None:
+    """The address of the server of `redisq spark serve`, if it can run this command: none of
+    --master, --remote and --conf asks for another."""
+    from redisq_ops.pipeline.connect_server import find_server
+
+    if given["master"] or given["remote"] or given["conf"]:
+        return None
+    return find_server(s.config.server_address())
+
+
 _TAKEN = {"--master": 1, "--conf": 1, "--print-submit": 0, "--url": 1}
 
 
@@ -65,16 +88,13 @@ def _typed(argv: list[str]) -> list[str]:
 def on_kept_server(
     s: Session, given: Mapping[str, Any], purpose: str, *, reuses: bool = True
 ) -> Iterator[dict[str, Any]]:
-    """``given`` with the address of the server of `redisq spark serve`, if it can run this command:
-    none of --master, --remote and --conf asks for another.
+    """``given`` with the address of the server of `redisq spark serve`, if it can run this command.
 
     ``reuses``: the command leaves nothing in a session that would change later ones.
     """
-    from redisq_ops.pipeline.connect_server import find_server, reused_session
+    from redisq_ops.pipeline.connect_server import reused_session
 
-    server = None
-    if not (given["master"] or given["remote"] or given["conf"]):
-        server = find_server(s.config.server_address())
+    server = _kept_server(s, given)
     if server is None:
         yield dict(given)
         return
