@@ -178,6 +178,7 @@ def test_nothing_is_unpickled(client: Client, tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("data", [
     b"", b"[]", b"{}", b"null", b"\xff", b"[" * 100_000, b'{"headers":[]}', b'{"headers":{"id":5}}',
     b'{"headers":{"id":"a","eta":"never","retries":-1},"body":5}', b'[1,"",""]', b'["a","b"]',

@@ -455,6 +455,7 @@ def test_another_kind_is_refused(client: redis.Redis, redisq: Redisq, file: str)
     assert said == "queue ring is a circular queue, and these are entries of a delay queue"
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
