@@ -75,7 +75,7 @@ def end(queue: Any, delivery: Delivery, outcome: Any = "ack", value: bytes = b""
     return str(said)
 
 
-def until(true: Callable[[], object], otherwise: str, seconds: float = 30) -> None:
+def until(true: Callable[[], object], otherwise: str, seconds: float = 90) -> None:
     """Come back when it is so; ``otherwise`` is what is wrong if it never is."""
     deadline = time.monotonic() + seconds
     while not true():

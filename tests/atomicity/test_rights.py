@@ -19,6 +19,7 @@ from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.redis import acl_rights
 
+from ..conftest import WANTED
 from .database import Database, Digests
 from .stages import KINDS, Stage, stage
 
@@ -97,7 +98,9 @@ def cases(
     return Cases(client, stage(user, request.param))
 
 
-every_kind = pytest.mark.parametrize("cases", KINDS, indirect=True)
+SOMEWHERE = [(kind, WANTED[0]) for kind in KINDS] + [(KINDS[0], server) for server in WANTED[1:]]
+"""the first kind on every server: what a script does without a right is the server's alone"""
+every_kind = pytest.mark.parametrize(("cases", "server"), SOMEWHERE, indirect=True)
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ class Verdict:
 
 CALLS = {"EVALSHA", "EVALSHA_RO", "EVAL", "EVAL_RO"}
 """declare keys; the commands of their scripts follow"""
-NAMING = {
+NAMING: dict[type[Any], set[str]] = {
     dict: {"HGET", "HMGET", "HSET", "HSETNX", "HDEL", "HEXISTS", "HINCRBY", "HSTRLEN", "HLEN"},
     list: {"ZADD", "ZINCRBY", "ZREM", "ZSCORE", "ZMSCORE", "ZCARD"},
 }

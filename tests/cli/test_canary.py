@@ -156,7 +156,7 @@ def run(url: str, *words: str) -> subprocess.Popen[str]:
 
 
 def reached(queue: RequestQueue[Any], n: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while queue.counts().dead > n:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -173,7 +173,7 @@ def test_plan_s_ramp_is_interrupted_and_goes_on(
         process = run(url, *words)
         reached(queue, 55)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=90)
         assert process.returncode == 130, (out, err)
         done = 60 - queue.counts().dead
         assert 5 <= done < 60 and f": {done} of 60 (op replay-" in out

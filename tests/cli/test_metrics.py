@@ -188,7 +188,7 @@ def test_a_worker_serves_how_long_its_handler_takes_and_how_it_ends(
          "--ping", str(port), "--metrics"], cwd=tmp_path, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while queue.counts().waiting + queue.counts().pending and time.monotonic() < deadline:
             time.sleep(0.05)
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:

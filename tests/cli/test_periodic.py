@@ -65,6 +65,7 @@ def test_added_entry_is_listed_and_undo_removes_it(redisq: Redisq, client: redis
     assert "periodic-add" in redisq("log", "--queue", "later")
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     ("words", "message"),
     [

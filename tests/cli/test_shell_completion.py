@@ -35,7 +35,7 @@ def completed(line: str, shell: str = "bash", code: str = "", **environment: str
     }[shell]
     run = f"{code}\nfrom redisq_ops.cli.main import main; main([])"
     done = subprocess.run(
-        [sys.executable, "-c", run], capture_output=True, text=True, timeout=30, check=False,
+        [sys.executable, "-c", run], capture_output=True, text=True, timeout=90, check=False,
         env={**os.environ, **asked, "_REDISQ_COMPLETE": f"complete_{shell}", **environment},
     )  # fmt: skip
     assert done.stderr == ""
@@ -84,7 +84,7 @@ class Shell:
             "TERM": "dumb", "PS1": "> ", "REDIS_URL": url,
         }  # fmt: skip
         subprocess.run(
-            ["redisq", "--install-completion", name], check=True, timeout=30, capture_output=True,
+            ["redisq", "--install-completion", name], check=True, timeout=90, capture_output=True,
             env={**environment, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
         )  # fmt: skip
         self._pid, self._fd = pty.fork()

@@ -100,7 +100,7 @@ def seen_in_terminal(words: list[str], awaited: bytes, keys: bytes = b"") -> byt
     if pid == 0:
         os.environ["TERM"] = "xterm-256color"
         os.execv(TOP[0], [*TOP, *words])
-    out, end = b"", time.monotonic() + 30
+    out, end = b"", time.monotonic() + 90
     try:
         while awaited not in out:
             assert time.monotonic() < end, out

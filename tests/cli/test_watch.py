@@ -61,7 +61,7 @@ def test_on_a_terminal_it_is_redrawn_in_place(url: str, client: redis.Redis) -> 
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
     with subprocess.Popen(command(url, "ls"), stdout=inner, env=environment) as process:
         os.close(inner)
-        drawn, deadline = b"", time.monotonic() + 30
+        drawn, deadline = b"", time.monotonic() + 90
         while b" 2 " not in drawn and time.monotonic() < deadline:
             if select.select([outer], [], [], 1)[0]:
                 drawn += os.read(outer, 65536)

@@ -288,6 +288,7 @@ def look(queue: Queue) -> None:
 # --- what is seen -------------------------------------------------------------------
 
 
+@pytest.mark.alike
 def test_pages_are_complete(queue: Queue) -> None:
     counts = queue.full_counts()
     for state in STATES:
@@ -308,6 +309,7 @@ SCORES: dict[str, Callable[[int, float], float]] = {
 }
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("scores", SCORES)
 def test_pages_are_complete_under_any_scores(queue: Queue, client: Client, scores: str) -> None:
     if not isinstance(queue, ForeignQueue):
@@ -322,6 +324,7 @@ def test_pages_are_complete_under_any_scores(queue: Queue, client: Client, score
         assert Counter(ids(queue, state, 1)) == Counter(ids(queue, state, 3)) == whole[state]
 
 
+@pytest.mark.alike
 def test_foreign_bytes_are_never_a_traceback(queue: Queue, client: Client) -> None:
     odd = b"\xff\xfe {*}|\x00"
     for key in list(client.scan_iter()):
@@ -345,6 +348,7 @@ def test_foreign_bytes_are_never_a_traceback(queue: Queue, client: Client) -> No
             ids(queue, state, 3)
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("queue", SPECIMENS, indirect=True)
 def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
     tables: tuple[State, ...] = ("waiting", "pending", "delayed", "dead")
@@ -364,6 +368,7 @@ TASKS = {
 """a filter for dead entries of a specimen, and how many it means"""
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("queue", SPECIMENS, indirect=True)
 def test_tasks_are_found_by_name_and_argument(queue: Queue) -> None:
     text, number = TASKS.get(queue.kind, ("has:task or has:arg.0", 0))

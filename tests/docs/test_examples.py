@@ -68,7 +68,7 @@ def test_a_page_runs_as_printed(
             elif language in SHELL:
                 reader.shell(line, text)
         with redis.Redis.from_url(server.url) as client:
-            deadline = time.monotonic() + 20  # a worker that was told to stop needs a moment
+            deadline = time.monotonic() + 90  # a worker that was told to stop needs a moment
             while (left := connections(client)) and time.monotonic() < deadline:
                 time.sleep(0.1)
         assert not left, "an example leaves its connection open"

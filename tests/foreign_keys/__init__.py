@@ -63,7 +63,7 @@ class Sidekiq:
     def log(self) -> list[str]:
         return self._log.read_text().splitlines() if self._log.exists() else []
 
-    def until(self, what: str, done: Callable[[], bool], seconds: float = 30) -> None:
+    def until(self, what: str, done: Callable[[], bool], seconds: float = 90) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if done():

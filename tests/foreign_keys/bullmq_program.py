@@ -85,7 +85,7 @@ def add(name: str, id: str, **options: Any) -> list[Any]:
 
 
 def wait(true: Any) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 90
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)

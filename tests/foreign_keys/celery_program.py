@@ -75,7 +75,7 @@ def killed(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait(true: Any) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 90
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -236,7 +236,7 @@ def at_terminal(words: list[str], typed: str) -> str:
             break
         said += block
     os.close(master)
-    process.wait(timeout=30)
+    process.wait(timeout=90)
     return said.decode()
 
 

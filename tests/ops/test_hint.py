@@ -141,6 +141,7 @@ def test_hints_reach_the_same_server(
     assert "  replay: redisq replay mail/r1/1\n" in said("explain", "mail/r1/1")
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     "secret",
     ["redis://u:se@same@h:1/0", "rediss://:sesame@h", "redis://h?a=b&password=sesame&db=1",

@@ -87,6 +87,7 @@ def whole(url: str, table: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 @pytest.mark.parametrize("state", ["waiting", "pending", "delayed", "dead"])
 @pytest.mark.parametrize("kind", KINDS)

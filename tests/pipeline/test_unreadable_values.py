@@ -26,6 +26,7 @@ def sorted_by(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[d
     return good, [row for row in found if row["_corrupt"] is not None]
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_member_that_is_not_utf8_is_a_corrupt_row(
     kind: str, client: redis.Redis, url: str

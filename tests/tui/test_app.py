@@ -74,7 +74,7 @@ def drive(
     return app
 
 
-async def until(pilot: Pilot[Exception], true: Callable[[], object], seconds: float = 15) -> None:
+async def until(pilot: Pilot[Exception], true: Callable[[], object], seconds: float = 90) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"it never came to that:\n{text(app_of(pilot))}"

@@ -294,7 +294,7 @@ def test_the_pager_shows_all_of_what_is_under_the_cursor(
 
 
 def wait_for(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while not true():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -23,6 +23,7 @@ from redisq_ops.tui.frame import text
 from redisq_ops.tui.settings_file import read_settings
 from redisq_ops.tui.views import ALL
 
+from .test_app import see, until
 from .test_snapshots import NOW, Clock, Seeded, overview, settled
 
 pytestmark = pytest.mark.slow
@@ -212,13 +213,11 @@ def test_frozen_nothing_moves_until_a_key_needs_it() -> None:
             await pilot.pause(0.01)
         app.clock.now += 9
         app.tick()
-        assert "stale 9s" in text(app) and "FROZEN" not in text(app)
+        await see(pilot, "stale 9s")
+        assert "FROZEN" not in text(app)
         source.broken = None
         await pilot.press("z")
-        before = app.snapshot
-        while app.snapshot is before:
-            await pilot.pause(0.01)
-        assert "FROZEN" not in text(app) and "stale" not in text(app)
+        await until(pilot, lambda: "FROZEN" not in text(app) and "stale" not in text(app))
 
     show(body, DashboardSettings())
 

@@ -15,6 +15,8 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import frame, text
 from redisq_ops.tui.poller import Connected
 
+from .test_app import see_line, until
+
 NOW = 1_773_457_965_000
 GONE = "node [red]10.0.0.7:7002[/red] doesn't answer"
 LONG = "key rq:{b}:cfg is a string where a hash belongs, and so is " + "x" * 30
@@ -72,20 +74,16 @@ def test_the_overview_says_the_whole_problem_as_it_is(width: int) -> None:
 
 
 def test_what_a_row_has_no_room_for_is_said_below_while_the_cursor_is_on_it() -> None:
-    async def body() -> tuple[str, str]:
+    async def body() -> None:
         app = Top(Lost(LONG))
         async with app.run_test(size=(100, 20)) as pilot:
-            while not app.answered:
-                await pilot.pause(0.01)
-            await pilot.pause()
-            before = text(app)
+            await see_line(pilot, LONG)
+            assert LONG[:40] in text(app).splitlines()[3]
             await pilot.press("j")
-            await pilot.pause()
-            return before, text(app)
+            await until(pilot, lambda: LONG not in text(app))
+            assert LONG[:40] in text(app) and "…" in text(app)
 
-    before, after = asyncio.run(body())
-    assert LONG in before.splitlines()[-2] and LONG[:40] in before.splitlines()[3]
-    assert LONG not in after and LONG[:40] in after and "…" in after
+    asyncio.run(body())
 
 
 class Slow:
@@ -134,7 +132,7 @@ def test_header_and_tabs_are_of_the_queue_from_its_first_frame() -> None:
                 for key in keys:
                     await pilot.press(key)
                     await pilot.pause()
-                assert all(word in top() for word in shows), top()
+                await until(pilot, lambda: all(word in top() for word in shows))  # noqa: B023
                 assert not any(word in top() for word in not_), top()
             source.goes_on.set()
 

@@ -179,6 +179,7 @@ def shown(client: redis.Redis, queue: Queue[redis.Redis]) -> Picture:
     return found
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(("kind", "part", "checked"), cases())
 def test_what_is_refused_has_changed_nothing(
     client: redis.Redis, kind: str, part: str, checked: bool
@@ -207,6 +208,7 @@ def test_what_is_refused_has_changed_nothing(
     assert before <= ids(seed)
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("verb", ["take", "settle"])
 @pytest.mark.parametrize(
     ("kind", "part"),
@@ -237,6 +239,7 @@ def test_what_changes_an_entry_s_state_is_refused_whole_by_a_process_that_looked
     assert queue.invariants() == []
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", ["meta", "err", "hist", "stat"])
 def test_what_is_emptied_whole_is_refused_whole(client: redis.Redis, kind: str, part: str) -> None:

@@ -178,6 +178,7 @@ def test_nothing_is_unpickled(client: Client, tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("data", [
     b"", b"[]", b"{}", b"null", b"\xff", b"[" * 100_000, b'{"headers":[]}', b'{"headers":{"id":5}}',
     b'{"headers":{"id":"a","eta":"never","retries":-1},"body":5}', b'[1,"",""]', b'["a","b"]',
@@ -313,7 +314,7 @@ def test_no_task_is_lost_between_operators_and_killed_workers(client: Client) ->
             wanted.add(f"{turn}-{n}")
             app.send_task("shop.fine", (f"{turn}-{n}",), task_id=f"{turn}-{n}", priority=n % 10)
         with worker(client) as process:
-            done = time.monotonic() + 40
+            done = time.monotonic() + 90
             while process.poll() is None:
                 purge = bulk(client, "purge", "waiting")
                 begun = any(what.startswith(f"{turn}-") for what in ran(client))

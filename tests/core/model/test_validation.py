@@ -254,6 +254,7 @@ def requests(client: redis.Redis) -> RequestQueue[redis.Redis]:
     return RequestQueue(client, "q")
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(("call", "said"), [case[1:] for case in WRONG], ids=[c[0] for c in WRONG])
 def test_a_wrong_argument_is_one_line_and_nothing_is_sent(
     client: redis.Redis, call: Callable[[redis.Redis], Any], said: str

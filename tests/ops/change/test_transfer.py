@@ -893,7 +893,7 @@ def test_kills_at_any_time_and_an_undo(redisq: Redisq, client: redis.Redis) -> N
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while target.counts().waiting < reached + 150:
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.005)

@@ -455,6 +455,7 @@ def test_another_kind_is_refused(client: redis.Redis, redisq: Redisq, file: str)
     assert said == "queue ring is a circular queue, and these are entries of a delay queue"
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
@@ -529,7 +530,7 @@ def test_a_full_disk_leaves_no_half_file(url: str, client: redis.Redis, tmp_path
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
     done = command(url, "export", "later", "-o", str(out / "e.ndjson"), preexec_fn=full)
-    said = done.communicate(timeout=30)[1]
+    said = done.communicate(timeout=90)[1]
     assert done.returncode == 1
     assert said.count("\n") == 1 and "it was not written; make room" in said
     assert [path.name for path in out.iterdir()] == ["e.ndjson"]
@@ -556,7 +557,7 @@ def test_an_export_stopped_by_ctrl_c_leaves_nothing(
         assert done.poll() is None
         time.sleep(0.005)
     done.send_signal(signal.SIGINT)
-    said = done.communicate(timeout=30)[1]
+    said = done.communicate(timeout=90)[1]
     assert done.returncode == 130 and "was not written" in said
     assert list(out.iterdir()) == []
 
@@ -576,7 +577,7 @@ def test_an_import_that_was_killed_goes_on(
         assert done.poll() is None
         time.sleep(0.005)
     done.kill()
-    done.communicate(timeout=30)
+    done.communicate(timeout=90)
     before = queue.counts().delayed
     assert 0 < before < 5000
 
@@ -598,7 +599,7 @@ def test_an_import_stopped_by_ctrl_c_says_how_far_it_came(
         assert done.poll() is None
         time.sleep(0.005)
     done.send_signal(signal.SIGINT)
-    out, err = done.communicate(timeout=30)
+    out, err = done.communicate(timeout=90)
     there = queue.counts().delayed
     assert done.returncode == 130 and 0 < there < 400
     assert f"imported into later: {there} of 400" in out
@@ -620,7 +621,7 @@ def test_a_request_import_that_was_killed_goes_on(
         assert done.poll() is None
         time.sleep(0.002)
     done.kill()
-    done.communicate(timeout=30)
+    done.communicate(timeout=90)
     begun = known(queue, "r1")
     assert begun.state == "open" and begun.total < 20_000
 

@@ -499,7 +499,7 @@ def test_ctrl_c_during_the_scan_changes_nothing(url: str, client: redis.Redis) -
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=90)
     assert (process.returncode, out) == (130, b"")
     assert b"interrupted, nothing was changed" in err and err.count(b"\n") == 1
     assert picture(client) == before
