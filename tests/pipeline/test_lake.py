@@ -245,7 +245,7 @@ def test_bounds_are_kept_per_queue_while_the_manifests_of_a_day_are_merged(
             lake_table.write_manifest(
                 Manifest(f"r{k}", "history", "done", at_ms, bounds[k], files, replaces[k], marks[k])
             )
-        monkeypatch.setattr(lake, "RUNS_APART", 1)
+        monkeypatch.setattr("redisq_ops.pipeline.lake_table.RUNS_APART", 1)
         real = Path.unlink
         monkeypatch.setattr(Path, "unlink", _raise_killed)
         with pytest.raises(_Killed):

@@ -109,7 +109,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     reads: list[Description[Any]] = [
         _blocked(queue, id), queue.counts.op(now), queue.rates.op(now, RATE_MINUTES + 1),
         queue.settings.op(), queue.queue_position.op(address), _entry_or_request(queue, address),
-        together(queue.page.op(state, None, 1) for state in _FIRST_OF),
+        together(queue.page.op(state, None, 1, glance=True) for state in _FIRST_OF),
         history_of(queue, address), audit_log.last(queue, OPERATIONS), unfinished(queue),
     ]  # fmt: skip
     (
