@@ -20,6 +20,8 @@ Its words become code, so what is documented is what runs::
     -- RARELY: cancelled gone             counters that few calls change: read when they do
     -- FIRST: HGET                        a module: a command that it runs before any write
     -- RUN_BY: worker                     a worker runs it in its loop, not an operator
+    -- AHEAD: storage_usual_step          a hook that runs before the modules are set up, and may
+                                          end the call; its file uses none
     -- FLAGS: allow-oom                   script flags for the server
 """
 
@@ -61,6 +63,7 @@ class ScriptHeader:
     run_by: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    ahead: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> ScriptHeader:
@@ -116,6 +119,12 @@ def modules(package: str, header: ScriptHeader) -> dict[str, str]:
 
     collect(("type_check", *header.uses) if header.writes else header.uses)
     return texts
+
+
+def ahead(package: str, header: ScriptHeader) -> dict[str, str]:
+    """The hooks that run before a script's modules are set up, and the kind's files with them."""
+    implemented = hooks(package)
+    return {hook: read(package, implemented[hook]) for hook in header.ahead if hook in implemented}
 
 
 @cache

@@ -108,7 +108,8 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
         header = header.joined([ScriptHeader.parse(text) for text in parts.values()])
         body = "\n".join([*(_as_function(part, text) for part, text in parts.items()), body])
     texts = script_files.modules(package, header)
-    headers = [header, *map(ScriptHeader.parse, texts.values())]
+    ahead = script_files.ahead(package, header)
+    headers = [header, *map(ScriptHeader.parse, [*texts.values(), *ahead.values()])]
     uses = tuple(texts)
     types = dict(key_types)
     # Types first: other modules read.
@@ -125,9 +126,11 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     lines += [f"local first, width = {len(header.argv) + 2}, {len(header.rest)}", lua_defaults()]
     if header.writes:
         # TYPE, which the checks run before the first write, ends the script there by itself.
-        writing = "\n".join(statement for statement in needed if statement not in checks)
-        lines += _rights(writing, keys, {word for each in headers for word in each.first})
+        writing = [statement for statement in needed if statement not in checks]
+        first = {word for each in headers for word in each.first}
+        lines += _rights("\n".join([*writing, *ahead.values()]), keys, first)
     lines.append(_NOW)
+    lines += [_ahead(hook, text) for hook, text in ahead.items()]
     if "run_by" in mentioned:
         lines.append(f"local run_by = '{' '.join(header.run_by) or 'operator'}'")
     if "COUNTERS" in mentioned:
@@ -139,6 +142,12 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     text = "\n".join([*lines, "local function main()", code, "end", "return main()"])
     declared = replace(header, keys=keys, uses=uses)
     return Script(f"{package}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), declared)
+
+
+def _ahead(hook: str, text: str) -> str:
+    """Lua that calls a hook and ends the script with its result, unless that is nil."""
+    block = "\n".join(statements(text))
+    return f"do\n{block}\nlocal reply = {hook}()\nif reply then return reply end\nend"
 
 
 def _as_function(name: str, body: str) -> str:
