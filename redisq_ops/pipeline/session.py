@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 from redisq_ops.core.model.errors import BadInput, Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 
-from . import java
+from . import class_archive, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,8 +187,10 @@ def prepare_environment(
     """
     found = java.find_java(environment)
     environment["JAVA_HOME"] = str(found.home)
+    options = class_archive.archive_options(found, environment)
     if "SPARK_CONF_DIR" not in environment and "SPARK_HOME" not in environment:
-        environment["SPARK_CONF_DIR"] = str(_log_configuration(environment))
+        options.append(f"-Dlog4j2.configurationFile={_log_configuration(environment)}")
+    environment[class_archive.SUBMIT_OPTIONS] = class_archive.add_options(environment, options)
     if is_local(master):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -198,13 +200,17 @@ def prepare_environment(
 
 
 def _log_configuration(environment: Mapping[str, str]) -> Path:
-    """A directory with log settings, for what Spark logs before it reads the session's."""
+    """A file with log settings, for what Spark logs before it reads the session's.
+
+    Not in a folder that is ``SPARK_CONF_DIR``: Java uses no class archive if its class path has a
+    folder with files.
+    """
     directory = java.cache_directory(environment) / "spark"
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "log4j2.properties"
     if not file.exists() or file.read_text(encoding="utf-8") != _LOG4J:
         file.write_text(_LOG4J, encoding="utf-8")
-    return directory
+    return file
 
 
 _LOG4J = """rootLogger.level = fatal

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redisq_ops.core.engine.optional_features import HasClients
+from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.redis.operation import together
 
 from .options import Options
-from .read_partitions import open_queues
+from .read_partitions import ENTRY_STATES, open_queues
 
 SMALL = 200_000
 """below this many rows queries are interpreted and the JVM's optimising compiler is off"""
@@ -38,15 +39,21 @@ def session_settings(rows: int) -> dict[str, str]:
 
 def startup_conf(rows: int) -> list[str]:
     """The same, with options of the JVM, as ``--conf`` words for starting a session."""
-    found = [f"{name}={value}" for name, value in session_settings(rows).items()]
-    if rows < SMALL:
-        quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-        found.append(f"spark.driver.extraJavaOptions={quick}")
-    return found
+    return [*(f"{name}={value}" for name, value in session_settings(rows).items()), *jvm_conf(rows)]
+
+
+def jvm_conf(rows: int) -> list[str]:
+    """The options of the JVM alone, as ``--conf`` words."""
+    if rows >= SMALL:
+        return []
+    return ["spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
 
 
 async def server_rows(tables: Sequence[str], names: Sequence[str], prefix: str) -> int:
-    """Rows in the histories and dead letters of queues, of any time; one command per shard."""
+    """Rows of these tables of queues, of any time, by their counters; one command per shard.
+
+    A row of ``requests``, ``subrequests`` or ``results`` counts as all entries of its queue.
+    """
     rows = 0
     found = await open_queues(Options("history", queue=tuple(names), prefix=prefix))
     shard_queues = [shard_queue for opened in found for shard_queue in opened.queue.shard_queues]
@@ -54,10 +61,18 @@ async def server_rows(tables: Sequence[str], names: Sequence[str], prefix: str) 
         shards = shard_queues[start : start + _SHARDS_PER_CALL]
         if "history" in tables:
             rows += sum(await together(shard_queue.history_length.op() for shard_queue in shards))
-        if "dead" in tables:
+        if not {"history", "counts"}.issuperset(tables):
             counts = await together(shard_queue.counts.op() for shard_queue in shards)
-            rows += sum(each.dead or 0 for each in counts)
+            rows += sum(_rows_counted(each, table) for each in counts for table in tables)
     return rows
+
+
+def _rows_counted(counts: Counts, table: str) -> int:
+    if table in ("history", "counts"):
+        return 0
+    if table in ENTRY_STATES:
+        return counts.of(ENTRY_STATES[table]) or 0
+    return counts.waiting + counts.pending + counts.delayed + counts.dead + counts.done
 
 
 async def weights(names: Sequence[str], prefix: str) -> dict[tuple[str, str], int]:

@@ -76,7 +76,6 @@ class SparkCluster:
             "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
             "SPARK_SCALA_VERSION": "2.13",  # otherwise Spark looks for a build directory
         } | SMALL  # fmt: skip
-        variables.pop("SPARK_CONF_DIR", None)  # their log lines are waited for
         spark_class = str(self._spark / "bin" / "spark-class")
         with log.open("wb") as out:
             started = subprocess.Popen(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import Redaction
 
 from ..output import count, emit, printable, say, table
 from ..session import Session
 from .spark_session import (
+    announced,
     awaited,
     bounds,
     check_lake,
@@ -39,10 +42,12 @@ SHOWN = 100
 
 
 def doctored(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.doctor import check_driver, check_executors
+    from redisq_ops.pipeline.doctor import check_driver, check_executors, write_class_archive
 
     if printed(given):
         return 0
+    if given["archive"] and given["remote"]:
+        raise BadInput("--archive is for Spark on this machine, not for --remote")
     found: list[DoctorCheck] = []
 
     def report(findings: list[DoctorCheck]) -> None:
@@ -54,6 +59,9 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
         found.extend(findings)
 
     report(check_driver(s.config.server_address(), remote=given["remote"] is not None))
+    if given["archive"] and all(finding.ok for finding in found):
+        say("archiving the classes of Spark, which takes a minute…")
+        report([write_class_archive(s.config.server_address())])
     if all(finding.ok for finding in found):
         with on_spark(s, given, waits=False) as spark:
             report(check_executors(spark, given["tasks"], handed_on(s, spark)))
@@ -109,7 +117,7 @@ def queried(s: Session, given: dict[str, Any]) -> int:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
     reads = _ONLY_READS.match(given["query"]) is not None
-    with on_kept_server(s, given, "sql", reuses=reads) as here, on_spark(s, here) as spark:
+    with on_kept_server(s, given, "sql", reuses=reads) as here, _session(s, here, named) as spark:
         frames = {}
         if given["lake"] is None:
             frames = {name: frame_options(s, spark, name, **own[name]) for name in named}
@@ -120,6 +128,25 @@ def queried(s: Session, given: dict[str, Any]) -> int:
         found = awaited(spark, "planning", lambda: _planned(s, spark, given["query"], frames))
         _print_rows(s, spark, found)
     return 0
+
+
+@contextmanager
+def _session(s: Session, given: Mapping[str, Any], tables: Sequence[str]) -> Iterator[SparkSession]:
+    """A session that starts quickly if the tables are small."""
+    announced(s, given)
+    conf = list(given["conf"] or ())
+    if tables and given["remote"] is None:
+        from redisq_ops.pipeline import spark_tuning
+
+        if given["lake"] is not None:
+            rows = spark_tuning.lake_rows(given["lake"], tables)
+        else:
+            names = [] if given["queue"] is None else given["queue"].split(",")
+            prefix = s.config["prefix"] or "rq"
+            rows = s.run(spark_tuning.server_rows(tables, names, prefix))
+        conf = [*spark_tuning.jvm_conf(rows), *conf]
+    with on_spark(s, {**given, "conf": conf}, announces=False) as spark:
+        yield spark
 
 
 def _planned(

@@ -13,12 +13,6 @@ from ..output import progress, say
 from ..session import Session
 from .spark_session import announced
 
-FIRST_QUERY = (
-    "--json", "spark", "sql", "select queue, count(*) from dead group by all order by all",
-    "--since", "1s",
-)  # fmt: skip
-"""what the first query loads takes seconds; this one reads next to nothing"""
-
 
 def served(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.connect_server import address_file, running_server
@@ -39,7 +33,9 @@ def served(s: Session, given: dict[str, Any]) -> int:
 
 
 def _run_first_query(s: Session) -> None:
+    """What a first query loads takes seconds."""
     from redisq_ops.pipeline.connect_server import commands_socket
+    from redisq_ops.pipeline.doctor import FIRST_QUERY
     from redisq_ops.pipeline.prepared_process import run_prepared
 
     options = {f"--{name}": value for name, value in s.flags.items()} | {"--context": s.context}

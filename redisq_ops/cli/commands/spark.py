@@ -44,12 +44,20 @@ add(
             "--tasks", None, "Number of tasks that check; about twice the executors.", int, 8,
             min=1,
         ),
+        "archive": flag(
+            "--archive", "First archive Spark's Java classes (170 MB) in the cache folder: it then "
+            "starts in half the time.",
+        ),
     },
     "spark.doctored",
     help="Check the installation: Java, Python, packages, and that each executor has the same "
     "versions and reaches the server.",
     prints="SparkDoctor",
-    examples=("redisq spark doctor", "redisq spark doctor --master spark://head:7077 --json"),
+    examples=(
+        "redisq spark doctor",
+        "redisq spark doctor --archive",
+        "redisq spark doctor --master spark://head:7077 --json",
+    ),
 )  # fmt: skip
 
 add(
