@@ -38,7 +38,7 @@ def test_nothing_is_half_done_where_another_program_wrote(
 @pytest.mark.alike
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_nor_in_queues_of_other_programs(client: redis.Redis, kind: str) -> None:
-    _judged(program_stage(client, kind), 127)
+    _judged(program_stage(client, kind), 31)
 
 
 def _judged(built: Stage, every: int) -> None:

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first of the suite's workers begins with them, and the others steal from the end: one
-    session for all, whose start and first query take 17 s of a core."""
+    session for all, since its start and first query are what is dear."""
     items.sort(key=lambda item: HERE not in item.path.parents)
 
 
