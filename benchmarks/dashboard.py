@@ -100,7 +100,7 @@ def time_keys(url: str, total: int) -> KeyTimes:
             top.press_keys("1")
             top.until("worst first")
             top.run_for(SETTLE_S)
-            times.press(top, "opens", "6", f"1 of {last}")
+            times.press(top, "opens", "6", f" of {last}")
             top.run_for(SETTLE_S)
             times.press(top, "a page down", "\x1b[6~", f" of {last}")
             times.press(top, "to the end", "G", f"{last} of {last}")

@@ -70,7 +70,7 @@ def line_chart(
     """
     columns, rows = max(1, width - AXIS), max(1, height - 1)
     top, marked = highest([line]), _placed(marks, axis, columns)
-    drawn = []
+    drawn: list[Text] = []
     dots = _dots(line, axis, top or 1.0, columns, rows)
     for row, cells in enumerate(_plotted(dots, line.style, marked)):
         label = value(0) if row == rows - 1 else value(top) if top and not row else ""
@@ -90,7 +90,8 @@ def lane_chart(
     Left of a lane its name is at the bottom, and where it has room its highest value at the top.
     """
     columns = max(1, width - AXIS)
-    marked, drawn = _placed(marks, axis, columns), []
+    marked = _placed(marks, axis, columns)
+    drawn: list[Text] = []
     for lane in lanes:
         line, last = lane.line, lane.rows - 1
         dots = _filled(_dots(line, axis, lane.highest or 1.0, columns, lane.rows))

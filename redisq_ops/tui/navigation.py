@@ -120,6 +120,7 @@ class Navigation:
         self._back = None
         if name == "overview" and app.queue is not None:
             app.current.table.go_to(app.queue)
+            app.current.keep(app.queue)  # where no row is loaded yet
         self.arrived()
         app.refresh_bindings()
         app.look()

@@ -41,6 +41,7 @@ class PreviewSubject:
 
 _OUTSIDE, _INSIDE = "preview: Enter goes in, p closes", "preview: Esc goes back, p closes"
 _WHOLE, _PLAIN = "preview: Enter opens all of it, p closes", "preview: p closes"
+_LISTS = "preview: Enter lists its entries, p closes"
 _OF_GROUP = "the latest of this group: p closes"
 _SHARES: Final = (2 / 3, 1 / 2, 1 / 3)
 """of the height, the largest first that leaves all rows in sight"""
@@ -134,7 +135,9 @@ class PreviewPane(Vertical):
             self.call_after_refresh(self._draw_chart)  # its library is slow to load
             return
         if subject.facts is not None:
-            self.entry.show_facts(subject.facts())
+            self.entry.show_facts(sections := subject.facts())
+            if not sections:
+                self.entry.note("There is nothing to preview.")
             return
         if before is not None and subject.item != before.item:
             self.entry.changed()
@@ -206,6 +209,8 @@ class PreviewPane(Vertical):
             return _PLAIN
         if subject.chart is not None:
             return f"{printable(subject.id)}: p closes"
+        if subject.view in ("clients", "consumers"):
+            return _LISTS
         if subject.view == "groups":
             return _OF_GROUP
         return _WHOLE if self.by_itself and subject.facts is None else _OUTSIDE

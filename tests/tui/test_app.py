@@ -143,7 +143,7 @@ def test_worker_processes_of_another_program(url: str, client: redis.Redis) -> N
         await press(pilot, "m")
         await see(pilot, "app-1:42:abc", "alive", "low")
         await press(pilot, "enter")
-        await see_line(pilot, "the row shows all that is known of it")
+        await see_line(pilot, "p shows all that is known of the row")
 
     drive_in(url, body, "9")
 

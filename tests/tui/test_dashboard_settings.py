@@ -63,7 +63,10 @@ def test_the_whole_of_it_is_read() -> None:
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        ("colour = 1", "D: 'colour' is none of theme, refresh, keys, columns, filters, alerts"),
+        (
+            "colour = 1",
+            "D: 'colour' is none of theme, refresh, preview, keys, columns, filters, alerts",
+        ),
         ("theme = 'pink'", "D: theme: 'pink' is none of dark, light, ansi, high-contrast"),
         ("refresh = 'soon'", "D: refresh: 'soon' is not a time span: write 90s, 5m, 2h or 3d"),
         ("refresh = 0", "D: refresh: '0': from 0.1 seconds to 1 hour"),

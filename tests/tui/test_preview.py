@@ -185,7 +185,7 @@ def test_the_preview_follows_from_list_to_list_and_has_what_each_knows() -> None
         for key, seen in (("8", "delivered again and again"), ("m", "its jobs"), ("l", "smtp-3")):
             await press(pilot, key)
             await settled(app, pilot)
-            await see(pilot, "preview: Enter goes in", seen)
+            await see(pilot, "preview: Enter", seen)
         await press(pilot, "v")
         await settled(app, pilot)
         assert "preview:" not in text(app)

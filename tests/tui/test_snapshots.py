@@ -943,9 +943,9 @@ VIEWS: dict[View, tuple[str | None, tuple[str, ...]]] = {
     "pending": ("mail", ("j",)),
     "dead": ("mail", ("j", "space", "j", "j", "space", "j")),
     "delayed": ("reminders", ()),
-    "groups": ("mail", ("j", "space", "p")),
+    "groups": ("mail", ("j", "space")),
     "consumers": ("mail", ("j",)),
-    "waiting": ("mail", ("p",)),  # closes what the groups opened
+    "waiting": ("mail", ()),
     "trash": ("mail", ()),
     "clients": ("exports", ("j",)),
     "processes": ("mail", ("j",)),

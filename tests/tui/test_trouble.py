@@ -13,6 +13,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.inspect import rolling_overview
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text
 
@@ -123,8 +124,9 @@ def planted(client: redis.Redis, number: int = HEALTHY) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_the_first_frame_has_the_faults_on_top_with_their_reasons(
-    url: str, client: redis.Redis
+    url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rolling_overview, "SLOW_LINK_S", 60)  # a busy machine is no slow link
     expected = planted(client)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:

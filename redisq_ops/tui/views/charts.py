@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _GAP_MS: Final = 12_000
 """samples that are further apart aren't joined by a line"""
 _LATEST_MS: Final = 5000
+_LEAST: Final = 3
+"""lines of a plot with its axis"""
 _LABELS: Final = 4
 """texts below a chart, where there is room"""
 
@@ -254,11 +256,13 @@ def queue_chart(
     if row.rates is not None and row.rates.arrived:
         above = max(4, (height - 2) * 3 // 5)
         below = height - 2 - above
+        if below < _LEAST:
+            above, below = height - 1, 0
         rates = _rate_lines(hour, row.rates, (), now_ms)
         lines.append(_rates_title(hour, row.rates, rates, now_ms).append(", drawn: 1 h", DIM))
         axis = _axis(hour, now_ms, zone, width)
         lines += lane_chart(rate_lanes(rates, above - 1), (), axis, width, _amount)
-    if below >= 3:
+    if below >= _LEAST:
         oldest_ms, axis = row.counts.oldest_ms, _axis(live, now_ms, zone, half)
         age_ = "-" if oldest_ms is None else age(max(0, now_ms - oldest_ms))
         left = Text(" ● ", DELAYED).append(f"{count(row.counts.waiting)} waiting", "bold")
