@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from .terminal import count
 
 if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import Counts
+    from redisq_ops.core.model.entry import Counts, Entry
     from redisq_ops.core.model.rates import Rates
 
     from .inspect.overview import QueueRow
@@ -56,6 +56,10 @@ class Thresholds:
     """attempts in that period from which on a share of failures means something"""
     failing_percent: int = 50
     """share of them that failed"""
+    failures: int = 10
+    """times that an entry failed which is tried again"""
+    lost: int = 2
+    """times that an entry was delivered and its worker never heard of again"""
     oldest_ms: int = 3_600_000
     """the oldest waiting entry has waited"""
     depth: int | None = None
@@ -179,6 +183,41 @@ def _failing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
         yield f"{count(failed)} of {count(attempts)} attempts failed in {limits.minutes} m"
 
 
+def _poison(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    """Entries come back again and again: they kill their workers, or fail as before."""
+    tried = row.evidence.tried if row.evidence else None
+    if tried is None or row.counts is None or not suspect(row):
+        return
+    all_seen = len(tried) >= (row.counts.of("pending") or 0) + (row.counts.of("delayed") or 0)
+    rules = (
+        ({e.id: lost(e) for e in tried}, limits.lost, "lost a worker", ("", "")),
+        ({e.id: e.failures for e in tried}, limits.failures, "failed",
+         (" and is tried again", " and are tried again")),
+    )  # fmt: skip
+    for numbers, limit, what, (one_ends, they_end) in rules:
+        found = {id: n for id, n in numbers.items() if n >= limit}
+        often = count(max(found.values(), default=0))
+        if len(found) == 1:
+            yield f"{next(iter(found))} {what} {often} times{one_ends}"
+        elif found:
+            least = "" if all_seen else "at least "
+            yield f"{least}{count(len(found))} entries {what} up to {often} times{they_end}"
+
+
+def lost(entry: Entry) -> int:
+    """How often it was delivered and its consumer never settled it, as far as its layout tells:
+    of plain streams the deliveries before the present one."""
+    if entry.state != "pending" or entry.receipt is not None or entry.deliveries is None:
+        return entry.lost
+    return max(entry.lost, entry.deliveries - 1 - entry.failures)
+
+
+def suspect(row: QueueRow) -> bool:
+    """Whether entries may come back again and again: only a look at them tells."""
+    counts = row.counts
+    return counts is not None and bool(counts.of("pending") or counts.of("delayed"))
+
+
 def _paused(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     counts = row.counts
     if counts is not None and counts.paused is not None:
@@ -245,6 +284,7 @@ RULES: Mapping[str, tuple[Severity, _Rule]] = {
     "no-worker": (Severity.CRITICAL, _no_worker),
     "stalled": (Severity.CRITICAL, _stalled),
     "dying": (Severity.CRITICAL, _dying),
+    "poison": (Severity.WARNING, _poison),
     "overdue": (Severity.WARNING, _overdue),
     "failing": (Severity.WARNING, _failing),
     "old": (Severity.WARNING, _old),
@@ -271,6 +311,7 @@ def judged(row: QueueRow) -> frozenset[str]:
         "overdue": seen is None or seen.askers is None or seen.registered,
         "failing": rates is None, "growing": rates is None, "old": not dated,
         "deep": counts.of("waiting") is None,
+        "poison": suspect(row) and (row.evidence is None or row.evidence.tried is None),
     }  # fmt: skip
     return frozenset(rule for rule in RULES if not unknown.get(rule))
 

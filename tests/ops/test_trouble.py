@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from redisq_ops.core.model.activity import Activity
-from redisq_ops.core.model.entry import Client, Counts, Request
+from redisq_ops.core.model.entry import Client, Counts, Entry, Request
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.overview import Evidence, QueueRow
 from redisq_ops.ops.trouble import Severity, Thresholds, rank, reasons, rough_age, troubles
@@ -99,6 +99,17 @@ STILL = rates()
          "oldest waits 4 h, drains in ≈ 1 h"),
         (row(replace(WAITING, oldest_ms=NOW - 4 * HOUR), pace=rates(9, 5)),
          "oldest waits 4 h, more comes than goes in 60 m"),
+        (row(HELD, evidence=Evidence(tried=(
+            Entry("scan-1", "pending", lost=2, receipt="1-w", deliveries=9),
+            Entry("scan-2", "pending", failures=9, receipt="2-w")))),
+         "scan-1 lost a worker 2 times"),
+        # A plain stream counts deliveries only.
+        (row(HELD, evidence=Evidence(tried=(Entry("g:1-0", "pending", deliveries=8),))),
+         "g:1-0 lost a worker 7 times"),
+        (row(replace(HELD, delayed=40), evidence=Evidence(tried=(
+            Entry("scan-1", "delayed", failures=15), Entry("scan-2", "delayed", failures=12)))),
+         "at least 2 entries failed up to 15 times and are tried again"),
+        (row(WAITING, evidence=Evidence(tried=(Entry("scan-1", "delayed", failures=15),))), ""),
         (row(WAITING, unfinished=("move-1",)), "unfinished move: move-1"),
         (QueueRow("q", "request", None, None, "can't be read"), "can't be read"),
     ],

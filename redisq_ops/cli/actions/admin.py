@@ -23,7 +23,7 @@ from redisq_ops.ops.change.destroy import DestroySteps, destroy_preview, destroy
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo import UndoSteps, why_not
-from redisq_ops.ops.change.undo_preview import undo_preview
+from redisq_ops.ops.change.undo_preview import FEW, FEWER, undo_preview
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.hint import hint
 
@@ -43,7 +43,9 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     if not given["dry_run"]:
         its_own(given["report"], op, UNDO)
     now = s.run(queue.now.op())
-    preview = s.run(undo_preview(steps, now, count_unchanged=given["dry_run"]))
+    dry, asks = given["dry_run"], not given["yes"]
+    most = FEW if dry else FEWER if asks else 0
+    preview = s.run(undo_preview(steps, now, most=most, listed=dry))
     if not agreed(s, [preview], given):
         return 0
     with reporting(s, given["report"], op, of=UNDO) as report:

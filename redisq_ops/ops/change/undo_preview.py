@@ -23,11 +23,16 @@ from .transfer_undo import MoveUndoSteps, stays
 from .undo import UndoSteps
 
 FEW = 10_000
-"""entries of the state that are looked through for an answer"""
+"""entries of the state that are looked through for an answer to `undo --dry-run`"""
+FEWER = 500
+"""the same where somebody is asked meanwhile"""
 
 
-async def undo_preview(change: UndoSteps, now_ms: int, *, count_unchanged: bool = False) -> Preview:
-    """What an undo will do; with ``count_unchanged`` also how many entries it can restore."""
+async def undo_preview(
+    change: UndoSteps, now_ms: int, *, most: int = 0, listed: bool = False
+) -> Preview:
+    """What an undo will do. How many entries it can restore is counted among ``most`` at most;
+    with ``listed`` there is also the command that lists them."""
     operation, n = change.operation, change.outcome.matched
     ago = age(now_ms - operation.started_ms)
     about = operation.what if operation.moved_back else operation.about
@@ -39,11 +44,15 @@ async def undo_preview(change: UndoSteps, now_ms: int, *, count_unchanged: bool 
     facts: dict[str, Any] = {
         "verb": "undo", "op": operation.id, "queue": change.queue.name, "matched": n,
     }  # fmt: skip
-    if count_unchanged and operation.moved_back:
-        still, how = await untouched(change)
-        facts |= {"untouched": still, "list": how}
-        known = f"{count(still)} of them are unchanged" if still is not None else ""
-        lines.append(f"{known or 'those that are unchanged'}: {how}" if how else known)
+    if most and operation.moved_back:
+        still, how = await untouched(change, most)
+        facts |= {"untouched": still, "list": how} if listed else {}
+        how = how if listed else ""
+        known = "" if still is None else f"{count(still)} of them are unchanged"
+        if still == 0:
+            lines.append(f"nothing is left to undo: {count(n)} of {count(n)} changed since")
+        elif listed or still != n:
+            lines.append(f"{known or 'those that are unchanged'}: {how}" if how else known)
     return Preview(
         f"undo {operation.id}: {operation.verb} in queue {change.queue.name} by {operation.by} "
         f"{ago} ago",
@@ -51,24 +60,24 @@ async def undo_preview(change: UndoSteps, now_ms: int, *, count_unchanged: bool 
     )  # fmt: skip
 
 
-async def untouched(change: UndoSteps) -> tuple[int | None, str]:
+async def untouched(change: UndoSteps, most: int = FEW) -> tuple[int | None, str]:
     """How many of an operation's entries nobody touched since, where the state they went to is
     small; None: not looked. And the command that lists them, empty where none can. Reads only."""
     queue, operation = change.queue, change.operation
     if isinstance(change, MoveUndoSteps):
-        return await _across(change.route, operation)
+        return await _across(change.route, operation, most)
     state = operation.source if operation.target == EDIT else operation.target
     # An entry's line has its latest operation's name: of a part that is the part's own.
     if operation.parts or not queue.marks_operations:
         return None, ""
     if state not in STATES:
         return None, _listing(queue, f"op={operation.id}")
-    ids = await _of(queue, state, operation.id)
+    ids = await _of(queue, state, operation.id, most)
     listing = _listing(queue, f"state:{state} op={operation.id}")
     return None if ids is None else len(ids), listing
 
 
-async def _across(route: Route, operation: Operation) -> tuple[int | None, str]:
+async def _across(route: Route, operation: Operation, most: int) -> tuple[int | None, str]:
     """Of a move: what would come back, also of what is on its way, or was destroyed over there."""
     here, listing = set[str](), ""
     if (into := route.into) is not None:
@@ -76,10 +85,10 @@ async def _across(route: Route, operation: Operation) -> tuple[int | None, str]:
         states = ("delayed", "waiting") if operation.source == "delayed" else (operation.source,)
         listing = _listing(into, f"state:{','.join(states)} op={operation.id}")
         for state in states:
-            if (ids := await _of(into, cast("State", state), operation.id)) is None:
+            if (ids := await _of(into, cast("State", state), operation.id, most)) is None:
                 return None, listing
             here |= ids
-    if operation.done > FEW:
+    if operation.done > most:
         return None, listing
     steps = range(1, operation.steps + 1)
     try:
@@ -95,11 +104,11 @@ async def _coming(route: Route, op: str, step: int, here: set[str]) -> int:
     return sum(result != transfer.OK or place in here for result, place in results)
 
 
-async def _of(queue: Queue[Any], state: State, op: str) -> set[str] | None:
+async def _of(queue: Queue[Any], state: State, op: str, most: int) -> set[str] | None:
     """The ids in a state that this operation touched last; None: there are too many to look."""
     now = await queue.now.op()
     number = (await queue.counts.op(now)).of(state)
-    if number is None or number > FEW:
+    if number is None or number > most:
         return None
     scan, ids = Scan(queue, state, Filter(where=parse(f"op={op}")), now), set[str]()
     while not scan.over:

@@ -33,7 +33,9 @@ SPANS: Final = {
     "oldest": "oldest_ms",
 }  # fmt: skip
 """thresholds given as a time span -> the field of `Thresholds`"""
-NUMBERS: Final = ("minutes", "dead", "attempts", "failing_percent", "depth", "growth")
+NUMBERS: Final = (
+    "minutes", "dead", "attempts", "failing_percent", "failures", "lost", "depth", "growth",
+)  # fmt: skip
 CONDITIONS: Final = {"warning": Severity.WARNING, "critical": Severity.CRITICAL}
 _EXPECTED: Final = ", ".join(["queues", *SPANS, *NUMBERS, *CONDITIONS, "ignore"])
 

@@ -40,6 +40,10 @@ _LATEST = 20
 """dead entries whose errors are compared, of each shard"""
 _HELD = 50
 """pending entries whose consumers are compared"""
+SUSPECTS = 100
+"""further queues whose first entries are looked at: they have some that may come back for ever"""
+_TRIED = 20
+"""pending and delayed entries each that are looked at, the first ones by time"""
 _OPERATIONS = 20
 """latest changes among which a pause is looked for"""
 
@@ -56,6 +60,8 @@ class Evidence:
     """the oldest open requests"""
     holders: tuple[str, ...] = ()
     """the consumer of each pending entry, the first deadline first"""
+    tried: tuple[Entry, ...] | None = None
+    """the first pending and delayed entries; None: not looked at"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +202,7 @@ async def _with_evidence(
     found = [trouble.troubles(row, now) for row in rows]
     bad = [at for at in range(len(rows)) if found[at] and rows[at].counts is not None]
     bad = sorted(bad, key=lambda at: trouble.rank(found[at]))[:EXAMINED]
+    bad += [at for at in range(len(rows)) if trouble.suspect(rows[at]) and at not in bad][:SUSPECTS]
     seen = await together(
         attempt(evidence(deployment.open(entries[at]), rows[at], {one.rule for one in found[at]}))
         for at in bad
@@ -218,6 +225,10 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
         reads["pending"] = queue.page.op("pending", None, _HELD, glance=True)
         if isinstance(queue, HasRequests):
             reads["requests"] = queue.requests.op(0, CLIENTS)
+    if trouble.suspect(row):
+        for state in ("pending", "delayed"):
+            if row.counts is not None and row.counts.of(state):
+                reads[f"tried {state}"] = queue.page.op(state, None, _TRIED, glance=True)
     found = dict(zip(reads, await together(reads.values()), strict=True))
     counts, done = row.counts, found.get("operations", [])
     errors = Counter(e.error.type for e in found.get("dead", ()) if e.error is not None)
@@ -229,6 +240,7 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
         common[0][0] if common and 2 * common[0][1] > errors.total() else None,
         tuple(found.get("requests", ())),
         tuple(e.consumer for e in held if e.consumer is not None),
+        tuple(e for name in found if name.startswith("tried ") for e in found[name].entries),
     )
 
 

@@ -17,7 +17,7 @@ from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.redis.operation import apart, attempt, both, together
 
 from ..deployment import Deployment
-from ..trouble import Trouble, rank, troubles
+from ..trouble import Trouble, rank, suspect, troubles
 from .kept_rates import MINUTE_MS, KeptRates
 from .overview import (
     EXAMINED,
@@ -205,10 +205,11 @@ class RollingOverview:
 
     async def _examine(self) -> None:
         """Read the evidence of the worst queues again where it is old or missing."""
-        bad = [kept for kept in self._kept.values() if kept.found and kept.row.counts is not None]
+        kept_rows = [kept for kept in self._kept.values() if kept.row.counts is not None]
+        bad = [kept for kept in kept_rows if kept.found or suspect(kept.row)]
         due = [
             (kept, _rules(kept.found), kept.queue)
-            for kept in sorted(bad, key=lambda kept: rank(kept.found))[:EXAMINED]
+            for kept in sorted(bad, key=_urgency)[:EXAMINED]
             if kept.queue is not None
             and (kept.examined_ms is None or self._now - kept.examined_ms >= EVIDENCE_MS)
         ]
@@ -220,6 +221,11 @@ class RollingOverview:
             # Without evidence the reason stands, with no names in it.
             if isinstance(one, Evidence) and _rules(kept.found) == rules:
                 kept.row, kept.examined_ms = replace(kept.row, evidence=one), now
+
+
+def _urgency(kept: _KeptRow) -> tuple[tuple[int, int], int]:
+    """The worst first; of equally bad ones those first that were examined longest ago."""
+    return rank(kept.found), kept.examined_ms or 0
 
 
 def _rules(found: Iterable[Trouble]) -> list[str]:

@@ -208,6 +208,18 @@ def test_a_silent_consumer_is_flagged(queue: Stream, monkeypatch: pytest.MonkeyP
     assert any("consumer w9 holds 1 and was silent for" in s for s in queue.checkup().flaws)
 
 
+def test_the_consumers_of_a_group_that_lags_are_the_streams_workers(
+    queue: Stream, client: redis.Redis, ids: list[str]
+) -> None:
+    asked = queue.activity(0)
+    assert asked.askers == 1 and asked.asked_ms is not None  # of group slow, read after group mail
+    client.xgroup_create("orders", "nobody", id="0")
+    assert (queue.activity(0).askers, queue.activity(0).asked_ms) == (0, None)
+    for group in ("mail", "slow", "nobody"):
+        give(client, group, "w1", 100)
+    assert queue.activity(0).askers is None  # all is read: a reader that waits looks idle, too
+
+
 def test_a_look_is_bounded_and_says_so(client: redis.Redis) -> None:
     fill(client, n=1500)
     client.xgroup_create("orders", "g", id="0")

@@ -43,6 +43,11 @@ def test_what_was_touched_is_named(redisq: Redisq, client: redis.Redis, tmp_path
     head, *told, end = lines(report)
     assert head == {"redisq": "undo report", "op": done["op"]}
     assert {row["id"] for row in told} == taken and {row["said"] for row in told} == {"changed"}
+    (again,) = redisq.rows("replay", "mail", "--yes")
+    queue.settle([Settlement(each, "ack") for each in queue.take(30, consumer="w").deliveries])
+    assert "nothing is left to undo: 22 of 22 changed since" in redisq(
+        "undo", again["op"], "--dry-run"
+    )
     assert (end["done"], end["unnamed"]) == (22, 0)
 
 

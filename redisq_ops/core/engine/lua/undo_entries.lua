@@ -27,7 +27,7 @@ local function all_back(ids, is, from, scores, lines, left)
   local moved, _, full = storage_move_range(ids, is, from, true)
   local drops, adds = state_zsets[is], list_of(write_buffer_adds, state_zsets[from])
   if drops and moved[1] then list_append(list_of(write_buffer_drops, drops), moved) end
-  local find, match, sub, records = string.find, string.match, string.sub, write_buffer_records
+  local find, sub, records = string.find, string.sub, write_buffer_records
   local begins, k, m, n, scored = 1, 0, #adds, #records, scores[1]
   for i = 1, #moved do
     local id = moved[i]
@@ -36,7 +36,7 @@ local function all_back(ids, is, from, scores, lines, left)
       if ids[k] then left[#left + 1] = ids[k] end
       begins, k = (find(lines, '\n', begins, true) or #lines) + 1, k + 1
     end
-    local since, behind = match(lines, WAS, begins)
+    local _, _, since, behind = find(lines, WAS, begins)
     local ends = find(lines, '\n', behind or begins, true) or #lines + 1
     if since then
       records[n + 1], n = id, n + 2
@@ -44,18 +44,14 @@ local function all_back(ids, is, from, scores, lines, left)
       since = sub(lines, since, behind - 1)
     else
       local r = record_unpack(sub(lines, begins, ends - 1))
-      since = score_of(nil, r)
-      r.receipt, r.since = '-', now
+      since, r.receipt, r.since = score_of(nil, r), '-', now
       write_buffer_retain(id, r)
       n = #records
     end
     if scored and tonumber(scores[k]) then since = scores[k] end
-    adds[m + 1], adds[m + 2], m = since, id, m + 2
-    begins = ends + 1
+    adds[m + 1], adds[m + 2], m, begins = since, id, m + 2, ends + 1
   end
-  for rest = k + 1, #ids do
-    if ids[rest] then left[#left + 1] = ids[rest] end
-  end
+  for rest = k + 1, #ids do left[#left + 1] = ids[rest] or nil end
   transitions_backdated = true
   return #moved, full
 end

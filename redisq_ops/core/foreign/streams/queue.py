@@ -19,6 +19,7 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import Registered, adopt, find, server_ms
+from ...model.activity import Activity
 from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery, PendingPage, Reassigned
 from ...model.entry import Checkup, Consumer, Counts, Entry, Page, PageQuery, State
 from ...model.errors import NotFound
@@ -34,6 +35,10 @@ from . import groups
 from .checkup import checkup
 from .groups import ConsumerGroup, LabelledGroup
 
+LAGGING = 20
+"""groups whose consumers are asked when they last read, the furthest behind first"""
+CROWD = 1000
+"""consumers of a group from which on they are not asked: the server lists all of them"""
 AHEAD = 100
 """entries read to count those before one: the server sends their fields as well"""
 
@@ -91,6 +96,22 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             groups.came_ms(ahead[0][0]) if ahead else None,
             unknown=unknown | {"waiting"} if waiting is None else unknown,
         )  # fmt: skip
+
+    @operation
+    async def activity(self, since_ms: int) -> Activity:
+        """When the group was last read that was left alone for longest, of those with entries to
+        read. Unknown where none has any: a reader that waits for new ones looks idle, too."""
+        there, now = await both(groups.groups(self.key), self._now())
+        behind = sorted((group for group in there if group.lag), key=lambda group: group.place)
+        asked = [group for group in behind[:LAGGING] if group.consumers < CROWD]
+        if not asked:
+            return Activity()
+        found = await together(groups.consumers(self._part(group)) for group in asked)
+        idle_ms = [min((one.idle_ms for one in readers), default=None) for readers in found]
+        if None in idle_ms:
+            return Activity(askers=0, registered=True)
+        longest = max(range(len(found)), key=lambda at: idle_ms[at] or 0)
+        return Activity(now - (idle_ms[longest] or 0), len(found[longest]), registered=True)
 
     async def _mean(self) -> int:
         """Bytes of an entry on average, as the server estimates it; 0: not known."""
