@@ -24,7 +24,7 @@ def checked_name(value: str, what: str) -> str:
     """
     if not isinstance(value, str):  # library users may pass anything
         raise BadInput(f"{what} must be a str, not {type(value).__name__}")
-    if not _NAME.fullmatch(value) or _FORBIDDEN & set(value):
+    if not _NAME.fullmatch(value) or not _FORBIDDEN.isdisjoint(value):
         raise BadInput(
             f"{what} {value[:140]!a} can't be used: "
             "1 to 128 printable ASCII characters without space { } * | /"

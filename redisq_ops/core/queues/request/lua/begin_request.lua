@@ -7,6 +7,8 @@ local function begin_request(rid, state, priority, limit)
   redis.call('HSET', r_ .. rid, 'state', state, 'priority', priority, 'limit', limit,
     'created', now_text, 'gen', gen, 'born', gen)
   redis.call('ZADD', open, now_text, rid)
-  request_cache[rid] = nil
-  return request_get(rid)
+  local q = request_with(rid, {state = state, priority = tonumber(priority), limit = tonumber(limit),
+    created = now, gen = gen, born = gen})
+  request_cache[rid] = q
+  return q
 end

@@ -10,33 +10,31 @@ local FIELDS = {'state', 'priority', 'limit', 'paused', 'waiting', 'pending', 'd
 local request_cache, request_touched = {}, {}
 local request_known, REQUEST_MOST = 0, 25 -- how many a call read; each costs as several entries
 
+-- A request whose record has these fields.
+local function request_with(rid, had)
+  local q = {rid = rid, stream = s_ .. rid, had = had}
+  for i = 1, #FIELDS do q[FIELDS[i]] = had[FIELDS[i]] or 0 end
+  return q
+end
+
 local function request_get(rid)
   local q = request_cache[rid]
-  if q == nil then
-    request_known = request_known + 1
-    local key = r_ .. rid
-    local got = redis.call('HMGET', key, unpack(FIELDS))
-    if not got[1] then
-      q = false
-    else
-      local had = {state = got[1]}
-      q = {rid = rid, stream = s_ .. rid, state = got[1], had = had}
-      for i = 2, #FIELDS do
-        local field = FIELDS[i]
-        local text = got[i]
-        if text == '0' then
-          q[field], had[field] = 0, 0
-        elseif text then
-          local number = corrupt_values_integer(text, key, field)
-          q[field], had[field] = number, number
-        else
-          q[field] = 0
-        end
-      end
-      request_bounds_check(q)
+  if q ~= nil then return q end
+  request_known = request_known + 1
+  local key = r_ .. rid
+  local got = redis.call('HMGET', key, unpack(FIELDS))
+  if got[1] then
+    local had = {state = got[1]}
+    for i = 2, #FIELDS do
+      local field, text = FIELDS[i], got[i]
+      had[field] = text == '0' and 0 or corrupt_values_integer(text, key, field)
     end
-    request_cache[rid] = q
+    q = request_with(rid, had)
+    request_bounds_check(q)
+  else
+    q = false
   end
+  request_cache[rid] = q
   return q
 end
 
