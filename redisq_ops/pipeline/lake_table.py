@@ -5,8 +5,8 @@ Files are ``LAKE/TABLE/day=YYYY-MM-DD/queue=…/RUN-00000.parquet``; next to the
 ignore names that begin with ``_``.
 
 A run writes its files to a staging folder, then its manifest, and only then moves the files to
-their places. A run interrupted before its manifest left nothing; the next run deletes the staged
-files. A run interrupted later is finished by the next. Manifests of older runs are merged, one for
+their places. A run interrupted before its manifest placed no file; the next run deletes the staged
+ones. A run interrupted later is finished by the next. Manifests of older runs are merged, one for
 each day.
 """
 

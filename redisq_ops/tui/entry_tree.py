@@ -82,7 +82,7 @@ class EntryTree(SectionTree):
         self.note("" if about is None else f"{printable(about)} …")
 
     def changed(self) -> None:
-        """What was read of it is of before."""
+        """What was read is out of date."""
         self._fresh = False
 
     def show_facts(self, sections: list[OutlineSection]) -> None:

@@ -195,7 +195,7 @@ class Navigation:
         elif app.preview.display and (app.current.named_rows or not app.preview.by_itself):
             app.preview.enter()
         elif app.current.named_rows:
-            app.refuse("Enter: p shows all that is known of the row.")
+            app.refuse("Enter: p shows the details of the row.")
         else:
             self.open_detail(opened.identity)
 

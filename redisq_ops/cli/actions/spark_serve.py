@@ -33,7 +33,7 @@ def served(s: Session, given: dict[str, Any]) -> int:
 
 
 def _run_first_query(s: Session) -> None:
-    """What a first query loads takes seconds."""
+    """The first query takes seconds longer than the next: it loads what all of them use."""
     from redisq_ops.pipeline.connect_server import commands_socket
     from redisq_ops.pipeline.doctor import FIRST_QUERY
     from redisq_ops.pipeline.prepared_process import run_prepared

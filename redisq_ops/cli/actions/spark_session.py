@@ -44,8 +44,8 @@ def printed(given: Mapping[str, Any]) -> bool:
 
 
 def run_elsewhere(s: Session, given: Mapping[str, Any]) -> int | None:
-    """The exit code if this process has nothing to do: only the spark-submit command was asked
-    for, or the process that `redisq spark serve` keeps for commands has run this one."""
+    """The exit code if the command was handled, else None: its spark-submit line was printed, or
+    the process that `redisq spark serve` keeps for commands ran it."""
     if printed(given):
         return 0
     from redisq_ops.pipeline.connect_server import commands_socket

@@ -14,7 +14,7 @@ from .long_records import UNREAD, not_read
 from .places import Place, Read, Row
 
 ReadKept = Callable[[Place, bytes, float, bytes, bytes], Entry | None]
-"""makes an entry of a place of its payload, its score, its name, and what is kept under the name"""
+"""makes an entry from its place, payload, score, name, and what is kept under the name"""
 
 
 def kept(read: ReadKept, payloads: str, records: str) -> Read:

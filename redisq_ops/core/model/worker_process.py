@@ -18,7 +18,7 @@ class RunningJob:
     payload: bytes
     since_ms: int | None
     problem: str | None = None
-    """why it was not read, as one that is too long for a list: the rest may be unknown"""
+    """why it was not read, for example because it is too long: the rest may be unknown"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,11 +140,11 @@ def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -
         return mended(_known(aredis.Redis.from_url(url, **options)))
 
 
-_HASTY: Final = frozenset({"top"})
+_FEW_ROUND_TRIPS: Final = frozenset({"top"})
 """roles that connect in as few round trips as possible: somebody waits, perhaps far away"""
 _FEW_GREETINGS: Final[Mapping[str, Any]] = {
-    # Its name says who it is: redis-py's own need not be told. And an address to move to before
-    # maintenance is of use to those who stay for hours.
+    # A round trip each: redis-py's name, though the connection has one of its own, and a request to
+    # be told of maintenance, though a lost connection is opened again anyway.
     "driver_info": DriverInfo(name="", lib_version=""),
     "maint_notifications_config": MaintNotificationsConfig(enabled=False),
 }
@@ -179,7 +179,7 @@ def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]
     if "lib_" not in parts.query:
         # redis-py would read its version from the files of its installation, 6 ms a connection.
         options["driver_info"] = DriverInfo(lib_version=redis.__version__)
-    if role in _HASTY:
+    if role in _FEW_ROUND_TRIPS:
         options.update(_FEW_GREETINGS)
     if mode == "" and "socket_timeout" in parse_qs(parts.query):
         options.pop("socket_timeout")

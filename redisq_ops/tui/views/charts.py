@@ -1,4 +1,4 @@
-"""`m`: rates, waiting entries and their age over time, with marks where operators changed
+"""`v`: rates, waiting entries and their age over time, with marks where operators changed
 something."""
 
 from __future__ import annotations
@@ -371,7 +371,7 @@ def _rate_lines(
 
 
 def rate_lanes(lines: Sequence[ChartLine], rows: int) -> list[ChartLane]:
-    """What arrived and was settled on one scale, and what failed, which is less, on its own."""
+    """What arrived and was settled on one scale, and what failed, usually less, on its own."""
     failed = max(1, rows // 5)
     failed += (rows - failed) % 2
     each = max(1, (rows - failed) // 2)

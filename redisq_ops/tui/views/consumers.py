@@ -122,7 +122,7 @@ class Consumers(QueueView):
             for held in report.poison
             if report.group == one.group and held.consumer == one.seen.name
         ]
-        poison = [fact_section("poison", "it holds, delivered again and again", again)]
+        poison = [fact_section("poison", "held, and delivered again and again", again)]
         return [*(poison if again else []), *super().facts(item, snapshot)]
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:

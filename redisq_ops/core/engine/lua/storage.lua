@@ -22,7 +22,7 @@ local storage_waiting_zset = nil
 local function storage_again() return nil end
 
 -- storage_usual_step(): before the modules of `settle_and_take` are set up, which takes longer than a
--- short step. Does the whole call with the same result, or returns nil with nothing written.
+-- short step. Does the whole call with the same result, or returns nil and leaves the call to them.
 -- Default: the modules do it.
 local function storage_usual_step() end
 

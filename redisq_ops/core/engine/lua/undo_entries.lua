@@ -21,7 +21,7 @@ local function score_of(score, r)
 end
 
 -- Entries that were dead or in the trash; `false` in place of an id is one to leave alone. Strings are
--- expensive: of a record of then only what stays is cut out, and the time is put between.
+-- expensive: only what stays of an earlier record is cut out, and the time inserted.
 -- Returns how many could be moved, and whether they are as many as a call should.
 local function all_back(ids, is, from, scores, lines, left)
   local moved, _, full = storage_move_range(ids, is, from, true)

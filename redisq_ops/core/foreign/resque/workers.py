@@ -92,7 +92,7 @@ def _running(working: bytes, size: int, id_of: IdOf) -> RunningJob | None:
 
 
 def _unread(beginning: bytes, size: int) -> RunningJob:
-    """A job by the beginning of its record, where Resque writes what is not its payload."""
+    """A job by the beginning of its record: Resque writes the payload last."""
     known = job.fields(beginning.partition(b',"payload":')[0] + b"}") or {}
     queue = known.get("queue")
     named = queue if isinstance(queue, str) else None

@@ -3,9 +3,8 @@
 -- IMPLEMENTS: storage_move_range storage_check_range
 -- USES: request storage_moved type_check type_check_flush
 
--- Consecutive entries mostly belong to one request. To one that stops or begins to be dead nothing else
--- happens than to the one before, so it takes a third of the time: those are counted, and the request's
--- record is changed at the end of their run.
+-- Consecutive entries mostly belong to one request. Those that become dead, or stop being dead, are
+-- counted, and the request's record is written once at the end of their run: a third of the time.
 local sub, find = string.sub, string.find
 local function storage_move_range(ids, from, to, all)
   local moved, n, stuck, stays = {}, 0, 0, {failures = 0, lost = 0, first = 0}
