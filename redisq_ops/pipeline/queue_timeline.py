@@ -84,7 +84,8 @@ def timeline(
         reason = "no delivery in this time"
         if name in figures.failures_only:
             reason = failures_only_reason([name])
-        missing = f'<p class="soft">No backlog, workers, waits or run times: {safe(reason, 600)}.</p>'
+        words = f"No backlog, workers, waits or run times: {safe(reason, 600)}."
+        missing = f'<p class="soft">{words}</p>'
     marks = [
         TimeMark(row["at_ms"], _change(row))
         for row in figures.tables["changes"]

@@ -169,8 +169,8 @@ class PlacedPages(ForeignQueue[C_co]):
     ) -> list[Place]:
         """Where the entries of a state are, in the order in which they are shown.
 
-        With ``wrong``, places that can't be read are added there, and read as empty. ``whole``: read
-        entries at any length, as in `Place`.
+        With ``wrong``, places that can't be read are added there, and read as empty. ``whole``:
+        read entries at any length, as in `Place`.
         """
         if state == "trash":
             found = [self._own_trash()]
