@@ -62,7 +62,10 @@ class ProcessesView(QueueView):
     def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         process: Process = item
         jobs = [
-            fact(f"for {ago(job.since_ms, snapshot)}", f"{job.id}  of {job.queue}")
+            fact(
+                "" if job.since_ms is None else f"for {ago(job.since_ms, snapshot)}",
+                f"{job.id}  of {job.queue}",
+            )
             for job in process.work
         ]
         none = fact("none" if process.work_known else "unknown", "")
