@@ -905,7 +905,7 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
         (160, 45),
     ),
     "preview-binary": ([*MAIL, "5", binary_payload, "p", "j"], (120, 34)),
-    "preview-request": ([*MAIL, "3", "j", "j", "p"], (160, 45)),
+    "preview-request": ([*MAIL, "3", "j", "j"], (160, 45)),
     "request": ([*MAIL, "3", "j", "j", "enter"], (120, 34)),
     "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),
     "sorted": ([*MAIL, "3", "s", "s", "s", "s"], (120, 34)),

@@ -142,7 +142,11 @@ class QueueView(Vertical):
         """What the snapshot knows of a row that is neither entry nor request, for the preview."""
         row = self.row(item, snapshot)
         cells = list(zip(self.columns, map(styled, row.cells), strict=False))
-        lines = [fact(column.title, text, style) for column, (text, style) in cells[1:] if text]
+        lines = [
+            fact(column.title, text, style)
+            for column, (text, style) in cells[1:]
+            if text not in ("", "-")
+        ]
         return [fact_section("row", cells[0][1][0], lines)]
 
     def words(self, item: Any) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ class ProcessesView(QueueView):
         process: Process = item
         jobs = [
             fact(
-                f"for {ago(job.since_ms, snapshot)}",
+                "" if job.since_ms is None else f"for {ago(job.since_ms, snapshot)}",
                 f"{job.id}  of {job.queue or 'an unknown queue'}  {job.problem or ''}".rstrip(),
             )
             for job in process.work
