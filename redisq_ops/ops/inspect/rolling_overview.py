@@ -47,6 +47,8 @@ SIGNS_MS = 2000
 """the signs of trouble of a row in sight are at most this old, its numbers are as they are now"""
 EVIDENCE_MS = 5000
 """evidence is at most this old, unless the queue's trouble changed"""
+SUSPECT_MS = 250
+"""where only evidence would show trouble, one queue is examined each: of 200 each in 50 s"""
 MINUTES = 60
 """length of the rates"""
 
@@ -204,28 +206,30 @@ class RollingOverview:
         self._kept[row.name] = self._kept.pop(row.name)
 
     async def _examine(self) -> None:
-        """Read the evidence of the worst queues again where it is old or missing."""
-        kept_rows = [kept for kept in self._kept.values() if kept.row.counts is not None]
-        bad = [kept for kept in kept_rows if kept.found or suspect(kept.row)]
-        due = [
-            (kept, _rules(kept.found), kept.queue)
-            for kept in sorted(bad, key=_urgency)[:EXAMINED]
-            if kept.queue is not None
-            and (kept.examined_ms is None or self._now - kept.examined_ms >= EVIDENCE_MS)
-        ]
-        now = self._now
+        """Read the evidence of the worst queues again where it is old or missing, and of some whose
+        trouble only evidence shows."""
+        kept = [one for one in self._kept.values() if one.row.counts is not None and one.queue]
+        bad = sorted((one for one in kept if one.found), key=lambda one: rank(one.found))
+        suspects = [one for one in kept if not one.found and suspect(one.row)]
+        due = self._older(bad[:EXAMINED], EVIDENCE_MS)
+        later = self._older(suspects, max(EVIDENCE_MS, SUSPECT_MS * len(suspects)))
+        due += sorted(later, key=lambda one: one.examined_ms or 0)[: EXAMINED - len(due)]
+        now, asked = self._now, [_rules(one.found) for one in due]
         seen = await together(
-            attempt(evidence(queue, kept.row, set(rules))) for kept, rules, queue in due
+            attempt(evidence(one.queue, one.row, set(rules)))
+            for one, rules in zip(due, asked, strict=True)
+            if one.queue is not None
         )
-        for (kept, rules, _), one in zip(due, seen, strict=True):
+        for one, rules, found in zip(due, asked, seen, strict=True):
             # Without evidence the reason stands, with no names in it.
-            if isinstance(one, Evidence) and _rules(kept.found) == rules:
-                kept.row, kept.examined_ms = replace(kept.row, evidence=one), now
+            if isinstance(found, Evidence) and _rules(one.found) == rules:
+                one.row, one.examined_ms = replace(one.row, evidence=found), now
 
-
-def _urgency(kept: _KeptRow) -> tuple[tuple[int, int], int]:
-    """The worst first; of equally bad ones those first that were examined longest ago."""
-    return rank(kept.found), kept.examined_ms or 0
+    def _older(self, kept: Iterable[_KeptRow], age_ms: int) -> list[_KeptRow]:
+        """Those whose evidence is missing or of at least this age."""
+        return [
+            one for one in kept if one.examined_ms is None or self._now - one.examined_ms >= age_ms
+        ]
 
 
 def _rules(found: Iterable[Trouble]) -> list[str]:
