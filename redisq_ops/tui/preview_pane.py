@@ -158,8 +158,8 @@ class PreviewPane(Vertical):
         """Open or close it, beside the list as wanted or below its rows."""
         if self.mode == "auto" and subject is not None and self.has_focus_within:
             return
-        high = 0
-        if self.mode == "auto" and subject is not None and (subject.id is not None or same_list):
+        high, stays = 0, same_list and self.entry.about is not None
+        if self.mode == "auto" and subject is not None and (subject.id is not None or stays):
             high = self._share(height, lines, same_list)
         self.by_itself = self.entry.once = bool(high)
         self._high = high

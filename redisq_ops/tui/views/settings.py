@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _MEANINGS = {
-    "aging": "every n-th take starts elsewhere; 0: strict priorities",
+    "aging": "each n-th take begins at another priority; 0: strict priorities",
     "history": "which events the history records: off, ops or all",
     "history_max": "history events that are kept, about",
     "keep_ms": "how long finished requests and their results are kept",

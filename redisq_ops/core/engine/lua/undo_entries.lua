@@ -25,8 +25,12 @@ end
 -- Returns how many could be moved, and whether they are as many as a call should.
 local function all_back(ids, is, from, scores, lines, left)
   local moved, _, full = storage_move_range(ids, is, from, true)
+  if not moved[1] then
+    for k = 1, #ids do left[#left + 1] = ids[k] or nil end
+    return 0, full
+  end
   local drops, adds = state_zsets[is], list_of(write_buffer_adds, state_zsets[from])
-  if drops and moved[1] then list_append(list_of(write_buffer_drops, drops), moved) end
+  if drops then list_append(list_of(write_buffer_drops, drops), moved) end
   local find, sub, records = string.find, string.sub, write_buffer_records
   local begins, k, m, n, scored = 1, 0, #adds, #records, scores[1]
   for i = 1, #moved do
