@@ -348,6 +348,20 @@ def test_what_another_change_touched_is_not_undone(made: Callable[[str], Any]) -
     assert [one.id for one in taken] == dead[:1] and queue.get(dead[0]).state == "pending"
 
 
+@pytest.mark.parametrize("move", [front, named])
+def test_where_all_was_changed_since_nothing_is_undone(
+    made: Callable[[str], Any], move: Callable[..., Any]
+) -> None:
+    queue = made("q")
+    dead = queue.counts().dead
+    move(queue, "op", "waiting", n=100)
+    named(queue, "other", "trash", source="waiting", n=100)
+    before = queue.counts()
+    assert queue.undo("op", 1, target="waiting", by="undo", seq=1)[0] == 0
+    assert queue.counts() == before and before.trash >= dead
+    assert queue.invariants() == []
+
+
 def test_a_call_touches_so_many_requests_and_no_more(client: redis.Redis) -> None:
     """One costs as much as several entries."""
     queue = RequestQueue(client, "q", clock=FakeClock())
