@@ -253,20 +253,22 @@ class SectionTree(Vertical):
             self._begin(sections, True)
 
     def _unfold_what_fits(self) -> None:
-        """The payload, then other sections, then members level by level, while there is room.
+        """The first in rank (the payload, or facts of a row), then other sections, then members
+        level by level, while there is room.
 
-        Only the payload may need more: it is the last section, and pushes no other away.
+        Only the first may need more: the payload is the last section, and pushes no other away.
         """
         outline = self.outline
         left = (outline.size.height or _UNFOLDED) - len(self._sections)
         ranked = sorted(
             zip(self._sections, outline.root.children, strict=True), key=lambda pair: pair[0].rank
         )
+        first_ones = sum(section.rank == ranked[0][0].rank for section in self._sections)
         waiting = [(node, 0) for _, node in ranked]
         for at, (node, depth) in enumerate(waiting):  # it grows
             parts = node.data.parts if node.data is not None else NO_PARTS
             lines = len(parts.folded())
-            if at == 0 or (0 < lines <= left and depth < _DEEP):
+            if at < first_ones or (0 < lines <= left and depth < _DEEP):
                 left -= lines
                 outline.unfold(node)
                 waiting += [(child, depth + 1) for child in node.children]

@@ -30,6 +30,7 @@ from .spark_session import (
     on_kept_server,
     on_spark,
     run_elsewhere,
+    time_range,
 )
 
 if TYPE_CHECKING:
@@ -268,13 +269,9 @@ def _range(
 ) -> tuple[int | None, int | None]:
     """Since and until in ms, by the server's clock; the default for a lake is all of it."""
     now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
-    until = None if given["until"] is None else moment(given["until"], now, utc=s.utc)
-    if given["since"] is not None:
-        since: int | None = moment(given["since"], now, utc=s.utc)
-    else:
-        since = None if default is None or given["lake"] else (until or now) - default
-    if since is not None and until is not None and since >= until:
-        raise BadInput("--since is not before --until")
+    since, until = time_range(s, given, now)
+    if since is None and default is not None and not given["lake"]:
+        since = (until or now) - default
     return since, until
 
 

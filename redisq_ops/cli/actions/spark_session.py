@@ -260,10 +260,22 @@ def bounds(s: Session, given: Mapping[str, Any], *, by_server: bool = True) -> d
     if not asked:
         return {}
     now = s.run(server_ms()) if by_server else round(time() * 1000)
-    found = {name: moment(text, now, utc=s.utc) for name, text in asked.items()}
-    if len(found) == 2 and found["since"] >= found["until"]:
+    since, until = time_range(s, given, now)
+    found = {"since": since, "until": until}
+    return {name: str(ms) for name, ms in found.items() if ms is not None}
+
+
+def time_range(s: Session, given: Mapping[str, Any], now: int) -> tuple[int | None, int | None]:
+    """``--since`` and ``--until`` as ms since 1970. A time of day means its latest one: at 13:00
+    those of 12:00 and 16:00 are of yesterday, as the first one is before the second."""
+    since, until = (given[name] for name in ("since", "until"))
+    end = None if until is None else moment(until, now, utc=s.utc)
+    if since is None:
+        return None, end
+    begin = moment(since, now if end is None or AGE.fullmatch(since) else end, utc=s.utc)
+    if end is not None and begin >= end:
         raise BadInput("--since is not before --until")
-    return {name: str(ms) for name, ms in found.items()}
+    return begin, end
 
 
 def moment(text: str, now: int, *, utc: bool) -> int:

@@ -1,5 +1,5 @@
--- Take entries of one step back, as far as they are unchanged since: each goes to the state that it came
--- from, with its record and its score of then.
+-- Take entries of one step back, if they are unchanged since: each goes to the state that it came from,
+-- with its record and its score of then.
 -- KEYS: meta
 -- NEEDS: op to
 -- USES: transitions list_of list_append record state_zsets storage_move_range storage_score
@@ -20,19 +20,15 @@ local function score_of(score, r)
   return string.format('%.0f', r.since > 0 and r.since or now) -- 0: its record is corrupt
 end
 
--- Entries that were dead or in the trash; `false` in place of an id is one to leave alone. Strings are
--- expensive: only what stays of an earlier record is cut out, and the time inserted.
--- Returns how many could be moved, and whether they are as many as a call should.
+-- Entries that were dead or in the trash; `false` in place of an id is one to leave alone. Strings
+-- cost: only what stays of a record is cut out. Returns how many moved, and whether that is enough.
 local function all_back(ids, is, from, scores, lines, left)
   local moved, _, full = storage_move_range(ids, is, from, true)
-  if not moved[1] then
-    for k = 1, #ids do left[#left + 1] = ids[k] or nil end
-    return 0, full
-  end
-  local drops, adds = state_zsets[is], list_of(write_buffer_adds, state_zsets[from])
-  if drops then list_append(list_of(write_buffer_drops, drops), moved) end
-  local find, sub, records = string.find, string.sub, write_buffer_records
-  local begins, k, m, n, scored = 1, 0, #adds, #records, scores[1]
+  local drops, adds = state_zsets[is], {}
+  if moved[1] then adds = list_of(write_buffer_adds, state_zsets[from]) end
+  if drops and moved[1] then list_append(list_of(write_buffer_drops, drops), moved) end
+  local find, sub, records, scored = string.find, string.sub, write_buffer_records, scores[1]
+  local begins, k, m, n = 1, 0, #adds, #records
   for i = 1, #moved do
     local id = moved[i]
     k = k + 1

@@ -6,8 +6,8 @@
 
 local find, sub = string.find, string.sub
 
--- Returns the list that has the step, whether `move_range` made it, the state that its entries came from,
--- their ids, their scores there, and their records, a line each.
+-- Returns the list that has the step, whether `move_range` made it, the state that its entries came
+-- from, their ids, their scores there, and their records, a line each.
 local function undo_list_read(step)
   local list = undo_ .. op .. ':' .. step
   local from, ids, scores, lines, n = nil, {}, {}, {}, 0
