@@ -57,9 +57,9 @@ class Thresholds:
     failing_percent: int = 50
     """share of them that failed"""
     failures: int = 10
-    """times that an entry failed which is tried again"""
+    """failures of one entry that is tried again"""
     lost: int = 2
-    """times that an entry was delivered and its worker never heard of again"""
+    """workers that vanished while they held one entry"""
     oldest_ms: int = 3_600_000
     """the oldest waiting entry has waited"""
     depth: int | None = None

@@ -41,7 +41,7 @@ _LATEST = 20
 _HELD = 50
 """pending entries whose consumers are compared"""
 SUSPECTS = 100
-"""further queues whose first entries are looked at: they have some that may come back for ever"""
+"""queues without other trouble whose first pending and delayed entries are looked at"""
 _TRIED = 20
 """pending and delayed entries each that are looked at, the first ones by time"""
 _OPERATIONS = 20

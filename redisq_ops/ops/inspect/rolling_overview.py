@@ -48,7 +48,7 @@ SIGNS_MS = 2000
 EVIDENCE_MS = 5000
 """evidence is at most this old, unless the queue's trouble changed"""
 SUSPECT_MS = 250
-"""where only evidence would show trouble, one queue is examined each: of 200 each in 50 s"""
+"""between two looks at queues whose trouble only evidence would show: 200 of them take 50 s"""
 MINUTES = 60
 """length of the rates"""
 
@@ -195,11 +195,10 @@ class RollingOverview:
                 kept.row = replace(kept.row, rates=later)
 
     def _keep(self, kept: _KeptRow, row: QueueRow, now: int) -> None:
+        row = replace(row, evidence=kept.row.evidence)  # some trouble shows only in that
         found = troubles(row, now)
         if _rules(found) != _rules(kept.found):
             kept.examined_ms = None
-        elif kept.row.evidence is not None:
-            row = replace(row, evidence=kept.row.evidence)
         if row.problem is not None:
             kept.signs_ms = None  # a row that lacks something is read in full
         kept.row, kept.read_ms, kept.found = row, now, found

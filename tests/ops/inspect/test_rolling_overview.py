@@ -152,6 +152,24 @@ def test_names_in_reasons_cost_no_further_round_trip(client: redis.Redis) -> Non
     assert all("mostly ConnectionError" in words for words in (found[0], found[-1]))
 
 
+def test_trouble_that_only_its_entries_show_is_found_beside_others_and_stays(
+    client: redis.Redis,
+) -> None:
+    for name in NAMES:
+        queue = RequestQueue(client, name)
+        queue.submit([b"x"], id="r")
+        run(client, control.pause(queue, Author("root", "db-1", "db migration")))
+    clock = FakeClock()
+    mail = RequestQueue(client, "mail", clock=clock)
+    mail.submit([b"x"], id="r")
+    for worker in ("w1", "w2", "w3"):
+        mail.take(1, consumer=worker, lease_ms=1_000)
+        clock.advance(2_000)
+    refreshes = Refreshes(client)
+    found = [reason(refreshes.read("mail")[0]) for _ in range(14)]
+    assert all("r/1 lost a worker 2 times" in words for words in found[2:]), found
+
+
 def test_an_error_is_of_its_row_alone(client: redis.Redis) -> None:
     submit(client, NAMES, "r1")
     refreshes = Refreshes(client)

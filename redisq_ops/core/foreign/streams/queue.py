@@ -36,9 +36,9 @@ from .checkup import checkup
 from .groups import ConsumerGroup, LabelledGroup
 
 LAGGING = 20
-"""groups whose consumers are asked when they last read, the furthest behind first"""
+"""groups that are asked when their consumers last read, the furthest behind first"""
 CROWD = 1000
-"""consumers of a group from which on they are not asked: the server lists all of them"""
+"""a group of so many consumers is left out: the server would list all of them"""
 AHEAD = 100
 """entries read to count those before one: the server sends their fields as well"""
 
@@ -99,8 +99,8 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def activity(self, since_ms: int) -> Activity:
-        """When the group was last read that was left alone for longest, of those with entries to
-        read. Unknown where none has any: a reader that waits for new ones looks idle, too."""
+        """When the most neglected group was last read, of those with entries to read. Unknown if
+        none has any: a consumer that waits for new entries looks idle, too."""
         there, now = await both(groups.groups(self.key), self._now())
         behind = sorted((group for group in there if group.lag), key=lambda group: group.place)
         asked = [group for group in behind[:LAGGING] if group.consumers < CROWD]
