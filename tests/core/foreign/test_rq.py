@@ -24,7 +24,7 @@ from rq.rate_limit import RateLimit
 from textual.pilot import Pilot
 
 from redisq_ops.core.engine.registry import Registered
-from redisq_ops.core.foreign.python_text import call_of
+from redisq_ops.core.foreign.call_descriptions import call_of
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import Verb

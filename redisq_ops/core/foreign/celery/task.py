@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.entry import Failure
+from ..call_descriptions import literal
+from ..iso_times import iso_ms
 from ..json_text import decoded, encoded
-from ..python_text import iso_ms, literal
 
 _SHOWN = ("root_id", "parent_id", "group", "expires", "origin")
 MOST = 256 * 1024

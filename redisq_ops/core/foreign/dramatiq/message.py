@@ -9,7 +9,7 @@ from typing import Any
 
 from ...model.entry import Failure
 from ..json_text import decoded, encoded
-from ..python_text import failure_of
+from ..tracebacks import failure_of
 
 _SHOWN = ("actor_name", "args", "kwargs", "message_id")
 _HIDDEN = ("redis_message_id", "traceback", "eta", "requeue_timestamp")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from ...engine.registry import server_ms
@@ -13,6 +12,7 @@ from ...model.quoting import text
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, in_batches
 from ...redis.parsers import optional
+from ..iso_times import iso_ms
 from ..keys import ForeignKeys
 from ..long_records import LONG_RECORD, UNREAD, not_read
 from ..ruby_jobs import job
@@ -70,12 +70,12 @@ def _worker(
     beat = heard if isinstance(heard, bytes) else b""
     # Resque splits at every colon; names of hosts and queues may have some themselves.
     parts = re.match(r"(.*?):(\d+):(.*)", name, re.S)
-    at = iso_ms(text(beat))
+    at = _ruby_ms(text(beat))
     silent_ms = None if at is None else max(0, now_ms - at)
     work = _running(working, size, id_of)
     return ResqueWorker(
         name, parts[1] if parts else name, int(parts[2]) if parts else None,
-        tuple(parts[3].split(",")) if parts else (), iso_ms(text(started or b"")), silent_ms,
+        tuple(parts[3].split(",")) if parts else (), _ruby_ms(text(started or b"")), silent_ms,
         silent_ms is None or silent_ms <= PRUNE_MS, (work,) if work else (), problem=problem,
         beat=beat, working=working,
     )  # fmt: skip
@@ -101,14 +101,10 @@ def _unread(beginning: bytes, size: int) -> RunningJob:
 
 def _since(known: dict[str, Any]) -> int | None:
     at = known.get("run_at")
-    return iso_ms(at) if isinstance(at, str) else None
+    return _ruby_ms(at) if isinstance(at, str) else None
 
 
-def iso_ms(time: str) -> int | None:
+def _ruby_ms(time: str) -> int | None:
     """An ISO 8601 time as ms, also as Ruby writes one; without a zone it isn't one."""
     plain = re.sub(r" (?=[+-]\d\d:?\d\d$)", "", time.replace(" UTC", "+00:00").strip())
-    try:
-        at = datetime.fromisoformat(plain)
-    except ValueError:
-        return None
-    return int(at.astimezone(UTC).timestamp() * 1000) if at.tzinfo else None
+    return iso_ms(plain, zone=None)

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.entry import Failure, State
+from ..call_descriptions import call_of
+from ..iso_times import iso_ms
 from ..job_hashes import JobHash
 from ..json_text import encoded
-from ..python_text import call_of, failure_of, iso_ms
+from ..tracebacks import failure_of
 
 MOST = 256 * 1024
 """bytes of a traceback that are unpacked"""

@@ -15,12 +15,13 @@ from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
+from ..call_descriptions import call_of
 from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
+from ..iso_times import iso_ms
 from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import encoded
 from ..places import LocatedEntry, Place
-from ..python_text import call_of, iso_ms
 from .job import Record
 from .workers import workers
 

@@ -9,8 +9,8 @@ from ...model.quoting import bytes_of, legal
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
 from ...redis.whole_keys import set_members
+from ..iso_times import iso_ms
 from ..job_hashes import JobHash
-from ..python_text import iso_ms
 
 FIELDS = ("hostname", "pid", "queues", "birth", "last_heartbeat", "state", "death")
 

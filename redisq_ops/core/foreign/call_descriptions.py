@@ -1,4 +1,4 @@
-"""What Python programs keep as text: tracebacks, times, calls. It is read, and never evaluated."""
+"""Calls that Python programs describe in text, such as RQ's description of a job; none is evaluated."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import ast
 import re
 import warnings
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
-from ..model.entry import Failure
 from .python_values import plain
 
-_LAST = re.compile(r"([\w.]+)(?:: (.*))?", re.DOTALL)
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)", re.DOTALL)
 _ARGUMENT = re.compile(
     r"""(?:([A-Za-z_]\w*)=)?('[^'\\\n]*'|"[^"\\\n]*"|-?[1-9]\d{0,17}|0|None|True|False)(?:,\ |$)"""
@@ -20,25 +17,6 @@ _ARGUMENT = re.compile(
 _NAMED: Mapping[str, Any] = {"None": None, "True": True, "False": False}
 MOST = 8192
 """characters of a text whose values are read"""
-
-
-def failure_of(traceback: str) -> Failure | None:
-    """The error whose traceback this is: its last line has the type and the message."""
-    lines = traceback.strip()
-    if not lines:
-        return None
-    last = lines.rpartition("\n")[2]
-    found = _LAST.fullmatch(last)
-    return Failure(found[1], found[2] or "", lines) if found else Failure("error", last, lines)
-
-
-def iso_ms(text: Any) -> int | None:
-    """A time in ISO 8601 as ms; without a zone it is UTC. None: it is no such text."""
-    try:
-        at = datetime.fromisoformat(text)
-        return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def call_of(text: str) -> dict[str, Any]:
