@@ -27,7 +27,7 @@ from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.ops.private_files import atomic_write
 
 from . import java
-from .prepared_process import Run, prepared_process
+from .fork_server import Run, fork_server
 from .session import (
     DEFAULTS,
     LOCAL,
@@ -132,7 +132,7 @@ def running_server(
     file = address_file()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file.parent.chmod(0o700)
-    with prepared_process(commands_socket(), run):
+    with fork_server(commands_socket(), run):
         log = file.with_name("spark-connect.log")
         with log.open("wb") as out:
             process = subprocess.Popen(

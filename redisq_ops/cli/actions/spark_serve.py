@@ -36,12 +36,12 @@ def _run_first_query(s: Session) -> None:
     """The first query takes seconds longer than the next: it loads what all of them use."""
     from redisq_ops.pipeline.connect_server import commands_socket
     from redisq_ops.pipeline.doctor import FIRST_QUERY
-    from redisq_ops.pipeline.prepared_process import run_prepared
+    from redisq_ops.pipeline.fork_server import run_in_fork
 
     options = {f"--{name}": value for name, value in s.flags.items()} | {"--context": s.context}
     words = [word for name, value in options.items() if value for word in (name, value)]
     nowhere = os.open(os.devnull, os.O_RDWR)
     try:
-        run_prepared(commands_socket(), [*words, *FIRST_QUERY], [nowhere] * 3)
+        run_in_fork(commands_socket(), [*words, *FIRST_QUERY], [nowhere] * 3)
     finally:
         os.close(nowhere)

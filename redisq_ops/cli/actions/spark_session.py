@@ -49,11 +49,11 @@ def run_elsewhere(s: Session, given: Mapping[str, Any]) -> int | None:
     if printed(given):
         return 0
     from redisq_ops.pipeline.connect_server import commands_socket
-    from redisq_ops.pipeline.prepared_process import run_prepared
+    from redisq_ops.pipeline.fork_server import run_in_fork
 
     if _kept_server(s, given) is None:
         return None
-    return run_prepared(commands_socket(), sys.argv[1:])
+    return run_in_fork(commands_socket(), sys.argv[1:])
 
 
 def _kept_server(s: Session, given: Mapping[str, Any]) -> str | None:

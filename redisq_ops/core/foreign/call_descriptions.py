@@ -1,4 +1,4 @@
-"""Calls that Python programs describe in text, such as RQ's description of a job; none is evaluated."""
+"""Calls that Python programs describe in text, such as RQ's job descriptions; none is evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run commands in forks of a process that has already loaded Spark's client.
+"""A fork server: a process that has loaded Spark's client and runs commands in forks of itself.
 
 To load the client takes longer than a small query. So `redisq spark serve` keeps a process that has
 loaded it; a command sends its words, folder, environment and standard streams to that process's
@@ -34,11 +34,9 @@ _MODULES = (
 _in_fork = False
 
 
-def run_prepared(
-    path: Path, words: Sequence[str], streams: Sequence[int] = (0, 1, 2)
-) -> int | None:
-    """The exit code of a command that the prepared process ran, or None if there is no such
-    process here. Ctrl+C interrupts the command; so does the end of this process."""
+def run_in_fork(path: Path, words: Sequence[str], streams: Sequence[int] = (0, 1, 2)) -> int | None:
+    """The exit code of a command that the fork server at ``path`` ran, or None if there is none.
+    Ctrl+C interrupts the command; so does the end of this process."""
     if _in_fork:
         return None
     with socket.socket(socket.AF_UNIX) as connection:
@@ -65,11 +63,11 @@ def run_prepared(
 
 
 @contextmanager
-def prepared_process(path: Path, run: Run) -> Iterator[None]:
-    """Keep a prepared process, which listens at ``path``, until the end of the block."""
+def fork_server(path: Path, run: Run) -> Iterator[None]:
+    """Keep a fork server, which listens at ``path``, until the end of the block."""
     path.unlink(missing_ok=True)
     try:
-        server = _PreparedServer(path, run)
+        server = _ForkServer(path, run)
     except OSError:  # the path is too long for a socket: commands load the client themselves
         yield
         return
@@ -88,7 +86,7 @@ def prepared_process(path: Path, run: Run) -> Iterator[None]:
 class _Command(BaseRequestHandler):
     """One command, in a fork."""
 
-    server: _PreparedServer
+    server: _ForkServer
 
     def handle(self) -> None:
         global _in_fork
@@ -126,13 +124,13 @@ class _Command(BaseRequestHandler):
         os.kill(os.getpid(), signal.SIGINT)
 
 
-class _PreparedServer(ForkingMixIn, UnixStreamServer):
+class _ForkServer(ForkingMixIn, UnixStreamServer):
     def __init__(self, path: Path, run: Run) -> None:
         self.run = run
         super().__init__(str(path), _Command)
 
 
-def _serve(server: _PreparedServer) -> None:
+def _serve(server: _ForkServer) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for name in _MODULES:
