@@ -25,7 +25,8 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.confirmation import typed
 from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import PlanHeader, home, identity
-from redisq_ops.ops.change.preview import Preview, effects, past, what
+from redisq_ops.ops.change.preview import Preview, effects
+from redisq_ops.ops.change.wording import past, what
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.terminal import count
 

@@ -48,7 +48,7 @@ class Bars:
         )
         self.tabs.state = TabsState(app.view, queue or app.under_cursor, counts)
         self._say_notice()
-        app.preview.follow(app.previewed, app.split.size.height, app.current.lines)
+        app.preview.follow(app.preview_subject, app.split.size.height, app.current.lines)
         self.say_status()
 
     def _say_notice(self) -> None:

@@ -335,7 +335,7 @@ class Dashboard(App[Exception]):
         return self.overview.counts_of(self.queue)
 
     @property
-    def previewed(self) -> PreviewSubject | None:
+    def preview_subject(self) -> PreviewSubject | None:
         """The row under the cursor; of a group the latest entry."""
         view, seen = self.current, self.current.snapshot
         if not view.has_preview or self.bars.notice.display:
@@ -344,13 +344,12 @@ class Dashboard(App[Exception]):
         if view.has_details:
             return PreviewSubject(view.name_, queue, view.subject, item)
         if item is None or seen is None:
-            return PreviewSubject(view.name_, queue, None, facts=list)
+            return PreviewSubject(view.name_, queue, None, sections=list)
         if view is self.overview:
             chart = partial(self.overview.preview_chart, item, seen)
             return PreviewSubject(view.name_, None, item.name, chart=chart)
-        return PreviewSubject(
-            view.name_, queue, view.table.identity, facts=partial(view.facts, item, seen)
-        )
+        sections = partial(view.preview_sections, item, seen)
+        return PreviewSubject(view.name_, queue, view.table.identity, sections=sections)
 
     @property
     def addresses(self) -> RowAddresses:

@@ -85,7 +85,7 @@ class EntryTree(SectionTree):
         """What was read is out of date."""
         self._fresh = False
 
-    def show_facts(self, sections: list[OutlineSection]) -> None:
+    def show_row(self, sections: list[OutlineSection]) -> None:
         """Show what is known of a row that is neither entry nor request."""
         self.begin(None)
         self.note("")

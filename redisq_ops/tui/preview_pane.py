@@ -33,7 +33,7 @@ class PreviewSubject:
     id: str | None
     item: Any = field(default=None, compare=False)
     """what the list has of it"""
-    facts: Callable[[], list[OutlineSection]] | None = field(default=None, compare=False)
+    sections: Callable[[], list[OutlineSection]] | None = field(default=None, compare=False)
     """all there is to show of it; None: it is read by its id"""
     chart: Callable[[int, int], Text | None] | None = field(default=None, compare=False)
     """a chart of it, of so many cells and lines; None: it has none"""
@@ -134,8 +134,8 @@ class PreviewPane(Vertical):
             self.entry.begin(None)
             self.call_after_refresh(self._draw_chart)  # its library is slow to load
             return
-        if subject.facts is not None:
-            self.entry.show_facts(sections := subject.facts())
+        if subject.sections is not None:
+            self.entry.show_row(sections := subject.sections())
             if not sections:
                 self.entry.note("There is nothing to preview.")
             return
@@ -213,7 +213,7 @@ class PreviewPane(Vertical):
             return _LISTS
         if subject.view == "groups":
             return _OF_GROUP
-        return _WHOLE if self.by_itself and subject.facts is None else _OUTSIDE
+        return _WHOLE if self.by_itself and subject.sections is None else _OUTSIDE
 
     def action_leave(self) -> None:
         self.post_message(self.Left())

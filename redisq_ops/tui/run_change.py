@@ -29,11 +29,12 @@ from redisq_ops.ops.change.editor import readable
 from redisq_ops.ops.change.held_entries import check_requeueable, held_entries
 from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
-from redisq_ops.ops.change.preview import PAST, Preview
+from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun, Run
 from redisq_ops.ops.change.scope import PlannedScope
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import FEWER, undo_preview
+from redisq_ops.ops.change.wording import PAST
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.groups.error_groups import Grouping

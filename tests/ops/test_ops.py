@@ -25,11 +25,12 @@ from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.preview import PAST, preview
+from redisq_ops.ops.change.preview import preview
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.scope import select_entries
 from redisq_ops.ops.change.step_size import Stride
 from redisq_ops.ops.change.undo import UndoSteps
+from redisq_ops.ops.change.wording import PAST
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.filter import Filter, match_pattern
 from redisq_ops.ops.filter.scan import PAGE, Scan

@@ -21,7 +21,7 @@ from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
-from redisq_ops.ops.change.preview import entries
+from redisq_ops.ops.change.wording import entries
 from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.filter.target import Target, targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms

@@ -10,7 +10,7 @@ from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.states import Verb
-from redisq_ops.ops.change.preview import entries
+from redisq_ops.ops.change.wording import entries
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.groups.error_groups import ErrorGroup, Grouping
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames

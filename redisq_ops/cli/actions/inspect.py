@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from redisq_ops.core.model.entry import State
-from redisq_ops.ops.change.preview import entries
 from redisq_ops.ops.change.unfinished import unfinished
+from redisq_ops.ops.change.wording import entries
 from redisq_ops.ops.inspect.details import entry_details, queue_details, request_details
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow, queue_fields

@@ -7,7 +7,8 @@ from ..terminal import age, count
 from . import consumer_steps
 from .confirmation import typed_number
 from .held_entries import HeldEntries
-from .preview import Preview, claimed_by, entries, meaning
+from .preview import Preview
+from .wording import claimed_by, entries, meaning
 
 
 def undoable(held: HeldEntries) -> bool:

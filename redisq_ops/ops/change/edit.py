@@ -27,8 +27,9 @@ from ..filter.selection import Selection
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count, kind_of
 from .confirmation import typed_number
-from .preview import Preview, entries
+from .preview import Preview
 from .steps import ChangeSteps
+from .wording import entries
 
 BATCH = 50
 LONG = 2_000

@@ -32,7 +32,7 @@ from .confirmation import typed
 from .entry_steps import EntryAction, EntrySteps, ListedSteps, Pick
 from .plan import Draft, PlanFile, PlanHeader, home, identity
 from .plan_progress import whereabouts
-from .preview import Preview, claimed_by, consequences, meaning, past, preview, what
+from .preview import Preview, consequences, preview
 from .runner import ChangeRun
 from .scope import (
     ChangeScope,
@@ -46,6 +46,7 @@ from .scope import (
 from .transfer import MoveAction, MovePlanSteps, MoveSteps
 from .transfer_plan import Route, planned_route
 from .whole_state import WholeStateSteps
+from .wording import claimed_by, meaning, past, what
 
 
 @dataclass(frozen=True, slots=True)

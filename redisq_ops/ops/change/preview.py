@@ -15,30 +15,7 @@ from ..filter.selection import Selection
 from ..terminal import a_second, age, count, size
 from .confirmation import typed
 from .scope import WholeState
-
-PAST = {
-    "requeue": "requeued",
-    "claim": "claimed",
-    "replay": "replayed",
-    "purge": "purged",
-    "hard": "removed for good",
-    "restore": "restored",
-    "reschedule": "rescheduled",
-    "move": "moved",
-    "pause": "paused",
-    "resume": "resumed",
-}
-HELD = "a worker that holds one can't settle it any more"
-MEANS = {
-    "requeue": f"they wait for the next worker; {HELD}",
-    "claim": "another consumer receives them; the present one can't settle them any more",
-    "replay": "they wait for a worker again",
-    "purge": "they go to the trash",
-    "hard": "they are removed for good: there is no undo",
-    "restore": "they go back to the state they were purged from",
-    "reschedule": "they become ready at another time",
-    "move": "they go to the other queue; the trash here keeps a copy for undo",
-}
+from .wording import HELD, meaning, past, what
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +122,7 @@ def consequences(facts: Mapping[str, Any]) -> list[str]:
     errors = {f"{group} {types.get(group, '')}".strip(): n for group, n in facts["errors"].items()}
     part = facts["scanned"] < facts["count"]
     lines = [f"of the first {count(facts['scanned'])} of {count(facts['count'])}:"] if part else []
-    for what, shown in (
+    for label, shown in (
         ("clients", facts["clients"]),
         ("priorities", facts["priorities"]),
         ("error groups", errors),
@@ -155,7 +132,7 @@ def consequences(facts: Mapping[str, Any]) -> list[str]:
             top = sorted(shown.items(), key=lambda item: (item[0] == "other", -item[1]))
             more = f", {len(top) - 4} more" if len(top) > 4 else ""
             values = ", ".join(f"{name} ({count(n)})" for name, n in top[:4])
-            lines.append(f"{what}: {values}{more}")
+            lines.append(f"{label}: {values}{more}")
     if facts["fairness"]:
         lines.append(facts["fairness"])
     if facts["drain_ms"]:
@@ -169,31 +146,3 @@ def consequences(facts: Mapping[str, Any]) -> list[str]:
         about = "" if facts["weighed"] == facts["count"] else "≈ "
         cost += f"; payloads {about}{size(facts['bytes'])}"
     return [*lines, cost]
-
-
-def what(verb: str, n: int, state: State, queue: str, into: str = "") -> str:
-    """``move 3 dead entries of mail to other``"""
-    does = "remove for good" if verb == "hard" else verb
-    return f"{does} {entries(n, state)} of {queue}" + (f" to {into}" if into else "")
-
-
-def past(verb: str, state: State, queue: str, into: str = "") -> str:
-    """``moved dead entries of mail to other``"""
-    return f"{PAST[verb]} {state} entries of {queue}" + (f" to {into}" if into else "")
-
-
-def meaning(verb: str, queue: Queue[Any]) -> str:
-    """What a verb does, in words that are true of this kind of queue."""
-    means = queue.verbs.get(verb, MEANS[verb])
-    return f"{means}, {queue.replay_note}" if verb == "replay" else means
-
-
-def claimed_by(consumer: str) -> str:
-    """What a claim for a consumer does."""
-    return f"{consumer} receives them; the present consumer can't settle them any more"
-
-
-def entries(n: int, state: State) -> str:
-    """``1 dead entry``, ``1,234 waiting entries``, ``2 entries in the trash``."""
-    noun = "entry" if n == 1 else "entries"
-    return f"{count(n)} {noun} in the trash" if state == "trash" else f"{count(n)} {state} {noun}"

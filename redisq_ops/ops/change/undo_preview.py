@@ -17,10 +17,11 @@ from ..hint import hint
 from ..terminal import age, count
 from .audit_log import Operation
 from .confirmation import typed_number
-from .preview import Preview, entries
+from .preview import Preview
 from .transfer_plan import Route
 from .transfer_undo import MoveUndoSteps, stays
 from .undo import UndoSteps
+from .wording import entries
 
 FEW = 10_000
 """entries of the state that are looked through for an answer to `undo --dry-run`"""

@@ -11,7 +11,7 @@ from redisq_ops.core.model.states import Verb
 
 from ..change.audit_log import Operation
 from ..change.control import CLIENT_RULES
-from ..change.preview import PAST
+from ..change.wording import PAST
 from ..hint import hint
 from ..terminal import age, count
 from .blocking_reasons import BlockingReasons, Reason

@@ -12,6 +12,8 @@ from redisq_ops.core.model.entry import STATES, Event
 from redisq_ops.core.model.states import EDIT
 from redisq_ops.core.redis.operation import both
 
+from ..change.wording import PAST
+
 PAGE = 1000
 """history events read by one call"""
 _OF_MANY = (*STATES, "undo", "set", "prune", "move")
@@ -83,8 +85,6 @@ def change_words(item: str) -> str:
 
 
 def _change(op: str, parts: list[str]) -> str:
-    from ..change.preview import PAST  # the dashboard's first frame does without it
-
     match parts:
         case ["undo", undone, number]:
             return f"undone: {undone}, {_entries(number)}"

@@ -54,7 +54,7 @@ class AuditLogView(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.id, item.by, item.why, item.what)
 
-    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+    def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         operation: Operation = item
         began = date(operation.started_ms, zone_of(self), offset=False)
         undo, style = styled(can_undo(operation))

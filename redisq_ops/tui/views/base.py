@@ -138,7 +138,7 @@ class QueueView(Vertical):
         """What stands above the table, if anything: text of ``width`` cells."""
         return None
 
-    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+    def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         """What the snapshot knows of a row that is neither entry nor request, for the preview."""
         row = self.row(item, snapshot)
         cells = list(zip(self.columns, map(styled, row.cells), strict=False))

@@ -114,7 +114,7 @@ class Consumers(QueueView):
             ),
         )
 
-    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+    def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         one: One = item
         again = [
             fact(f"{held.deliveries} times", f"{held.id}  held for {age(held.age_ms or 0)}")
@@ -123,7 +123,7 @@ class Consumers(QueueView):
             if report.group == one.group and held.consumer == one.seen.name
         ]
         poison = [fact_section("poison", "held, and delivered again and again", again)]
-        return [*(poison if again else []), *super().facts(item, snapshot)]
+        return [*(poison if again else []), *super().preview_sections(item, snapshot)]
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         busy = any(report.pending or report.loads for report in snapshot.reports)

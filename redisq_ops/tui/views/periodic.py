@@ -70,9 +70,10 @@ class PeriodicView(QueueView):
         spec = item.entry.spec
         return (item.name, "paused" if item.entry.paused else "", spec.cron if spec else "")
 
-    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+    def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         status: PeriodicStatus = item
-        found, spec, now = super().facts(item, snapshot), status.entry.spec, snapshot.now_ms
+        found = super().preview_sections(item, snapshot)
+        spec, now = status.entry.spec, snapshot.now_ms
         if spec is not None:
             from redisq_ops.core.queues.delay.periodic import slots
 

@@ -59,7 +59,7 @@ class ProcessesView(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.name, item.host, *item.queues)
 
-    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+    def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         process: Process = item
         jobs = [
             fact(
@@ -69,7 +69,7 @@ class ProcessesView(QueueView):
             for job in process.work
         ]
         none = fact("none" if process.work_known else "unknown", "")
-        found = super().facts(item, snapshot)
+        found = super().preview_sections(item, snapshot)
         return [*found, fact_section("jobs", "its jobs, as of its last heartbeat", jobs or [none])]
 
     @property

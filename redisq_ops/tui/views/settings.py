@@ -64,12 +64,12 @@ class SettingsView(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.name,)
 
-    def facts(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
+    def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         setting: QueueSetting = item
         queue = snapshot.queue.name if snapshot.queue else ""
         how = f":retention {queue} {setting.name}="
         return [
-            *super().facts(item, snapshot),
+            *super().preview_sections(item, snapshot),
             fact_section(
                 "change", "to change it", [fact("value", f"{how}…"), fact("default", how)]
             ),

@@ -1,0 +1,62 @@
+"""The words for changes of entries: what a verb does, what it did, to how many entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import State
+
+from ..terminal import count
+
+PAST = {
+    "requeue": "requeued",
+    "claim": "claimed",
+    "replay": "replayed",
+    "purge": "purged",
+    "hard": "removed for good",
+    "restore": "restored",
+    "reschedule": "rescheduled",
+    "move": "moved",
+    "pause": "paused",
+    "resume": "resumed",
+}
+HELD = "a worker that holds one can't settle it any more"
+MEANS = {
+    "requeue": f"they wait for the next worker; {HELD}",
+    "claim": "another consumer receives them; the present one can't settle them any more",
+    "replay": "they wait for a worker again",
+    "purge": "they go to the trash",
+    "hard": "they are removed for good: there is no undo",
+    "restore": "they go back to the state they were purged from",
+    "reschedule": "they become ready at another time",
+    "move": "they go to the other queue; the trash here keeps a copy for undo",
+}
+
+
+def what(verb: str, n: int, state: State, queue: str, into: str = "") -> str:
+    """``move 3 dead entries of mail to other``"""
+    does = "remove for good" if verb == "hard" else verb
+    return f"{does} {entries(n, state)} of {queue}" + (f" to {into}" if into else "")
+
+
+def past(verb: str, state: State, queue: str, into: str = "") -> str:
+    """``moved dead entries of mail to other``"""
+    return f"{PAST[verb]} {state} entries of {queue}" + (f" to {into}" if into else "")
+
+
+def meaning(verb: str, queue: Queue[Any]) -> str:
+    """What a verb does, in words that are true of this kind of queue."""
+    means = queue.verbs.get(verb, MEANS[verb])
+    return f"{means}, {queue.replay_note}" if verb == "replay" else means
+
+
+def claimed_by(consumer: str) -> str:
+    """What a claim for a consumer does."""
+    return f"{consumer} receives them; the present consumer can't settle them any more"
+
+
+def entries(n: int, state: State) -> str:
+    """``1 dead entry``, ``1,234 waiting entries``, ``2 entries in the trash``."""
+    noun = "entry" if n == 1 else "entries"
+    return f"{count(n)} {noun} in the trash" if state == "trash" else f"{count(n)} {state} {noun}"
