@@ -47,10 +47,10 @@ _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 
 
-def address_file(variables: Mapping[str, str] = os.environ) -> Path:
+def address_file() -> Path:
     """The file with the address of this user's server; its directory is private."""
-    runtime = variables.get("XDG_RUNTIME_DIR")
-    base = Path(runtime) / "redisq" if runtime else java.cache_directory(variables) / "run"
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    base = Path(runtime) / "redisq" if runtime else java.cache_directory(os.environ) / "run"
     return base / "spark-connect.json"
 
 

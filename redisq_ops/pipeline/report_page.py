@@ -177,7 +177,7 @@ def _queues(figures: Figures, limit: int) -> str:
             _hourly_table(hours.get(name, [])), _retries_table(retries.get(name, [])),
         ]  # fmt: skip
     if len(ranked) > limit:
-        parts.append(_other_queues("queues", ranked[limit:]))
+        parts.append(_other_queues(ranked[limit:]))
     return "".join(parts) or _empty_section("Queues", figures, "throughput")
 
 
@@ -446,14 +446,14 @@ def _empty_section(title: str, figures: Figures, name: str) -> str:
     return f'<h2>{title}</h2><p class="soft">None: {safe(reason, 600)}.</p>'
 
 
-def _other_queues(kind: str, rows: Sequence[Row]) -> str:
+def _other_queues(rows: Sequence[Row]) -> str:
     cells = [
         (escaped_text(row["queue"]), *(f"{row[k]:,}" for k in
          ("submitted", "taken", "done", "failed", "lost", "dead")))
         for row in rows[:200]
     ]  # fmt: skip
     headers = ["queue", "submitted", "taken", "done", "failed", "lost", "dead"]
-    return f"<h2>{len(rows):,} more {kind}</h2>{table(headers, cells, 1)}"
+    return f"<h2>{len(rows):,} more queues</h2>{table(headers, cells, 1)}"
 
 
 def _segment_tooltip(row: Row) -> Mapping[str, str]:

@@ -58,9 +58,9 @@ class WriteOptions:
     url_file: str | None = None
     prefix: str = PREFIX
 
-    def server(self, environment: Mapping[str, str] = os.environ) -> Server:
+    def server(self) -> Server:
         """The server to write to, from this process's environment."""
-        address = resolve_address(self.url, self.url_env, self.url_file, environment)
+        address = resolve_address(self.url, self.url_env, self.url_file, os.environ)
         return Server(address, self.prefix)
 
 

@@ -128,14 +128,14 @@ def _folded(make: Callable[[int], OutlineItem], start: int, stop: int) -> list[O
     return [LineRange(make, low, min(low + step, stop)) for low in range(start, stop, step)]
 
 
-def text_parts(text: str, style: str = "") -> Parts:
+def text_parts(text: str) -> Parts:
     """A text in rows, escaped. A line of more than `TEXT_ROW` characters takes several rows."""
     rows = [
         line[at : at + TEXT_ROW]
         for line in text.split("\n")
         for at in range(0, max(1, len(line)), TEXT_ROW)
     ]
-    return Parts(len(rows), lambda at: Line(Text(printable(rows[at]) or " ", style), rows[at]))
+    return Parts(len(rows), lambda at: Line(Text(printable(rows[at]) or " "), rows[at]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,7 +312,7 @@ def upcoming(buckets: int) -> Upcoming:
         int((620 - 4 * at) * (0.5 + chance.random() / 2) + (900 if at % 24 == 18 else 0))
         for at in range(buckets)
     )
-    return Upcoming(NOW // step * step, step, numbers, 1_204)
+    return Upcoming(step, numbers, 1_204)
 
 
 def levels() -> tuple[Level, ...]:
@@ -573,7 +573,7 @@ def nothing(bare: Snapshot) -> Snapshot:
     return replace(
         bare, counts=Counts(0, 0, 0, 0, 0, 0), settings=queue_settings(),
         reports=(ConsumerReport("mail", None, (), (), ((0,) * 5,) * 5, (), 0, 0),),
-        upcoming=Upcoming(NOW, 5 * MINUTE, (0,) * viewport.buckets, 0),
+        upcoming=Upcoming(5 * MINUTE, (0,) * viewport.buckets, 0),
         charts=ChartData(viewport.charts, Rates((0,) * 60, (0,) * 60, (0,) * 60), (), 1, 1),
     )  # fmt: skip
 

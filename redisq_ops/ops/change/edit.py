@@ -36,6 +36,8 @@ LONG = 2_000
 """lines of both payloads up to which they are compared line by line"""
 STEP_BYTES = 1024 * 1024
 """a step carries no more than this, or one entry"""
+SAMPLES = 3
+"""entries whose change is shown before it"""
 
 DOUBLE_DIGITS = 17
 """as many as a double has when it is written out in full"""
@@ -235,9 +237,9 @@ class Sample:
         )
 
 
-async def samples(selection: Selection, change: Change, most: int = 3) -> list[Sample]:
-    """What ``change`` makes of the first ``most`` entries, redacted as the filter says."""
-    ids = [entry.id for entry in selection.sample[:most]]
+async def samples(selection: Selection, change: Change) -> list[Sample]:
+    """What ``change`` makes of the first `SAMPLES` entries, redacted as the filter says."""
+    ids = [entry.id for entry in selection.sample[:SAMPLES]]
     entries = await together(selection.queue.get.op(id) for id in ids)
     redaction = selection.filter.redaction
     return [

@@ -198,7 +198,7 @@ async def _bars(queue: Queue[Any], now: int, step: int, buckets: int, total: int
     # Bars begin at multiples of their width, so that they move left and don't flicker.
     start = now // step * step
     numbers = await queue.due_counts.op([start + k * step for k in range(buckets + 1)])
-    return Upcoming(start, step, tuple(numbers), max(0, total - sum(numbers)))
+    return Upcoming(step, tuple(numbers), max(0, total - sum(numbers)))
 
 
 async def _detail(queue: Queue[Any], bare: Snapshot) -> Snapshot:

@@ -104,9 +104,8 @@ class ListedQueue:
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """How many entries become ready in each ``step_ms`` from ``start_ms`` on, and ``later``."""
+    """How many entries become ready in each ``step_ms`` from now on, and ``later``."""
 
-    start_ms: int
     step_ms: int
     numbers: tuple[int, ...]
     later: int

@@ -16,14 +16,14 @@ from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder
-from .charts import queue_chart
 from .delayed import zone_of
 from .requests import number
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts, State
     from redisq_ops.ops.inspect.overview import QueueRow
-    from redisq_ops.tui.samples import Samples
+    from redisq_ops.tui.queue_charts import queue_chart
+from redisq_ops.tui.samples import Samples
 
 _SPARK = 10
 _STYLES = {Severity.CRITICAL: BAD, Severity.WARNING: WARN}

@@ -95,7 +95,10 @@ def _members(text: str) -> list[tuple[str, int, int, int]] | None:
             if text[at] != '"':
                 return None
             name, at = _DECODER.raw_decode(text, at)
-            value = _past_space(text, _past(text, _past_space(text, at), ":"))
+            at = _past_space(text, at)
+            if text[at] != ":":
+                return None
+            value = _past_space(text, at + 1)
             _, end = _DECODER.raw_decode(text, value)
             found.append((name, begin, value, end))
             at = _past_space(text, end)
@@ -112,12 +115,6 @@ def _past_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()
-
-
-def _past(text: str, at: int, sign: str) -> int:
-    if text[at] != sign:
-        raise ValueError(f"no {sign} at {at}")
-    return at + 1
 
 
 def member(payload: bytes, name: str) -> bytes | None:

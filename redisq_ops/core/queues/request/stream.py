@@ -44,13 +44,13 @@ def entries(key: str, low: str, high: str, max: int) -> Call[list[tuple[int, byt
     return Call(("XRANGE", key, low, high, "COUNT", max), read, key=key)
 
 
-def numbers(key: str, low: str, high: str, max: int) -> Call[list[int]]:
-    """Numbers of stream entries, whatever is in them."""
+def numbers(key: str, low: str, max: int) -> Call[list[int]]:
+    """Numbers of the stream's entries from ``low`` on, whatever is in them."""
 
     def read(reply: Any) -> list[int]:
         return [entry_number(id) for id, _ in reply]
 
-    return Call(("XRANGE", key, low, high, "COUNT", max), read, key=key)
+    return Call(("XRANGE", key, low, "+", "COUNT", max), read, key=key)
 
 
 async def payload(key: str, n: str) -> bytes | Exception | None:

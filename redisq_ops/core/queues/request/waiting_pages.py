@@ -108,9 +108,7 @@ async def _numbers(
     key, low = queue.keys["s_"] + rid, marks.read if marks.read > behind else behind
     numbers, unread = await both(
         stream.again(queue.keys["again_"] + rid, f"({behind}", "+inf", max),
-        together(
-            [stream.numbers(key, f"({low}-0", "+", max)] if marks.waiting > marks.again else []
-        ),
+        together([stream.numbers(key, f"({low}-0", max)] if marks.waiting > marks.again else []),
     )
     page = unread[0] if unread else []
     if not marks.trash:
@@ -121,5 +119,5 @@ async def _numbers(
         )
         numbers += [n for n, at in zip(page, scores, strict=True) if at is None]
         goes_on = len(page) == max and len(numbers) < max
-        page = await stream.numbers(key, f"({page[-1]}-0", "+", max) if goes_on else []
+        page = await stream.numbers(key, f"({page[-1]}-0", max) if goes_on else []
     return numbers[:max]
