@@ -12,6 +12,7 @@ from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import count
 from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, rough_age, troubles
 from redisq_ops.tui.charts import spark
+from redisq_ops.tui.queue_charts import queue_chart
 from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
@@ -22,8 +23,7 @@ from .requests import number
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts, State
     from redisq_ops.ops.inspect.overview import QueueRow
-    from redisq_ops.tui.queue_charts import queue_chart
-from redisq_ops.tui.samples import Samples
+    from redisq_ops.tui.samples import Samples
 
 _SPARK = 10
 _STYLES = {Severity.CRITICAL: BAD, Severity.WARNING: WARN}
