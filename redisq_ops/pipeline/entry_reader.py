@@ -1,0 +1,140 @@
+"""Read the entries of one state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange
+from redisq_ops.core.model.entry import Page
+from redisq_ops.core.model.errors import Unreadable, WrongKind
+from redisq_ops.core.redis.operation import attempt, together
+
+from . import entry_decoder, model_rows
+from .arrow_batch import corrupt_row, describe_error
+from .read_partitions import ENTRY_STATES, PAGE_ROWS
+from .table_source import BATCH_ROWS, PartReader
+
+P = TypeVar("P", ColumnPage, Page)
+
+CALLS_PER_ROUND = 16
+"""calls for a column in one round trip. On a busy machine a reader mostly waits for a processor,
+once per round trip; the server serves other clients between two calls of one round trip"""
+
+
+class EntryReader(PartReader):
+    """Reads the table of a state, such as ``dead``."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if not self.shard_queue.has_columns:
+            return self._foreign_batches()
+        span = self.part.span
+        return self._page_batches(
+            self._waiting_pages() if span is None else self._sorted_set_pages(span)
+        )
+
+    def selected_batches(self, ids: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The entries of these ids that are in the table's state."""
+        found = self.run(lambda: together(attempt(self.shard_queue.get.op(id)) for id in ids))
+        for id, entry in zip(ids, found, strict=True):
+            if isinstance(entry, (WrongKind, Unreadable)):
+                reason = f"its record can't be read: {describe_error(entry)}"
+                yield corrupt_row(reason, self.origin, self.schema, id=id)
+            elif isinstance(entry, Exception):
+                raise entry
+            elif entry is not None and self.is_selected(entry):
+                yield model_rows.entry_batch(
+                    [(entry, entry.problem)], self.origin, self.schema, self.options.reads_payloads
+                )
+
+    def _page_batches(self, pages: Iterator[ColumnPage]) -> Iterator[pa.RecordBatch]:
+        """Batches of pages; columns stay undecoded until there are enough rows."""
+        state = ENTRY_STATES[self.options.table]
+        held: list[ColumnPage] = []
+        rows = 0
+        for page in pages:
+            held.append(page)
+            rows += len(page.ids)
+            if rows >= BATCH_ROWS or page.cursor is None:
+                yield entry_decoder.decode_page(_join_pages(held), self.origin, state, self.schema)
+                held, rows = [], 0
+
+    def _needed_columns(self) -> frozenset[str]:
+        return entry_decoder.needed_columns(self.schema.names, self.options.reads_payloads)
+
+    def _sorted_set_pages(self, span: ScoreRange) -> Iterator[ColumnPage]:
+        """Pages of a span of a sorted set."""
+        state, needed = ENTRY_STATES[self.options.table], self._needed_columns()
+
+        def read(cursor: Any) -> ColumnPage:
+            step = self.source.call_size.size
+            rows = step * CALLS_PER_ROUND
+            page: ColumnPage = self.run(
+                partial(self.shard_queue.read_range.op, state, span, cursor, rows, needed, step)
+            )
+            self.source.call_size.learn(len(page.ids) // CALLS_PER_ROUND, page.call_us)
+            return page
+
+        return _pages(read)
+
+    def _waiting_pages(self) -> Iterator[ColumnPage]:
+        """Pages of entries that wait in lists or streams."""
+        call_size, needed = self.entry_call_size(), self._needed_columns()
+
+        def read(cursor: Any) -> ColumnPage:
+            make = partial(self.shard_queue.read_waiting.op, cursor, call_size.size, needed)
+            page: ColumnPage
+            page, took = self.timed_call(make)
+            call_size.learn(len(page.ids), took)
+            return page
+
+        return _pages(read)
+
+    def _foreign_batches(self) -> Iterator[pa.RecordBatch]:
+        """Entries of another program's layout, decoded by the core."""
+        state, payloads = ENTRY_STATES[self.options.table], self.options.reads_payloads
+
+        def read(cursor: Any) -> Page:
+            # The cost of a page does not depend on its size here.
+            make = partial(self.shard_queue.page.op, state, cursor, PAGE_ROWS, None, payloads)
+            page: Page = self.run(make)
+            return page
+
+        for page in _pages(read):
+            if page.problem:  # a table can't mark itself as incomplete
+                raise WrongKind(page.problem)
+            rows = [(entry, None) for entry in page.entries if self.in_time_range(entry)]
+            yield model_rows.entry_batch(rows, self.origin, self.schema, payloads)
+
+
+def _pages(read: Callable[[Any], P]) -> Iterator[P]:
+    """All pages of a state; ``read`` takes the cursor of the page before."""
+    page = read(None)
+    yield page
+    while page.cursor is not None:
+        page = read(page.cursor)
+        yield page
+
+
+def _join_pages(pages: Sequence[ColumnPage]) -> ColumnPage:
+    """One page with the rows of all pages."""
+    if len(pages) == 1:
+        return pages[0]
+
+    def column(name: str) -> Any:
+        parts = [getattr(page, name) for page in pages]
+        if all(part is None for part in parts):
+            return None
+        # A page has no such column if none of its ids is a name.
+        filled = zip(parts, pages, strict=True)
+        return [*chain.from_iterable(part or [None] * len(page.ids) for part, page in filled)]
+
+    return ColumnPage(
+        column("ids"), column("scores"), None, 0, column("lines"), column("errors"),
+        column("payloads"), column("clients"), column("called"),
+        tuple(entry for page in pages for entry in page.unread),
+    )  # fmt: skip
