@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
+from redisq_ops.core.model.ulid import ulid
 from redisq_ops.ops.files.rejects import RejectFile
-from redisq_ops.ops.files.submit import memory, ulid
+from redisq_ops.ops.files.submit import memory
 from redisq_ops.ops.terminal import size as shown
 from redisq_ops.pipeline.submit import SubmitResult
 

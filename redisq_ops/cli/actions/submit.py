@@ -14,6 +14,7 @@ from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, Exists, Interrupted, RedisqError, Refused
 from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, refusal
@@ -24,7 +25,6 @@ from redisq_ops.ops.files.submit import (
     lines,
     memory,
     opened,
-    ulid,
 )
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import size as shown

@@ -7,7 +7,6 @@ sent.
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import Exists, TooLarge
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
@@ -34,13 +32,6 @@ REQUEST_BYTES = 5_100
 """server memory of a request with one sub-request of at most 4 KB: used_memory grows by 5,111 bytes
 for each of 100,000 on Valkey 9, by 5,094 on Redis 7.0. 4,480 bytes of it are the stream, which
 allocates a node of 4 KB for its first entry."""
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
-
-def ulid(now_ms: Callable[[], int] = wall_ms, bits: Callable[[int], int] = secrets.randbits) -> str:
-    """A new id: 26 characters that sort by time (48 bits of ms), then 80 random bits."""
-    number = now_ms() << 80 | bits(80)
-    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def lines(

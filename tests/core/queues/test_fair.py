@@ -26,8 +26,8 @@ from redisq_ops.core.model.errors import (
 )
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.settings import LEASE_MS
+from redisq_ops.core.model.ulid import ulids
 from redisq_ops.core.queues.fair import FairQueue
-from redisq_ops.core.queues.fair.ids import new_ids
 from redisq_ops.core.redis import operation as io
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.transport import exchange
@@ -267,7 +267,7 @@ def test_entries_without_an_id_get_one_that_sorts_by_time(queue: Queue) -> None:
     assert [len(one.id) for one in said] == [26, 26, 3]
     assert said[0].id < said[1].id < queue.submit("a", [b"next"])[0].id
     assert [d.payload for d in take(queue)] == [b"\x00one", b"", b"three", b"next"]
-    many = new_ids(1000, now_ms=lambda: 1, bits=lambda n: (1 << n) - 500)
+    many = ulids(1000, now_ms=lambda: 1, bits=lambda n: (1 << n) - 500)
     assert sorted(set(many)) == many
 
 

@@ -11,11 +11,12 @@ import redis
 
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import Exists, QueueFull, TooLarge
+from redisq_ops.core.model.ulid import ulids
 from redisq_ops.core.queues.request import RequestQueue, stream
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.ops.files.submit import EachLine, LineCounts, Submission, lines, memory, ulid
+from redisq_ops.ops.files.submit import EachLine, LineCounts, Submission, lines, memory
 from redisq_ops.ops.inspect.results import PAGE, Results
 
 from ...proxy import FlakyProxy
@@ -204,7 +205,7 @@ def test_a_request_of_one_takes_the_memory_we_say(client: redis.Redis) -> None:
     queue = RequestQueue(client, "q")
     finish(client, EachLine(queue, [b"x" * 100] * 1000, id="warm-up"))
     before = client.info("memory")["used_memory"]
-    finish(client, EachLine(queue, [b"x" * 100] * 4000, id=ulid()))
+    finish(client, EachLine(queue, [b"x" * 100] * 4000, id=ulids(1)[0]))
     taken = client.info("memory")["used_memory"] - before
     assert 0.9 < taken / memory(4000, 400_000) < 1.1
 
@@ -274,13 +275,14 @@ def test_lines_over_the_limit_are_left_out_where_that_is_wanted(
 
 
 def test_ids_are_ulids() -> None:
-    assert ulid(lambda: 0, lambda bits: 0) == "0" * 26
-    assert ulid(lambda: (1 << 48) - 1, lambda bits: (1 << bits) - 1) == "7" + "Z" * 25
-    assert ulid(lambda: 1469918176385).startswith("01ARYZ6S41")  # the example of the ULID text
+    assert ulids(1, lambda: 0, lambda bits: 0) == ["0" * 26]
+    assert ulids(1, lambda: (1 << 48) - 1, lambda bits: (1 << bits) - 1) == ["7" + "Z" * 25]
+    (example,) = ulids(1, lambda: 1469918176385)  # of the ULID specification
+    assert example.startswith("01ARYZ6S41")
     ticks = count(1)
-    made = [ulid(lambda: next(ticks)) for _ in range(2000)]
+    made = [ulids(1, lambda: next(ticks))[0] for _ in range(2000)]
     assert made == sorted(made)
-    assert len({ulid(lambda: 7) for _ in range(1000)}) == 1000
+    assert len({ulids(1, lambda: 7)[0] for _ in range(1000)}) == 1000
 
 
 # --- what came of it ------------------------------------------------------------------------------

@@ -26,13 +26,13 @@ from ...model.queue_position import QueuePosition
 from ...model.quoting import text
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.states import ZSETS
+from ...model.ulid import ulids
 from ...model.validation import PAIR, PAYLOAD, checked_pairs, listed, pair
 from ...redis.operation import C_co, Call, Description, both, operation, together
 from ...redis.parsers import row_words, words
 from . import waiting_pages
 from .client import ClientQueue
 from .client_rules import ClientRules
-from .ids import new_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class FairQueue(ClientRules[C_co]):
         """
         checked_name(client, "client name")
         given = listed(entries, "entries")
-        fresh, wanted = iter(new_ids(len(given))), f"{PAYLOAD}, or {PAIR}"
+        fresh, wanted = iter(ulids(len(given))), f"{PAYLOAD}, or {PAIR}"
         pairs = [
             (next(fresh), each) if isinstance(each, bytes) else pair(each, nth, wanted)
             for nth, each in enumerate(given, 1)
