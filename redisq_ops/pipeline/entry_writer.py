@@ -24,6 +24,7 @@ from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.engine.registry import find, refuse_reserved_name
+from redisq_ops.core.model.batches import batches
 from redisq_ops.core.model.clock import checked_moment
 from redisq_ops.core.model.errors import (
     BadInput,
@@ -233,7 +234,7 @@ class EntryWriter:
         ]
         queues = [self._open(lane) for lane in lanes]
         step = self.partition.batch * STEPS_PER_BATCH
-        for chunk in _chunks(rows):
+        for chunk in batches(rows, STEP_ROWS, CHUNK_BYTES, lambda row: len(row.payload)):
             groups = iter(_groups(chunk))
             while some := list(islice(groups, LANES)):
                 step += 1
@@ -304,20 +305,6 @@ class EntryWriter:
 def _request_rows(rows: Iterator[WritableRow]) -> Iterator[RequestRows]:
     for row in rows:
         yield row.id, row.priority, [row.payload]
-
-
-def _chunks(rows: Iterator[WritableRow]) -> Iterator[list[WritableRow]]:
-    """Rows in lots of at most `STEP_ROWS` and about `CHUNK_BYTES` bytes."""
-    chunk: list[WritableRow] = []
-    size = 0
-    for row in rows:
-        if chunk and (len(chunk) == STEP_ROWS or size + len(row.payload) > CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(row)
-        size += len(row.payload)
-    if chunk:
-        yield chunk
 
 
 def _groups(chunk: list[WritableRow]) -> list[list[WritableRow]]:

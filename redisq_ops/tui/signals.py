@@ -6,12 +6,13 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
 from textual.app import App
+
+from redisq_ops.core.signals import handled
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _GONE_S = 3.0
@@ -33,18 +34,7 @@ def end_on_signals(app: App[Any]) -> None:
         signal.signal(number, end)
 
 
-@contextmanager
-def terminal_lent() -> Iterator[None]:
+def terminal_lent() -> AbstractContextManager[None]:
     """While another program has the terminal, Ctrl+C is for that one alone."""
-    keyboard = (signal.SIGINT, signal.SIGQUIT)
     # Handled, not ignored: a program that is started would inherit that.
-    before = [signal.signal(number, _left_to_another) for number in keyboard]
-    try:
-        yield
-    finally:
-        for number, handler in zip(keyboard, before, strict=True):
-            signal.signal(number, handler)
-
-
-def _left_to_another(number: int, frame: FrameType | None) -> None:
-    pass
+    return handled(lambda *_: None, (signal.SIGINT, signal.SIGQUIT))

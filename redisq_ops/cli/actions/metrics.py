@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from stat import S_ISREG
 from threading import Event
@@ -12,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
 from redisq_ops.core.model.errors import BadInput, Unreachable
+from redisq_ops.core.signals import handled
 from redisq_ops.core.worker.health import parse_address
 from redisq_ops.ops.inspect.overview import Overview, overview
 from redisq_ops.ops.metrics import QueueCollector
@@ -52,9 +52,8 @@ def metrics(s: Session, given: dict[str, Any]) -> int:
         raise BadInput(f"--listen {listen}: {error.strerror or error}") from error
     say(f"serving http://{listen.rpartition(':')[0]}:{server.server_port}/metrics")
     stopped = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    stopped.wait()
+    with handled(lambda *_: stopped.set()):
+        stopped.wait()
     server.shutdown()
     server.server_close()
     thread.join(5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
+from redisq_ops.core.signals import handled
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.inspect.consumers import POISON
 from redisq_ops.ops.recording.file import RecordedState, RecordingFile, span_ms, state_at
@@ -45,7 +45,11 @@ def record(s: Session, given: dict[str, Any]) -> int:
     ends = (
         None if given["duration"] is None else monotonic() + duration_ms(given["duration"]) / 1000
     )
-    with _recording(given["file"], given["most"] * 1_000_000) as file, _stopped() as stopped:
+    stopped = Event()  # by a signal, which ends a recording in order
+    with (
+        _recording(given["file"], given["most"] * 1_000_000) as file,
+        handled(lambda *_: stopped.set()),
+    ):
         sampler = Sampler(s.deployment)
         first = s.run(sampler.sample())  # an unreachable server is reported now
         file.begin(sampler.state.whole())
@@ -89,19 +93,6 @@ def _recording(path: str, most: int) -> Iterator[RecordingFile]:
         yield file
     finally:
         file.close()
-
-
-@contextmanager
-def _stopped() -> Iterator[Event]:
-    """Set by SIGTERM and Ctrl+C, which end a recording as it is meant to end."""
-    event = Event()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: event.set()) for number in numbers]
-    try:
-        yield event
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def playback(s: Session, given: dict[str, Any]) -> int:

@@ -19,11 +19,12 @@ table: what each step is for moves between queues, changes of shards, hand-overs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from ..model import record
+from ..model.batches import batches
 from ..model.entry import Entry, State
 from ..model.errors import Refused
 from ..model.settings import BATCH
@@ -169,7 +170,8 @@ async def accept_entries(
     left = [one for one in cargo if one.row and one.id not in results]
     shard_of, held_elsewhere = await _target_shards(queue, op, left)
     for k, shard in enumerate(shards):
-        for batch in _batches(one for one in left if shard_of[one.id] == k):
+        here = (one for one in left if shard_of[one.id] == k)
+        for batch in batches(here, BATCH, BYTES, lambda one: one.size):
             rows = [_arriving(queue, op, one, held_elsewhere) for one in batch]
             replies = await accept_rows(shard, origin, rows, op=op, step=step, keep_ms=keep_ms)
             if "elsewhere" in replies:
@@ -247,19 +249,6 @@ async def _target_shards(
     ]
     found = await together(Call(("HEXISTS", key, id), bool, key=key) for id, key in asked)
     return shard_of, {id for (id, _), there in zip(asked, found, strict=True) if there}
-
-
-def _batches(cargo: Iterable[TransferEntry]) -> Iterable[list[TransferEntry]]:
-    batch: list[TransferEntry] = []
-    size = 0
-    for one in cargo:
-        if batch and (len(batch) == BATCH or size + one.size > BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(one)
-        size += one.size
-    if batch:
-        yield batch
 
 
 async def read_results(

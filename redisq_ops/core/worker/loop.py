@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from math import inf
 from queue import Empty, SimpleQueue
 from random import random as unseeded
@@ -29,6 +28,7 @@ from ..model.settings import LEASE_MS, MAX_BATCH
 from ..model.validation import listed
 from ..redis import acl_rights
 from ..redis.operation import BlockingClient, Description, run
+from ..signals import handled
 from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
 from .handler import Handler, Work, as_handler
@@ -174,7 +174,8 @@ class Worker:
         self._slots = slots(self._concurrency, self._handler, ended, self._random, self._timeout_s)
         self._listener = WakeUpListener(self._client, post, lambda: self._free() > 0)
         renewal = LeaseRenewal(self._sources, self._lease_ms)
-        with self._signals():
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        with handled(lambda *_: self.stop()) if in_main_thread else nullcontext():
             try:
                 self._ask_rights()
                 self._serve()
@@ -186,19 +187,6 @@ class Worker:
                     self._endpoint.close()
         if self._refused is not None:
             raise self._refused
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        which = (signal.SIGTERM, signal.SIGINT)
-        before = [signal.signal(number, lambda *_: self.stop()) for number in which]
-        try:
-            yield
-        finally:
-            for number, handler in zip(which, before, strict=True):
-                signal.signal(number, handler)
 
     def _ask_rights(self) -> None:
         for source in self._sources:

@@ -17,6 +17,8 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
+from ..signals import handled
+
 log = logging.getLogger("redisq_ops.worker")
 
 _LONGEST_PAUSE_S = 10.0
@@ -58,8 +60,7 @@ def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] =
                 with suppress(ProcessLookupError):
                     os.kill(child.process.pid, signal.SIGTERM)
 
-    before = [signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)]
-    try:
+    with handled(forward):
         while any(child.code is None for child in children):
             now = monotonic()
             for index, child in enumerate(children):
@@ -78,9 +79,6 @@ def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] =
                 if child.process is not None and child.process.exitcode is not None:
                     _buried(index, child, stopping)
         return max((child.code or 0 for child in children), default=0)
-    finally:
-        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
-            signal.signal(number, handler)
 
 
 def _buried(index: int, child: _Child, stopping: bool) -> None:

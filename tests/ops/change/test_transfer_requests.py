@@ -13,6 +13,7 @@ import redis
 from redisq_ops.core.engine import transfer as core_relocation
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import recover
+from redisq_ops.core.model.batches import batches
 from redisq_ops.core.model.entry import Settlement, State
 from redisq_ops.core.model.errors import Superseded
 from redisq_ops.core.queues.request import RequestQueue
@@ -216,14 +217,13 @@ def test_undo_takes_no_namesake_of_one_step(
     source, target = made(client, "a"), made(client, "b")
     source.submit([b"A" * 200_000, b"B" * 200_000], id="r0")
     redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
-    whole = core_relocation._batches
 
-    def first(cargo: Any) -> Any:
-        yield next(iter(whole(cargo)))
+    def first(*given: Any) -> Any:
+        yield next(batches(*given))
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(core_relocation, "_batches", first)
+        patch.setattr(core_relocation, "batches", first)
         with pytest.raises(Killed):
             redisq("apply", "p", "--yes")
     worked_off(target)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ...model.batches import batches
 from ...model.errors import BadInput, TooLarge
 from ...model.keys import checked_name
 from ...model.settings import MAX_LIMIT, MAX_PAYLOAD, PRIORITIES
@@ -31,16 +32,7 @@ class SubmittedRequest:
 
 def cut(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Chunks of at most `CHUNK` payloads and about `CHUNK_BYTES` bytes."""
-    chunk: list[bytes] = []
-    size = 0
-    for payload in payloads:
-        if chunk and (len(chunk) == CHUNK or size + len(payload) > CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(payload)
-        size += len(payload)
-    if chunk:
-        yield chunk
+    return batches(payloads, CHUNK, CHUNK_BYTES, len)
 
 
 def checked_payload(payload: bytes, number: int, most: int = MAX_PAYLOAD) -> None:
