@@ -7,8 +7,8 @@ from typing import Any
 from redisq_ops.core.engine.registry import all_queues
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.deployment import Address
+from redisq_ops.ops.required_features import requests_of
 
 from .session import Session
 

@@ -26,8 +26,8 @@ from redisq_ops.core.queues.request.submission import (
     cut,
 )
 from redisq_ops.core.redis.operation import BlockingClient, Description, attempt, together
-from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.files.submit import opened, submit_whole
+from redisq_ops.ops.required_features import requests_of
 
 from .connection import READ_AWAY_S, Server, run_retrying
 from .input_split import DatasetOptions

@@ -15,8 +15,8 @@ from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.files.submit import opened
+from redisq_ops.ops.required_features import requests_of
 
 from .connection import Server
 from .input_split import DatasetOptions, partition_by_request

@@ -41,6 +41,7 @@ from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
+from redisq_ops.ops.required_features import requests_of
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.tui.change_speed import change_at_speed, state_of, why_stopped
 from redisq_ops.tui.confirm_dialog import Question
@@ -366,7 +367,7 @@ async def hold_requests(
 ) -> bool:
     """Pause requests, or resume them when all of them are paused; ``resumes``: never pause."""
     client = changes.deployment.client
-    queue = control.requests_of(await arun(client, changes.deployment.queue(name)))
+    queue = requests_of(await arun(client, changes.deployment.queue(name)))
     found = [await arun(client, queue.request.op(id)) for id in ids]
     live = [request for request in found if request is not None and not request.settled]
     if not live:

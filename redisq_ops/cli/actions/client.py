@@ -7,6 +7,7 @@ from typing import Any
 
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.control_preview import client_preview
+from redisq_ops.ops.required_features import with_clients
 
 from ..confirm_and_run import confirm_and_run
 from ..output import emit, say, table
@@ -16,7 +17,7 @@ from ..session import Session
 
 def listed(s: Session, given: dict[str, Any]) -> int:
     queue = s.run(s.deployment.queue(given["name"]))
-    found = s.run(control.with_clients(queue).clients.op(given["start"], given["max"]))
+    found = s.run(with_clients(queue).clients.op(given["start"], given["max"]))
     rows = [asdict(client) for client in found.clients]
     if s.json:
         for client in found.clients:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.redis.operation import together
-from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.filter.time import duration_ms
+from redisq_ops.ops.required_features import requests_of
 from redisq_ops.ops.terminal import size
 from redisq_ops.pipeline.redaction import redact_table
 from redisq_ops.pipeline.results import check_output, select_requests

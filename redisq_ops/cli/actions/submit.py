@@ -16,7 +16,6 @@ from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, refusal
 from redisq_ops.ops.files.submit import (
     EachLine,
@@ -27,6 +26,7 @@ from redisq_ops.ops.files.submit import (
     opened,
 )
 from redisq_ops.ops.hint import hint
+from redisq_ops.ops.required_features import requests_of
 from redisq_ops.ops.terminal import size as shown
 
 from ..output import count, emit, printable, progress, say, untouched

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Client, Request, State
-from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
+from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DEFAULTS, Settings
 from redisq_ops.core.queues.request import RequestQueue
@@ -20,6 +19,7 @@ from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
 
 from ..filter.time import duration_ms
+from ..required_features import requests_of, with_clients
 from ..terminal import kind_of
 from . import audit_log
 from .audit_log import Author
@@ -76,13 +76,6 @@ class SettingsSteps(ChangeSteps):
 
 
 _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
-
-
-def requests_of(queue: Queue[Any]) -> RequestQueue[Any]:
-    """The queue, if it has requests."""
-    if not isinstance(queue, RequestQueue):
-        raise WrongKind(f"queue {queue.name} is {kind_of(queue.kind)}: it has no requests")
-    return queue
 
 
 async def changeable(queue: Queue[Any], id: str, verb: Control, value: str = "") -> Request:
@@ -177,13 +170,6 @@ def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
     if value is None:
         raise BadInput(f"{verb}: to what?")
     return rule, value
-
-
-def with_clients(queue: Queue[Any]) -> HasClients[Any]:
-    """The queue, if it has clients; raises `WrongKind` otherwise."""
-    if not isinstance(queue, HasClients):
-        raise WrongKind(f"queue {queue.name} is {kind_of(queue.kind)}: it has no clients")
-    return queue
 
 
 async def client_changeable(queue: Queue[Any], client: str, rule: str, value: int) -> Client:

@@ -15,7 +15,8 @@ from redisq_ops.core.queues.delay.periodic_entries import UNDO, PeriodicEntries,
 from redisq_ops.core.redis.operation import both
 
 from ..hint import hint
-from ..inspect.periodic import status, with_periodic
+from ..inspect.periodic import status
+from ..required_features import with_periodic
 from ..terminal import date
 from .audit_log import Author
 from .control import SettingsSteps

@@ -14,8 +14,8 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
-from ..change.control import requests_of
 from ..change.steps import ChangeSteps
+from ..required_features import requests_of
 from ..terminal import count
 from .import_check import Content, ImportRow, own, parsed
 from .import_preview import accepted, undoable

@@ -22,8 +22,9 @@ from redisq_ops.core.redis.operation import both, together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
-from ..change.control import QueueSetting, requests_of, retention
+from ..change.control import QueueSetting, retention
 from ..hint import hint
+from ..required_features import requests_of
 from .history import PAGE, EntryHistory, history_of
 from .periodic import PeriodicStatus, periodic_status
 

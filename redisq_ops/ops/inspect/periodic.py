@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasPeriodicEntries
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.queues.delay.periodic import RUNS, ScheduledPeriodic
 from redisq_ops.core.redis.operation import both
 
-from ..terminal import kind_of
+from ..required_features import with_periodic
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +34,6 @@ class PeriodicStatus:
         spec = self.entry.spec
         live = self.run_state in ("waiting", "pending", "delayed")
         return bool(self.missed and live and spec and not spec.overlap)
-
-
-def with_periodic(queue: Queue[Any]) -> HasPeriodicEntries[Any]:
-    """The queue, if it can have periodic entries; raises `WrongKind` otherwise."""
-    if not isinstance(queue, HasPeriodicEntries):
-        raise WrongKind(f"queue {queue.name} is {kind_of(queue.kind)}: it has no periodic entries")
-    return queue
 
 
 async def periodic_status(queue: Queue[Any]) -> list[PeriodicStatus]:

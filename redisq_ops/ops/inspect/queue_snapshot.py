@@ -21,10 +21,11 @@ from redisq_ops.core.model.entry import Request, State
 from redisq_ops.core.redis.operation import apart, attempt, both, together
 
 from ..change import audit_log
-from ..change.control import requests_of, retention
+from ..change.control import retention
 from ..filter.scan import PAGE
 from ..groups.error_groups import ErrorGroups
 from ..redaction import Redaction
+from ..required_features import requests_of
 from .consumers import consumer_reports
 from .details import entry_details, request_details
 from .periodic import periodic_status

@@ -22,12 +22,12 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change import audit_log, transfer
-from redisq_ops.ops.change.control import requests_of
 from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.outcome import OTHERS
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.transfer_plan import route_to
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.required_features import requests_of
 
 from ...command_line import ERROR, Redisq
 from .test_transfer import (

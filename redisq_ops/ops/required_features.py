@@ -1,0 +1,37 @@
+"""Queues for what only some kinds can do; `WrongKind` says what another one lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.errors import WrongKind
+from redisq_ops.core.queues.request import RequestQueue
+
+from .terminal import kind_of
+
+
+def requests_of(queue: Queue[Any]) -> RequestQueue[Any]:
+    """The queue, if it has requests."""
+    if isinstance(queue, RequestQueue):
+        return queue
+    raise _lacks(queue, "requests")
+
+
+def with_clients(queue: Queue[Any]) -> HasClients[Any]:
+    """The queue, if it has clients."""
+    if isinstance(queue, HasClients):
+        return queue
+    raise _lacks(queue, "clients")
+
+
+def with_periodic(queue: Queue[Any]) -> HasPeriodicEntries[Any]:
+    """The queue, if it can have periodic entries."""
+    if isinstance(queue, HasPeriodicEntries):
+        return queue
+    raise _lacks(queue, "periodic entries")
+
+
+def _lacks(queue: Queue[Any], what: str) -> WrongKind:
+    return WrongKind(f"queue {queue.name} is {kind_of(queue.kind)}: it has no {what}")
