@@ -25,6 +25,7 @@ from ..change.control import requests_of, retention
 from ..filter.scan import PAGE
 from ..groups.error_groups import ErrorGroups
 from ..redaction import Redaction
+from .client_details import client_details
 from .consumers import consumer_reports
 from .details import entry_details, request_details
 from .periodic import periodic_status
@@ -46,7 +47,7 @@ async def read_view(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> 
         raise filled
     if isinstance(detail, Exception):
         raise detail
-    return replace(filled, entry=detail.entry, request=detail.request)
+    return replace(filled, entry=detail.entry, request=detail.request, client=detail.client)
 
 
 async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Snapshot:
@@ -205,6 +206,9 @@ async def _detail(queue: Queue[Any], bare: Snapshot) -> Snapshot:
     id = bare.viewport.detail
     if id is None:
         return bare
+    if isinstance(queue, HasClients) and bare.viewport.view == "clients":
+        client = await attempt(client_details(queue, id))
+        return bare if isinstance(client, Exception) else replace(bare, client=client)
     if bare.viewport.view in ("levels", "requests"):
         request = await attempt(request_details(queue, id, HISTORY))
         return bare if isinstance(request, Exception) else replace(bare, request=request)
