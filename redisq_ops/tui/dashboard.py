@@ -343,6 +343,8 @@ class Dashboard(App[Exception]):
         queue, item = self.queue, view.item
         if view.has_details:
             return PreviewSubject(view.name_, queue, view.subject, item)
+        if view.read_by_row:
+            return PreviewSubject(view.name_, queue, view.table.identity, item)
         if item is None or seen is None:
             return PreviewSubject(view.name_, queue, None, sections=list)
         if view is self.overview:

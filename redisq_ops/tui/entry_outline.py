@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
 from redisq_ops.ops.inspect.history import change_words
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, size
-from redisq_ops.tui.outline import LINE, Line, OutlineSection, Parts, fact
+from redisq_ops.tui.client_outline import client_sections
+from redisq_ops.tui.outline import LINE, Line, OutlineSection, Parts, aligned, fact
 from redisq_ops.tui.payload_outline import PARSED, payload_outline
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.traceback_lines import traceback_lines
@@ -31,7 +31,9 @@ READ_ONCE: Final = 256 * 1024
 
 
 def outline_sections(snapshot: Snapshot, zone: tzinfo | None) -> list[OutlineSection]:
-    """The sections of the snapshot's entry or request; empty if it is gone."""
+    """The sections of the snapshot's entry, request or client; empty if it is gone."""
+    if snapshot.client is not None:
+        return client_sections(snapshot.client, snapshot, zone)
     if snapshot.request is not None:
         return list(_request_sections(snapshot.request, snapshot.now_ms, zone))
     if snapshot.entry is not None:
@@ -207,8 +209,8 @@ def _request_facts(request: Request, now_ms: int, zone: tzinfo | None) -> Iterat
 
 
 def _holders(entries: list[Entry], now_ms: int) -> list[Line]:
-    ids = _column([entry.id for entry in entries])
-    consumers = _column([entry.consumer or "-" for entry in entries])
+    ids = aligned([entry.id for entry in entries])
+    consumers = aligned([entry.consumer or "-" for entry in entries])
     lines = []
     for entry, id, consumer in zip(entries, ids, consumers, strict=True):
         left = (entry.at_ms or 0) - now_ms
@@ -221,16 +223,9 @@ def _holders(entries: list[Entry], now_ms: int) -> list[Line]:
     return lines
 
 
-def _column(names: list[str]) -> list[str]:
-    """Names of one width, the longest cut to 36 cells."""
-    shown = [printable(name, 36) for name in names]
-    width = max(map(cell_len, shown), default=0)
-    return [name + " " * (width - cell_len(name)) for name in shown]
-
-
 def _stream(details: RequestDetails) -> list[Line]:
     lines = []
-    names = _column([consumer.name for consumer in details.consumers])
+    names = aligned([consumer.name for consumer in details.consumers])
     for consumer, name in zip(details.consumers, names, strict=True):
         held = f"{count(consumer.pending):>8} pending, idle {age(consumer.idle_ms)}"
         lines.append(Line(Text.assemble(name, (held, DIM)), consumer.name))

@@ -107,12 +107,18 @@ class EntryTree(SectionTree):
 
     def _redacted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with its entry as it may be shown."""
+        redaction = redaction_of(self)
         if snapshot.entry is None:
             self._read = None
+            if redaction and (client := snapshot.client):
+                waiting, pending = (
+                    tuple(map(redaction.entry, part)) for part in (client.waiting, client.pending)
+                )
+                shown = replace(client, waiting=waiting, pending=pending)
+                return replace(snapshot, client=shown)
             return snapshot
         entry = snapshot.entry.entry
         if entry != self._read or self._shown is None:
-            redaction = redaction_of(self)
             self._shown = redacted(entry, redaction) if redaction else entry
         self._read = entry
         return replace(snapshot, entry=replace(snapshot.entry, entry=self._shown))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from redisq_ops.ops.terminal import count, printable
@@ -166,6 +167,13 @@ def fact_section(name: str, title: str, facts: Sequence[Line]) -> OutlineSection
     words = [title, *(fact.words for fact in facts)]
     line = Line(Text(printable(title), "bold"), title, parts=Parts.of(facts))
     return OutlineSection(name, line, words, 0)
+
+
+def aligned(names: Sequence[str]) -> list[str]:
+    """Names of one width, escaped, the longest cut to 36 cells."""
+    shown = [printable(name, 36) for name in names]
+    width = max(map(cell_len, shown), default=0)
+    return [name + " " * (width - cell_len(name)) for name in shown]
 
 
 def matches(

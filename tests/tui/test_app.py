@@ -109,7 +109,11 @@ def test_clients_their_rules_and_the_audit_log(url: str, client: redis.Redis) ->
             assert line.value == begun
             await press(pilot, "escape")
         assert app.addresses == RowAddresses(("acme",), "jobs")
-        await press(pilot, "l")
+        await press(pilot, "p")
+        await see(pilot, "none: it is blocked", "by kim@ops-1", "“floods”", "the first 3 of 3")
+        await press(pilot, "j")
+        await see(pilot, "no other client can be served now", "the first 1 of 1")
+        await press(pilot, "k", "p", "l")
         await see(pilot, "kim@ops-1", "floods", "client acme", "ada@ops-1", "cap-")
         await press(pilot, "comma")
         await see(pilot, "max_failures", "trash_ms", "1d 0h", "default")

@@ -182,7 +182,11 @@ def test_the_whole_screen_does_not_wait_for_the_next_refresh() -> None:
 
 def test_the_preview_follows_from_list_to_list_and_has_what_each_knows() -> None:
     async def body(app: Top, pilot: Pilot[Exception], source: Payloads) -> None:
-        for key, seen in (("8", "delivered again and again"), ("m", "its jobs"), ("l", "smtp-3")):
+        for key, seen in (
+            ("8", "holds 2, the oldest first"),
+            ("m", "as of its last heartbeat"),
+            ("l", "smtp-3"),
+        ):
             await press(pilot, key)
             await settled(app, pilot)
             await see(pilot, "preview: Enter", seen)

@@ -57,6 +57,7 @@ from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import Selection
 from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
+from redisq_ops.ops.inspect.client_details import ClientDetails
 from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
@@ -128,6 +129,8 @@ def rates(base: int, failing: int = 0) -> Rates:
 
 def overview() -> tuple[QueueRow, ...]:
     counts = {
+        "exports": (Counts(sum(one.waiting for one in clients()), 18, 4, 9, 0, 88_310),
+                    rates(30)),
         "billing": (Counts(37, 12, 4, 0, 0, 918_223, NOW - 41 * SECOND), rates(420)),
         "geo-import": (Counts(2_210, 0, 0, 4, 0, 9_120, NOW - 14 * MINUTE), rates(40)),
         "image-thumbnails": (Counts(184_220, 64, 911, 37, 0, 5_204_113, NOW - 26 * MINUTE),
@@ -282,7 +285,13 @@ def waiting(start: int, end: int) -> tuple[Entry, ...]:
 
 def trash() -> tuple[Entry, ...]:
     return tuple(
-        replace(entry, state="trash", at_ms=NOW - 41 * MINUTE, op="purge-1f2e3d4c5b")
+        replace(
+            entry,
+            state="trash",
+            at_ms=NOW - 41 * MINUTE,
+            since_ms=NOW - 41 * MINUTE,
+            op="purge-1f2e3d4c5b",
+        )
         for entry in dead(0, 12)
     )
 
@@ -325,13 +334,15 @@ def levels() -> tuple[Level, ...]:
     return tuple(found)
 
 
-def entry_history() -> EntryHistory:
+def entry_history(before: int = 0) -> EntryHistory:
+    """Of an entry that died a minute ago, or ``before`` ms earlier."""
     events = (
         Event("3-0", NOW - 56 * SECOND, "mail-2:1004", {"dead": ("x|failed",)}),
         Event("2-0", NOW - 4 * MINUTE, "mail-1:1001", {"failed": ("x|mail-1:1001",)}),
         Event("1-0", NOW - 3 * HOUR, "mail-3:1009", {"lost": ("x|mail-3:1009",)}),
     )
-    return EntryHistory(events, 1000, 88_120)
+    shown = tuple(replace(event, at_ms=event.at_ms - before) for event in events)
+    return EntryHistory(shown, 1000, 88_120)
 
 
 def entry(id: str) -> EntryDetails:
@@ -379,7 +390,7 @@ def report() -> ConsumerReport:
             [
                 (2, 4_000, 29_000, 0, None), (4, 1_000, 12_000, 0, None), (0, 2_000, None, 0, None),
                 (3, 21 * MINUTE, 22 * MINUTE, 3, 21 * MINUTE), (7, 400, 9_000, 0, None),
-                (1, 3 * DAY, 3 * DAY, 1, 3 * DAY), (5, 8_000, 41_000, 1, None),
+                (2, 3 * DAY, 3 * DAY, 2, 3 * DAY), (4, 8_000, 41_000, 1, None),
             ]
         )
     )  # fmt: skip
@@ -394,7 +405,14 @@ def report() -> ConsumerReport:
     poison = tuple(
         PendingDelivery(f"newsletter-3127/{n}", "mail-2:1006", 3 * DAY, 11) for n in (44, 45)
     )
-    return ConsumerReport("mail", None, loads, seen, heat, poison, 22, 22)
+    stuck = tuple(
+        PendingDelivery(f"newsletter-3121/{700 + at * 7}", "mail-2:1004", (22 - at) * MINUTE,
+                        4 + at, (21 - at) * MINUTE + 30 * SECOND)
+        for at in range(3)
+    )  # fmt: skip
+    poison = tuple(replace(row, late_ms=3 * DAY - 30 * SECOND) for row in poison)
+    errors = {"newsletter-3127/45": ERRORS[1], "newsletter-3121/707": ERRORS[1]}
+    return ConsumerReport("mail", None, loads, seen, heat, poison, 22, 22, poison + stuck, errors)
 
 
 def explanation(address: str) -> Explanation:
@@ -427,12 +445,14 @@ def operations() -> list[Operation]:
         ("purge-1f2e3d4c5b", "purge", 41, "ada", "bounced for good", "where group=1f6c0a52", 161, 0,
          0),
         ("edit-0badcafe00", "edit", 64, "kim", "", "newsletter-3127/4003", 1, 0, 0),
-        ("pause-77aa88bb99", "pause", 130, "cron", "disk full on db-3", "queue mail", 0, 1, 1),
-        ("hard-5566778899", "hard", 1_500, "ada", "legal request 88", "all", 20_411, 0, 0),
+        ("pause-77aa88bb99", "pause", 130, "cron", "disk full on db-3", "paused = 1", 0, 1, 1),
+        ("purge-5566778899", "hard", 1_500, "ada", "legal request 88", "all", 20_411, 0, 0),
     ]  # fmt: skip
     return [
-        Operation(id, "mail", verb, NOW - ago * MINUTE, who, "ops-1", why, what, "dead",
-                  "gone" if verb == "hard" else "waiting", done, done, 9, undone, "", True, tried)
+        Operation(id, "mail", verb, NOW - ago * MINUTE, who, "ops-1", why, what,
+                  "" if verb == "pause" else "dead",
+                  {"hard": "gone", "pause": ""}.get(verb, "waiting"), done, done, 9, undone, "",
+                  True, tried)
         for id, verb, ago, who, why, what, done, undone, tried in rows
     ]  # fmt: skip
 
@@ -530,13 +550,35 @@ def clients() -> tuple[Client, ...]:
     return tuple(found)
 
 
+def client(name: str) -> ClientDetails:
+    known = next(one for one in clients() if one.client == name)
+    first = tuple(
+        Entry(f"export-{8_800 + at}", "waiting", None, NOW - 9 * MINUTE if at == 1 else None,
+              failures=2 if at == 1 else 0, error=ERRORS[1] if at == 1 else None, client=name)
+        for at in range(min(5, known.waiting))
+    )  # fmt: skip
+    held = tuple(
+        Entry(f"export-{8_700 + at}", "pending", NOW + (6 * at + 3) * SECOND,
+              NOW - (27 - 6 * at) * SECOND, consumer=f"export-{at % 2 + 1}:{2001 + at}",
+              client=name)
+        for at in range(min(4, known.pending))
+    )  # fmt: skip
+    capped = operations()[3]
+    verb = {"acme": "block", "birch-hotels": "cap"}.get(name)
+    what = f"client {name}" + (f" to {known.cap}" if known.cap else "")
+    rule = replace(capped, id="x", verb=verb or "", what=what, who="kim", undone=0, tried=0,
+                   why="floods the export service", started_ms=NOW - 52 * MINUTE)  # fmt: skip
+    return ClientDetails(known, first, held, (rule,) if verb else ())
+
+
 def processes() -> tuple[Process, ...]:
     found = []
     for at in range(7):
         host, pid = f"mail-{at // 3 + 1}", 1001 + at
         silent = (21 * MINUTE if at == 3 else 2 * SECOND + at * 300, 3 * DAY)[at == 5]
         jobs = [f"newsletter-3127/{at * 7 + n}" for n in range(at % 4)]
-        work = tuple(RunningJob(id, "mail", b"", None) for id in jobs)
+        since = NOW - max(silent, 9 * SECOND)
+        work = tuple(RunningJob(id, "mail", b"", since - 4 * SECOND) for id in jobs)
         found.append(
             Process(f"{host}:{pid}", host, pid, ("mail", "digests") if at < 3 else ("mail",),
                     NOW - (at + 2) * 7 * HOUR, silent, at not in (3, 5), work, quiet=at == 1)
@@ -545,7 +587,7 @@ def processes() -> tuple[Process, ...]:
 
 
 def queue_settings() -> tuple[QueueSetting, ...]:
-    chosen = {"max_failures": "20", "trash_ms": str(7 * DAY)}
+    chosen = {"max_failures": "8", "trash_ms": str(7 * DAY)}
     return tuple(
         QueueSetting(name, chosen.get(name, str(value)), name not in chosen)
         for name, value in asdict(DEFAULTS).items()
@@ -610,12 +652,17 @@ class Seeded:
         row = next(row for row in overview() if row.name == viewport.queue)
         bare = replace(bare, counts=row.counts)
         if viewport.detail is not None:
-            about = (
-                replace(bare, request=request(viewport.detail))
-                if viewport.view == "requests"
-                else replace(bare, entry=self.entry(viewport.detail))
-            )
-            bare = about
+            if viewport.view == "clients":
+                bare = replace(bare, client=client(viewport.detail))
+            elif viewport.view == "requests":
+                bare = replace(bare, request=request(viewport.detail))
+            else:
+                details = self.entry(viewport.detail)
+                if viewport.view == "trash":
+                    purged = next(row for row in trash() if row.id == viewport.detail)
+                    purged = replace(purged, payload=details.entry.payload)
+                    details = replace(details, entry=purged, history=entry_history(HOUR))
+                bare = replace(bare, entry=details)
         match viewport.view:
             case "levels" if row.kind == "request":
                 return replace(bare, levels=levels(), requests=requests()[:18], open=18)
@@ -785,7 +832,7 @@ def prepared(
     request = ChangeRequest(verb, RequestQueue(None, "mail"), "dead", Filter(where=parse(where)))
     chosen = Selection(request.queue, "dead", request.filter, NOW)
     chosen.add(entries)
-    impact = None if weight is None else weight.facts(verb)
+    impact = None if weight is None else weight.preview_sections(verb)
     return PreparedChange(request, chosen, preview(chosen, verb, impact=impact))
 
 

@@ -130,6 +130,11 @@ class HasClients(Queue[C_co]):
 
     @operation
     @abstractmethod
+    async def first_waiting(self, client: str, max: int) -> list[Entry]:
+        """Up to ``max`` waiting entries of a client, the next first, without payloads."""
+
+    @operation
+    @abstractmethod
     async def set_client_rule(
         self, op: str, seq: int, rule: str, client: str, value: int
     ) -> tuple[str, int]:

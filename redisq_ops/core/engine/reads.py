@@ -318,7 +318,8 @@ class QueueReads(QueueBase[C_co]):
             if consumer in ("", entry.consumer)
             and (not group or entry.id.rpartition("/")[0] == group)
         )
-        return PendingPage(rows, page.total, page.cursor)
+        errors = {entry.id: entry.error for entry in page.entries if entry.error is not None}
+        return PendingPage(rows, page.total, page.cursor, errors)
 
     @operation
     async def limits_reached(self, max: int = OTHERS) -> list[Limit]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from .entry import Entry
+from .entry import Entry, Failure
 
 PENDING_PAGE = 500
 """deliveries on a page"""
@@ -45,6 +46,8 @@ class PendingPage:
     total: int
     after: str | None = None
     """the cursor of the next page; None: this is the last"""
+    errors: Mapping[str, Failure] = field(default_factory=dict)
+    """id -> its latest error, of those whose entries were read and that failed before"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ settled. A growing lag needs more workers; growing pending means that workers ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups, HasConsumers
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery
-from redisq_ops.core.model.entry import Consumer
+from redisq_ops.core.model.entry import Consumer, Failure
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.redis.operation import both, together
 
@@ -57,6 +57,10 @@ class ConsumerReport:
     poison: tuple[PendingDelivery, ...]
     looked: int
     pending: int
+    held: tuple[PendingDelivery, ...] = ()
+    """those that were looked at, held longest first; a recording has none"""
+    errors: Mapping[str, Failure] = field(default_factory=dict)
+    """id -> its latest error, of those that failed before; a recording has none"""
 
 
 async def consumer_reports(
@@ -101,6 +105,7 @@ async def _report(
         queue.name, group or None, tuple(loads), tuple(_statuses(rows, known, silent_ms)),
         tuple(map(tuple, heat)),
         tuple(row for row in rows if row.deliveries >= poison), len(rows), held.total,
+        tuple(sorted(rows, key=lambda row: -(row.age_ms or 0))), held.errors,
     )  # fmt: skip
 
 

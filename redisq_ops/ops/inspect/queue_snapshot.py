@@ -26,6 +26,7 @@ from ..filter.scan import PAGE
 from ..groups.error_groups import ErrorGroups
 from ..redaction import Redaction
 from ..required_features import requests_of
+from .client_details import client_details
 from .consumers import consumer_reports
 from .details import entry_details, request_details
 from .periodic import periodic_status
@@ -47,7 +48,7 @@ async def read_view(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> 
         raise filled
     if isinstance(detail, Exception):
         raise detail
-    return replace(filled, entry=detail.entry, request=detail.request)
+    return replace(filled, entry=detail.entry, request=detail.request, client=detail.client)
 
 
 async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Snapshot:
@@ -206,6 +207,9 @@ async def _detail(queue: Queue[Any], bare: Snapshot) -> Snapshot:
     id = bare.viewport.detail
     if id is None:
         return bare
+    if isinstance(queue, HasClients) and bare.viewport.view == "clients":
+        client = await attempt(client_details(queue, id))
+        return bare if isinstance(client, Exception) else replace(bare, client=client)
     if bare.viewport.view in ("levels", "requests"):
         request = await attempt(request_details(queue, id, HISTORY))
         return bare if isinstance(request, Exception) else replace(bare, request=request)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..explain.explanation import Explanation
     from ..filter.fields import Need
     from ..groups.error_groups import ErrorGroup
+    from .client_details import ClientDetails
     from .consumers import ConsumerReport
     from .details import EntryDetails, RequestDetails
     from .overview import QueueRow
@@ -75,7 +76,7 @@ class Viewport:
     buckets: int = 60
     """bars of the histogram of delayed entries"""
     detail: str | None = None
-    """id of an entry or request to read in full"""
+    """id of an entry or request, or name of a client, to read in full"""
     needs: frozenset[Need] = frozenset()
     """what the view's filter needs besides the entries' records"""
     explain: ExplainSubject | None = None
@@ -154,7 +155,8 @@ class Snapshot:
     upcoming: Upcoming | None = None
     entry: EntryDetails | None = None
     request: RequestDetails | None = None
-    """one of them is the viewport's ``detail``; both None: nothing has that id"""
+    client: ClientDetails | None = None
+    """one of them is the viewport's ``detail``; all None: nothing has that id"""
     groups: tuple[ErrorGroup, ...] = ()
     """error groups of the ``looked`` latest dead letters, of ``total``"""
     looked: int = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from redisq_ops.core.engine.queue import Queue
@@ -22,7 +22,7 @@ from redisq_ops.core.redis.operation import Call, apart, both, together
 
 from ..change import audit_log
 from ..deployment import Deployment
-from ..inspect.consumers import consumer_reports
+from ..inspect.consumers import ConsumerReport, consumer_reports
 from ..inspect.overview import queue_fields, queue_rows
 from .file import RecordedState
 
@@ -156,7 +156,7 @@ class Sampler:
         for name, report in zip(wanted, found, strict=True):
             self._consumers[name] = now
             if not isinstance(report, Exception):
-                reports[name] = [{"at_ms": now, **asdict(each)} for each in report]
+                reports[name] = [{"at_ms": now, **_recorded(each)} for each in report]
         return reports
 
     async def _read_log(self) -> dict[str, Any]:
@@ -191,3 +191,10 @@ def _counters(key: str) -> Call[Any]:
 
 def _latest_operation(key: str) -> Call[Any]:
     return Call(("ZRANGE", key, "0", "0", "REV"), lambda reply: reply, key=key)
+
+
+def _recorded(report: ConsumerReport) -> dict[str, Any]:
+    """What is kept of a report: numbers, not each entry that is held and its error."""
+    row = asdict(replace(report, held=(), errors={}))
+    del row["held"], row["errors"]
+    return row

@@ -15,9 +15,9 @@ from textual.widgets import Static
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
 from redisq_ops.ops.terminal import count, kind_of
-from redisq_ops.tui.outline import OutlineSection, fact, fact_section
+from redisq_ops.tui.outline import OutlineSection
 from redisq_ops.tui.table import PagedTable
-from redisq_ops.tui.table_model import RowWindow, TableColumn, TableRow, styled
+from redisq_ops.tui.table_model import RowWindow, TableColumn, TableRow
 
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query
@@ -96,6 +96,8 @@ class QueueView(Vertical):
     empty: ClassVar[str]
     has_details: ClassVar[bool] = False
     """whether its rows are or have entries or requests, of which more is known than a row has"""
+    read_by_row: ClassVar[bool] = False
+    """whether the preview reads by the row's identity what is known of it"""
     has_preview: ClassVar[bool] = True
     """whether more can be shown of the row under the cursor beside or below the list"""
     named_rows: ClassVar[bool] = False
@@ -139,15 +141,9 @@ class QueueView(Vertical):
         return None
 
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
-        """What the snapshot knows of a row that is neither entry nor request, for the preview."""
-        row = self.row(item, snapshot)
-        cells = list(zip(self.columns, map(styled, row.cells), strict=False))
-        lines = [
-            fact(column.title, text, style)
-            for column, (text, style) in cells[1:]
-            if text not in ("", "-")
-        ]
-        return [fact_section("row", cells[0][1][0], lines)]
+        """What the snapshot knows of a row that is neither entry nor request, for the preview;
+        more than the row says itself."""
+        return []
 
     def words(self, item: Any) -> tuple[str, ...]:
         """What the filter looks at."""

@@ -28,6 +28,7 @@ class ClientsView(QueueView):
     about = "Clients: waiting, blocked"
     needs = "HasClients"
     named_rows = True
+    read_by_row = True
     columns = (
         TableColumn("client", "client", 20, flex=1),
         TableColumn("rule", "rule", 8),

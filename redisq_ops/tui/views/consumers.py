@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,16 +12,27 @@ from rich.text import Text
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
-from redisq_ops.tui.outline import OutlineSection, fact, fact_section
+from redisq_ops.tui.outline import (
+    LABEL,
+    LINE,
+    Line,
+    OutlineSection,
+    aligned,
+    fact,
+    fact_section,
+)
 from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
-from redisq_ops.tui.theme import BAD, DIM, HEAT, HELD, WARN
+from redisq_ops.tui.theme import BAD, DIM, HEAT, HELD, OK, WARN
 
-from .base import Items, QueueView, SortOrder
+from .base import Items, QueueView, SortOrder, redaction_of
+from .dead_letters import error_words
 from .requests import number
 
 if TYPE_CHECKING:
-    from redisq_ops.core.model.consumer_load import GroupLoad
+    from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
+    from redisq_ops.core.model.entry import Failure
     from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
+    from redisq_ops.ops.redaction import Redaction
 
 _AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 _DELIVERIES = (1, 2, 3, 5, 10)
@@ -30,6 +41,12 @@ _LABEL, _CELL = 7, 7
 _GRID = 2 + _LABEL + _CELL * len(_AGES)
 _GROUPS = 5
 _APART = "\0"
+_LISTED = 20
+"""entries of a consumer that its preview lists"""
+_TAKE_OVER = [
+    fact("R", "requeues what it holds: other consumers take it"),
+    fact("C", "claims it for one other consumer"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +133,21 @@ class Consumers(QueueView):
 
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         one: One = item
-        again = [
-            fact(f"{held.deliveries} times", f"{held.id}  held for {age(held.age_ms or 0)}")
+        held = [
+            (row, report.errors.get(row.id))
             for report in snapshot.reports
-            for held in report.poison
-            if report.group == one.group and held.consumer == one.seen.name
+            for row in report.held or report.poison
+            if report.group == one.group and (row.consumer or "-") == one.seen.name
         ]
-        poison = [fact_section("poison", "held, and delivered again and again", again)]
-        return [*(poison if again else []), *super().preview_sections(item, snapshot)]
+        known, pending = len(held), one.seen.pending
+        title = "holds nothing"
+        if pending:
+            title = f"holds {count(pending)}, the oldest first"
+            title += f" (among the first {count(known)})" if known < pending else ""
+        found = [fact_section("held", title, list(_held(held, redaction_of(self))))]
+        if one.seen.silent_ms is not None:
+            found.append(fact_section("help", f"silent for {age(one.seen.silent_ms)}", _TAKE_OVER))
+        return found
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         busy = any(report.pending or report.loads for report in snapshot.reports)
@@ -155,6 +179,25 @@ class Consumers(QueueView):
         if looked < held:
             said.append(f"by the first {count(looked)} of {count(held)} pending")
         return said
+
+
+def _held(
+    held: list[tuple[PendingDelivery, Failure | None]], redaction: Redaction | None
+) -> Iterator[Line]:
+    """An entry in each line: since when, which, its lease, how often delivered, its last error."""
+    shown = held[:_LISTED]
+    for id, (row, error) in zip(aligned([row.id for row, _ in shown]), shown, strict=True):
+        since = "" if row.age_ms is None else f"for {age(row.age_ms)}"
+        text = Text.assemble((f"{since:<{LABEL}}", DIM), id)
+        if row.late_ms is not None:
+            late = row.late_ms > 0
+            lease = f"lease over for {age(row.late_ms)}" if late else f"lease {age(-row.late_ms)}"
+            text.append(f"  {lease:<22}", BAD if late else OK)
+        poison = row.deliveries >= _DELIVERIES[-1]
+        text.append(f"  delivered {count(row.deliveries)} ×", WARN if poison else DIM)
+        if (shown_error := redaction.failure(error) if redaction else error) is not None:
+            text.append(f"  {printable(error_words(shown_error), LINE)}", BAD)
+        yield Line(text, row.id)
 
 
 def _span(ms: int | None) -> Cell:

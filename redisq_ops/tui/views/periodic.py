@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count
 from redisq_ops.tui.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
+from redisq_ops.tui.table_model import Cell, TableColumn, TableRow, styled
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, WARN
 
 from .base import Items, QueueView, SortOrder
@@ -72,8 +72,17 @@ class PeriodicView(QueueView):
 
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         status: PeriodicStatus = item
-        found = super().preview_sections(item, snapshot)
-        spec, now = status.entry.spec, snapshot.now_ms
+        entry, spec, now = status.entry, status.entry.spec, snapshot.now_ms
+        latest = [fact("none", "")]
+        if entry.run is not None and (at := entry.run_ms) is not None:
+            when, _ = styled(_latest(status, snapshot))
+            when = when if at > now else f"{when} ago"
+            state = status.run_state or "ended, and was removed"
+            latest = [
+                fact("id", entry.run), fact("state", state, BAD if state == "dead" else ""),
+                fact("due", f"{moment(at, zone_of(self))}  ({when})"),
+            ]  # fmt: skip
+        found = [fact_section("latest", "latest run", latest)]
         if spec is not None:
             from redisq_ops.core.queues.delay.periodic import slots
 

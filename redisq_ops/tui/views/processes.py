@@ -6,13 +6,14 @@ from typing import Any
 
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
-from redisq_ops.ops.terminal import age
+from redisq_ops.ops.terminal import age, count
 from redisq_ops.tui.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder
 from .dead_letters import ago
+from .delayed import moment, zone_of
 from .requests import number
 
 STATES = {True: ("alive", OK), False: ("silent", BAD), None: ("unknown", DIM)}
@@ -69,8 +70,26 @@ class ProcessesView(QueueView):
             for job in process.work
         ]
         none = fact("none" if process.work_known else "unknown", "")
-        found = super().preview_sections(item, snapshot)
-        return [*found, fact_section("jobs", "its jobs, as of its last heartbeat", jobs or [none])]
+        known = [fact("process", f"{process.pid or 'unknown'} on {process.host or 'unknown'}")]
+        if (since := process.since_ms) is not None:
+            began = f"{moment(since, zone_of(self))}  ({ago(since, snapshot)} ago)"
+            known.append(fact("started", began))
+        known += [fact("serves", queue) for queue in process.queues]
+        if process.alive is False and process.work:
+            known.append(fact("its jobs", self._taken_over(snapshot), WARN))
+        title = f"jobs  {count(len(jobs))}, as of its last heartbeat"
+        return [
+            fact_section("jobs", title, jobs or [none]),
+            fact_section("process", process.name, known),
+        ]
+
+    @staticmethod
+    def _taken_over(snapshot: Snapshot) -> str:
+        """How jobs of a silent process run again."""
+        queue = snapshot.queue
+        if queue is not None and "HasWorkerProcesses" in queue.features:
+            return f"wait until it is removed: :workers prune {queue.name}"
+        return "wait again once their leases end: 4 lists them, R requeues them now"
 
     @property
     def subject(self) -> str | None:

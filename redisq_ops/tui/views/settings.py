@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age
 from redisq_ops.tui.outline import OutlineSection, fact, fact_section
@@ -26,6 +27,11 @@ _MEANINGS = {
     "max_waiting": "waiting entries above which none is added; 0: no bound",
     "trash_ms": "how long purged entries can be restored",
 }
+
+
+def _span(name: str, value: str) -> str:
+    """What a number of milliseconds is in words, in parentheses."""
+    return f"  ({age(int(value))})" if name.endswith("_ms") and value else ""
 
 
 class SettingsView(QueueView):
@@ -68,12 +74,16 @@ class SettingsView(QueueView):
         setting: QueueSetting = item
         queue = snapshot.queue.name if snapshot.queue else ""
         how = f":retention {queue} {setting.name}="
-        return [
-            *super().preview_sections(item, snapshot),
-            fact_section(
-                "change", "to change it", [fact("value", f"{how}…"), fact("default", how)]
-            ),
+        usual = str(getattr(DEFAULTS, setting.name))
+        lines = [
+            fact("what it is", _MEANINGS.get(setting.name, "")),
+            fact("default", usual + _span(setting.name, usual)),
+            fact("to change it", f"{how}…"),
         ]
+        if not setting.default:
+            lines.append(fact("to reset it", how))
+        value = (setting.value or "-") + _span(setting.name, setting.value)
+        return [fact_section("change", f"{setting.name}  {value}", lines)]
 
     @property
     def subject(self) -> str | None:

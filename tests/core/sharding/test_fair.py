@@ -127,6 +127,7 @@ def test_order_within_a_client_and_rules_hold(queue: Queue) -> None:
     held = take(queue)
     assert [d.id for d in held] == ["ann.0", "ann.1"]
     assert queue.get_client("ann") == Client("ann", 28, 2, 1, False, 2)
+    assert [entry.id for entry in queue.first_waiting("ann", 2)] == ["ann.2", "ann.3"]
     assert queue.unblock("bob")
     assert [d.id for d in take(queue)] == [f"bob.{k}" for k in range(30)]
     assert settle(queue, "release", *held) == {"released"}

@@ -8,14 +8,16 @@ from typing import ClassVar, Literal, cast
 from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasClients
 from ...engine.queue import Queue
-from ...model.entry import Client, Clients, Limit
+from ...model.entry import Client, Clients, Entry, Limit
 from ...model.errors import BadInput
 from ...model.keys import checked_name
 from ...model.queue_position import OTHERS
+from ...model.quoting import text
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, both, operation
 from ...redis.parsers import words
 from .account import accounts
+from .waiting_pages import window
 
 MAX_WEIGHT = 100
 Rule = Literal["weight", "cap", "blocked"]
@@ -53,6 +55,13 @@ class ClientRules(HasClients[C_co]):
         """One client; None when it has no entries waiting or pending and no rules."""
         found = (await accounts(self.keys, [client]))[client]
         return None if found is None else found.shown(client)
+
+    @operation
+    async def first_waiting(self, client: str, max: int) -> list[Entry]:
+        """Up to ``max`` waiting entries of a client, the next first, without payloads."""
+        line = await window(self, client, None, max)
+        rows: list[tuple[str, float | None]] = [(text(id), None) for _, id in line.live]
+        return await self._entries("waiting", rows, payloads=False)
 
     @operation
     async def length(self, client: str) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from ...model.entry import Client, Clients
+from ...model.entry import Client, Clients, Entry
 from ...model.errors import Refused
 from ...model.keys import checked_name
 from ...model.settings import BATCH
@@ -125,6 +125,12 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         for one in found:
             shown = shown if one is None else _joined(shown, one)
         return shown
+
+    @operation
+    async def first_waiting(self, client: str, max: int) -> list[Entry]:
+        """During a resize, those in the former home come first."""
+        found = await self._on_each_shard(lambda part: part.first_waiting.op(client, max))
+        return [entry for part in found for entry in part][:max]
 
     async def _set_rule(self, rule: Rule, client: str, value: int) -> int:
         checked_name(client, "client name")
