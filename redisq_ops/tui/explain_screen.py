@@ -67,20 +67,18 @@ class ExplainScreen(ModalScreen[None]):
         Binding("u", "scroll_answer(-5)", "Up", show=False),
     ]
 
+    @dataclass(eq=False)
     class Suggested(Message):
         """Enter on a command that helps."""
 
-        def __init__(self, command: str) -> None:
-            super().__init__()
-            self.command = command
+        command: str
 
+    @dataclass(eq=False)
     class Followed(Message):
         """Enter on a name."""
 
-        def __init__(self, queue: str, link: ExplainLink) -> None:
-            super().__init__()
-            self.queue = queue
-            self.link = link
+        queue: str
+        link: ExplainLink
 
     def __init__(self, about: ExplainSubject, zone: tzinfo | None) -> None:
         super().__init__()

@@ -6,6 +6,7 @@ may mean far more entries than the line that is on the screen.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -39,12 +40,11 @@ class FilterInput(Input):
         Binding("escape", "drop", "Drop it"),
     ]
 
+    @dataclass(eq=False)
     class Narrowed(Message):
         """What is typed can be read, or is nothing."""
 
-        def __init__(self, query: Query | None) -> None:
-            super().__init__()
-            self.query = query
+        query: Query | None
 
     def __init__(self) -> None:
         super().__init__(
