@@ -55,7 +55,7 @@ class Thresholds:
     attempts: int = 20
     """attempts in that period from which on a share of failures means something"""
     failing_percent: int = 50
-    """share of them that failed"""
+    """per cent of these that failed"""
     failures: int = 10
     """failures of one entry that is tried again"""
     lost: int = 2

@@ -197,13 +197,13 @@ class Changes:
 
     @property
     def deployment(self) -> Deployment:
-        """Where it goes."""
+        """The deployment that changes are made in."""
         assert self._app.source.connected is not None
         return self._app.source.connected.deployment
 
     @property
     def guard(self) -> Guard:
-        """What changes may do there."""
+        """The limits for changes in this deployment."""
         from redisq_ops.ops.change.limits import FREE
 
         assert self._app.source.connected is not None

@@ -151,7 +151,7 @@ def answer(found: Explanation, zone: tzinfo | None) -> Text:
 
 
 def explanation_sections(found: Explanation, zone: tzinfo | None) -> Iterator[OutlineSection]:
-    """What helps, the names in it, and the facts it rests on."""
+    """The sections of an explanation: commands that help, names, and facts."""
     reasons = (found.reason, *found.also)
     helps = [_suggestion(one) for one in reasons if one.command is not None]
     if helps:

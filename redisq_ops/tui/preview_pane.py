@@ -32,9 +32,9 @@ class PreviewSubject:
     queue: str | None
     id: str | None
     item: Any = field(default=None, compare=False)
-    """what the list has of it"""
+    """the list's item"""
     sections: Callable[[], list[OutlineSection]] | None = field(default=None, compare=False)
-    """all there is to show of it; None: it is read by its id"""
+    """everything to show of a row that has no details; None: its entry is read by its id"""
     chart: Callable[[int, int], Text | None] | None = field(default=None, compare=False)
     """a chart of it, of so many cells and lines; None: it has none"""
 

@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class LocatedEntry:
-    """An entry where it was read: enough to find it again, and no other."""
+    """An entry and where it was read, so that exactly this one can be found again."""
 
     entry: Entry
     place: Place

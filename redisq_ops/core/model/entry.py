@@ -147,7 +147,7 @@ class Entry:
     client: str | None = None
     """the client it belongs to, in a fair queue"""
     called: str | None = None
-    """the layout's own word for its state, where it has one"""
+    """the other program's own word for the state, if it has one"""
     task: str | None = None
     """the name of the task that it is for, where the layout keeps one: a function, a class, an
     actor; its arguments are in the members `ARGUMENTS` of its payload, which is JSON then"""
@@ -233,7 +233,7 @@ class Counts:
     unknown: frozenset[State] = frozenset()
     """states whose numbers another program's layout doesn't have; they are 0 here"""
     problem: str | None = None
-    """what can't be read, where numbers are unknown because of it"""
+    """what can't be read, so that numbers are unknown"""
 
     def of(self, state: State) -> int | None:
         """Number of entries in a state; None: unknown."""

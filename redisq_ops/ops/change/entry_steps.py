@@ -32,7 +32,7 @@ class Pick(NamedTuple):
 
     id: str
     at_ms: int | None = None
-    """what tells it from a later entry of that id that has no record, waiting or delayed"""
+    """its score, which tells it from a later entry of that id that has no record"""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class EntrySteps(ChangeSteps):
         """of the latest step, where it was about listed entries: moved | theirs (moved by another
         hand), or why an entry was not"""
         self.halted = ""
-        """why it stopped before its end, if it did"""
+        """why the change stopped early; empty: it did not"""
 
 
 class ListedSteps(EntrySteps):

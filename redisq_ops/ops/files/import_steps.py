@@ -126,7 +126,7 @@ class ImportSteps(ChangeSteps):
             self._problem(row.number, row.entry.id, why)
 
     def _no_more(self, refusal: Refused) -> bool:
-        """A full queue may have room for some of a batch: then one by one, until it has none."""
+        """The batch did not fit: a full queue may have room for some of it, so send one by one."""
         if self._size > 1 and isinstance(refusal, QueueFull) and self._ahead:
             self._size = 1
             return True

@@ -149,7 +149,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         ]
 
     async def _records(self, prefix: str, ids: Sequence[bytes]) -> list[bytes | None]:
-        """Strings of these ids; None where there is none."""
+        """The record of each id; None: there is none."""
         keys = [bytes_of(prefix) + id for id in ids]
         return await Call(("MGET", *keys), list[Any], key=keys[0]) if keys else []
 

@@ -55,7 +55,7 @@ class CarmineFourLayout(ForeignQueue[C_co]):
 
     @operation
     async def exists(self) -> bool:
-        """By its configuration, or by messages that lost it: Carmine won't open it then."""
+        """Whether its configuration is there, or messages without it, which Carmine won't open."""
         asked = ("config", "payloads", "dead-payloads")
         there = await together(self._size("EXISTS", part) for part in asked)
         return any(there)
