@@ -33,7 +33,7 @@ class _FieldNames(Suggester):
 
 
 class FilterInput(Input):
-    """A line for an expression, as ``--where`` takes. While hidden it is empty and posts nothing."""
+    """A line for an expression, as ``--where`` takes it. Hidden, it is empty and posts nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Keep this filter"),

@@ -79,8 +79,8 @@ class Operation:
     tried: int
     """1 once an undo went through all of it: entries it skipped had changed, and stay"""
     rest: int = 0
-    """of a move: how many of those may come back by another undo, once it is taken back what an
-    operator did with them over there"""
+    """of a move: how many of those another undo may restore, once what an operator did with them in
+    the target is undone"""
     undoing: int = 0
     """1 once an undo began: no further step of it is carried out"""
     span: tuple[int, int] = (0, 0)
