@@ -25,7 +25,7 @@ MINUTE_MS = 60_000
 HISTORY_MINUTES = range(54, -1, -6)
 """minutes before now in which the past has entries: enough for a chart of an hour"""
 MAX_WAITING = 2_000
-"""no more entries are submitted to a queue that has so many, so that the demo stays small"""
+"""waiting entries of a queue from which on the demo submits no more to it, to stay small"""
 
 REFUSED = Failure("ConnectionError", "smtp.example.org:25 refused the connection")
 NO_ANSWER = Failure("TimeoutError", "no answer from 203.0.113.7 within 10 s")

@@ -1,6 +1,6 @@
 """`t`: why something isn't running, isn't finishing, or where it went; drawn with each snapshot.
 
-Enter on what helps opens the dialog of that change; Enter on a name goes there.
+Enter on a suggested command opens the dialog of that change; Enter on a name goes there.
 """
 
 from __future__ import annotations

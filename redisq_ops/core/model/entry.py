@@ -114,8 +114,8 @@ GONE = "gone"
 
 
 ARGUMENTS = ("kwargs", "data", "args")
-"""members of a task's payload that have its arguments, where it has them: by name in an object, by
-position in a list; a list of one object has those of that object, too"""
+"""members of a task's payload that may hold its arguments: an object by name, a list by position,
+and a list of one object by that object's names too"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,8 @@ class Entry:
     called: str | None = None
     """the other program's own word for the state, if it has one"""
     task: str | None = None
-    """the name of the task that it is for, where the layout keeps one: a function, a class, an
-    actor; its arguments are in the members `ARGUMENTS` of its payload, which is JSON then"""
+    """the name of its task (a function, a class, an actor), if the layout keeps one; the payload is
+    JSON then and has the arguments in one of the members `ARGUMENTS`"""
     problem: str | None = None
     """its record is corrupt: why; the other fields are unknown"""
     handed: bool = field(default=False, compare=False, repr=False)

@@ -199,7 +199,7 @@ def part(id: str, k: int) -> str:
     """The name under which the ``k``-th of an operation's parts numbers its steps.
 
     Many processes that carry out one operation at once can't share its numbers: a step that comes
-    behind a later one is refused. So each part has its own, and what its entries are is fixed.
+    behind a later one is refused. So each part has its own numbers, and a fixed set of entries.
     """
     return f"{id}.{k}"
 

@@ -179,8 +179,8 @@ class UndoSteps(ChangeSteps):
         return len(ids)
 
     async def _close(self) -> None:
-        """Take the operation's next step, an empty one: a run that still carries it out, or
-        continues it, is refused, and moves nothing that would not be undone."""
+        """Take the number of the operation's next step by an empty one. A run that still carries
+        the operation out is refused then, and moves nothing that this undo would miss."""
         queue, id = self.queue, self.operation.id
         await audit_log.note(queue, id, undoing=1, tried=0)
         if self.operation.parts:

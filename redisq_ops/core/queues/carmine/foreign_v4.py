@@ -1,9 +1,8 @@
 """Queues that Carmine 4 keeps: read with its keys, never written.
 
 As its preview's source describes them, schema 1 (docs/explanation/carmine-queue.md): a state is a
-sorted set,
-so numbers are exact. An id that is dead may be there a second time, sent again since; `get` then
-says how the living one stands.
+sorted set, so numbers are exact. A dead id may have been sent again since; `get` then returns the
+living one.
 """
 
 from __future__ import annotations
