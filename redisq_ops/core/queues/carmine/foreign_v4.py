@@ -1,7 +1,7 @@
-"""Queues that Carmine 4 keeps: read with its keys, never written.
+"""Queues of Carmine 4, read from its keys and never written.
 
-As its preview's source describes them, schema 1 (docs/explanation/carmine-queue.md): a state is a
-sorted set, so numbers are exact. A dead id may have been sent again since; `get` then returns the
+Their layout is schema 1 of its preview's source (docs/explanation/carmine-queue.md): each state is
+a sorted set, so numbers are exact. A dead id may have been sent again since; `get` then returns the
 living one.
 """
 
