@@ -22,7 +22,8 @@ WITHIN_S = 0.3
 """how long to wait for the server's reply"""
 MOST = 200
 _PLAIN = re.compile(r"[\w.:@%+,=^~-]+", re.ASCII)
-"""names that are offered: zsh evaluates what it gets and bash expands it; this does nothing"""
+"""names that are offered: these characters are safe in zsh, which evaluates, and bash, which
+expands"""
 
 _KNOWN: ContextVar[KnownNames | None] = ContextVar("known_names", default=None)
 

@@ -79,7 +79,7 @@ class Session:
 
     @cached_property
     def redaction(self) -> Redaction:
-        """What isn't to be shown; refuses to show it where the configuration doesn't allow that."""
+        """What is redacted; raises `Refused` for an option that the configuration forbids."""
         from redisq_ops.core.model.errors import Refused
         from redisq_ops.ops.redaction import NO_REDACTION
 

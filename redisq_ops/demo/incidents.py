@@ -1,4 +1,4 @@
-"""Six incidents: what makes each on the demo's server, and the steps that solve it.
+"""Six incidents: how each is made on the demo's server, and the steps that solve it.
 
 A step is done when the server's state says so, whichever keys or commands led there.
 """

@@ -25,7 +25,7 @@ MINUTE_MS = 60_000
 HISTORY_MINUTES = range(54, -1, -6)
 """minutes before now in which the past has entries: enough for a chart of an hour"""
 MAX_WAITING = 2_000
-"""no more entries are submitted to a queue that has so many, so that the demo stays small"""
+"""waiting entries of a queue from which on the demo submits no more to it, to stay small"""
 
 REFUSED = Failure("ConnectionError", "smtp.example.org:25 refused the connection")
 NO_ANSWER = Failure("TimeoutError", "no answer from 203.0.113.7 within 10 s")
@@ -46,7 +46,7 @@ class SampleQueue:
     pace: int
     """entries a minute"""
     errors: tuple[Failure, ...] = ()
-    """what some entries fail with"""
+    """errors that some entries fail with"""
     options: tuple[tuple[str, Any], ...] = ()
 
     def open(self, client: BlockingClient, clock: Clock | None = None) -> Any:
@@ -159,7 +159,7 @@ def _work(
 
 
 def _later(queue: DelaySet[Any], now_ms: int, dice: random.Random) -> Description[Any]:
-    """Entries that become due one after the other, most of them soon."""
+    """Delayed entries that become due one after the other, most of them soon."""
     times = [now_ms + 5_000 + int(dice.expovariate(1 / (20 * MINUTE_MS))) for _ in range(200)]
     return together(
         queue.schedule.op([(f"{queue.name}-later-{n}", b'{"remind": "call back"}')], at_ms=at)

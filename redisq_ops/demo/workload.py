@@ -92,7 +92,7 @@ class Workload:
             pipe.execute()
 
     def _run(self, descriptions: Iterable[Description[Any]]) -> list[Any]:
-        """In one round trip; None for what failed, such as a queue that was destroyed."""
+        """Run these in one round trip; None for what failed, such as a queue that was destroyed."""
         found = run(self.client, together(map(apart, descriptions)))
         return [None if isinstance(each, Exception) else each for each in found]
 

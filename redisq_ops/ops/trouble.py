@@ -55,7 +55,7 @@ class Thresholds:
     attempts: int = 20
     """attempts in that period from which on a share of failures means something"""
     failing_percent: int = 50
-    """share of them that failed"""
+    """per cent of these that failed"""
     failures: int = 10
     """failures of one entry that is tried again"""
     lost: int = 2
@@ -205,8 +205,8 @@ def _poison(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
 
 
 def lost(entry: Entry) -> int:
-    """How often it was delivered and its consumer never settled it, as far as its layout tells:
-    of plain streams the deliveries before the present one."""
+    """How often the entry was delivered and not settled, as far as its layout tells; in plain
+    streams: its deliveries before the present one."""
     if entry.state != "pending" or entry.receipt is not None or entry.deliveries is None:
         return entry.lost
     return max(entry.lost, entry.deliveries - 1 - entry.failures)

@@ -308,7 +308,7 @@ def _request_rows(rows: Iterator[WritableRow]) -> Iterator[RequestRows]:
 
 
 def _groups(chunk: list[WritableRow]) -> list[list[WritableRow]]:
-    """The rows that one call can write together: of one client, or with one ready time."""
+    """Groups of rows that one call can write: rows of one client, or with one ready time."""
     groups: dict[tuple[str, int | None], list[WritableRow]] = {}
     for row in chunk:
         groups.setdefault((row.client, row.ready_ms), []).append(row)

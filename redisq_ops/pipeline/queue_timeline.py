@@ -28,7 +28,7 @@ def timeline(
     workers: Sequence[Row],
     anomalies: Sequence[Row],
 ) -> str:
-    """The charts as HTML; the rows are this queue's of the tables of these names."""
+    """The charts as HTML. The rows are those of this queue, of the tables with these names."""
     begin, end, step = figures.begin_ms or 0, figures.end_ms or 0, figures.step_ms
     begin -= begin % step
     n = (end - begin) // step + 1

@@ -152,7 +152,7 @@ class QueueReport:
 
     @property
     def anomaly_ms(self) -> int:
-        """Minutes, if there are enough of them to tell what is usual."""
+        """The step of anomalies: a minute, if there are enough of them to tell what is usual."""
         extent = self._extent
         span_ms = (extent["end"] or 0) - (extent["begin"] or 0)
         return MINUTE if span_ms >= 30 * MINUTE else self.step_ms

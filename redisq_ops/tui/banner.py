@@ -142,12 +142,11 @@ class Tabs(Widget):
     ALLOW_SELECT = False
     state: reactive[TabsState] = reactive(TabsState())
 
+    @dataclass(eq=False)
     class Chosen(Message):
         """A click on a view's name."""
 
-        def __init__(self, view: View) -> None:
-            super().__init__()
-            self.view = view
+        view: View
 
     def render(self) -> Text:
         tabs = (tab for _, tab in self._drawn())

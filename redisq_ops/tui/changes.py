@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views.consumers import parted
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 
     from .dashboard import Dashboard
 
+T = TypeVar("T")
+
 _EVERY_S = 0.1
 
 
 class Changes:
     """Runs a change in the background; Esc stops it between two steps.
 
-    What a change does is in `act`, loaded with the first one: it brings the Redis client.
+    What a change does is in `run_change`, loaded with the first one: it brings the Redis client.
     """
 
     def __init__(self, app: Dashboard) -> None:
@@ -154,55 +157,53 @@ class Changes:
 
     def command(self, words: Sequence[str]) -> None:
         """Run a command of `redisq` while the terminal is its own."""
-        from textual.app import SuspendNotSupported
-
         from redisq_ops.tui.command_line import run_in_terminal
 
-        if self._app.source.connected is None:
-            return self.tell("There is no server yet.", False)
         if self.running:
             return self.tell("One change at a time: Esc stops the running one.", False)
-        try:
-            with self._app.suspend():
-                run_in_terminal(words, self._app.source.connected.options, self._app.read_only)
-        except SuspendNotSupported:
-            line = shlex.join(["redisq", *words])
-            return self.tell(f"This terminal can't be left; in a shell: {line}", False)
-        self._app.drop_scan(None)
-        self._app.refresh(layout=True)
-        self._app.poller.wake()
+        run = partial(run_in_terminal, read_only=self._app.read_only)
+        if self._lend_terminal(words, run) is not None:
+            self._app.drop_scan(None)
+            self._app.poller.wake()
         return None
 
     def page(self, words: Sequence[str]) -> None:
         """Show what a command of `redisq` prints in the person's pager."""
-        from textual.app import SuspendNotSupported
-
         from redisq_ops.tui.command_line import run_in_pager
 
+        if failed := self._lend_terminal(words, run_in_pager):
+            self.tell(failed, False)
+
+    def _lend_terminal(
+        self, words: Sequence[str], run: Callable[[Sequence[str], Sequence[str]], T]
+    ) -> T | None:
+        """What ``run`` returns for the words and this server's options; None: it was not called."""
+        from textual.app import SuspendNotSupported
+
         if self._app.source.connected is None:
-            return self.tell("There is no server yet.", False)
+            self.tell("There is no server yet.", False)
+            return None
         try:
             with self._app.suspend():
-                failed = run_in_pager(words, self._app.source.connected.options)
+                result = run(words, self._app.source.connected.options)
         except SuspendNotSupported:
             line = shlex.join(["redisq", *words])
-            return self.tell(f"This terminal can't be left; in a shell: {line}", False)
-        if failed:
-            self.tell(failed, False)
+            self.tell(f"This terminal can't be left; in a shell: {line}", False)
+            return None
         self._app.refresh(layout=True)
-        return None
+        return result
 
     # --- what a running change uses ------------------------------------------------------------
 
     @property
     def deployment(self) -> Deployment:
-        """Where it goes."""
+        """The deployment that changes are made in."""
         assert self._app.source.connected is not None
         return self._app.source.connected.deployment
 
     @property
     def guard(self) -> Guard:
-        """What changes may do there."""
+        """The limits for changes in this deployment."""
         from redisq_ops.ops.change.limits import FREE
 
         assert self._app.source.connected is not None
@@ -280,7 +281,8 @@ class Changes:
 
     def _start(self, run: Callable[[], Awaitable[bool]], view: QueueView | None) -> None:
         if self._app.source.connected is None:
-            return self.tell("There is no server yet.", False)
+            self.tell("There is no server yet.", False)
+            return None
         if self.running:
             return self.tell("One change at a time: Esc stops the running one.", False)
         self.stopping, self.why = False, ""

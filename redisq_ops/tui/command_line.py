@@ -101,7 +101,7 @@ class CompletionList(Static):
         self.display = False
 
     def show(self, found: Sequence[Completion], chosen: int | None) -> None:
-        """Show some of them, the chosen one among these."""
+        """Show as many words as fit, among them the chosen one."""
         first = max(0, min((chosen or 0) - self.LINES // 2, len(found) - self.LINES))
         shown = found[first : first + self.LINES]
         width = max((cell_len(one.text) for one in shown), default=0)

@@ -37,7 +37,7 @@ class Question:
 
 
 def _labelled(line: str) -> Text:
-    """A line whose label, if it has one, stays behind what it is about."""
+    """A line of the dialog, its label dim if it has one."""
     label, colon, rest = printable(line).partition(": ")
     if not colon or not label.replace(" ", "").isalpha() or not label.islower():
         return Text(printable(line))

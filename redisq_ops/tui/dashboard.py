@@ -1,4 +1,4 @@
-"""One poller, one snapshot, and the views and bars that draw it."""
+"""The dashboard: one poller, its latest snapshot, and the views and bars that draw it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ snapshot to :meth:`EntryTree.show`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -37,12 +37,11 @@ class EntryTree(SectionTree):
     EntryTree .note { height: auto; padding: 0 1; color: $text-warning; }
     """
 
+    @dataclass(eq=False)
     class FilterWanted(Message):
         """The list is to show only what this expression matches."""
 
-        def __init__(self, condition: str) -> None:
-            super().__init__()
-            self.condition = condition
+        condition: str
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """`t`: why something isn't running, isn't finishing, or where it went; drawn with each snapshot.
 
-Enter on what helps opens the dialog of that change; Enter on a name goes there.
+Enter on a suggested command opens the dialog of that change; Enter on a name goes there.
 """
 
 from __future__ import annotations
@@ -67,20 +67,18 @@ class ExplainScreen(ModalScreen[None]):
         Binding("u", "scroll_answer(-5)", "Up", show=False),
     ]
 
+    @dataclass(eq=False)
     class Suggested(Message):
         """Enter on a command that helps."""
 
-        def __init__(self, command: str) -> None:
-            super().__init__()
-            self.command = command
+        command: str
 
+    @dataclass(eq=False)
     class Followed(Message):
         """Enter on a name."""
 
-        def __init__(self, queue: str, link: ExplainLink) -> None:
-            super().__init__()
-            self.queue = queue
-            self.link = link
+        queue: str
+        link: ExplainLink
 
     def __init__(self, about: ExplainSubject, zone: tzinfo | None) -> None:
         super().__init__()
@@ -153,7 +151,7 @@ def answer(found: Explanation, zone: tzinfo | None) -> Text:
 
 
 def explanation_sections(found: Explanation, zone: tzinfo | None) -> Iterator[OutlineSection]:
-    """What helps, the names in it, and the facts it rests on."""
+    """The sections of an explanation: commands that help, names, and facts."""
     reasons = (found.reason, *found.also)
     helps = [_suggestion(one) for one in reasons if one.command is not None]
     if helps:

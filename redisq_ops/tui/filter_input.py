@@ -1,11 +1,12 @@
-"""Where the filter is typed; it takes effect with every letter that leaves it readable.
+"""The line in which a filter is typed; the list follows every letter that leaves it valid.
 
-What can't be read is never kept: Enter would otherwise keep the last words that could be, and those
-may mean far more entries than the line that is on the screen.
+Enter refuses an invalid expression. It would otherwise keep the last valid one, which may match far
+more entries than the line on the screen.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -32,19 +33,18 @@ class _FieldNames(Suggester):
 
 
 class FilterInput(Input):
-    """A line for an expression, as ``--where`` takes. Out of sight it has none and says nothing."""
+    """A line for an expression, as ``--where`` takes it. Hidden, it is empty and posts nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Keep this filter"),
         Binding("escape", "drop", "Drop it"),
     ]
 
+    @dataclass(eq=False)
     class Narrowed(Message):
-        """What is typed can be read, or is nothing."""
+        """The typed expression is valid, or empty."""
 
-        def __init__(self, query: Query | None) -> None:
-            super().__init__()
-            self.query = query
+        query: Query | None
 
     def __init__(self) -> None:
         super().__init__(
@@ -64,7 +64,7 @@ class FilterInput(Input):
         return self._problem if self.display else ""
 
     def pointed(self, width: int) -> str:
-        """The problem in a line of so many cells below this one, a caret under where it is."""
+        """The problem as a line of so many cells below this one, with a caret under its place."""
         why = self.problem
         at = cell_len(self.value[: self._at]) - int(self.scroll_offset.x)
         if not why or not 0 <= at < width:

@@ -68,7 +68,7 @@ class InputOrder:
 
 
 async def _passed(chain: Iterable[MessagePump]) -> None:
-    """Each of these, one after the other, has handled what is in its queue now."""
+    """Wait until each of these widgets, one after the other, has handled its present messages."""
     for pump in chain:
         handled = asyncio.Event()
         done: Callable[[], None] = handled.set

@@ -22,7 +22,7 @@ _NAMES = {sign: name for name, sign in _SIGNS.items()}
 
 
 def sign(key: str, character: str | None = None) -> str:
-    """A key as it is written on it; ``character`` is what it types, if anything."""
+    """The name on a key; ``character`` is what it types, if anything."""
     if key in _SIGNS:
         return _SIGNS[key]
     return character if character and printable(character) == character else key
@@ -49,7 +49,7 @@ def _name(action: str) -> str:
 
 
 def key_name(sign: str) -> str:
-    """A key as Textual calls it, by its name or by what is written on it."""
+    """Textual's name of a key, from that name or from the name on the key."""
     return _NAMES.get(sign, sign)
 
 

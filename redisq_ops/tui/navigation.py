@@ -171,7 +171,7 @@ class Navigation:
             self._app.show_queue(queue)
 
     def go_home(self) -> None:
-        """Show the dead entries of the queue if it has some, else what it is about."""
+        """Show the queue's dead entries if there are any, else its main view."""
         app = self._app
         has = app.open_queue.features if app.open_queue else frozenset()
         self.show_view(home_view(has, app.counts))

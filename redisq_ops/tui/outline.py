@@ -27,7 +27,7 @@ TEXT_ROW: Final = 100
 
 
 class OutlineItem(Protocol):
-    """One line, and those below it."""
+    """A line of an outline, and the lines folded in it."""
 
     @property
     def label(self) -> Text:
@@ -46,7 +46,7 @@ class OutlineItem(Protocol):
 
     @property
     def value(self) -> str | bytes:
-        """What is copied of it."""
+        """The text that `y` copies."""
         ...
 
     @property

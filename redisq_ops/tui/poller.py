@@ -108,25 +108,23 @@ class Live:
             await self.connected.deployment.client.aclose()
 
 
+@dataclass(eq=False)
 class SnapshotFetched(Message):
     """A new picture, of the server of ``source``."""
 
-    def __init__(self, snapshot: Snapshot, source: SnapshotSource) -> None:
-        super().__init__()
-        self.snapshot = snapshot
-        self.source = source
+    snapshot: Snapshot
+    source: SnapshotSource
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, SnapshotFetched)
 
 
+@dataclass(eq=False)
 class Missed(Message):
     """There is no new picture of the server of ``source``, and why."""
 
-    def __init__(self, error: Exception, source: SnapshotSource) -> None:
-        super().__init__()
-        self.error = error
-        self.source = source
+    error: Exception
+    source: SnapshotSource
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, Missed)

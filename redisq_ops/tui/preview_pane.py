@@ -32,9 +32,9 @@ class PreviewSubject:
     queue: str | None
     id: str | None
     item: Any = field(default=None, compare=False)
-    """what the list has of it"""
+    """the list's item"""
     sections: Callable[[], list[OutlineSection]] | None = field(default=None, compare=False)
-    """all there is to show of it; None: it is read by its id"""
+    """everything to show of a row that has no details; None: its entry is read by its id"""
     chart: Callable[[int, int], Text | None] | None = field(default=None, compare=False)
     """a chart of it, of so many cells and lines; None: it has none"""
 
@@ -169,8 +169,8 @@ class PreviewPane(Vertical):
         self.display = bool(high) or (self.mode == "open" and subject is not None)
 
     def _share(self, height: int, lines: int, same_list: bool) -> int:
-        """The lines it takes of a list's; 0: there is no room. In one list it gives way to rows at
-        once and comes back late, so that it doesn't jump to and fro with each row."""
+        """The lines that the preview takes from the list; 0: there is no room. Within one list it
+        gives way to rows at once and comes back late, so that it doesn't jump with each row."""
         for share in _SHARES if height >= _TALL else ():
             high = int(height * share)
             spare = _SPARE if same_list and high > self._high else 0

@@ -51,7 +51,7 @@ class ChartPeriod:
 
     @property
     def read(self) -> int:
-        """The minutes to read: a minute is no unit of counters by the minute."""
+        """The minutes to read: at least an hour, since counters are by the minute."""
         return max(60, self.minutes)
 
 
@@ -171,7 +171,7 @@ def rate_lines(
 
 
 def rate_lanes(lines: Sequence[ChartLine], rows: int) -> list[ChartLane]:
-    """What arrived and was settled on one scale, and what failed, usually less, on its own."""
+    """Lanes: arrived and settled on one scale; failed, usually fewer, on a scale of its own."""
     failed = max(1, rows // 5)
     failed += (rows - failed) % 2
     each = max(1, (rows - failed) // 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from rich.style import Style
@@ -68,12 +69,11 @@ class OutlineTree(Tree[OutlineItem]):
         Binding("G,end", "scroll_end", "Last", show=False),
     ]
 
+    @dataclass(eq=False)
     class Opened(Message):
         """Enter or a double click on a line that nothing is folded in."""
 
-        def __init__(self, item: OutlineItem) -> None:
-            super().__init__()
-            self.item = item
+        item: OutlineItem
 
     def __init__(self) -> None:
         self.needle = ""

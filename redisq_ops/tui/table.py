@@ -90,59 +90,53 @@ class PagedTable(ScrollView, can_focus=True):
         Binding("enter", "open", "Open", show=False, tooltip="Show this entry"),
     ]
 
-    class _Said(Message):
-        def __init__(self, table: "PagedTable") -> None:
-            super().__init__()
-            self.table = table
+    @dataclass(eq=False)
+    class _TableMessage(Message):
+        table: "PagedTable"
 
         @property
         def control(self) -> "PagedTable":
             return self.table
 
-    class Wanted(_Said):
+    @dataclass(eq=False)
+    class Wanted(_TableMessage):
         """Rows ``start`` to before ``end`` are needed, at most four screens of them."""
 
-        def __init__(self, table: "PagedTable", start: int, end: int) -> None:
-            super().__init__(table)
-            self.start = start
-            self.end = end
+        start: int
+        end: int
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, PagedTable.Wanted) and message.table is self.table
 
-    class Moved(_Said):
+    @dataclass(eq=False)
+    class Moved(_TableMessage):
         """The cursor is on another entry; on none if ``identity`` is None."""
 
-        def __init__(self, table: "PagedTable", identity: str | None) -> None:
-            super().__init__(table)
-            self.identity = identity
+        identity: str | None
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, PagedTable.Moved) and message.table is self.table
 
-    class Opened(_Said):
+    @dataclass(eq=False)
+    class Opened(_TableMessage):
         """Enter or a double click on an entry."""
 
-        def __init__(self, table: "PagedTable", identity: str) -> None:
-            super().__init__(table)
-            self.identity = identity
+        identity: str
 
-    class HeaderClicked(_Said):
+    @dataclass(eq=False)
+    class HeaderClicked(_TableMessage):
         """A click on a column's title."""
 
-        def __init__(self, table: "PagedTable", key: str) -> None:
-            super().__init__(table)
-            self.key = key
+        key: str
 
-    class NothingSelected(_Said):
+    class NothingSelected(_TableMessage):
         """A key that needs an entry under the cursor found none."""
 
-    class Marked(_Said):
+    @dataclass(eq=False)
+    class Marked(_TableMessage):
         """The set of marked entries changed."""
 
-        def __init__(self, table: "PagedTable", marks: frozenset[str]) -> None:
-            super().__init__(table)
-            self.marks = marks
+        marks: frozenset[str]
 
     def __init__(
         self,

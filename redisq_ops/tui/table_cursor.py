@@ -4,7 +4,7 @@ from redisq_ops.tui.table_model import RowWindow, TableRow
 
 
 class RowCursor:
-    """A line in a window of rows: that of the top until it is moved, then that of one entry."""
+    """The cursor's line in a window of rows: the top line until it is moved, then one entry's."""
 
     def __init__(self) -> None:
         self.window: RowWindow | None = None

@@ -14,7 +14,7 @@ from redisq_ops.tui.theme import BAD, DELAYED, DIM, HELD, OK
 LINES: Final = 200
 """of the end of a traceback; what raised the error is at the end"""
 LAST: Final = 8
-"""of these in sight, the others folded"""
+"""lines of the end that are in sight; the others are folded"""
 _LONGEST: Final = 400
 """characters of a line"""
 

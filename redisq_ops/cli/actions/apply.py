@@ -110,7 +110,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
 
 
 def _already(s: Session, before: Operation, what: str) -> int:
-    """A plan that was applied to its end: nothing is done, and it says so."""
+    """Report that the plan was applied to its end already; nothing is done."""
     outcome = ChangeOutcome(before.id, before.matched, before.done)
     if s.json:
         skipped = {"earlier": before.matched - before.done} if before.matched > before.done else {}

@@ -55,7 +55,7 @@ COMMANDS = {
     "demo": ("demo", "Open the dashboard on a demo server with incidents to solve."),
     "spark": ("spark_commands", "Read, report on, submit and replay queues with Spark."),
 }
-"""name -> the module here that has it, and what it does, for the list of commands"""
+"""command -> the module here that defines it, and its line in the list of commands"""
 
 
 class Commands(TyperGroup):

@@ -38,7 +38,7 @@ class DeclaredFeatures:
     """what `invariants` finds says how many, and names a few of them: both may change between two
     looks at the same fault"""
     verbs: ClassVar[Mapping[str, str]] = {}
-    """what a verb does here, in words, where that isn't what it does everywhere"""
+    """verb -> what it does in this kind of queue, where that differs from other kinds"""
     refusals: ClassVar[Mapping[str, str]] = {}
     """why a verb (``replay``), or a verb of a state (``purge dead``), is impossible here, and what
     to do instead; a purge stands for a hard one, too"""

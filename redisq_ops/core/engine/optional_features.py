@@ -176,7 +176,7 @@ class HasWorkerTraces(Queue[C_co]):
     @property
     @abstractmethod
     def process_registry(self) -> str:
-        """Where the list is read; queues with the same one share it."""
+        """The key of the list of workers; queues with the same key share it."""
 
     @operation
     @abstractmethod

@@ -28,7 +28,7 @@ _HOURS = 26
 _FEW_MINUTES = 5
 """minutes whose counters are read by their names, not with all of their hour"""
 _NAMED = 20
-"""corrupt records that a checkup lists one by one"""
+"""corrupt records that a checkup names; it counts the others"""
 _CHECKED = 500
 """records that a checkup reads at a time"""
 RATES_S = 90_000

@@ -48,7 +48,7 @@ class Registered:
     at: str | None = None
     """another program's queue: what its keys begin with"""
     called: str | None = None
-    """another program's queue: its owner's name for it, where it differs from ours"""
+    """of another program's queue: its owner's name, if that differs from ours"""
     problem: str | None = None
     """the entry is corrupt: why, and the other fields mean nothing"""
 

@@ -15,7 +15,7 @@ from ..model.states import Verb
 from ..redis.operation import C_co, Call, both, operation, together
 from ..redis.parsers import moment, number, scored
 from ..sharding.rebalance import RebalancingQueue
-from ..sharding.shard_map import NEVER, Head, ShardT
+from ..sharding.shard_map import Head, ShardT, next_due
 from ..sharding.sharded_queue import ShardedQueue
 from .optional_features import HasTimeline
 from .queue import Queue
@@ -81,8 +81,7 @@ class ShardedTimedQueue(RebalancingQueue[C_co, ShardT]):
     timed: ClassVar[bool] = True
 
     async def _peek(self, part: ShardT) -> Head:
-        first = await together(scored(part.keys[zset], "0", "0") for zset in ("delay", "lease"))
-        due = min((score for rows in first for _, score in rows), default=NEVER)
+        due = await next_due(part.keys)
         return due, due
 
     async def _page(self, state: State, query: PageQuery) -> Page:

@@ -64,8 +64,8 @@ class TransferEntry:
     kept_ms: int = 0
     """for how long it can be restored"""
     mark: str = ""
-    """by which its target recognises it, where no operation has its result; of an import what the
-    history says of it"""
+    """what its target recognises it by, if no operation keeps its result; in an import: the words
+    for the history"""
 
     @property
     def size(self) -> int:
@@ -335,7 +335,7 @@ async def restore_entries(
     *,
     undone: bool,
 ) -> set[str]:
-    """Restore entries that a step took out, where they are as it left them; returns their ids."""
+    """Restore entries that a step took out and nobody changed since; returns their ids."""
     shards = list(queue.shard_queues)
     return await _moved_ids(
         [(shard, [one.id for one in cargo if one.shard == k]) for k, shard in enumerate(shards)],

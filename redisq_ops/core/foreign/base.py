@@ -90,12 +90,12 @@ class ForeignQueue(Queue[C_co]):
         self.beside = frozenset(queue.own_name for queue in queues)
 
     async def _ensure_registered(self) -> None:
-        """Nothing: its owner creates it."""
+        """Do nothing: the owner creates the queue."""
 
     @operation
     @abstractmethod
     async def exists(self) -> bool:
-        """Whether its owner's keys are there."""
+        """Whether the owner's keys of this queue exist."""
 
     def replay_tracker(self) -> ReplayTracker:
         return ForeignReplayTracker(self)

@@ -64,7 +64,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         self._registered = True
 
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """What tells each entry from a later one of its id; `moves_take_out` compares it."""
+        """What tells each entry from a later one with its id; `moves_take_out` compares it."""
         return [b""] * len(found)
 
     def refused(self, seen: LocatedEntry, target: str) -> str:

@@ -32,7 +32,7 @@ class JobHash:
 
     @property
     def problem(self) -> str | None:
-        """Why it can't be shown, such as ``its job is gone``."""
+        """Why the job can't be shown, such as ``its job is gone``."""
         return None
 
 
@@ -59,7 +59,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     by_id: ClassVar[bool] = True
     identity: ClassVar[tuple[str, ...]] = ()
-    """fields that tell a job from a later one of its id"""
+    """fields that distinguish a job from a later one with its id"""
     timed: ClassVar[Mapping[str, float]] = {}
     """places, as `Declared.called`, whose scores are the times of their entries -> milliseconds in
     one unit of these"""

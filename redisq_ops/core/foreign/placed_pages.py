@@ -97,7 +97,7 @@ class PlacedPages(ForeignQueue[C_co]):
         return None
 
     def _shared(self, state: State) -> bool:
-        """Whether this queue's entries of that state are in one place with those of others."""
+        """Whether the owner keeps entries of that state in one place for all its queues."""
         return False
 
     async def _done(self) -> int | None:

@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class LocatedEntry:
-    """An entry where it was read: enough to find it again, and no other."""
+    """An entry and where it was read, so that exactly this one can be found again."""
 
     entry: Entry
     place: Place
@@ -368,10 +368,8 @@ def reachable(cursor: str | None, size: int) -> str | None:
 
 
 def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:
-    """Where the first element is that comes after the last one marked; 0: none of them is here.
-
-    Of several alike it is the nearest to where it was.
-    """
+    """The position behind the first mark that is found; 0: none is found. Of several equal elements
+    the one nearest to ``near`` counts."""
     digests = [_digest(element) for element in elements]
     for mark in marks:
         here = [n for n, digest in enumerate(digests) if digest == mark]

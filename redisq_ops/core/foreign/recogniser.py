@@ -42,13 +42,13 @@ def unreadable(key: bytes) -> str | None:
 
 @dataclass(slots=True)
 class Find:
-    """A queue that was recognised. ``what``: its owner's name for it, or its only key."""
+    """A queue that was recognised. ``what``: the owner's name of the queue, or its only key."""
 
     kind: str
     what: bytes
     at: bytes
     parts: set[bytes] = field(default_factory=set)
-    """the keys that were found of it, where its layout keeps no index"""
+    """the queue's keys that were found, where its layout keeps no index"""
     by_content: bool = False
     """recognised by content only: not shown if the key belongs to another find"""
 

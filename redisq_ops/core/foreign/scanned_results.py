@@ -1,4 +1,4 @@
-"""Results, a string for each, as a place of entries: no key lists them."""
+"""Results that are strings of their own: no key lists them, and SCAN finds them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ SCANNED = 1000
 
 @dataclass(frozen=True, slots=True)
 class ScannedResults(Place):
-    """The strings ``begin`` and an id, those of other queues among them: found by SCAN, page after
-    page. A cursor is that of a SCAN, and the last id of its reply, in order, that was shown.
-    ``key`` is the queue's."""
+    """The strings that are called ``begin`` and an id, those of other queues among them.
+
+    SCAN finds them, page after page. The ids of each of its replies are shown in order; a page's
+    cursor is SCAN's, and the last id shown. ``key`` is the queue's.
+    """
 
     begin: str = ""
 

@@ -114,8 +114,8 @@ GONE = "gone"
 
 
 ARGUMENTS = ("kwargs", "data", "args")
-"""members of a task's payload that have its arguments, where it has them: by name in an object, by
-position in a list; a list of one object has those of that object, too"""
+"""members of a task's payload that may hold its arguments: an object by name, a list by position,
+and a list of one object by that object's names too"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +147,10 @@ class Entry:
     client: str | None = None
     """the client it belongs to, in a fair queue"""
     called: str | None = None
-    """the layout's own word for its state, where it has one"""
+    """the other program's own word for the state, if it has one"""
     task: str | None = None
-    """the name of the task that it is for, where the layout keeps one: a function, a class, an
-    actor; its arguments are in the members `ARGUMENTS` of its payload, which is JSON then"""
+    """the name of its task (a function, a class, an actor), if the layout keeps one; the payload is
+    JSON then and has the arguments in one of the members `ARGUMENTS`"""
     problem: str | None = None
     """its record is corrupt: why; the other fields are unknown"""
     handed: bool = field(default=False, compare=False, repr=False)
@@ -233,7 +233,7 @@ class Counts:
     unknown: frozenset[State] = frozenset()
     """states whose numbers another program's layout doesn't have; they are 0 here"""
     problem: str | None = None
-    """what can't be read, where numbers are unknown because of it"""
+    """what can't be read, so that numbers are unknown"""
 
     def of(self, state: State) -> int | None:
         """Number of entries in a state; None: unknown."""

@@ -13,7 +13,7 @@ FAILED: Final = 1
 BAD_INPUT: Final = 2
 """a word of the command line, a name, a number or a file is not usable"""
 PARTLY_DONE: Final = 3
-"""some done or read, some not"""
+"""a part was done or read, and a part was not"""
 UNREACHABLE: Final = 4
 """the server can't be reached, or was lost"""
 UNCONFIRMED: Final = 5

@@ -1,4 +1,4 @@
-"""Worker processes of other programs, as these list them."""
+"""Worker processes of other programs, as those programs register them."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Pruned:
 
     word: PruneWord
     waiting: int = 0
-    """its jobs that wait again"""
+    """how many of its jobs wait again"""
     dead: int = 0
-    """its jobs that are failures now"""
+    """how many of its jobs are failures now"""
     lost: int = 0
-    """its jobs that are gone"""
+    """how many of its jobs are gone"""

@@ -203,7 +203,7 @@ def _advance(
 
 
 async def attempt(description: Description[T]) -> T | Exception:
-    """The result, or the error as a value, so that one broken queue doesn't hide the others."""
+    """The result, or the error as a value: one broken queue doesn't hide the others."""
     try:
         return await description
     except Unreachable:  # the server is down, not only this queue

@@ -26,7 +26,7 @@ COUNT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What to find: keys of a type, and that match a pattern, if there is one."""
+    """Which keys to find: those of a type that match the pattern, if there is one."""
 
     type: str
     pattern: bytes | None = None

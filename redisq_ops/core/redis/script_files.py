@@ -82,7 +82,7 @@ class ScriptHeader:
         return "no-writes" not in self.flags
 
     def joined(self, parts: Sequence[ScriptHeader]) -> ScriptHeader:
-        """The header of a script with those of the scripts that it runs one after the other."""
+        """One header for a script and the scripts that it runs one after the other."""
         words = {
             field: tuple(dict.fromkeys(word for each in (self, *parts)
                                        for word in getattr(each, field)))
@@ -129,7 +129,7 @@ def ahead(package: str, header: ScriptHeader) -> dict[str, str]:
 
 @cache
 def hooks(package: str) -> dict[str, str]:
-    """The hooks that a kind implements -> the file of its folder where it does."""
+    """Hook -> the file of the kind's folder that implements it."""
     return {
         hook: name
         for place in reversed(folders(package))

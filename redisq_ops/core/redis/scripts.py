@@ -39,7 +39,7 @@ NUMBERS = {
     "fence", "gen", "laps", "turn", "waiting", "cancelled", "done", "gone", "spent", "returned",
     "popped", "shown", "vt", "vt_latest",
 }  # fmt: skip
-"""fields of ``stat`` that are numbers: a script reads those that it counts with before it writes"""
+"""fields of ``stat`` that are numbers; a script reads those that it changes before it writes"""
 _FIXED = frozenset(FIXED.items())
 _WORD = re.compile(r"(?<!\w\.)\b\w+")
 _NO_CODE = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|--[^\n]*")
@@ -199,7 +199,7 @@ def _key_types(header: ScriptHeader, keys: Iterable[str], types: dict[str, str])
 
 
 def _counters(text: str, rarely: tuple[str, ...]) -> str:
-    """The counters that a script changes or reads, but for those that it rarely does."""
+    """The counters that a script changes or reads, except those under RARELY."""
     lines = "\n".join(line for line in text.splitlines() if _COUNTED.search(line))
     named = {*re.findall(r"'(\w+)'", lines), *re.findall(r"\bcounters_known\.(\w+)", text)}
     return ", ".join(map(repr, sorted(NUMBERS & named - set(rarely))))

@@ -16,7 +16,7 @@ from ..redis.parsers import scores_of
 
 
 class InTransit(NamedTuple):
-    """An entry that left a shard, with the state it left and its score there."""
+    """An entry that left a shard, and its state and score there."""
 
     id: str
     shard: int

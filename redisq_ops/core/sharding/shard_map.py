@@ -19,6 +19,7 @@ from ..model.errors import BadInput
 from ..model.keys import PREFIX, Keys, checked_consumer
 from ..model.settings import LEASE_MS
 from ..redis.operation import C_co, Description, both, operation, together
+from ..redis.parsers import scored
 
 SHARDS = 12
 MAX_SHARDS = 256
@@ -42,6 +43,13 @@ def home(id: str, shards: int) -> int:
     if _RUN.search(id):
         return 0
     return crc_hqx(id.partition("/")[0].encode(), 0) % shards
+
+
+async def next_due(keys: Keys) -> float:
+    """When a shard's next delayed entry is due or its next lease ends, in ms; `NEVER`: it has
+    none."""
+    firsts = await together(scored(keys[zset], "0", "0") for zset in ("delay", "lease"))
+    return min((at for rows in firsts for _, at in rows), default=NEVER)
 
 
 class ShardMap(Queue[C_co], Generic[C_co, ShardT]):

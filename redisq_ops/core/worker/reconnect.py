@@ -68,8 +68,8 @@ class ReconnectingConnection:
         return self._met
 
     def ask(self, asks: Sequence[Description[Any]]) -> list[Any]:
-        """One round trip, waiting while the server is down. Of several calls a refused one's result
-        is its error; a lone one raises it."""
+        """Make one round trip, waiting while the server is down. A refused call raises its error if
+        it is the only one, else the error is its result."""
         pinned = self._pinned()
         try:
             connection = _Insistent(pinned or self._client, self._wait)

@@ -79,8 +79,8 @@ class Operation:
     tried: int
     """1 once an undo went through all of it: entries it skipped had changed, and stay"""
     rest: int = 0
-    """of a move: how many of those may come back by another undo, once it is taken back what an
-    operator did with them over there"""
+    """of a move: how many of those another undo may restore, once what an operator did with them in
+    the target is undone"""
     undoing: int = 0
     """1 once an undo began: no further step of it is carried out"""
     span: tuple[int, int] = (0, 0)
@@ -90,7 +90,7 @@ class Operation:
     into: str = ""
     """the queue its entries went to, of a move (see `relocation`)"""
     into_ms: int = 0
-    """when that one was registered"""
+    """when the target queue was registered"""
     landed: int = 0
     """steps of a move that are known to have ended in both queues"""
     origin: str = ""
@@ -117,7 +117,7 @@ class Operation:
 
     @property
     def subject(self) -> str:
-        """What it changed, with its state, and of a move the other queue."""
+        """What was changed: the filter, the state, and of a move the other queue."""
         return " ".join(filter(None, (self.source, self.about, self.across)))
 
     @property
@@ -144,7 +144,7 @@ _NUMBERS = {field.name for field in fields(Operation) if field.type == "int"}
 _PAGE = 500
 """operations read in one round trip"""
 _HIGHEST = {"steps", "tried", "undoing", "parts", "landed", "taking"}
-"""numbers of which shards that differ know the one that counts; of the others each has its share"""
+"""numbers of which the highest of all shards counts; the others are summed over the shards"""
 _OWN = {"ended", "span"}
 
 
@@ -199,7 +199,7 @@ def part(id: str, k: int) -> str:
     """The name under which the ``k``-th of an operation's parts numbers its steps.
 
     Many processes that carry out one operation at once can't share its numbers: a step that comes
-    behind a later one is refused. So each part has its own, and what its entries are is fixed.
+    behind a later one is refused. So each part has its own numbers, and a fixed set of entries.
     """
     return f"{id}.{k}"
 
@@ -311,7 +311,7 @@ async def corrupt(queue: Queue[Any], max: int = 100) -> list[str]:
 
 
 async def known(queue: Queue[Any], id: str) -> Operation | None:
-    """As `read`; None also where it is corrupt. For what only names it."""
+    """As `read`, for callers that only mention the operation: None also if it is corrupt."""
     operation = await attempt(read(queue, id))
     if isinstance(operation, Exception) and not isinstance(operation, Unreadable):
         raise operation

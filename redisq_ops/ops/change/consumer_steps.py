@@ -104,7 +104,7 @@ class ConsumerSteps(ChangeSteps):
         return self.outcome.count(Counter(results))
 
     def _inverse(self, ids: Sequence[str]) -> list[str]:
-        """The command that gives these back."""
+        """The command that gives these entries back."""
         names = (self.held.group, self.to or "", self.held.consumer)
         words = [quote(bytes_of(name), safe="") for name in names]
         return [" ".join(["reassign", *words, *ids])] if ids else []

@@ -173,7 +173,7 @@ def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
 
 
 async def client_changeable(queue: Queue[Any], client: str, rule: str, value: int) -> Client:
-    """The client as it stands, if that rule of it can be so; nothing is written."""
+    """The client, if that rule can have this value; nothing is written."""
     fair = with_clients(queue)
     checked_name(client, "client name")
     allowed = fair.client_rules.get(rule)

@@ -65,7 +65,7 @@ _HANDED_OUT = ("waiting", "pending")
 
 
 def handed_out(verb: str, waiting: int, pending: int) -> list[str]:
-    """What a pause or its end means for the entries there."""
+    """What a pause, or its end, means for the entries in the queue."""
     if verb == "resume":
         return [f"{count(waiting)} waiting: workers get them again"]
     running = "its worker can finish it" if pending == 1 else "their workers can finish them"
@@ -74,7 +74,7 @@ def handed_out(verb: str, waiting: int, pending: int) -> list[str]:
 
 
 def client_preview(queue: Queue[Any], client: Client, verb: str, value: int) -> Preview:
-    """What a change of a client's rule will do; ``matched`` is 0 where it is so already."""
+    """What a change of a client's rule will do; ``matched`` is 0 if nothing would change."""
     rule, fixed = CLIENT_RULES[verb]
     before = int(getattr(client, rule) or 0)
     title = f"{verb} client {client.client} of queue {queue.name}"

@@ -149,12 +149,10 @@ CHANGES = "changes"
 
 
 def judged(entry: Entry, change: Change, redaction: Redaction = NO_REDACTION) -> tuple[str, bytes]:
-    """Whether it ``changes``, is the ``same`` or why it can't be changed; and what it would be.
-
-    Of a payload with redacted parts the answer is the same whatever stands in them: a patch has to
-    do to what is shown what it does to the payload. So it can't copy them to where they would be
-    shown, nor test or compare them.
-    """
+    """``changes``, ``same`` or why the payload can't be changed; and what it would become. The
+    answer never depends on redacted parts: a patch has to do to the redacted payload what it does
+    to the payload. So it can't copy redacted parts to where they would be shown, nor test or
+    compare them."""
     assert entry.payload is not None
     shown = redaction.payload(entry.payload)
     try:

@@ -32,7 +32,7 @@ class Pick(NamedTuple):
 
     id: str
     at_ms: int | None = None
-    """what tells it from a later entry of that id that has no record, waiting or delayed"""
+    """its score, which tells it from a later entry of that id that has no record"""
 
 
 @dataclass
@@ -61,10 +61,8 @@ class EntryAction:
     def move(
         self, op: str, seq: int, picks: Sequence[Pick], span: tuple[int, int] | None = None
     ) -> Description[list[str]]:
-        """One step of it, by identity: for each entry, moved or why it was not.
-
-        ``span``: the place of the entries in what was chosen; None: it isn't recorded.
-        """
+        """Take one step, entries by their ids: returns moved, or why not, for each. ``span``: where
+        they are among the chosen entries; None: that isn't recorded."""
         place = f"{span[0]}-{span[1]}" + (f"-{self.hand}" if self.hand else "") if span else ""
         moved: Description[list[str]] = self.queue.move.op(
             op, seq, [pick.id for pick in picks], source=self.state, target=VERBS[self.verb][1],
@@ -96,7 +94,7 @@ class EntrySteps(ChangeSteps):
         """of the latest step, where it was about listed entries: moved | theirs (moved by another
         hand), or why an entry was not"""
         self.halted = ""
-        """why it stopped before its end, if it did"""
+        """why the change stopped early; empty: it did not"""
 
 
 class ListedSteps(EntrySteps):

@@ -148,7 +148,7 @@ class Consequences:
         self.settled_a_minute = rates.pace(self.now_ms)
 
     def drain_ms(self, verb: Verb) -> int | None:
-        """When all that waits then will be done, at that pace."""
+        """How long the queue then takes to work off all waiting entries; None: unknown."""
         waits = VERBS[verb][1] == "waiting" or self.goes_on
         if not waits or self.waiting is None or not self.settled_a_minute:
             return None
@@ -156,7 +156,7 @@ class Consequences:
 
     @property
     def _calls(self) -> int:
-        """Of all steps: in each shard that has some, and the first, where the journal is."""
+        """Of all steps: in each shard that has some, and the first, where the audit log is."""
         shards = min(len(self.queue.shard_queues), self.count + 1)
         return ceil(self.count / self.step) * self.calls * shards
 
@@ -182,7 +182,7 @@ class Consequences:
 
 
 def fairness(clients: Mapping[str, int], verb: Verb) -> str | None:
-    """What it means to the others that these wait again, where clients have turns."""
+    """How the entries affect other clients once they wait again; None: not at all."""
     named = {client: n for client, n in clients.items() if client != "other"}
     if VERBS[verb][1] != "waiting" or not named:
         return None

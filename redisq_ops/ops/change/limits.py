@@ -41,8 +41,8 @@ class Guard:
     def checked(self, facts: Sequence[Mapping[str, Any]]) -> None:
         """Refuse changes that together touch more entries than allowed.
 
-        ``facts`` are those of the plans; how many one touches is its ``entries``, where it is about
-        something else (a request, a queue) that has some, else its ``matched``.
+        ``facts``: of each plan. A plan touches its ``entries`` if it is about something that has
+        entries (a request, a queue), else its ``matched``.
         """
         number = sum(int(each.get("entries", each.get("matched")) or 0) for each in facts)
         if self.max_entries is not None and number > self.max_entries:

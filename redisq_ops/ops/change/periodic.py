@@ -41,12 +41,12 @@ class PeriodicChange:
     name: str
     before: ScheduledPeriodic | None
     after: Periodic | None
-    """its definition afterwards; None: it is removed, or its definition stays as it is"""
+    """its new definition; None: it is removed, or its definition is unchanged"""
     now_ms: int
     same: bool = False
     """nothing has to be changed"""
     at_ms: int | None = None
-    """its next run, where the change computes that; None: as it is"""
+    """its next run, if the change computes one; None: unchanged"""
 
     @property
     def next_ms(self) -> int | None:

@@ -76,7 +76,7 @@ class PlanHeader:
     into: str = ""
     """of a move: the queue the entries go to"""
     into_ms: int | None = None
-    """when that one was registered"""
+    """when the target queue was registered"""
 
 
 _NONE = type(None)

@@ -25,7 +25,7 @@ class Preview:
     what: str
     """``replay 3 dead entries of mail``"""
     lines: tuple[str, ...] = ()
-    """what comes of it, and what it costs"""
+    """its consequences and its cost, a line each"""
     typed: str | None = None
     """what a person types to confirm; None: yes is enough"""
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -34,7 +34,7 @@ class ChangeSteps(ABC):
     recovers: Sequence[Queue[Any]] = ()
     """queues in which abandoned moves are finished before the change begins"""
     subject = ""
-    """the operation that the change is about; it isn't one of those"""
+    """the operation that the change is about, which `recovers` leaves as it is"""
     continues = False
     """whether the audit log has the operation already, of an earlier run; set by `prepare`"""
 

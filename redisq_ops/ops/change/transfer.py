@@ -27,8 +27,7 @@ from .entry_steps import EntryAction, ListedSteps, Pick
 from .transfer_plan import CALLS, Route
 
 ASKED = 8
-"""steps for each time that the target is asked whether it takes more, where nothing says that it
-might not"""
+"""steps after which the target is asked again whether it accepts more, while it seems to"""
 
 
 @dataclass
@@ -110,7 +109,7 @@ class MoveAction(EntryAction):
             await self._end_steps(op, operation.steps)
 
     async def _end_steps(self, op: str, upto: int) -> None:
-        """End steps that others began, or this one before it was killed."""
+        """End steps that another process began, or this one before it was killed."""
         if self.ended is None:
             operation = await audit_log.read(self.queue, op)
             self.ended = operation.landed if operation else 0

@@ -1,4 +1,4 @@
-"""The way from one queue to another of its kind: whether entries can go it, and what that means."""
+"""Moves from one queue to another of its kind: whether they are possible, and what they mean."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def trash_ms(queue: Queue[Any]) -> int:
 
 
 async def look_ahead(weight: Consequences, route: Route, state: State) -> None:
-    """What waits already, and how fast it goes, is the target's: that is where they will wait."""
+    """The consequences, by the target's waiting entries and rate: the entries will wait there."""
     await weight.read_load(route.target)
     weight.goes_on = state == "waiting"
     weight.cost_us, weight.calls = COST_US, CALLS

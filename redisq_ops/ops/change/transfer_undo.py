@@ -78,8 +78,8 @@ class MoveUndoSteps(UndoSteps):
         return len(back), len(left)
 
     async def _may_come(self, stay: Sequence[TransferEntry], called: Mapping[str, str]) -> set[str]:
-        """Which of those that stay only an operator changed over there: that can be taken back.
-        What a worker had is its queue's own, also once that is destroyed and nobody can say."""
+        """Those that stay and that only an operator changed in the target: that can be undone
+        first. What a worker had stays there, even if the queue is destroyed and nobody can tell."""
         found: list[Entry | None] = await together(
             self.route.target.get.op(called[one.id]) for one in stay
         )
@@ -120,8 +120,8 @@ async def undo_of(
 
 
 def stays(operation: Operation, change: UndoSteps) -> str:
-    """What an undo does not bring back, in words; of a move to a queue that was destroyed since,
-    what it brings back though nobody knows what was done with it."""
+    """What an undo does not bring back, in words. If the target was destroyed since: what it brings
+    back although nobody knows what was done with it there."""
     if not isinstance(change, MoveUndoSteps):
         if operation.moved_back:
             return "entries that changed since then stay as they are"

@@ -44,7 +44,7 @@ class UndoSteps(ChangeSteps):
 
     report: Callable[[str, str], None] | None = None
     rest = 0
-    """as its `Operation` has it"""
+    """for `Operation.rest`"""
 
     def __init__(self, queue: Queue[Any], operation: Operation, *, ahead: bool = False) -> None:
         if not operation.undoable or bool(operation.into) != self.across:
@@ -64,7 +64,7 @@ class UndoSteps(ChangeSteps):
         """whether a call takes back as many steps as it has room for"""
         self._ahead = ahead
         self._under_way: deque[Call[tuple[int, int, int]]] = deque()
-        """the present call, and the one that was sent behind it"""
+        """the present call, and the next one, which was sent with it"""
         self.sample: list[str] = []
         self._named = 0
         self._touched: list[str] = []
@@ -120,7 +120,7 @@ class UndoSteps(ChangeSteps):
         return {"matched": self.outcome.matched, **more}
 
     async def _account(self) -> None:
-        """Distinguish what other undos restored from what can't be restored any more."""
+        """Tell entries that other undos restored from those that can't be restored any more."""
         operation, outcome = self.operation, self.outcome
         changed, deep = (outcome.skipped.get(word, 0) for word in ("changed", "deep"))
         if not deep:  # those can be put back by and by
@@ -147,7 +147,7 @@ class UndoSteps(ChangeSteps):
         return self.outcome.count({"moved": back, "changed": touched, "same": same})
 
     def _gathering(self, behind: int) -> Call[tuple[int, int, int]]:
-        """The call that takes back what is next, or the one ``behind`` it."""
+        """The call that undoes the next step, or the step ``behind`` it."""
         if behind == len(self._under_way):
             (id, step), seq = self._left[-1], self._taken + behind + 1
             made = self.queue.undo_steps.op(
@@ -179,8 +179,8 @@ class UndoSteps(ChangeSteps):
         return len(ids)
 
     async def _close(self) -> None:
-        """Take the operation's next step, an empty one: a run that still carries it out, or
-        continues it, is refused, and moves nothing that would not be undone."""
+        """Take the number of the operation's next step by an empty one. A run that still carries
+        the operation out is refused then, and moves nothing that this undo would miss."""
         queue, id = self.queue, self.operation.id
         await audit_log.note(queue, id, undoing=1, tried=0)
         if self.operation.parts:
@@ -208,7 +208,7 @@ class UndoSteps(ChangeSteps):
                 return id, steps
 
     async def _takes(self, id: str, step: int, span: str = "") -> bool:
-        """Whether that step of nothing was the one of its number."""
+        """Whether that step, which moved nothing, was the one with its number."""
         operation = self.operation
         with suppress(Superseded):
             results = await self.queue.move.op(

@@ -79,7 +79,8 @@ async def untouched(change: UndoSteps, most: int = FEW) -> tuple[int | None, str
 
 
 async def _across(route: Route, operation: Operation, most: int) -> tuple[int | None, str]:
-    """Of a move: what would come back, also of what is on its way, or was destroyed over there."""
+    """Of a move: how many entries would come back, those on their way or destroyed in the target
+    too."""
     here, listing = set[str](), ""
     if (into := route.into) is not None:
         # What was delayed and has become due meanwhile comes back as well.

@@ -1,4 +1,4 @@
-"""Moves between two queues that are not finished: what, since when, by whom, and what ends them."""
+"""Unfinished moves between two queues: who began them and when, and the command that ends them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Unfinished:
 
     @property
     def command(self) -> str:
-        """What ends it by hand."""
+        """The command that ends it."""
         return hint("undo", self.operation.id)
 
     def sentence(self, when: Callable[[int], str]) -> str:

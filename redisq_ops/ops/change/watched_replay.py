@@ -253,7 +253,7 @@ class WatchedReplay:
         return PARTLY_DONE if self.outcome.done else FAILED
 
     def __str__(self) -> str:
-        """One line of how it stands."""
+        """The state of the replay in one line."""
         course, seen, outcome = self.course, self.seen, self.outcome
         if seen is None:
             return "begins"
@@ -275,7 +275,7 @@ class WatchedReplay:
 
 
 async def _state(queue: Queue[Any], op: str) -> dict[str, Any]:
-    """What an interrupted ramp of that operation left; empty: there was none."""
+    """The state that an interrupted ramp of that operation stored; empty: there was none."""
     key = queue.shard_keys[0]["op_"] + op
 
     def read(reply: bytes | None) -> dict[str, Any]:

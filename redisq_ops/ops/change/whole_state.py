@@ -55,7 +55,7 @@ class WholeStateSteps(EntrySteps):
         self._asked = 0
         self._over = False
         self._under_way: deque[_Step] = deque()
-        """the present step, and the one that was sent behind it"""
+        """the present step, and the next one, which was sent with it"""
 
     async def step(self, size: int) -> int | None:
         self.stride.set_in_flight(self.in_flight)
@@ -127,7 +127,7 @@ class WholeStateSteps(EntrySteps):
         return made
 
     def _alone(self, step: _Step) -> Description[Moved]:
-        """Without one that follows it."""
+        """The call alone, without the one that follows it."""
         action = self.action
         made: Description[Moved] = action.queue.move_range.op(
             self.op, step.number, step.size, source=action.state, target=VERBS[action.verb][1],

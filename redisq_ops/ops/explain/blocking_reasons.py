@@ -37,7 +37,7 @@ def utc(ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One rule that blocks something, or that ended it."""
+    """One rule that holds an entry, a request or a queue back, or that ended it."""
 
     rule: str
     sentence: str
@@ -298,7 +298,7 @@ class BlockingReasons:
         return f"lease ended {self._ago(until_ms)}"
 
     def _in_line(self, subject: str = "it", waits: str = "waits") -> Reason:
-        """What is delivered before it, or that it is next.
+        """What is delivered earlier, or that it is next.
 
         ``subject`` and ``waits`` say what waits: one entry, or the waiting entries of a request.
         """

@@ -131,7 +131,7 @@ class EntryReasons(OutcomeReasons):
             yield from no_worker
 
     def _without_lease(self, entry: Entry, who: str, held: str, facts: dict[str, Any]) -> Reason:
-        """Pending where deliveries have no deadline: it stays until somebody claims it."""
+        """Pending in a queue without deadlines: the entry stays until somebody claims it."""
         position = self.observed.position
         active = position.heard_ms
         verb = self._command("requeue", "pending")

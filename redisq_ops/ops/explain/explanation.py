@@ -329,8 +329,8 @@ class _Explainer(EntryReasons, PeriodicReasons):
         )  # fmt: skip
 
     def _holding(self) -> Iterator[tuple[str | None, ConsumerStatus, int]]:
-        """Silent consumers, with their group and the number of entries they hold; and where
-        nothing moves those that have held one for as long."""
+        """Silent consumers, with their group and the number of entries they hold; in a queue in
+        which nothing moves also those that have held an entry for as long."""
         stuck = self._rate is None and bool(self.observed.rates.settled)
         for report in self.observed.reports:
             for one in report.consumers:

@@ -25,7 +25,7 @@ class PeriodicReasons(BlockingReasons):
         return "paused" if entry.paused else "overdue" if status.missed else "scheduled"
 
     def _periodic_entry(self, status: PeriodicStatus) -> Iterator[Reason]:
-        """Everything about one periodic entry; what holds it back first."""
+        """Everything about one periodic entry, beginning with what holds it back."""
         entry = status.entry
         facts = {
             "next_ms": entry.next_ms, "run": entry.run, "run_state": status.run_state,

@@ -1,4 +1,4 @@
-"""What is in a file that `Export` wrote: all of it is checked before any of it is put in."""
+"""Check all of a file that `Export` wrote, before anything of it is imported."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ def lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
 
 
 def own(file: BinaryIO, content: Content) -> Iterator[ImportRow]:
-    """The entries of one queue, in the file's order. Those of others may be of another kind, and
-    are no entries of its."""
+    """The entries of one queue, in the file's order. Entries of other queues, which may be of
+    another kind, are skipped."""
     inside: str | None = None
     for number, _, line in lines(file):
         row = _object(line)

@@ -24,7 +24,7 @@ _LOST = "the file doesn't end as an export does: it may be cut off"
 
 
 async def receiver(deployment: Deployment, content: Content, name: str | None) -> Queue[Any]:
-    """The queue a file's entries go to; one that isn't there is made by the first of them."""
+    """The queue that a file's entries go to; the first entry creates one that isn't there."""
     to = checked_name(name or content.queue, "queue name")
     queue = await deployment.named(to)
     if content.kind not in KINDS:

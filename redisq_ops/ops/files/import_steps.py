@@ -126,7 +126,8 @@ class ImportSteps(ChangeSteps):
             self._problem(row.number, row.entry.id, why)
 
     def _no_more(self, refusal: Refused) -> bool:
-        """A full queue may have room for some of a batch: then one by one, until it has none."""
+        """Whether to go on one by one, since a full queue may have room for some of a batch; else
+        report what is left."""
         if self._size > 1 and isinstance(refusal, QueueFull) and self._ahead:
             self._size = 1
             return True
@@ -259,7 +260,7 @@ class ImportSteps(ChangeSteps):
             self._inverses.append(f"cancel {now.job.id}")
 
     async def _compared(self, queue: RequestQueue[Any], places: Sequence[tuple[int, int]]) -> None:
-        """A request of that id is there with other content: say of each entry whether it is."""
+        """A request with that id has other content: report of each entry whether it is the same."""
         for low in range(0, len(places), BATCH):
             rows = list(self._read(places[low : low + BATCH]))
             known = await together(queue.get.op(row.entry.id) for row in rows)

@@ -30,7 +30,7 @@ class RejectedLine:
 
 
 def too_large(size: int, most: int, what: str = "") -> str:
-    """Why a payload of ``size`` bytes is rejected; ``what``: what it is, unless it is a line."""
+    """Why a payload of ``size`` bytes is rejected; ``what`` precedes its size."""
     return f"{what}{size:,} bytes, over the limit of {most:,} (--max-payload)"
 
 

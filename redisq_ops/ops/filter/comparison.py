@@ -39,7 +39,7 @@ def text_search(field: Field, matches: Callable[[str], bool], wanted: bool) -> T
 
 
 def number_comparison(field: Field, op: str, numbers: Sequence[Number]) -> Test:
-    """``=`` and ``!=`` with one of some numbers, ``>`` and its like with one."""
+    """Compare with numbers: ``=`` and ``!=`` with any of several, ``>`` and its like with one."""
     read = field.read
     if op in ORDER:
         compare, (number,) = ORDER[op], numbers

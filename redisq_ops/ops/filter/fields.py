@@ -16,7 +16,7 @@ from ..groups.fingerprint import fingerprint
 from .time import moment_ms
 
 Need = Literal["record", "payload", "priority"]
-"""what has to be read: the entry's record however long it is, and what is besides it"""
+"""what has to be read of an entry: its whole record, however long, or what is stored beside it"""
 Path = tuple[str | int, ...]
 MISSING: Final = object()
 """the value of a place in JSON that does not exist"""

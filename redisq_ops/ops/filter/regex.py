@@ -147,7 +147,7 @@ def regex(pattern: str, longest: int = LONGEST) -> Regex:
 
 
 def any_of(expressions: Sequence[Regex]) -> Regex | None:
-    """One expression that matches where any of these does; None if they can't be combined."""
+    """One expression that matches whatever any of these matches; None: they can't be combined."""
     text = "|".join(f"(?:{each.pattern})" for each in expressions)
     try:
         return regex(text, longest=LONGEST * (len(expressions) + 1))

@@ -50,7 +50,7 @@ _OPERATIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The names behind a queue's trouble: read only where there is one."""
+    """The names behind a queue's trouble, read only for a queue in trouble."""
 
     paused_by: str | None = None
     closed_by: str | None = None
@@ -140,7 +140,7 @@ async def _row(
 
 
 def row_or_problem(entry: Registered, row: QueueRow | Exception) -> QueueRow:
-    """The row that was read, or one that says why it can't be."""
+    """The row, or if it can't be read a row with the reason."""
     if isinstance(row, Exception):
         return QueueRow(entry.name, entry.kind, None, None, _problem(row))
     return row

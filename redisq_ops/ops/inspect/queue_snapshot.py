@@ -62,7 +62,7 @@ async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Sn
 
 
 async def _shown(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) -> Snapshot:
-    """What the view lists; ``snapshot`` has the counts where that depends on them."""
+    """The snapshot with the view's rows; which rows these are may depend on its counts."""
     viewport = snapshot.viewport
     match viewport.view:
         case "levels" if isinstance(queue, HasPriorityLevels):

@@ -41,8 +41,8 @@ async def server_state() -> ServerState | None:
 
 
 class ServerHistory:
-    """Notices that another server answers than before: after a restart, a failover, or because it
-    was replaced by one with other queues."""
+    """Notices that another server answers than before: after a restart or a failover, or because
+    one with other queues replaced it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

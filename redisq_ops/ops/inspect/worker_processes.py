@@ -18,7 +18,7 @@ from ..deployment import Deployment
 
 @dataclass(frozen=True, slots=True)
 class ProcessRegister:
-    """The processes of one deployment, read through one of its queues."""
+    """The worker processes of one deployment, read through one of its queues."""
 
     queue: Queue[Any]
     processes: tuple[Process, ...] = ()

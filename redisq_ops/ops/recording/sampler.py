@@ -185,7 +185,7 @@ def _queue_count(prefix: str) -> Call[int]:
 
 
 def _counters(key: str) -> Call[Any]:
-    """Compared as a whole, so values without names do."""
+    """The counters' values without names: they are compared as a whole."""
     return Call(("HVALS", key), lambda reply: reply, key=key)
 
 

@@ -40,7 +40,7 @@ class SortOrder:
     descending: bool = False
     words: str = ""
     back: str = ""
-    """its words in the other direction"""
+    """the words for the opposite order"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Items:
     total: int
     items: Sequence[Any]
     exact: bool = True
-    """whether ``total`` is all there is; else it is what was seen of it"""
+    """whether ``total`` is exact; else it is a lower bound"""
 
     @property
     def complete(self) -> bool:
@@ -130,11 +130,11 @@ class QueueView(Vertical):
 
     @abstractmethod
     def items(self, snapshot: Snapshot) -> Items:
-        """What the snapshot has for it."""
+        """The view's items in the snapshot."""
 
     @abstractmethod
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        """One of them as the table shows it."""
+        """An item as a row of the table."""
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         """What stands above the table, if anything: text of ``width`` cells."""

@@ -172,7 +172,7 @@ class GroupsView(QueueView):
 
 
 def only(groups: tuple[str, ...]) -> Query:
-    """The expression that means just these groups, as it is typed after ``/``."""
+    """The filter for just these groups, as it is typed after ``/``."""
     from redisq_ops.ops.filter.parser import parse
 
     return parse("group=" + ",".join(groups))

@@ -46,8 +46,8 @@ class Record:
         return name if isinstance(name, str) else None
 
     def job(self, data: bytes) -> bytes:
-        """Of a result: the job that it was, at its first try again, without what it raised: that
-        may be something that can't be unpickled. Empty: arq itself had lost the job by then."""
+        """The job that a result was, at its first try again, without the exception that it raised,
+        which may be impossible to unpickle. Empty: arq itself had lost the job by then."""
         if self.fields["f"] == "<unknown>" or tuple(self.fields)[: len(_JOB)] != _JOB:
             return b""
         if data[:1] != b"{":

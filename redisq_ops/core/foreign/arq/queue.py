@@ -149,7 +149,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         ]
 
     async def _records(self, prefix: str, ids: Sequence[bytes]) -> list[bytes | None]:
-        """Strings of these ids; None where there is none."""
+        """The record of each id; None: there is none."""
         keys = [bytes_of(prefix) + id for id in ids]
         return await Call(("MGET", *keys), list[Any], key=keys[0]) if keys else []
 
@@ -197,8 +197,8 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     # --- what operators change -------------------------------------------------------------------
 
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """Whether it is a job or a result, its bytes' digest, what is shown of it in the trash,
-        and the job that a replay makes of a result."""
+        """Of each entry: whether it is a job or a result, the digest of its bytes, what the trash
+        shows, and the job that a replay makes of a result."""
         ended = {seen.member for seen in found if seen.entry.state == "dead"}
         ids = [seen.member for seen in found]
         jobs, results = await both(self._records(JOB, ids), self._records(RESULT, ids))

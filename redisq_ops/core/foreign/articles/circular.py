@@ -93,8 +93,8 @@ class RawCircularQueue(RawLayout[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        """Of a list of more than 1,000 elements only the ends are read: how many are in progress
-        is unknown then, and *waiting* are all that were not seen to be."""
+        """Of a list of more than 1,000 elements only the ends are read. Then the number in progress
+        is unknown, and all that were not seen in progress count as *waiting*."""
         seen, size = await self._ends(WHOLE)
         marked = sum(element.since_ms is not None for element in seen)
         whole = size <= len(seen)

@@ -129,7 +129,7 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
-        """By counts only, so it covers the whole set, whatever its size."""
+        """The faults of the whole set, found by counting only."""
         now = await self._now()
         shape = await self._shape(now)
         if not shape.size:

@@ -24,7 +24,7 @@ class Message:
     client: str | None
     attempts: int | None
     same: bool
-    """Python encodes it to the same bytes, so an acknowledgement removes it"""
+    """whether Python encodes it to the same bytes, so that an acknowledgement removes it"""
 
     @classmethod
     def read(cls, raw: bytes) -> Message:

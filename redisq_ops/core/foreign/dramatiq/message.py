@@ -54,7 +54,7 @@ class Message:
         return encoded(shown | {"options": options})
 
     def error(self) -> Failure | None:
-        """Of the attempt before the last one: the last one's is kept nowhere."""
+        """The error of the attempt before the last one; Dramatiq keeps the last one's nowhere."""
         traceback = self.options.get("traceback")
         return failure_of(traceback) if isinstance(traceback, str) else None
 

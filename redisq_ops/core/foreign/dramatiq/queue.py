@@ -125,7 +125,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         return await Call(("HMGET", key, *ids), list[Any], key=key)
 
     def _entry(self, state: State, place: Place, row: Row, data: bytes | int | None) -> Entry:
-        """``data``: its message, or the size of one that was not read."""
+        """``data``: the message, or its size if it was not read."""
         id, called, died = legal(row.member), place.called, state == "dead"
         at = moment(row.score) if died else None
         broker = self._broker(place) if place.kind == "set" else None
@@ -151,8 +151,8 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         return "busy" if seen.place.called == HELD else ""
 
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """The digest of a message, where its time is in it, what the trash shows of it, and the
-        message that it is when it waits again."""
+        """Of each message: its digest, the position of its time, what the trash shows, and the
+        bytes that wait again."""
         read = await together(self._messages(seen.place, [seen.member]) for seen in found)
         return [_stamp(seen.entry.state, data) for seen, (data,) in zip(found, read, strict=True)]
 

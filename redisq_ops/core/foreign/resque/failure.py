@@ -39,7 +39,7 @@ def reason(exception: Any) -> str:
 
 
 def times_lost(exception: Any, message: Any) -> int:
-    """How often its worker was lost: only our own record has the number, Resque knows one time."""
+    """How often its worker was lost: our own record has the number, Resque's means once."""
     if exception == job.LOST:
         return job.times_lost(message)
     return int(exception in _DIRTY)

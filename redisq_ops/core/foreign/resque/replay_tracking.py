@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 AHEAD = 1000
 """jobs of a look: of a list from the end where the next is taken, and of what our workers have"""
 NEAR = AHEAD // 2
-"""of those in a list, the ones that can't be pushed out of sight by what is put back before them"""
+"""jobs of a list that stay in sight when others are put back in front of them"""
 LATEST = 250
 """failures of a look: the last of a list, where new ones come; of all lists if there are several"""
 OF_EACH = 10
@@ -109,11 +109,9 @@ class Tail:
             del self.known[digest]
 
     def behind(self, latest: Sequence[bytes], size: int) -> tuple[list[bytes], bool]:
-        """What came since, by a later look; and whether there may be more than it saw.
-
-        New ones come behind all others. As many as the list is longer by are new for sure; where
-        others took some out meanwhile, so are those before, up to one like which there was one.
-        """
+        """The failures that came since, by a later look, and whether there may be more. New ones
+        are appended: as many as the list grew by are new for sure. If others were taken out
+        meanwhile, so are those before, back to the first whose content was known."""
         sure = max(0, size - self.size)
         if sure > len(latest):
             return list(latest), True

@@ -47,13 +47,13 @@ async def workers(
 
 
 async def _record(key: str, whole: bool) -> tuple[tuple[bytes, int], bytes | None]:
-    """What it works on, and since when it runs."""
+    """The job it works on, and since when it runs."""
     since = f"{key}:started"
     return await both(_working(key, whole), Call(("GET", since), optional, key=since))
 
 
 async def _working(key: str, whole: bool) -> tuple[bytes, int]:
-    """The record of the job that it works on, of a long one only its beginning; and its size."""
+    """The record of the worker's job (only the beginning of a long one), and its size."""
     end = -1 if whole else LONG_RECORD - 1
     return await both(
         Call(("GETRANGE", key, 0, end), bytes, key=key), Call(("STRLEN", key), int, key=key)

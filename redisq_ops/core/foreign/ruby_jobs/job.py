@@ -83,7 +83,7 @@ def fields(payload: bytes) -> dict[str, Any] | None:
 
 
 def _members(text: str) -> list[tuple[str, int, int, int]] | None:
-    """(name, where it begins, where its value begins and ends) of each member."""
+    """(name, its position, where its value begins and ends) of each member."""
     found = []
     try:
         at = _past_space(text, 0)
@@ -127,7 +127,7 @@ def member(payload: bytes, name: str) -> bytes | None:
 
 
 def opened(payload: bytes, without: Collection[str]) -> bytes | None:
-    """The record without these members and its closing brace, so that others can follow."""
+    """The record without these members and its closing brace: other members can be appended."""
     text = payload.decode("utf-8", "surrogateescape")
     members = _members(text)
     if members is None:

@@ -135,7 +135,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
         )  # fmt: skip
 
     async def _done(self) -> int | None:
-        """The owner's counter of jobs that ran, less those that failed; it has none for a queue."""
+        """Jobs that ran less those that failed, by the owner's counters; unknown for one queue."""
         if self.own_name or self.beside:
             return None
         keys = [self.keys["t_stat_"] + name for name in ("processed", "failed")]

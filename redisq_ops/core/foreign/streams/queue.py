@@ -151,8 +151,8 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     async def _seen(
         self, id: str, there: Sequence[ConsumerGroup], now: int
     ) -> list[tuple[LabelledGroup, Entry]]:
-        """An entry as each group sees it that its id includes. The first is the entry's state, and
-        the same one in every call."""
+        """An entry as each group in its id sees it. The first one is the entry's state, and the
+        same in every call."""
         label, _, rest = id.rpartition(":")
         parts = [self._part(group) for group in there] or [self._nobody]
         if label:

@@ -1,9 +1,8 @@
-"""Queues that Carmine 4 keeps: read with its keys, never written.
+"""Queues of Carmine 4, read from its keys and never written.
 
-As its preview's source describes them, schema 1 (docs/explanation/carmine-queue.md): a state is a
-sorted set,
-so numbers are exact. An id that is dead may be there a second time, sent again since; `get` then
-says how the living one stands.
+Their layout is schema 1 of its preview's source (docs/explanation/carmine-queue.md): each state is
+a sorted set, so numbers are exact. A dead id may have been sent again since; `get` then returns the
+living one.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class CarmineFourLayout(ForeignQueue[C_co]):
 
     @operation
     async def exists(self) -> bool:
-        """By its configuration, or by messages that lost it: Carmine won't open it then."""
+        """Whether its configuration is there, or messages without it, which Carmine won't open."""
         asked = ("config", "payloads", "dead-payloads")
         there = await together(self._size("EXISTS", part) for part in asked)
         return any(there)

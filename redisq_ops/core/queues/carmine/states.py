@@ -1,7 +1,8 @@
 """The state of a message in Carmine's words, from the values of its keys.
 
-As its ``msg-status.lua`` of 2018 decides them. Newer releases keep content that is to run next in
-``messages-rq`` instead of a flag in ``requeue``, and run it whether a backoff stands or not.
+It is decided as in Carmine's ``msg-status.lua`` of 2018. Newer releases keep content that is to run
+next in ``messages-rq`` instead of a flag in ``requeue``, and run it whether a backoff stands or
+not.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Facts:
 
 
 def whole(value: bytes | None) -> int:
-    """A time or count that another program wrote; not a number: 0, as in Carmine."""
+    """A time or count that another program wrote; 0, as in Carmine, if it is no number."""
     try:
         return int(float(value or 0))
     except (ValueError, OverflowError):

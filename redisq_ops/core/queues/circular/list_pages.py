@@ -64,11 +64,11 @@ def _marks(keys: Keys) -> Call[_Marks]:
 async def waiting(
     keys: Keys, rotates: bool, place: ListPosition | None, start: int, max: int
 ) -> tuple[list[bytes], ListPosition | None, list[Unread]]:
-    """Up to ``max`` elements that wait, the next one first, where to go on, and of which of those
-    that were passed nobody can say whether they wait.
+    """Up to ``max`` waiting elements, the next one first; where to go on; and the elements that
+    were passed although nobody can say whether they wait.
 
-    Without a ``place`` from element ``start`` on; of a list that rotates, from the ``start``-th one
-    that waits: its windows are walked through, some thousands of elements at most a call.
+    Without a ``place`` it begins at element ``start``; in a list that rotates at the ``start``-th
+    waiting element, up to which it reads window by window, some thousands of elements per call.
     """
     key = keys["queue"]
     marks, length = await both(_marks(keys), Call(("LLEN", key), int, key=key))

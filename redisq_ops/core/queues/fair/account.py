@@ -57,7 +57,7 @@ class Account:
 
 
 async def accounts(keys: Keys, names: Sequence[str]) -> dict[str, Account | None]:
-    """The accounts of these clients; None for one that has none."""
+    """Client -> its account; None: it has none."""
     if not names:
         return {}
     key = keys["accounts"]

@@ -18,9 +18,8 @@ from ...model.errors import Refused
 from ...model.keys import checked_name
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, Description, both, operation, together
-from ...redis.parsers import scored
 from ...redis.whole_keys import members
-from ...sharding.shard_map import NEVER, Head, home
+from ...sharding.shard_map import Head, home, next_due
 from ...sharding.sharded_queue import ShardedQueue
 from .account import Account, accounts
 from .client_rules import Rule
@@ -178,11 +177,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
 
     async def _peek(self, part: FairQueue[None]) -> Head:
         ring = part.keys["ring"]
-        servable, firsts = await both(
-            Call(("ZCARD", ring), int, key=ring),
-            together(scored(part.keys[zset], "0", "0") for zset in ("delay", "lease")),
-        )
-        due = min((score for rows in firsts for _, score in rows), default=NEVER)
+        servable, due = await both(Call(("ZCARD", ring), int, key=ring), next_due(part.keys))
         return 0 if servable else due, -servable
 
     def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:

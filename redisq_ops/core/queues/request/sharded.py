@@ -18,9 +18,9 @@ from ...model.consumer_load import PENDING_PAGE, PendingPage
 from ...model.entry import Consumer, Level, Request, State
 from ...model.errors import QueueClosed
 from ...model.settings import PRIORITIES
-from ...redis.operation import C_co, Call, operation, together
+from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import scored
-from ...sharding.shard_map import NEVER, Head, home
+from ...sharding.shard_map import Head, home, next_due
 from ...sharding.sharded_queue import ShardedQueue
 from .queue import Control, RequestQueue
 from .stream import PendingSubRequest, Stream
@@ -87,12 +87,8 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     async def _peek(self, part: RequestQueue[None]) -> Head:
         """The most urgent priority with tokens; delayed and pending entries rank after all."""
-        tokens, *first = await together(
-            scored(part.keys[zset], "0", "0") for zset in ("prios", "delay", "lease")
-        )
-        if tokens:
-            return 0, tokens[0][1]
-        return min((at for rows in first for _, at in rows), default=NEVER), PRIORITIES
+        tokens, due = await both(scored(part.keys["prios"], "0", "0"), next_due(part.keys))
+        return (0, tokens[0][1]) if tokens else (due, PRIORITIES)
 
     async def _rebalance_step(self) -> int:
         given_up = [self._shard(k) for k in range(self.shards, self.old_shards)]

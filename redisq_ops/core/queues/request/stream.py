@@ -54,7 +54,7 @@ def numbers(key: str, low: str, max: int) -> Call[list[int]]:
 
 
 async def payload(key: str, n: str) -> bytes | Exception | None:
-    """Of one entry; an error is one that can't be read."""
+    """The payload of one entry; an exception if it can't be read."""
     found = await attempt(entries(key, f"{n}-0", f"{n}-0", 1))
     return found if isinstance(found, Exception) else found[0][1] if found else None
 
