@@ -142,7 +142,8 @@ async def _row(
     deployment: Deployment, entry: Registered, now: int, minutes: int, limits: Thresholds | None
 ) -> QueueRow:
     queue: Queue[Any] = deployment.open(entry)
-    return await queue_row(queue, entry, now, queue_rates(queue, now, minutes), limits)
+    rates = queue_rates(queue, now, minutes)
+    return await queue_row(queue, entry.name, entry.kind, now, rates, limits)
 
 
 def row_or_problem(entry: Registered, row: QueueRow | Exception) -> QueueRow:
@@ -159,7 +160,7 @@ def _problem(error: Exception) -> str:
 
 
 async def queue_row(
-    queue: Queue[Any], entry: Registered, now: int, rates: Description[Rates | None],
+    queue: Queue[Any], name: str, kind: str, now: int, rates: Description[Rates | None],
     limits: Thresholds | None,
 ) -> QueueRow:  # fmt: skip
     """A queue in the overview; ``rates``: how its rates are read.
@@ -183,7 +184,7 @@ async def queue_row(
     activity, clients = (None, ()) if isinstance(found, Exception) else found
     periodic = None if isinstance(periodic, Exception) else periodic
     return QueueRow(
-        entry.name, entry.kind, counts, rates_, problem, moves, activity, clients, periodic=periodic
+        name, kind, counts, rates_, problem, moves, activity, clients, periodic=periodic
     )
 
 

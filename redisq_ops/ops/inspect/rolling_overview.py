@@ -181,7 +181,8 @@ class RollingOverview:
             kept.queue = self._deployment.open(kept.entry)
         rates = self._rates.read(kept.queue, kept.entry, now)
         if kept.signs_ms is None or not 0 <= now - kept.signs_ms < SIGNS_MS:
-            row = await queue_row(kept.queue, kept.entry, now, rates, USUAL)
+            entry = kept.entry
+            row = await queue_row(kept.queue, entry.name, entry.kind, now, rates, USUAL)
             kept.signs_ms = now
             return row
         counts, known = await both(kept.queue.counts.op(now), rates)

@@ -692,6 +692,17 @@ def test_ready_retry_waits_for_a_take(client: redis.Redis, clock: FakeClock) -> 
     assert late.rule == "no-worker" and "due" in late.also
 
 
+def test_what_dies_or_fails_in_a_queue_is_its_first_reason(client: redis.Redis) -> None:
+    queue = DelaySet(client, "webhooks")
+    queue.schedule([(f"e{n}", b"x") for n in range(12)])
+    for delivery in queue.take(12, consumer="w1").deliveries:
+        settled(queue, delivery, "reject")
+    answer = Answer(queue)
+    assert answer.sentence == "12 dead in 5 m, mostly Timeout"
+    assert answer.command == "redisq dlq groups webhooks"
+    assert answer.also == ["empty"]
+
+
 def test_queues_without_work(client: redis.Redis, clock: FakeClock) -> None:
     later = DelaySet(client, "later", clock=clock)
     later.schedule([("e1", b"x")], after_ms=90_000)
