@@ -162,6 +162,8 @@ def test_one_frame_and_what_is_refused(path: Path, redisq: Redisq, tmp_path: Pat
     assert "PAST" in out and "mail" in out
     moment = datetime.fromtimestamp(replay.begin_ms // 1000 + 1, UTC).isoformat()
     assert " 4 " in redisq("top", "--replay", str(path), "--at", moment, "--once")
+    late = redisq("top", "--replay", str(path), "--at", "2050-01-01T00:00:00Z", "--once")
+    assert "PAST 2050" not in late and "12 dead in 5 m" in late
     early = ("--at", "2020-01-01T00:00:00Z", "--once")
     assert "begins at" in redisq.refusal("top", "--replay", str(path), *early, code=1)
     redisq.refusal("top", "--at", "03:12", "--once", code=2)
