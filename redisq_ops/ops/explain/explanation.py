@@ -331,7 +331,9 @@ class _Explainer(EntryReasons, PeriodicReasons):
     def _expired(self, entry: Entry, deadline_ms: int) -> Reason:
         """A lease has expired. What a silent consumer holds besides goes the same way."""
         silence, command = age(self.now - deadline_ms), {}
-        sentence = f"{entry.id} is overdue: consumer {entry.consumer} has been silent for {silence}"
+        sentence = (
+            f"{entry.id} is overdue: consumer {entry.consumer} was silent for at least {silence}"
+        )
         held = next((n for _, one, n in self._holding() if one.name == entry.consumer), 0)
         if held > 1:
             sentence += f" and holds {entries(held)}"
