@@ -29,6 +29,12 @@ def global_options() -> dict[str, bool]:
 
 def hoisted(argv: Sequence[str]) -> list[str]:
     """The same words with global options in front, where the parser expects them."""
+    front, rest = _parted(argv)
+    return front + rest
+
+
+def _parted(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The global options with their values, and the other words: the command first."""
     takes_value = global_options()
     front: list[str] = []
     rest: list[str] = []
@@ -43,7 +49,7 @@ def hoisted(argv: Sequence[str]) -> list[str]:
                 front += [following for following in [next(words, None)] if following is not None]
         else:
             rest.append(word)
-    return front + rest
+    return front, rest
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -93,7 +99,6 @@ def _run(words: Sequence[str]) -> int:
         replace_scripts()
     # Typer bundles click or uses the installed one: take the class from Typer.
     usage_error: Any = typer.BadParameter.__base__
-    as_json = "--json" in words
     try:
         line = tuple(words)  # for hints that repeat the command
         commands = root_command() if all(map(_is_utf8, words)) else _strict_commands()
@@ -105,7 +110,7 @@ def _run(words: Sequence[str]) -> int:
             print(error.format_message(), file=sys.stderr)
             return BAD_INPUT
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _print_error(f"{error.format_message()}{where}", BAD_INPUT, as_json, error)
+        return _report(words, f"{error.format_message()}{where}", BAD_INPUT, error)
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
@@ -121,15 +126,15 @@ def _run(words: Sequence[str]) -> int:
 
         known = translate(error)
         if isinstance(known, RedisqError):
-            return _print_error(f"{known}{_tls_hint(known)}", known.exit_code, as_json, known)
+            return _report(words, f"{known}{_tls_hint(known)}", known.exit_code, known)
         if isinstance(error, OSError):
             where = f": {error.filename}" if error.filename else ""
             refusal = file_error(error, f"{error.strerror or error}{where}")
-            return _print_error(str(refusal), refusal.exit_code, as_json, refusal)
-        return _unexpected(error, words, as_json)
+            return _report(words, str(refusal), refusal.exit_code, refusal)
+        return _unexpected(error, words)
 
 
-def _unexpected(error: Exception, words: Sequence[str], as_json: bool) -> int:
+def _unexpected(error: Exception, words: Sequence[str]) -> int:
     """Report a bug of this program in one line, with ``-vv`` also its traceback."""
     import traceback
 
@@ -140,7 +145,17 @@ def _unexpected(error: Exception, words: Sequence[str], as_json: bool) -> int:
     at = [frame for frame in frames if "redisq_ops" in frame.filename][-1]
     where = f"{at.filename.rpartition('redisq_ops/')[2]}:{at.lineno}"
     what = f"unexpected error: {type(error).__name__} at {where}"
-    return _print_error(f"{what}; please report it with what -vv shows", FAILED, as_json, error)
+    return _report(words, f"{what}; please report it with what -vv shows", FAILED, error)
+
+
+def _report(words: Sequence[str], message: str, code: int, error: Any) -> int:
+    """Print a command's error; returns its exit code."""
+    as_json = "--json" in words
+    if _parted(words)[1][:1] == ["check"]:
+        from .actions.check import unknown
+
+        return unknown(as_json, error, " ".join(message.split()))
+    return _print_error(message, code, as_json, error)
 
 
 def _verbosity(word: str) -> int:

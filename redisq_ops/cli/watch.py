@@ -37,11 +37,22 @@ def repeat(command: Callable[[], object], every: str, json: bool) -> int:
             sys.stdout.flush()
             sys.stderr.write(lost)
     first, _ = next(frames)  # if the first run fails, nothing is drawn
-    with Live(console=Console(), auto_refresh=False, vertical_overflow="ellipsis") as live:
+    with Live(console=Console(), auto_refresh=False) as live:
         live.console.show_cursor(True)  # a signal that ends this process would leave it hidden
         for frame, lost in chain([(first, "")], frames):
-            live.update(Text(frame + lost, no_wrap=True, overflow="ellipsis"), refresh=True)
+            # The error comes first: the end of a long frame is out of sight.
+            shown = _cut(lost + frame, live.console.height - 1)
+            live.update(Text(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
     return 0
+
+
+def _cut(frame: str, height: int) -> str:
+    """The lines that fit, and how many do not."""
+    lines = frame.splitlines()
+    if len(lines) <= height:
+        return frame
+    kept = lines[: max(0, height - 1)]
+    return "\n".join([*kept, f"… {len(lines) - len(kept):,} more lines"])
 
 
 def _frames(command: Callable[[], object], every: str, pause_ms: int) -> Iterator[tuple[str, str]]:
@@ -57,6 +68,6 @@ def _frames(command: Callable[[], object], every: str, pause_ms: int) -> Iterato
             known = translate(error)
             if not frame or not isinstance(known, Unreachable):
                 raise
-            lost = f"redisq: {known}; seen at {seen:%H:%M:%S}, trying again every {every}\n"
+            lost = f"redisq: seen at {seen:%H:%M:%S}, trying again every {every}: {known}\n"
         yield frame, lost
         time.sleep(pause_ms / 1000)

@@ -16,7 +16,7 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.redis.operation import BlockingClient, Description, run
+from redisq_ops.core.redis.operation import BlockingClient, Call, Description, run
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.deployment import Deployment
@@ -139,6 +139,13 @@ def _silence_worker(client: BlockingClient, now_ms: int) -> None:
     queue = RequestQueue(client, "geo-import", clock=clock)
     queue.submit([b"tile"] * 60, id="tiles-eu", limit=LEASED)
     queue.take(LEASED, consumer=SILENT_WORKER, lease_ms=9 * HOUR_MS)
+    # Streams keep the time of a delivery by the server's clock: let it be as long ago.
+    stream = f"{queue.keys['s_']}tiles-eu"
+    ids = [f"{n}-0" for n in range(1, LEASED + 1)]
+    run(client, Call(
+        ("XCLAIM", stream, "g", SILENT_WORKER, 0, *ids, "TIME", clock.now_ms, "JUSTID"), len,
+        key=stream, options={"parse_justid": True},
+    ))  # fmt: skip
 
 
 async def _taken_back(queue: Queue[Any], counts: Counts) -> bool:

@@ -67,6 +67,10 @@ class Thresholds:
     growth: int | None = None
     """entries that arrived minus those settled, in that period; None: any number is fine"""
 
+    def off(self, rule: str) -> bool:
+        """Whether a rule has no threshold."""
+        return {"deep": self.depth, "growing": self.growth}.get(rule, 0) is None
+
 
 USUAL: Final = Thresholds()
 
@@ -124,13 +128,14 @@ def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     silent = None if seen.asked_ms is None else now_ms - seen.asked_ms
     if silent is not None and silent < limits.no_worker_ms:
         return
-    if not counts.waiting and not counts.pending:
+    due = 0 if seen.ready_ms is None else now_ms - seen.ready_ms
+    if not counts.waiting and not counts.pending and due <= 0 and not _missed_runs(row):
         return
     if counts.oldest_ms is None:  # some layouts don't keep the time
         oldest = limits.no_worker_ms if seen.registered else 0
     else:
         oldest = now_ms - counts.oldest_ms
-    if silent is None and max(oldest, late) < limits.no_worker_ms:
+    if silent is None and max(oldest, late, due) < limits.no_worker_ms and not _missed_runs(row):
         return
     if silent is None and seen.registered:
         yield "no worker is registered for it"
@@ -238,6 +243,22 @@ def _blocked(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
         yield f"client {first.client}{more} blocked"
 
 
+def _missed(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    """Runs are missed although workers, who schedule them, ask."""
+    missed, counts = _missed_runs(row), row.counts
+    asked_ms = row.activity.asked_ms if row.activity else None
+    if not missed or counts is None or _held(counts) or asked_ms is None:
+        return
+    if now_ms - asked_ms < limits.no_worker_ms:
+        what = "periodic entry" if missed == 1 else "periodic entries"
+        yield f"{count(missed)} {what} missed a run"
+
+
+def _missed_runs(row: QueueRow) -> int:
+    """Periodic entries that missed a run."""
+    return row.periodic[1] if row.periodic is not None else 0
+
+
 def _unfinished(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     if row.unfinished:
         yield f"unfinished move: {', '.join(row.unfinished)}"
@@ -291,6 +312,7 @@ RULES: Mapping[str, tuple[Severity, _Rule]] = {
     "deep": (Severity.WARNING, _deep),
     "growing": (Severity.WARNING, _growing),
     "blocked": (Severity.WARNING, _blocked),
+    "missed": (Severity.WARNING, _missed),
     "paused": (Severity.WARNING, _paused),
     "draining": (Severity.WARNING, _draining),
     "unfinished": (Severity.WARNING, _unfinished),

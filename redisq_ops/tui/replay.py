@@ -14,6 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
+from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.entry import STATES, Counts
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.model.rates import Rates
@@ -24,6 +25,7 @@ from redisq_ops.ops.recording.file import RecordedState, members, span_ms, state
 from redisq_ops.ops.recording.history import SAMPLES_MS, RecordedHistory, RecordedPoint
 from redisq_ops.ops.recording.playback import recorded_operations, recorded_reports
 from redisq_ops.ops.terminal import printable
+from redisq_ops.ops.trouble import USUAL
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.poller import Connected
 from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples
@@ -74,7 +76,9 @@ class Replay:
         if state is None:
             raise NotFound(f"{self.path} begins later")
         viewport = replace(viewport, explain=None, detail=None)
-        return _snapshot(state, viewport, self.at_ms, self.history)
+        earlier = max(self.begin_ms, self.at_ms - USUAL.minutes * MINUTE_MS)
+        before = state_at(self.path, earlier, self._members)
+        return _snapshot(state, before, viewport, self.at_ms, self.history)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -195,13 +199,14 @@ def timeline(replay: Replay, zone: tzinfo | None) -> str:
 
 
 def _snapshot(
-    state: RecordedState, viewport: Viewport, at_ms: int, history: RecordedHistory
-) -> Snapshot:
+    state: RecordedState, before: RecordedState | None, viewport: Viewport, at_ms: int,
+    history: RecordedHistory,
+) -> Snapshot:  # fmt: skip
     rows = [state.queues[name] for name in sorted(state.queues)]
     queues = tuple(ListedQueue(row["name"], row["kind"], has_settings=False) for row in rows)
     bare = Snapshot(viewport, at_ms, queues)
     if viewport.view == "overview":
-        return replace(bare, overview=tuple(_rows(rows)))
+        return replace(bare, overview=tuple(_rows(rows, before)))
     charts = viewport.view == "charts"
     queue = None if charts and viewport.charts.all_queues else viewport.queue
     operations = tuple(recorded_operations(state, queue))
@@ -209,7 +214,7 @@ def _snapshot(
         rates = history.rates(queue, at_ms, viewport.charts.minutes)
         bare = replace(bare, charts=ChartData(viewport.charts, rates, operations))
         if queue is None:
-            return replace(bare, overview=tuple(_rows(rows)))
+            return replace(bare, overview=tuple(_rows(rows, before)))
     row = state.queues.get(viewport.queue or "")
     if row is None:
         return replace(bare, problem=f"no queue {viewport.queue!r} at that moment")
@@ -221,14 +226,18 @@ def _snapshot(
     )  # fmt: skip
 
 
-def _rows(rows: Iterable[dict[str, Any]]) -> Iterable[QueueRow]:
+def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Iterable[QueueRow]:
+    """Rows of the overview; what died lately is how many more are dead than ``before``."""
+    earlier = {} if before is None else before.queues
     for row in rows:
+        then, dead = earlier.get(row["name"], {}).get("dead"), row["dead"]
+        died = None if then is None or dead is None else max(0, dead - then)
         minute = [row[f"{what}_per_min"] for what in ("in", "out", "failed")]
         rates = None if None in minute else Rates(*((number,) for number in minute))
         periodic = row["periodic"] and (row["periodic"], row["periodic_overdue"])
         yield QueueRow(
             row["name"], row["kind"], _counts(row), rates, row["problem"],
-            tuple(row["unfinished"]), periodic=periodic,
+            tuple(row["unfinished"]), Activity(dead_lately=died), periodic=periodic,
         )  # fmt: skip
 
 

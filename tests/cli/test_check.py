@@ -7,11 +7,13 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import redis
 
+from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 
@@ -70,6 +72,28 @@ def test_a_number_that_no_queue_keeps_is_unknown_and_not_0(
     assert numbers["dead"] == "1" and "oldest, workers of celery:celery" in sentence
 
 
+def test_a_due_retry_is_work_that_waits_for_a_worker(redisq: Redisq, client: redis.Redis) -> None:
+    mail = RequestQueue(client, "mail")
+    mail.submit([b"x"], id="r")
+    (delivery,) = mail.take(1, consumer="w").deliveries
+    mail.settle([Settlement(delivery, "fail", b"{}", 1)])
+    time.sleep(0.01)
+    sentence, numbers = line(redisq, "--set", "no_worker=1ms", code=2)
+    assert sentence == "CRITICAL: mail: no worker for 0 s"
+    assert (numbers["waiting"], numbers["delayed"]) == ("0", "1")
+
+
+def test_minutes_is_the_period_in_which_deaths_count(redisq: Redisq, client: redis.Redis) -> None:
+    everywhere(client, "mail")
+    (dead,) = RequestQueue(client, "mail").page("dead").entries
+    client.zincrby("rq:{mail}:dead", -600_000, dead.id)  # it died ten minutes ago
+    line(redisq, "--set", "dead=1", code=0)
+    sentence, _ = line(redisq, "--set", "dead=1", "--set", "minutes=30", code=2)
+    assert "1 dead in 30 m, mostly" in sentence
+    refused = redisq("check", "--set", "minutes=61", code=3)
+    assert "a whole number, 1 to 60" in refused
+
+
 def test_only_queues_of_a_pattern_are_checked(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client, "mail")
     RequestQueue(client, "news").submit([b"x"], id="r")
@@ -90,6 +114,7 @@ def test_a_paused_queue_is_a_warning_unless_the_file_says_otherwise(
     explained = redisq("check", "--rules", str(rules), "--explain", code=0)
     assert re.search(r"^mail +paused +warning +ignored$", explained, re.M)
     assert re.search(r"^mail +no-worker +critical +ok$", explained, re.M)
+    assert re.search(r"^mail +deep +warning +ignored$", explained, re.M)  # it has no threshold
 
 
 def test_what_can_not_be_checked_is_unknown(redisq: Redisq, tmp_path: Path) -> None:
@@ -98,6 +123,12 @@ def test_what_can_not_be_checked_is_unknown(redisq: Redisq, tmp_path: Path) -> N
     assert redisq("check", "--rules", str(rules), code=3) == (
         f"UNKNOWN: {rules}, line 2: dead: expected a whole number, 1 or more\n"
     )
+    for words, why in (
+        (["--bogus"], "No such option: --bogus (see redisq check --help)"),
+        (["--warning", "wating>1"], "--warning: 'wating>1', column 1: expected a number or"),
+        (["--context", "none"], "there is no context 'none'"),
+    ):
+        assert redisq("check", *words, code=3).startswith(f"UNKNOWN: {why}")
     missing = redisq("check", "--rules", str(tmp_path / "none.toml"), code=3)
     assert missing.startswith("UNKNOWN: ") and "No such file" in missing
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -132,5 +163,7 @@ def test_the_server_is_checked_when_asked(redisq: Redisq, client: redis.Redis) -
         line(redisq, code=0)
         sentence, _ = line(redisq, "--server", code=2)
         assert sentence.startswith("CRITICAL: server: ") and "allkeys-lru" in sentence
+        told = redisq("check", "--server", "--explain", code=2)
+        assert re.search(r"^server +eviction +critical +maxmemory-policy is allk", told, re.M)
     finally:
         client.config_set("maxmemory-policy", "noeviction")

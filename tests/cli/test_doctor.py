@@ -84,6 +84,7 @@ def test_queues_that_need_somebody_are_named(redisq: Redisq, client: redis.Redis
                                 source="dead", target="waiting", matched=7))  # fmt: skip
     found = by_check(redisq, 1)
     assert "queue later that missed a run: 1" in found["periodic"]["sentence"]
+    assert found["periodic"]["verdict"] == "warning"
     assert "queue odd can't be read" in found["queues"]["sentence"]
     row = found["operations"]
     assert row["facts"]["op"] == op and f"redisq undo {op}" in row["advice"]

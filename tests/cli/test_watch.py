@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 import redis
+from rich.console import Console
 
 from redisq_ops.cli import watch
 from redisq_ops.cli.watch import repeat
@@ -88,7 +90,29 @@ def test_a_server_that_goes_away_is_tried_again(
         repeat(look, "2s", json=False)
     out, err = capsys.readouterr()
     assert out == "frame\n\nframe\n\n"
-    assert err.count("redisq: gone; seen at ") == err.count("trying again every 2s\n") == 2
+    assert err.count("redisq: seen at ") == err.count("trying again every 2s: gone\n") == 2
+
+
+def test_a_long_frame_on_a_terminal_says_that_the_server_is_lost_and_what_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = io.StringIO()
+    terminal = Console(file=drawn, width=80, height=6, force_terminal=True)
+    monkeypatch.setattr(watch, "Console", lambda: terminal)
+    monkeypatch.setattr(watch, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=lambda _: None))
+    looks = iter([None, Unreachable("gone"), NotFound("no queue")])
+
+    def look() -> None:
+        if (error := next(looks)) is not None:
+            raise error
+        print(*(f"queue-{n}" for n in range(30)), sep="\n")
+
+    with pytest.raises(NotFound):
+        repeat(look, "2s", json=False)
+    assert "… 26 more lines" in drawn.getvalue()
+    lost = drawn.getvalue().partition("redisq: seen at ")[2]
+    assert "gone" in lost and "queue-2" in lost and "… 27 more lines" in lost
 
 
 def test_a_mistake_is_one_line_and_nothing_is_drawn(redisq: Redisq) -> None:

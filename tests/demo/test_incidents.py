@@ -23,6 +23,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.incidents import INCIDENTS, Incident
 from redisq_ops.demo.workload import Workload, create_queues
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.inspect.details import request_details
 from redisq_ops.ops.inspect.overview import overview
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.confirm_dialog import Confirm
@@ -166,6 +167,8 @@ def test_the_first_frame_is_full_of_life(url: str, client: redis.Redis) -> None:
     assert len(found.rows) >= 32
     assert not [row.problem for row in found.rows if row.problem]
     rates = [row.rates for row in found.rows if row.rates is not None]
+    tiles = run(connect(url), request_details(RequestQueue(client, "geo-import"), "tiles-eu"))
+    assert all(one.idle_ms and one.idle_ms > 3_600_000 for one in tiles.pending)
     lively = [one for one in rates if all(one.last_minute(found.now_ms)[:2])]
     assert len(lively) >= 18
     assert all(len(list(filter(None, one.settled))) >= 9 for one in lively)

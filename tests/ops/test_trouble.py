@@ -33,6 +33,7 @@ def row(
 
 WAITING = Counts(9, 0, 0, 0, 0, 50, NOW - 10 * MINUTE)
 HELD = Counts(9, 2, 0, 0, 0, 50, NOW - 10 * MINUTE)
+RETRIES = Counts(0, 0, 1, 0, 0, 50)
 SILENT = Activity(NOW - 13 * MINUTE, 1, None, 0)
 STILL = rates()
 
@@ -52,6 +53,13 @@ STILL = rates()
         (row(HELD, replace(SILENT, deadline_ms=NOW - 2 * MINUTE)), "no worker for 13 m"),
         (row(Counts(0, 2, 0, 0, 0, 5), replace(SILENT, deadline_ms=NOW - HOUR)),
          "no worker for 13 m"),
+        # Only retries that are due are left, or runs that nobody schedules.
+        (row(RETRIES, replace(SILENT, ready_ms=NOW - 2 * MINUTE)), "no worker for 13 m"),
+        (row(RETRIES, replace(SILENT, ready_ms=NOW + MINUTE)), ""),
+        (row(RETRIES, Activity(None, 0, ready_ms=NOW - 2 * MINUTE)), "no worker for a day or more"),
+        (row(RETRIES, Activity(None, 0, ready_ms=NOW - SECOND)), ""),
+        (row(replace(RETRIES, delayed=0), SILENT, periodic=(3, 1)), "no worker for 13 m"),
+        (row(replace(RETRIES, delayed=0), periodic=(3, 1)), "1 periodic entry missed a run"),
         # Another program's layout doesn't have it.
         (row(WAITING, Activity()), ""),
         # It registers its workers, and none of them is alive and serves the queue.

@@ -26,7 +26,8 @@ pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 @pytest.fixture
 def path(tmp_path: Path, client: redis.Redis) -> Path:
-    """A minute of the queue mail: 4 entries wait, and 9 from the 30th second on."""
+    """A minute of the queue mail: 4 entries wait, and 9 from the 30th second on; 12 die at the
+    end."""
     queue = everywhere(client)
     sampler = Sampler(Deployment(client))
     run(client, sampler.sample())
@@ -37,7 +38,7 @@ def path(tmp_path: Path, client: redis.Redis) -> Path:
     queue.submit([b"x"] * 5, id="r2")
     later = run(client, sampler.sample())
     file.add(later | {"at_ms": first + 30_000})
-    file.add({"at_ms": first + 60_000})
+    file.add({"at_ms": first + 60_000, "queues": {"mail": {"dead": 13}}})
     file.end()
     file.close()
     return path
@@ -65,6 +66,7 @@ def test_keys_move_through_the_past(path: Path) -> None:
         assert isinstance(app, ReplayTop)
         end = app.replay.end_ms
         await until(pilot, lambda: waiting(app) == 9)
+        await see(pilot, "12 dead in 5 m", "1 in trouble")
         await press(pilot, "left_square_bracket")
         assert app.replay.at_ms == end - 10_000 and waiting(app) == 9
         for _ in range(3):
@@ -160,6 +162,8 @@ def test_one_frame_and_what_is_refused(path: Path, redisq: Redisq, tmp_path: Pat
     assert "PAST" in out and "mail" in out
     moment = datetime.fromtimestamp(replay.begin_ms // 1000 + 1, UTC).isoformat()
     assert " 4 " in redisq("top", "--replay", str(path), "--at", moment, "--once")
+    late = redisq("top", "--replay", str(path), "--at", "2050-01-01T00:00:00Z", "--once")
+    assert "PAST 2050" not in late and "12 dead in 5 m" in late
     early = ("--at", "2020-01-01T00:00:00Z", "--once")
     assert "begins at" in redisq.refusal("top", "--replay", str(path), *early, code=1)
     redisq.refusal("top", "--at", "03:12", "--once", code=2)

@@ -12,7 +12,12 @@ from redis.exceptions import RedisError
 from redisq_ops.core.model.entry import STATES, Counts
 from redisq_ops.core.model.errors import NotFound, RedisqError
 from redisq_ops.core.redis.server_errors import translate
-from redisq_ops.ops.check.evaluation import Standing, broken_rules, standings
+from redisq_ops.ops.check.evaluation import (
+    Standing,
+    broken_rules,
+    server_standings,
+    standings,
+)
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.examination import examine
 from redisq_ops.ops.inspect.overview import Overview, overview
@@ -37,17 +42,20 @@ def check(s: Session, given: dict[str, Any]) -> int:
         rules = rules.with_options(
             given["settings"] or (), given["warning"] or (), given["critical"] or ()
         )
-        seen = s.run(overview(s.deployment, MINUTES, signs=True))
+        seen = s.run(
+            overview(s.deployment, MINUTES, signs=True, limits=lambda name: rules.of(name).limits)
+        )
         pattern = given["pattern"] or "*"
         rows = tuple(row for row in seen.rows if fnmatchcase(row.name, pattern))
         seen = Overview(seen.now_ms, rows)
         server = s.run(examine(s.deployment)) if given["server"] else ()
     except (RedisqError, RedisError) as error:
-        return _unknown(s, translate(error))
+        return unknown(s.json, known := translate(error), str(known))
     if not rows and given["pattern"]:
-        return _unknown(s, NotFound(f"no queue matches {given['pattern']!r}"))
-    found = standings(seen, rules)
-    broken = broken_rules(found, server)
+        missing = f"no queue matches {given['pattern']!r}"
+        return unknown(s.json, NotFound(missing), missing)
+    found = [*standings(seen, rules), *server_standings(server)]
+    broken = broken_rules(found)
     code = max((int(one.severity) for one in broken), default=0)
     if given["explain"]:
         _explain(s, found)
@@ -67,18 +75,19 @@ def check(s: Session, given: dict[str, Any]) -> int:
     return code
 
 
-def _unknown(s: Session, error: Exception) -> int:
-    if s.json:
+def unknown(as_json: bool, error: Exception, message: str) -> int:
+    """Say that the check failed; returns the monitors' code for that."""
+    if as_json:
         emit(
             {
                 "status": "unknown",
                 "queues": None,
                 "findings": [],
-                "error": error_fields(error, str(error)),
+                "error": error_fields(error, message),
             }
         )
     else:
-        tell(f"UNKNOWN: {error}")
+        tell(f"UNKNOWN: {message}")
     return 3
 
 
@@ -160,5 +169,5 @@ def _explain(s: Session, found: list[Standing]) -> None:
             "ignored" if one.ignored else one.reason or ("ok" if one.known else "unknown")
             for one in found
         ]
-        table([*heads, "stands"], [[row[name] for name in heads] + [text]
+        table([*heads, "stands"], [[row[name] or "server" for name in heads] + [text]
                                    for row, text in zip(rows, stands, strict=True)])  # fmt: skip

@@ -106,7 +106,7 @@ def _print(report: ConsumerReport, poison: int) -> None:
         name = f"group {load.group}: " if load.group and load.group != report.group else ""
         lag = "unknown" if load.lag is None else count(load.lag)
         held = "unknown" if load.pending is None else count(load.pending)
-        again = f", and {count(load.again)} that run again" if load.again else ""
+        again = f", {count(load.again)} wait to run again" if load.again else ""
         tell_sentence(
             f"{name}lag {lag} (not delivered yet), pending {held} (delivered, not settled){again}"
         )
@@ -132,7 +132,7 @@ def _print(report: ConsumerReport, poison: int) -> None:
             [[name, *(n or "" for n in row)]
              for name, row in zip(names, report.heat, strict=True)],
         )  # fmt: skip
-        tell(f"  of the {count(report.looked)} first of {count(report.pending)} pending")
+        tell(f"  of the first {count(report.looked)} of {count(report.pending)} pending")
     for row in report.poison[:20]:
         tell_sentence(f"poison: {row.id}, delivered {row.deliveries} times, {row.consumer} has it")
     if len(report.poison) > 20:

@@ -140,13 +140,18 @@ def _request(s: Session, address: str) -> None:
               f"{difference['consumer']} ({difference['reason']})")  # fmt: skip
     if view.consumers:
         print()
+        held: dict[str | None, int] = {}
+        for one in view.pending:
+            since = now if one.entry.since_ms is None else one.entry.since_ms
+            held[one.entry.consumer] = max(held.get(one.entry.consumer, 0), now - since)
         table(
-            ["consumer", "pending", "idle"],
+            ["consumer", "pending", "oldest"],
             [
-                [consumer.name, consumer.pending, age(consumer.idle_ms)]
+                [consumer.name, consumer.pending,
+                 age(held[consumer.name]) if consumer.name in held else None]
                 for consumer in view.consumers
             ],
-        )
+        )  # fmt: skip
     if pending:
         print()
         table(

@@ -26,6 +26,9 @@ def metrics(s: Session, given: dict[str, Any]) -> int:
     file: Path | None = given["file"]
     listen: str = given["listen"]
 
+    if file is not None and given["once"]:
+        raise BadInput("--file or --once: give one of them")
+
     def read() -> Overview:
         return s.run(overview(s.deployment, minutes=2))
 

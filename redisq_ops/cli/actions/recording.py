@@ -54,8 +54,8 @@ def record(s: Session, given: dict[str, Any]) -> int:
         first = s.run(sampler.sample())  # an unreachable server is reported now
         file.begin(sampler.state.whole())
         if not s.json:
-            queues = len(first["queues"])
-            say(printable(f"recording {count(queues)} queues to {file.path}; Ctrl+C stops"))
+            queues = _some(len(first["queues"]), "queue")
+            say(printable(f"recording {queues} to {file.path}; Ctrl+C stops"))
         samples, member_ends = 1, monotonic() + MEMBER_S
         lost, due = False, monotonic() + interval_ms / 1000
         while not stopped.wait(max(0.0, due - monotonic())):
@@ -82,8 +82,12 @@ def record(s: Session, given: dict[str, Any]) -> int:
         if s.json:
             emit({"file": str(file.path), "samples": samples, "bytes": file.size})
         else:
-            say(printable(f"{count(samples)} samples; {file.path} has {size(file.size)}"))
+            say(printable(f"{_some(samples, 'sample')}; {file.path} has {size(file.size)}"))
     return 0
+
+
+def _some(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager
@@ -108,7 +112,10 @@ def playback(s: Session, given: dict[str, Any]) -> int:
     state = _state(s, path, at_ms, span)
     before = None
     if given["diff"] is not None:
-        before = _state(s, path, moment_ms(given["diff"], at_ms, utc=s.utc), span)
+        before_ms = moment_ms(given["diff"], at_ms, utc=s.utc)
+        if before_ms > at_ms:
+            raise BadInput(f"--diff {given['diff']}: later than --at")
+        before = _state(s, path, before_ms, span)
     known = state.queues.keys() | (before.queues.keys() if before else set())
     if queue is not None and queue not in known:
         raise NotFound(f"no queue {queue!r} in the recording at that moment")
@@ -127,6 +134,8 @@ def playback(s: Session, given: dict[str, Any]) -> int:
         print_operations(s, [each for each in found if each.started_ms > since_ms])
     elif before is None:
         print_queues(s, recorded_queues(state, queue))
+        if not state.queues and not s.json:
+            say("no queues at that moment")
     else:
         changed = differences(before, state)
         _print_differences(
@@ -138,8 +147,8 @@ def playback(s: Session, given: dict[str, Any]) -> int:
 def _state(s: Session, path: Path, at_ms: int, span: tuple[int, int]) -> RecordedState:
     state = state_at(path, at_ms)
     if state is None:
-        begins, ends = (when(ms, s.utc) for ms in span)
-        raise NotFound(f"{path} begins at {begins}, and ends at {ends}")
+        at, begins, ends = (when(ms, s.utc) for ms in (at_ms, *span))
+        raise NotFound(f"{path} has nothing of {at}: it begins at {begins} and ends at {ends}")
     return state
 
 

@@ -143,9 +143,14 @@ def _replay(s: Session, given: dict[str, Any], *, once: bool) -> int:
         raise BadInput("--replay is for a terminal: redisq playback FILE --json prints a recording")
     replay = Replay(Path(given["replay"]), None)
     if given["at"] is not None:
-        replay.at_ms = moment_ms(given["at"], replay.end_ms, utc=s.utc)
+        replay.at_ms = min(replay.end_ms, moment_ms(given["at"], replay.end_ms, utc=s.utc))
         if replay.at_ms < replay.begin_ms:
-            raise NotFound(f"{replay.path} begins at {when(replay.begin_ms, s.utc)}")
+            at, begins, ends = (
+                when(ms, s.utc) for ms in (replay.at_ms, replay.begin_ms, replay.end_ms)
+            )
+            raise NotFound(
+                f"{replay.path} has nothing of {at}: it begins at {begins} and ends at {ends}"
+            )
         replay.scrub(0)
     dashboard = ReplayTop(
         replay, interval=given["interval"] or 1.0, queue=given["queue"], read_only=True,

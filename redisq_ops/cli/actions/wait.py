@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from redisq_ops.core.model.entry import STATES, Request
+from redisq_ops.core.model.entry import STATES, Counts, Request
 from redisq_ops.core.model.errors import TimedOut, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.queues.request import RequestQueue
@@ -124,11 +124,18 @@ def wait_when(s: Session, given: dict[str, Any]) -> int:
                 break
             meter(counts.done, counts.done + counts.waiting + counts.pending + counts.delayed)
             if outage.left() == 0.0:
-                raise TimedOut(f"timed out; still not {expression} in queue {name}")
+                raise TimedOut(
+                    f"timed out; still not {expression} in queue {_numbers(name, counts)}"
+                )
             time.sleep(POLL_S)
     states = {state: counts.of(state) for state in STATES}
     if s.json:
         emit({"name": name, **states})
     else:
-        tell(f"{name}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
+        tell(_numbers(name, counts))
     return 0
+
+
+def _numbers(name: str, counts: Counts) -> str:
+    numbers = ((state, counts.of(state)) for state in STATES)
+    return f"{name}: " + ", ".join(f"{'?' if n is None else n} {state}" for state, n in numbers)

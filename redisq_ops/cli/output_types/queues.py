@@ -226,14 +226,14 @@ class MonitorCheckOutput(TypedDict):
 
 
 class RuleStandingOutput(TypedDict):
-    queue: str
-    """queue"""
+    queue: str | None
+    """queue; `null`: the server"""
     rule: str
     """[rule](../how-to/check-with-a-monitor.md#the-rules)"""
     severity: Literal["warning", "critical"]
     """how bad it is"""
     ignored: bool
-    """whether the rules say to ignore it"""
+    """whether the rules say to ignore it, or give no threshold"""
     known: bool
     """whether the queue shows the numbers that the rule needs"""
     reason: Text | None

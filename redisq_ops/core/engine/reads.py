@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from ..model import record
 from ..model.activity import Activity
@@ -27,6 +27,7 @@ _HOURS = 26
 """hours for which per-minute counters can exist"""
 _FEW_MINUTES = 5
 """minutes whose counters are read by their names, not with all of their hour"""
+_TIMED: Final[tuple[State, ...]] = ("pending", "delayed")
 _NAMED = 20
 """corrupt records that a checkup names; it counts the others"""
 _CHECKED = 500
@@ -217,15 +218,15 @@ class QueueReads(QueueBase[C_co]):
     @operation
     async def activity(self, since_ms: int) -> Activity:
         """Whether the queue is worked on; `Activity.dead_lately` counts from ``since_ms`` on."""
-        lease, dead = self.keys[ZSETS["pending"]], self.keys[ZSETS["dead"]]
+        dead = self.keys[ZSETS["dead"]]
         reads: list[Call[Any]] = [
             recent_consumers(self.keys["callers"]),
-            scored(lease, "0", "0"),
+            *(scored(self.keys[ZSETS[state]], "0", "0") for state in _TIMED),
             Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead),
         ]
-        seen, first, died = await together(reads)
-        deadline = moment(first[0][1]) if first else None
-        return Activity(seen.asked_ms, seen.askers, deadline, died)
+        seen, *firsts, died = await together(reads)
+        deadline, ready = (moment(first[0][1]) if first else None for first in firsts)
+        return Activity(seen.asked_ms, seen.askers, deadline, died, ready_ms=ready)
 
     @operation
     def history(self, max: int = 100, before: str = "+") -> Call[list[Event]]:

@@ -24,15 +24,19 @@ class Activity:
     registered: bool = False
     """the queue's program registers its workers, and ``askers`` has the registered ones that are
     alive and serve the queue"""
+    ready_ms: int | None = None
+    """the ready time of the first delayed entry, past or ahead; None also where none is delayed"""
 
 
 def joined_activity(parts: Sequence[Activity]) -> Activity:
     """The activity of a queue from those of its shards."""
     asked = [part.asked_ms for part in parts if part.asked_ms is not None]
     deadlines = [part.deadline_ms for part in parts if part.deadline_ms is not None]
+    ready = [part.ready_ms for part in parts if part.ready_ms is not None]
     return Activity(
         max(asked, default=None),
         sum(part.askers or 0 for part in parts),
         min(deadlines, default=None),
         sum(part.dead_lately or 0 for part in parts),
+        ready_ms=min(ready, default=None),
     )

@@ -31,6 +31,7 @@ class Standing:
     reason: str | None
     """why it is broken; None: it holds, or is unknown"""
     ignored: bool = False
+    """the rules say so, or give no threshold"""
     known: bool = True
     """False: the queue does not show the numbers that the rule needs"""
 
@@ -49,7 +50,7 @@ def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
     found = [
         Standing(
             row.name, name, severity, broken[name].reason if name in broken else None,
-            name in rules.ignored, name in broken or name in seen,
+            name in rules.ignored or rules.limits.off(name), name in broken or name in seen,
         )
         for name, (severity, _) in RULES.items()
     ]  # fmt: skip
@@ -64,12 +65,19 @@ def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
     return found
 
 
-def broken_rules(found: Sequence[Standing], server: Sequence[Diagnosis] = ()) -> list[Standing]:
-    """The broken rules, the worst first. ``server``: what `examine` found."""
+def server_standings(found: Sequence[Diagnosis]) -> list[Standing]:
+    """How the server stands. ``found``: by `examine`."""
+    return [
+        Standing(
+            None, one.check, Severity.CRITICAL, one.sentence if one.verdict == "wrong" else None,
+            known=one.verdict != "unknown",
+        )
+        for one in found
+        if one.check in SERVER_CHECKS
+    ]  # fmt: skip
+
+
+def broken_rules(found: Sequence[Standing]) -> list[Standing]:
+    """The broken rules, the worst first."""
     broken = [one for one in found if one.reason is not None and not one.ignored]
-    broken += [
-        Standing(None, one.check, Severity.CRITICAL, one.sentence)
-        for one in server
-        if one.check in SERVER_CHECKS and one.verdict == "wrong"
-    ]
     return sorted(broken, key=lambda one: -one.severity)

@@ -36,6 +36,8 @@ SPANS: Final = {
 NUMBERS: Final = (
     "minutes", "dead", "attempts", "failing_percent", "failures", "lost", "depth", "growth",
 )  # fmt: skip
+MOST: Final = {"failing_percent": 100, "minutes": 60}
+"""the rates that are read are of an hour"""
 CONDITIONS: Final = {"warning": Severity.WARNING, "critical": Severity.CRITICAL}
 _EXPECTED: Final = ", ".join(["queues", *SPANS, *NUMBERS, *CONDITIONS, "ignore"])
 
@@ -103,7 +105,7 @@ class Rules:
                     f"--set {setting!r}: write NAME=VALUE; names: {', '.join([*SPANS, *NUMBERS])}"
                 )
             values[name] = int(value) if name in NUMBERS and value.isdecimal() else value
-        return Rules((*self.tables, _table(values, lambda name: f"--set {name}")))
+        return Rules((*self.tables, _table(values, _option)))
 
 
 def read_rules(path: Path) -> Rules:
@@ -158,7 +160,7 @@ def _table(values: Mapping[str, Any], place: Any) -> RuleTable:
                 limits[SPANS[name]] = duration_ms(value)
             except BadInput as error:
                 raise BadInput(f"{place(name)}: {error}") from error
-        elif name in NUMBERS and type(value) is int and value > 0:
+        elif name in NUMBERS and type(value) is int and 0 < value <= MOST.get(name, value):
             limits[name] = value
         elif name in CONDITIONS and _texts(value):
             conditions += [_condition(CONDITIONS[name], text, place(name)) for text in value]
@@ -167,6 +169,10 @@ def _table(values: Mapping[str, Any], place: Any) -> RuleTable:
         else:
             raise BadInput(f"{place(name)}: expected {_expected(name)}")
     return RuleTable(queues, limits, tuple(conditions), ignored)
+
+
+def _option(name: str) -> str:
+    return f"--{name}" if name in CONDITIONS else f"--set {name}"
 
 
 def _texts(value: Any) -> bool:
@@ -184,7 +190,8 @@ def _expected(name: str) -> str:
     if name in SPANS:
         return 'a time span in quotes, as "90s", "5m" or "2h"'
     if name in NUMBERS:
-        return "a whole number, 1 or more"
+        most = MOST.get(name)
+        return f"a whole number, 1 {f'to {most}' if most else 'or more'}"
     if name in CONDITIONS:
         return 'a list of conditions, as ["dead>100"]'
     if name == "ignore":

@@ -289,7 +289,7 @@ async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
         _, overdue = await queue.periodic_counts.op(now)
         if overdue:
             found.append(Diagnosis(
-                "periodic", "wrong",
+                "periodic", "warning",
                 f"periodic entries of queue {queue.name} that missed a run: {count(overdue)}",
                 hint("explain", queue.name), facts=name | {"overdue": overdue},
             ))  # fmt: skip

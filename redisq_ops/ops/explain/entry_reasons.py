@@ -122,7 +122,7 @@ class EntryReasons(OutcomeReasons):
             no_worker = self._no_worker_at_all()
             but = f", but {no_worker[0].sentence}" if no_worker else ""
             yield Reason(
-                "overdue", f"{who} has been silent for {age(late)}: it has had the entry{held}"
+                "overdue", f"{who} was silent for at least {age(late)}: it has had the entry{held}"
                 f"{claimed}, and its lease ended {self._ago(entry.at_ms)}; the next take, or a "
                 f"worker's maintenance every 30 s, makes it {becomes}{but}",
                 facts=facts | {"silent_ms": late, "max_lost": max_lost},

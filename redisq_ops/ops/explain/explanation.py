@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from redisq_ops.core.engine.optional_features import HasClients, HasRequests
 from redisq_ops.core.engine.queue import Queue
@@ -22,11 +22,14 @@ from ..inspect.consumers import SILENT_MS, ConsumerStatus
 from ..inspect.history import history_of
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import age, count, entries, kind_of
+from ..trouble import USUAL
 from .blocking_reasons import FormatTime, Reason, utc
 from .entry_reasons import EntryReasons
 from .observation import RATE_MINUTES, observe
 from .outcome_reasons import NAMED
 from .periodic_reasons import PeriodicReasons
+
+TRIED_AGAIN: Final = f"failures>={USUAL.failures} or lost>={USUAL.lost}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,7 @@ class _Explainer(EntryReasons, PeriodicReasons):
             yield self._expired(expired, expired.at_ms)
         yield from self._holders(expired.consumer if expired else None)
         yield from self._closed()
+        yield from self._failures()
         yield from self._overdue(self.observed.periodic)
         waiting, pending = f"{count(counts.waiting)} waiting", f"{count(counts.pending)} pending"
         if next_ms is not None and ready and not may_wait and not counts.pending:
@@ -288,6 +292,18 @@ class _Explainer(EntryReasons, PeriodicReasons):
             )
         yield from self._next_periodic(self.observed.periodic)
 
+    def _failures(self) -> Iterator[Reason]:
+        """Entries die or fail again and again; that attempts fail is said where nothing else is."""
+        name, found = self.queue.name, {one.rule: one for one in self.observed.failures}
+        commands = {
+            "dying": ("dlq", hint("dlq", "groups", name)),
+            "poison": ("select", hint("select", name, where=TRIED_AGAIN)),
+            "failing": ("history", hint("history", name)),
+        }  # fmt: skip
+        for rule, (verb, command) in commands.items():
+            if rule in found and (rule != "failing" or len(found) == 1):
+                yield Reason(rule, found[rule].reason, verb, command)
+
     def _held(self, waiting: int) -> Reason:
         """No token or client is free."""
         blockers = self.observed.blockers
@@ -315,7 +331,9 @@ class _Explainer(EntryReasons, PeriodicReasons):
     def _expired(self, entry: Entry, deadline_ms: int) -> Reason:
         """A lease has expired. What a silent consumer holds besides goes the same way."""
         silence, command = age(self.now - deadline_ms), {}
-        sentence = f"{entry.id} is overdue: consumer {entry.consumer} has been silent for {silence}"
+        sentence = (
+            f"{entry.id} is overdue: consumer {entry.consumer} was silent for at least {silence}"
+        )
         held = next((n for _, one, n in self._holding() if one.name == entry.consumer), 0)
         if held > 1:
             sentence += f" and holds {entries(held)}"

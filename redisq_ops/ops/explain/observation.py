@@ -7,7 +7,7 @@ bounded and reports how far it went.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
@@ -23,7 +23,9 @@ from ..change.unfinished import Unfinished, unfinished
 from ..groups.fingerprint import fingerprint
 from ..inspect.consumers import ConsumerReport, consumer_reports
 from ..inspect.history import EntryHistory, history_of
+from ..inspect.overview import evidence, queue_rates, queue_row
 from ..inspect.periodic import PeriodicStatus, periodic_status, status
+from ..trouble import USUAL, Trouble, troubles
 
 HISTORY_EVENTS = 5000
 """history events searched for an id that does not exist any more"""
@@ -96,6 +98,8 @@ class Observation:
     """of a queue: its periodic entries; of an id: the periodic entry of that name"""
     reports: tuple[ConsumerReport, ...] = ()
     """of a queue: who holds what"""
+    failures: tuple[Trouble, ...] = ()
+    """of a queue: the rules of `redisq check` that its failing and dead entries break"""
 
 
 async def observe(queue: Queue[Any], id: str | None) -> Observation:
@@ -111,10 +115,11 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         queue.settings.op(), queue.queue_position.op(address), _entry_or_request(queue, address),
         together(queue.page.op(state, None, 1, glance=True) for state in _FIRST_OF),
         history_of(queue, address), audit_log.last(queue, OPERATIONS), unfinished(queue),
+        _failures(queue, id, now),
     ]  # fmt: skip
     (
         (blockers, reports), counts, rates, settings, position, (entry, request), first, history,
-        operations, moves,
+        operations, moves, failures,
     ) = await together(reads)  # fmt: skip
     if id and entry is None and request is None and not history.events:
         history = await history_of(queue, address, HISTORY_EVENTS)
@@ -136,6 +141,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     return Observation(
         queue, id, now, counts, rates, settings, entry, request, position, first_entries, history,
         tuple(operations), same_error, tuple(moves), blockers, periodic, tuple(reports),
+        failures,
     )  # fmt: skip
 
 
@@ -161,6 +167,17 @@ async def _periodic(queue: Queue[Any], name: str, now: int) -> tuple[PeriodicSta
         return tuple(await periodic_status(queue))
     found = await queue.get_periodic.op(name)
     return () if found is None else tuple(await status(queue, [found], now))
+
+
+async def _failures(queue: Queue[Any], id: str | None, now: int) -> tuple[Trouble, ...]:
+    if id:
+        return ()
+    rates = queue_rates(queue, now, RATE_MINUTES + 1)
+    row = await queue_row(queue, queue.name, queue.kind, now, rates, USUAL)
+    seen = await attempt(evidence(queue, row, {one.rule for one in troubles(row, now)}))
+    if not isinstance(seen, Exception):  # without it the reason stands, with no names in it
+        row = replace(row, evidence=seen)
+    return tuple(one for one in troubles(row, now) if one.rule in ("dying", "poison", "failing"))
 
 
 async def _blocked(

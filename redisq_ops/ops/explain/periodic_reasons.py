@@ -33,7 +33,7 @@ class PeriodicReasons(BlockingReasons):
         }  # fmt: skip
         if entry.problem:
             yield Reason(
-                "periodic-corrupt", entry.problem, "periodic",
+                "periodic-corrupt", entry.problem, "rm",
                 self._periodic_command("rm", entry.name), facts=facts,
             )  # fmt: skip
             return
@@ -41,7 +41,7 @@ class PeriodicReasons(BlockingReasons):
             change = self._change("periodic-pause", f"periodic entry {entry.name}")
             yield Reason(
                 "periodic-paused", f"it is paused {self._by(change)}: no run is scheduled",
-                "periodic", self._periodic_command("resume", entry.name),
+                "resume", self._periodic_command("resume", entry.name),
                 facts=facts | self._op_facts(change),
             )  # fmt: skip
         if status.missed:

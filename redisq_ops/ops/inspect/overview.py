@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +30,8 @@ from .. import trouble
 from ..change import audit_log
 from ..change.audit_log import Operation
 from ..deployment import Deployment
+from ..trouble import USUAL, Thresholds
 
-SIGN_MINUTES = trouble.USUAL.minutes
 EXAMINED = 20
 """queues in trouble of which evidence is read, the worst first"""
 CLIENTS = 100
@@ -93,25 +93,31 @@ class Overview:
     """how many of them have only their name so far"""
 
 
-async def overview(deployment: Deployment, minutes: int = 60, signs: bool = False) -> Overview:
+async def overview(
+    deployment: Deployment, minutes: int = 60, signs: bool = False,
+    limits: Callable[[str], Thresholds] = lambda name: USUAL,
+) -> Overview:  # fmt: skip
     """Read the registry and the clock, then every queue: two round trips.
 
     ``minutes``: length of the rates. With ``signs`` also what `ops.trouble` judges by: three more
-    round trips at most.
+    round trips at most. ``limits``: by which thresholds it judges a queue.
     """
     entries, now = await both(all_queues(deployment.prefix), server_ms())
-    rows = await queue_rows(deployment, entries, now, minutes, signs)
+    rows = await queue_rows(deployment, entries, now, minutes, limits if signs else None)
     if signs:
-        rows = await _with_evidence(deployment, entries, rows, now)
+        rows = await _with_evidence(deployment, entries, rows, now, limits)
     return Overview(now, tuple(rows))
 
 
 async def queue_rows(
     deployment: Deployment, entries: Sequence[Registered], now: int, minutes: int,
-    signs: bool = False,
+    limits: Callable[[str], Thresholds] | None = None,
 ) -> list[QueueRow]:  # fmt: skip
     """The rows of some queues; one round trip."""
-    read = await together(apart(_row(deployment, entry, now, minutes, signs)) for entry in entries)
+    read = await together(
+        apart(_row(deployment, entry, now, minutes, limits and limits(entry.name)))
+        for entry in entries
+    )
     return [row_or_problem(entry, row) for entry, row in zip(entries, read, strict=True)]
 
 
@@ -133,10 +139,11 @@ def queue_fields(row: QueueRow, now_ms: int) -> dict[str, Any]:
 
 
 async def _row(
-    deployment: Deployment, entry: Registered, now: int, minutes: int, signs: bool
+    deployment: Deployment, entry: Registered, now: int, minutes: int, limits: Thresholds | None
 ) -> QueueRow:
     queue: Queue[Any] = deployment.open(entry)
-    return await queue_row(queue, entry, now, queue_rates(queue, now, minutes), signs)
+    rates = queue_rates(queue, now, minutes)
+    return await queue_row(queue, entry.name, entry.kind, now, rates, limits)
 
 
 def row_or_problem(entry: Registered, row: QueueRow | Exception) -> QueueRow:
@@ -153,15 +160,19 @@ def _problem(error: Exception) -> str:
 
 
 async def queue_row(
-    queue: Queue[Any], entry: Registered, now: int, rates: Description[Rates | None], signs: bool
-) -> QueueRow:
-    """A queue in the overview; ``rates``: how its rates are read."""
+    queue: Queue[Any], name: str, kind: str, now: int, rates: Description[Rates | None],
+    limits: Thresholds | None,
+) -> QueueRow:  # fmt: skip
+    """A queue in the overview; ``rates``: how its rates are read.
+
+    ``limits``: by which it is judged; None: what it is judged by isn't read.
+    """
     counts, moves, rates_, found, periodic = await together(
         [
             queue.counts.op(now),
             attempt(_unfinished(queue)),
             attempt(rates),
-            attempt(_signs(queue, now, signs)),
+            attempt(_signs(queue, now, limits)),
             attempt(_periodic(queue, now)),
         ]
     )
@@ -173,7 +184,7 @@ async def queue_row(
     activity, clients = (None, ()) if isinstance(found, Exception) else found
     periodic = None if isinstance(periodic, Exception) else periodic
     return QueueRow(
-        entry.name, entry.kind, counts, rates_, problem, moves, activity, clients, periodic=periodic
+        name, kind, counts, rates_, problem, moves, activity, clients, periodic=periodic
     )
 
 
@@ -185,11 +196,11 @@ async def _periodic(queue: Queue[Any], now: int) -> tuple[int, int] | None:
 
 
 async def _signs(
-    queue: Queue[Any], now: int, wanted: bool
+    queue: Queue[Any], now: int, limits: Thresholds | None
 ) -> tuple[Activity | None, tuple[Client, ...]]:
-    if not wanted:
+    if limits is None:
         return None, ()
-    active = queue.activity.op(now - SIGN_MINUTES * 60_000)
+    active = queue.activity.op(now - limits.minutes * 60_000)
     if not isinstance(queue, HasClients):
         return await active, ()
     activity, clients = await both(active, queue.clients.op(0, CLIENTS))
@@ -197,9 +208,10 @@ async def _signs(
 
 
 async def _with_evidence(
-    deployment: Deployment, entries: Sequence[Registered], rows: Sequence[QueueRow], now: int
-) -> list[QueueRow]:
-    found = [trouble.troubles(row, now) for row in rows]
+    deployment: Deployment, entries: Sequence[Registered], rows: Sequence[QueueRow], now: int,
+    limits: Callable[[str], Thresholds],
+) -> list[QueueRow]:  # fmt: skip
+    found = [trouble.troubles(row, now, limits(row.name)) for row in rows]
     bad = [at for at in range(len(rows)) if found[at] and rows[at].counts is not None]
     bad = sorted(bad, key=lambda at: trouble.rank(found[at]))[:EXAMINED]
     bad += [at for at in range(len(rows)) if trouble.suspect(rows[at]) and at not in bad][:SUSPECTS]

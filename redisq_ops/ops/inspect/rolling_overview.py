@@ -17,7 +17,7 @@ from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.redis.operation import apart, attempt, both, together
 
 from ..deployment import Deployment
-from ..trouble import Trouble, rank, suspect, troubles
+from ..trouble import USUAL, Trouble, rank, suspect, troubles
 from .kept_rates import MINUTE_MS, KeptRates
 from .overview import (
     EXAMINED,
@@ -181,7 +181,8 @@ class RollingOverview:
             kept.queue = self._deployment.open(kept.entry)
         rates = self._rates.read(kept.queue, kept.entry, now)
         if kept.signs_ms is None or not 0 <= now - kept.signs_ms < SIGNS_MS:
-            row = await queue_row(kept.queue, kept.entry, now, rates, signs=True)
+            entry = kept.entry
+            row = await queue_row(kept.queue, entry.name, entry.kind, now, rates, USUAL)
             kept.signs_ms = now
             return row
         counts, known = await both(kept.queue.counts.op(now), rates)

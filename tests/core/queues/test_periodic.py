@@ -97,7 +97,8 @@ def test_wherever_one_begins_the_runs_are_the_same(zone: str, cron: str) -> None
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        (Periodic("p", "61 * * * *"), "bad minute"),
+        (Periodic("p", "61 * * * *"), "bad minute, expected 0-59"),
+        (Periodic("p", "* * * 13 *"), "bad month, expected 1-12"),
         (Periodic("p", "0 0 31 2 *"), "never fires"),
         (Periodic("p", "* * * *"), "five fields"),
         (Periodic("p", "* * * * * *"), "five fields"),

@@ -9,7 +9,7 @@ import pytest
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.rates import Rates
-from redisq_ops.ops.check.evaluation import broken_rules, standings
+from redisq_ops.ops.check.evaluation import broken_rules, server_standings, standings
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.diagnosis import Diagnosis
 from redisq_ops.ops.inspect.overview import Overview, QueueRow
@@ -123,4 +123,5 @@ def test_of_the_server_only_what_is_wrong_counts() -> None:
         Diagnosis("persistence", "warning", "no append-only file"),
         Diagnosis("rights", "wrong", "may not submit"),
     ]
-    assert [(one.queue, one.rule) for one in broken_rules([], server)] == [(None, "eviction")]
+    found = broken_rules(server_standings(server))
+    assert [(one.queue, one.rule) for one in found] == [(None, "eviction")]

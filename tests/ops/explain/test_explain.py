@@ -272,8 +272,8 @@ def test_silent_consumer_and_what_reclaims_its_entry(
     answer = Answer(mail, "r1/1")
     assert answer.rule == "overdue"
     assert answer.sentence == (
-        "consumer w1 has been silent for 14m 00s: it has had the entry for 14m 30s, and its lease "
-        "ended 14m 00s ago; the next take, or a worker's maintenance every 30 s, makes it waiting "
+        "consumer w1 was silent for at least 14m 00s: it has had the entry for 14m 30s, and its "
+        "lease ended 14m 00s ago; the next take, or a worker's maintenance every 30 s, makes it waiting "
         "again, but no worker is taking: no consumer has asked mail for work for 14m 30s"
     )
     assert answer.facts["silent_ms"] == 14 * MINUTE and "no-worker" in answer.also
@@ -653,7 +653,7 @@ def test_who_keeps_a_queue_from_moving(mail: RequestQueue[redis.Redis], clock: F
     clock.advance(60 * MINUTE)  # its leases expired, and nobody came
     answer = Answer(mail)
     overdue = next(one for one in answer.row["also"] if one["rule"] == "overdue")
-    assert "consumer w1 has been silent for 6m 00s and holds 2 entries" in overdue["sentence"]
+    assert "consumer w1 was silent for at least 6m 00s and holds 2 entries" in overdue["sentence"]
     assert overdue["command"] == requeue and "silent" not in answer.also
 
 
@@ -690,6 +690,17 @@ def test_ready_retry_waits_for_a_take(client: redis.Redis, clock: FakeClock) -> 
     clock.advance(30 * MINUTE)
     late = Answer(queue)
     assert late.rule == "no-worker" and "due" in late.also
+
+
+def test_what_dies_or_fails_in_a_queue_is_its_first_reason(client: redis.Redis) -> None:
+    queue = DelaySet(client, "webhooks")
+    queue.schedule([(f"e{n}", b"x") for n in range(12)])
+    for delivery in queue.take(12, consumer="w1").deliveries:
+        settled(queue, delivery, "reject")
+    answer = Answer(queue)
+    assert answer.sentence == "12 dead in 5 m, mostly Timeout"
+    assert answer.command == "redisq dlq groups webhooks"
+    assert answer.also == ["empty"]
 
 
 def test_queues_without_work(client: redis.Redis, clock: FakeClock) -> None:

@@ -180,7 +180,7 @@ def test_examined_window_is_reported(
     monkeypatch.setattr("redisq_ops.ops.inspect.consumers.PENDING_PAGE", 4)
     seen = report(orders)
     assert (seen.looked, seen.pending) == (4, 10)
-    assert "of the 4 first of 10 pending" in redisq("consumers", "ls", "stream:orders")
+    assert "of the first 4 of 10 pending" in redisq("consumers", "ls", "stream:orders")
     assert [one.pending for one in seen.consumers] == [7, 3]  # the group's own numbers are whole
 
 

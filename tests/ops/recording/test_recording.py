@@ -257,7 +257,7 @@ def test_queues_appear_and_go_and_changes_of_operators_are_kept(client: redis.Re
 
 def recorded(redisq: Redisq, path: Path) -> dict[str, Any]:
     """A short recording in this process."""
-    words = ("record", str(path), "--interval", "100ms", "--for", "150ms")
+    words = ("record", str(path), "--interval", "100ms", "--for", "500ms")
     (row,) = redisq.rows(*words)
     return row
 
@@ -303,7 +303,9 @@ def test_the_difference_of_two_moments(tmp_path: Path, redisq: Redisq) -> None:
     assert redisq("--utc", "playback", str(path), *same) == ""
     assert "nothing changed" in redisq.err
     early = redisq.refusal("--utc", "playback", str(path), "--at", "2023-11-14T22:13:00Z", code=1)
-    assert "begins at 2023-11-14 22:13:20" in early
+    assert "has nothing of 2023-11-14 22:13:00" in early and "begins at 2023-11-14 22:13" in early
+    late = ("--at", "2023-11-14T22:14:00Z", "--diff", "2023-11-14T22:15:00Z")
+    assert "later than --at" in redisq.refusal("playback", str(path), *late, code=2)
     assert "no queue 'nope'" in redisq.refusal("playback", str(path), "--queue", "nope", code=1)
     redisq.refusal("playback", str(path), "dlq", code=2)
     redisq.refusal("playback", str(path), "consumers", "--diff", "22:14:20", code=2)

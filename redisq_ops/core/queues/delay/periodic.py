@@ -143,6 +143,12 @@ def every(span_ms: int) -> str:
     )
 
 
+_FIELDS = {
+    "minute": "0-59", "hour": "0-23", "day-of-month": "1-31 or L", "month": "1-12 or jan-dec",
+    "day-of-week": "0-7 or sun-sat",
+}  # fmt: skip
+
+
 def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
     """The times (ms UTC) of all runs after ``after_ms``, in order."""
     if len(spec.cron.split()) != 5:
@@ -156,9 +162,12 @@ def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
     try:
         moments = CronSim(spec.cron, (_EPOCH + timedelta(milliseconds=after_ms)).astimezone(zone))
     except CronSimError as error:
-        minute, hour, day, _, weekday = spec.cron.split()
-        why = f": {str(error).lower()}"
+        minute, hour, day, month, weekday = spec.cron.split()
+        field = str(error).lower()
+        said = (f": {field}, expected {n}" for name, n in _FIELDS.items() if field.endswith(name))
+        why = next(said, f": {field}")
         with suppress(CronSimError):
+            CronSim(f"* * * {month} *", _EPOCH)
             CronSim(f"{minute} {hour} {day} * {weekday}", _EPOCH)
             why = " never fires: no month of it has such a day"
         raise BadInput(f"cron {spec.cron!r}{why}") from error
