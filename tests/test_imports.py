@@ -36,6 +36,7 @@ def test_help_loads_nothing_heavy(words: list[str]) -> None:
     assert not found & HEAVY
 
 
+@pytest.mark.slow
 def test_the_core_renders_nothing() -> None:
     found = loaded("import redisq_ops.core.queues.request, redisq_ops.core.queues.delay")
     assert "redis" in found

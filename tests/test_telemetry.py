@@ -247,6 +247,7 @@ def test_without_telemetry_the_server_gets_no_more_commands(
     assert traced["hget"] == plain["hget"] + 1, "one read of the request's trace context"
 
 
+@pytest.mark.slow
 def test_the_sdk_of_opentelemetry_is_loaded_only_where_it_is_used() -> None:
     """Not by a command that doesn't report; a handler may still switch on redis-py's metrics."""
     ours = (

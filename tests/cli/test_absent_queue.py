@@ -114,6 +114,7 @@ def client_url(client: redis.Redis) -> str:
     return f"redis://{where['host']}:{where['port']}"
 
 
+@pytest.mark.slow
 def test_others_are_worked_on_meanwhile_and_names_alike_are_named(
     client: redis.Redis, started: Start, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_others_are_worked_on_meanwhile_and_names_alike_are_named(
     assert stopped(worker) == ""
 
 
+@pytest.mark.slow
 def test_once_ends_where_there_is_nothing(client: redis.Redis, started: Start) -> None:
     worker = started("--queue", "mail", "--once")
     _, err = worker.communicate()
@@ -134,6 +136,7 @@ def test_once_ends_where_there_is_nothing(client: redis.Redis, started: Start) -
     assert client.dbsize() == 0
 
 
+@pytest.mark.slow
 def test_a_key_that_is_in_the_way_ends_the_worker(client: redis.Redis, started: Start) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     client.delete("rq:{mail}:stat")

@@ -249,6 +249,7 @@ def test_many_take_the_number_and_for_good_takes_the_name(
     assert queue.counts().dead == queue.counts().trash == 0
 
 
+@pytest.mark.slow
 def test_on_a_real_terminal(client: redis.Redis, url: str) -> None:
     queue = everywhere(client)
     words = [sys.executable, "-m", "redisq_ops", "replay", "mail", "--url", url]

@@ -117,6 +117,7 @@ def test_a_paused_queue_is_a_warning_unless_the_file_says_otherwise(
     assert re.search(r"^mail +deep +warning +ignored$", explained, re.M)  # it has no threshold
 
 
+@pytest.mark.slow
 def test_what_can_not_be_checked_is_unknown(redisq: Redisq, tmp_path: Path) -> None:
     rules = tmp_path / "check.toml"
     rules.write_text("[[check]]\ndead = 0\n")

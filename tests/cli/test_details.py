@@ -256,6 +256,7 @@ def test_what_an_import_finds_there_is_looked_up_together(
     assert calls["cmdstat_zmscore"] <= 12 and calls["cmdstat_time"] < 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("report",), ("groups",), ("critical-path", "later/r1")])
 def test_a_report_where_spark_is_not_installed_says_what_to_install(
     words: tuple[str, ...], url: str, client: redis.Redis

@@ -114,6 +114,7 @@ def viewer(client: redis.Redis, url: str, redisq: Redisq) -> Iterator[Redisq]:
     client.acl_deluser("redisq-viewer")
 
 
+@pytest.mark.slow
 def test_viewer_gets_all_but_what_its_rights_hide(
     redisq: Redisq, viewer: Redisq, client: redis.Redis
 ) -> None:

@@ -98,6 +98,7 @@ def test_an_editor_that_changes_nothing(
     assert not redisq.rows("log")
 
 
+@pytest.mark.slow
 def test_an_edit_that_was_made_meanwhile_is_not_overwritten(
     redisq: Redisq, queue: Any, editor: Any, url: str
 ) -> None:

@@ -159,6 +159,7 @@ def test_the_same_mistake_has_the_same_code_in_every_command(
     assert picture(deployment) == before
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 def test_a_server_that_is_gone_or_refuses_has_one_code(

@@ -93,6 +93,7 @@ def test_mistakes_are_one_line(redisq: Redisq, tmp_path: Path) -> None:
     assert "No such file" in redisq.refusal("metrics", "--file", str(missing), code=2)
 
 
+@pytest.mark.slow
 def test_nothing_is_written_of_a_server_that_does_not_answer(tmp_path: Path) -> None:
     file = tmp_path / "redisq.prom"
     done = subprocess.run(
@@ -175,6 +176,7 @@ async def ahandle(delivery):
 """
 
 
+@pytest.mark.slow
 @needs_prometheus
 @pytest.mark.parametrize("handler", ["jobs:handle", "jobs:ahandle"])
 def test_a_worker_serves_how_long_its_handler_takes_and_how_it_ends(

@@ -47,6 +47,7 @@ def own(server: EmbeddedServer) -> Iterator[Callable[..., EmbeddedServer]]:
 # --- ls -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_the_locale_has_no_characters_for_is_escaped(url: str, client: redis.Redis) -> None:
     dead_letters(client, 3)
     words = [sys.executable, "-m", "redisq_ops", "replay", "mail", "--dry-run", "--url", url]
@@ -602,6 +603,7 @@ def test_an_eviction_policy_is_warned_of_once(redisq: Redisq, client: redis.Redi
     assert redisq.err == ""
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet(client: redis.Redis, url: str) -> None:
     dead_letters(client, 2000)
     words = [sys.executable, "-m", "redisq_ops", "dlq", "ls", "mail", "--json", "--url", url]

@@ -438,29 +438,20 @@ def ready(request: pytest.FixtureRequest, client: Client) -> tuple[Queue, Verb, 
 
 PARAMS = [param.values for param in steps()]
 NAMES = [param.id for param in steps()]
-changes = pytest.mark.parametrize("ready", PARAMS, ids=NAMES, indirect=True)
 
 
-@changes
-def test_a_step_sent_twice_is_done_once(
+@pytest.mark.parametrize("ready", PARAMS, ids=NAMES, indirect=True)
+def test_a_step_sent_twice_is_done_once_and_its_undo_restores_what_was_there(
     ready: tuple[Queue, Verb, State, list[str]], client: Client
 ) -> None:
     queue, verb, state, some = ready
+    before, seen = theirs(client, queue), {s: ids(queue, s) for s in STATES}
     said = moved(queue, verb, state, some, 7)
     after = theirs(client, queue)
     assert "moved" in said and moved(queue, verb, state, some, 7) == said
     assert theirs(client, queue) == after
-
-
-@changes
-def test_undo_restores_what_was_there(
-    ready: tuple[Queue, Verb, State, list[str]], client: Client
-) -> None:
-    queue, verb, state, some = ready
     if verb == "hard":
         return
-    before, seen = theirs(client, queue), {s: ids(queue, s) for s in STATES}
-    said = moved(queue, verb, state, some, 7)
     back, touched = queue.undo("op-1", 7, target=VERBS[verb][1], by="undo-1", seq=1)[:2]
     assert (back, touched) == (said.count("moved"), 0)
     assert {s: Counter(ids(queue, s)) for s in STATES} == {s: Counter(i) for s, i in seen.items()}

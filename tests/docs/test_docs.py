@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,10 @@ _APP: Any = typer.main.get_command(app)
 _HELPS = sorted(set(helps(_APP)))
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_documented_commands_exist(name: str) -> None:
-    for line in commands(PAGES[name]):
-        exists(name, line)
+def test_documented_commands_exist() -> None:
+    for name, page in PAGES.items():
+        for line in commands(page):
+            exists(name, line)
 
 
 def test_the_examples_of_helps_exist() -> None:
@@ -112,6 +113,7 @@ def test_the_examples_are_found() -> None:
         assert list(commands(PAGES[name]))
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as Markdown's table of contents makes them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)
@@ -120,16 +122,17 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[-\s]+", "-", each.strip().lower()) for each in words}
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_links_lead_somewhere(name: str) -> None:
+def test_links_lead_somewhere() -> None:
     """Pages, pictures and headings; a heading is checked on the page that a link names."""
-    text = re.sub(r"^```.*?^```$", "", PAGES[name].read_text(), flags=re.S | re.M)
-    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text)):
-        page = PAGES[name] if not target else PAGES[name].parent / target
-        if "://" in target:
-            continue
-        assert page.exists(), f"{name}: {target}"
-        assert not anchor or anchor in anchors(page), f"{name}: {target}#{anchor}"
+    for name, page in PAGES.items():
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)
+        links = re.findall(r"\]\(([^)\s]+)\)", text)
+        for target, _, anchor in (link.partition("#") for link in links):
+            there = (page.parent / target).resolve() if target else page
+            if "://" in target:
+                continue
+            assert there.exists(), f"{name}: {target}"
+            assert not anchor or anchor in anchors(there), f"{name}: {target}#{anchor}"
 
 
 CONSTANTS = {

@@ -13,20 +13,16 @@ from ..conftest import BINARIES
 from .reader import PAGES, PREPARED, SHELL, SHOWN, SPARK, Reader, blocks, prints
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_each_block_says_what_it_is(name: str) -> None:
-    """What isn't run has a language of its own: `text`, `json`, `toml`."""
+def test_each_block_says_what_it_is_and_an_output_is_below_its_command() -> None:
+    """What isn't run has a language of its own: `text`, `json`, `toml`; a `text` block is what no
+    command of the page prints, so an output is compared."""
     known = ("python", *SHELL, *SHOWN)
-    assert not [line for line, language, _ in blocks(PAGES[name]) if language not in known]
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_an_output_is_below_its_command(name: str) -> None:
-    """So it is compared: a `text` block is what no command of the page prints."""
-    page = PAGES[name].read_text()
-    assert not re.search(r"^```\s*\n```text$", page, re.M), "write a console block"
-    assert not [line for line, language, text in blocks(PAGES[name])
-                if language == "text" and re.search(r"^\$ ", text, re.M)]  # fmt: skip
+    for name, page in PAGES.items():
+        for line, language, text in blocks(page):
+            assert language in known, f"{name}:{line}"
+            assert language != "text" or not re.search(r"^\$ ", text, re.M), f"{name}:{line}"
+        unnamed = re.search(r"^```\s*\n```text$", page.read_text(), re.M)
+        assert not unnamed, f"{name}: write a console block"
 
 
 def test_masks_hide_figures_only() -> None:

@@ -27,6 +27,7 @@ def histories() -> Iterator[ParameterSet]:
             yield pytest.param(kind, seed, marks=marks, id=f"{kind.__name__}-{seed}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seed"), histories())
 def test_plans_touch_what_was_planned_and_once(
     client: redis.Redis, kind: type[Plans], seed: int, tmp_path: Path

@@ -53,6 +53,7 @@ def encoded(chance: random.Random) -> bytes:
     return json.dumps(dict(zip(keys, texts, strict=True)), ensure_ascii=False).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_failures_are_split_exactly_or_not_at_all(seed: int) -> None:
     chance = random.Random(seed)

@@ -412,6 +412,7 @@ def test_a_corrupt_request_and_a_corrupt_event_are_corrupt_rows(
     assert not any(row["_corrupt"] for row in good)
 
 
+@pytest.mark.slow
 def test_column_decoding_equals_row_decoding() -> None:
     """Column decoding and the core's parsers, over valid and invalid errors."""
     chance = random.Random(5)

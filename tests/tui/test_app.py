@@ -388,6 +388,7 @@ def test_esc_from_a_filter_keeps_the_row(url: str, client: redis.Redis) -> None:
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_a_filter_without_a_match_says_how_many_were_looked_at(
     url: str, client: redis.Redis
 ) -> None:
@@ -426,6 +427,7 @@ def test_a_group_of_a_scan_is_changed_without_another_scan(url: str, client: red
     drive_in(url, body, "7")
 
 
+@pytest.mark.slow
 def test_an_unknown_queue_is_said_and_the_others_shown(url: str, client: redis.Redis) -> None:
     bury(client, "r1", 1)
 
@@ -538,6 +540,7 @@ def test_a_change_that_meets_no_server_says_so() -> None:
         drive_in(server.url, body, "5")
 
 
+@pytest.mark.slow
 def test_round_trips_do_not_depend_on_the_size(url: str, client: redis.Redis) -> None:
     trips = {size: round_trips(client, size) for size in (3, 20, 700)}
     assert trips[20] == trips[700]
@@ -740,6 +743,7 @@ def test_a_filter_that_arrives_in_one_piece_is_no_command(url: str, client: redi
     drive_in(url, body, "5")
 
 
+@pytest.mark.slow
 def test_what_comes_while_leaving_is_nobodys(url: str, client: redis.Redis) -> None:
     bury(client, "a", 2)
 

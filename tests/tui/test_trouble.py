@@ -146,6 +146,7 @@ def test_the_first_frame_has_the_faults_on_top_with_their_reasons(
     drive(url, body, size=(160, 45), interval=3600)
 
 
+@pytest.mark.slow
 def test_a_column_sorts_in_both_directions(url: str, client: redis.Redis) -> None:
     for name, number in (("few", 1), ("many", 3), ("some", 2)):
         queue = RequestQueue(client, name)

@@ -131,6 +131,7 @@ def test_pages_by_rank_leave_out_what_is_in_progress(client: Client) -> None:
         assert [entry.id for entry in page.entries] == whole[start : start + 2]
 
 
+@pytest.mark.slow
 def test_a_job_that_asked_for_another_try_is_delayed(client: Client) -> None:
     enqueue(client, ("later", [], {"_job_id": "again"}))
     work(client)
@@ -300,6 +301,7 @@ def test_undo_restores_every_key(client: Client, change: str) -> None:
     assert keys(client) == before
 
 
+@pytest.mark.slow
 def test_a_requeued_job_runs_once(client: Client) -> None:
     enqueue(client, ("spent", ["a"], {"_job_id": "a", "_defer_by": 9000}))
     assert bulk(client, "requeue", "delayed", "a").outcome.done == 1
@@ -320,6 +322,7 @@ def test_a_rescheduled_job_is_kept_until_it_is_due(client: Client) -> None:
     assert client.pexpiretime(JOB + "a") == until
 
 
+@pytest.mark.slow
 def test_a_purged_job_does_not_run_and_its_undo_brings_it_back(client: Client) -> None:
     enqueue(client, *[("spent", [id], {"_job_id": id}) for id in "abc"])
     purge = bulk(client, "purge", "waiting", "a", "b")
@@ -333,6 +336,7 @@ def test_a_purged_job_does_not_run_and_its_undo_brings_it_back(client: Client) -
     assert client.hgetall("ran") == {b"a": b"1", b"c": b"1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["spent", "odd"])
 def test_a_replayed_job_runs_again_with_its_arguments(client: Client, function: str) -> None:
     """Also one that used up its tries, and one whose error can't be unpickled: arq would end a job
@@ -351,6 +355,7 @@ def test_a_replayed_job_runs_again_with_its_arguments(client: Client, function: 
     assert list(entries(client, "done")) == ["a"] and not entries(client, "dead")
 
 
+@pytest.mark.slow
 def test_a_result_without_its_job_is_not_replayed(client: Client) -> None:
     enqueue(client, ("fine", [1], {"_job_id": "a"}))
     client.delete(JOB + "a")
@@ -362,6 +367,7 @@ def test_a_result_without_its_job_is_not_replayed(client: Client) -> None:
     assert keys(client) == before
 
 
+@pytest.mark.slow
 def test_a_running_job_is_left_alone(client: Client) -> None:
     enqueue(client, ("lasts", [], {"_job_id": "a", "_defer_by": 3600}))
     bulk(client, "requeue", "delayed", "a")
@@ -401,6 +407,7 @@ def test_a_worker_that_looked_before_a_purge_does_not_start_the_job(client: Clie
     assert not client.exists(MARK + "a")
 
 
+@pytest.mark.slow
 def test_undo_leaves_a_job_that_ran_meanwhile(client: Client) -> None:
     enqueue(client, ("fine", [1], {"_job_id": "a", "_defer_by": 9000}))
     requeue = bulk(client, "requeue", "delayed", "a")

@@ -236,6 +236,7 @@ def test_a_job_with_a_lock_is_left_alone_and_its_worker_is_seen(client: Client) 
         assert {k for k, v in dumps(client).items() if before.get(k) != v} <= {lock}
 
 
+@pytest.mark.slow
 def test_the_next_run_of_a_schedule_is_left_alone(client: Client) -> None:
     """The first one waits at once, the second one is delayed: without it the schedule would end."""
     program = Program(client)

@@ -66,6 +66,7 @@ def ran(client: Client) -> Counter[str]:
 # --- what is seen -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_state_is_seen(client: Client) -> None:
     specimen(client)
     counts = ours(client).counts()

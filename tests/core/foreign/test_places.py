@@ -56,6 +56,7 @@ def test_what_stays_is_shown_while_others_come_and_go(client: redis.Redis) -> No
     assert shown >= stays
 
 
+@pytest.mark.slow
 def test_an_entry_is_found_by_its_id_with_its_value(client: redis.Redis) -> None:
     queue = shelf.fill(client, pending=2000, dead=2000)
     client.hset("shelf:low.failed", "", "no name")

@@ -686,6 +686,7 @@ def test_the_same_methods_are_awaited(aclient: Callable[[], redis.asyncio.Redis]
     assert asyncio.run(story()) == [b"x"]
 
 
+@pytest.mark.slow
 def test_the_examples_of_its_page_run(url: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "explanation" / "carmine-queue.md").read_text()
     code = "".join(part.split("```")[0] for part in page.split("```python\n")[1:])

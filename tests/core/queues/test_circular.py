@@ -888,6 +888,7 @@ def test_operators_faces_know_it_as_any_queue(
     } | {key for key in client.scan_iter() if b":undo:" in key}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_page_s_example_runs(url: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "explanation" / "circular-queue.md").read_text()
     code = page.split("```python\n")[1].split("```")[0].replace("redis://127.0.0.1:6379", url)

@@ -434,6 +434,7 @@ def test_holes_are_skipped_in_bounded_steps(queue: Queue) -> None:
     assert ids(found) == [f"a-{n}" for n in range(1100, 1110)][: len(found)]
 
 
+@pytest.mark.slow
 def test_garbage_is_packed_away_a_little_at_a_time(client: redis.Redis, queue: Queue) -> None:
     fill(queue, "a", 3000)
     gone = [f"a-{n}" for n in range(3000) if n % 3]

@@ -589,6 +589,7 @@ print(interrupted, run(client, numbers))
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_command_is_packed_does_not_end_the_interpreter(url: str) -> None:
     """hiredis dies of it where it has to make text of a number, also of one in the greeting."""
     done = subprocess.run(

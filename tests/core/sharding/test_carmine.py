@@ -335,6 +335,7 @@ def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, 
     assert again == dict.fromkeys((d.id for d in first[15:20]), 2), "and what was to follow"
 
 
+@pytest.mark.slow
 def test_order_within_a_shard_survives_the_move(opened: Opener, clock: FakeClock) -> None:
     queue = opened(1)
     for name in ids(100):

@@ -250,6 +250,7 @@ def kills(
         step += 1
 
 
+@pytest.mark.slow
 def test_a_mover_killed_at_any_round_trip_loses_and_doubles_nothing(
     opened: Opener, client: redis.Redis
 ) -> None:

@@ -229,6 +229,7 @@ def parts_left(client: redis.Redis, k: int) -> set[bytes]:
     return {key.split(b":", 2)[2] for key in keys}
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_given_up_leaves_its_fence_only(
     client: redis.Redis, opened: Callable[..., Queue]
 ) -> None:

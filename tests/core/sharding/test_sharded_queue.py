@@ -977,6 +977,7 @@ def work_off(mail: Mail) -> list[str]:
     return ran
 
 
+@pytest.mark.slow
 def test_requests_over_shards_behave_as_one_queue(
     open_mail: Callable[..., Mail], clock: FakeClock
 ) -> None:

@@ -720,6 +720,7 @@ def test_leaving_kills_a_program_before_its_entry_is_given_back(
     assert (entry(queue).state, entry(queue).attempts) == ("waiting", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_the_process_finish(
     client: Client, url: str, tmp_path: Path, number: int

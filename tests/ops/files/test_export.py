@@ -520,6 +520,7 @@ def command(url: str, *words: str, **more: Any) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_no_half_file(url: str, client: redis.Redis, tmp_path: Path) -> None:
     DelaySet(client, "later").schedule([(f"e{n}", b"x" * 5000) for n in range(60)])
     out = tmp_path / "there"
@@ -544,6 +545,7 @@ def test_a_full_device_is_one_line(client: redis.Redis, redisq: Redisq) -> None:
     assert "no such" in redisq.refusal("export", "later", "-o", "/nowhere/x", code=2).lower()
 
 
+@pytest.mark.slow
 def test_an_export_stopped_by_ctrl_c_leaves_nothing(
     url: str, client: redis.Redis, tmp_path: Path
 ) -> None:
@@ -587,6 +589,7 @@ def test_an_import_that_was_killed_goes_on(
     assert queue.invariants() == []
 
 
+@pytest.mark.slow
 def test_an_import_stopped_by_ctrl_c_says_how_far_it_came(
     url: str, client: redis.Redis, redisq: Redisq, file: str
 ) -> None:

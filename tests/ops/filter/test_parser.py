@@ -103,12 +103,10 @@ MEANS = [
 
 
 @pytest.mark.parametrize(("text", "names"), MEANS)
-def test_expression_selects_entries(text: str, names: str) -> None:
+def test_an_expression_and_its_canonical_form_select_the_same_entries(
+    text: str, names: str
+) -> None:
     assert meant(text) == names
-
-
-@pytest.mark.parametrize(("text", "names"), MEANS)
-def test_canonical_form_selects_the_same(text: str, names: str) -> None:
     query = parse(text)
     again = parse(str(query))
     assert again == query
