@@ -18,6 +18,7 @@ from redisq_ops.core.model.entry import Entry, Page
 from redisq_ops.core.model.errors import Lost, Unreadable, WrongKind
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.outcomes import outcomes
+from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import Description, attempt, together
 from redisq_ops.ops.deployment import Deployment
 
@@ -54,10 +55,11 @@ logger = logging.getLogger("redisq_ops.pipeline")
 
 class TableReader:
     """Reads parts of one table as Arrow batches. Connects on first use and sends read commands
-    only."""
+    only. ``target``: the server, if it is not that of the options."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, target: ServerAddress | None = None) -> None:
         self.options = options
+        self.target = target
         self.schema: pa.Schema = arrow(options.definition, options.column_names)
         self.call_size = CallSize(
             options.max_call_us, FIRST_WITH_PAYLOADS if options.reads_payloads else FIRST
@@ -65,7 +67,7 @@ class TableReader:
 
     def run(self, make: Callable[[], Description[T]]) -> T:
         """Run an operation with retries; ``make`` makes it anew for each attempt."""
-        client = process_client(self.options.target(), self.options.replica)
+        client = process_client(self.target or self.options.target(), self.options.replica)
         with gc_paused():
             return retry_unreachable(lambda: run_read_only(client, make()))
 
