@@ -21,6 +21,7 @@ from redisq_ops.core.model.settings import LIMIT, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.client import ServerAddress
+from redisq_ops.core.redis.operation import run, together
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.pipeline import input_split, replay, submit
 from redisq_ops.pipeline.connection import Server
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 REQUESTS, EACH = 2000, 100
 ENTRIES = REQUESTS * EACH
 DEAD = 50_000
+SUBMIT = "RequestQueue.submit, one process"
 CONF = (
     "spark.driver.memory=2g",
     "spark.sql.shuffle.partitions=2",
@@ -97,6 +99,19 @@ def script_only(client: redis.Redis, prepared: bool = True) -> Callable[[], None
     return run
 
 
+def submit_only(client: redis.Redis) -> Callable[[], None]:
+    """`RequestQueue.submit` in one process, some requests per round trip."""
+    queue = RequestQueue(client, "mail")
+    rows = [[payload(n) for n in range(k * EACH, k * EACH + EACH)] for k in range(REQUESTS)]
+
+    def job() -> None:
+        for start in range(0, REQUESTS, REQUESTS_PER_ROUND):
+            some = range(start, start + REQUESTS_PER_ROUND)
+            run(client, together(queue.submit.op(rows[k], id=f"r{k:05}") for k in some))
+
+    return job
+
+
 def check_waiting(client: redis.Redis) -> None:
     waiting = RequestQueue(client, "mail").counts().waiting
     assert waiting in (ENTRIES, ENTRIES + 1), waiting
@@ -116,6 +131,7 @@ def measure_submit(spark: SparkSession, client: redis.Redis, folder: Path) -> No
     jobs: dict[str, Callable[[], object]] = {
         "redis-py, the same script": lambda: None,
         "redis-py, that makes its digests": lambda: None,
+        SUBMIT: lambda: None,
         "the writer, one process, no Spark": lambda: RequestWriter(server, options, "job").write(
             payloads
         ),
@@ -133,15 +149,21 @@ def measure_submit(spark: SparkSession, client: redis.Redis, folder: Path) -> No
                 rates.clear()
         for name, job in jobs.items():
             empty(client)
-            work = script_only(client, name == first) if name.startswith("redis-py") else job
+            work = job
+            if name == SUBMIT:
+                work = submit_only(client)
+            elif name.startswith("redis-py"):
+                work = script_only(client, name == first)
             found[name].append(ENTRIES / timed(work) / 1000)
             check_waiting(client)
         again.append(timed(jobs["Spark, all of submit"]))
         check_waiting(client)
-    base = found[first]
     for name, rates in found.items():
-        ratio = [rate / one for rate, one in zip(rates, base, strict=True)]
-        print(f"{name:<34} {spread(rates, 'k entries/s')}; × {spread(ratio, 'of redis-py')}")
+        shares = [
+            spread([rate / one for rate, one in zip(rates, found[base], strict=True)], of)
+            for base, of in ((first, "of redis-py"), (SUBMIT, "of RequestQueue.submit"))
+        ]
+        print(f"{name:<34} {spread(rates, 'k entries/s')}; × {'; × '.join(shares)}")
     print(f"{'again, all there: 0 added':<34} {spread(again, 's')}")
     empty(client)
     us, _ = server_us(client, script_only(client))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.redaction import Redaction
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 _TEXT = ("task", "error_type", "error", "traceback", "detail", "_corrupt")
@@ -28,6 +30,23 @@ def redact_table(frame: DataFrame, redaction: Redaction) -> DataFrame:
     bytes_ = F.udf(payload, "binary", useArrow=True)
     shown |= {name: bytes_(name) for name in _BYTES if name in frame.columns}
     return frame.withColumns(shown)
+
+
+def redact_rows(table: pa.Table, redaction: Redaction) -> pa.Table:
+    """The same of a table that is in this process."""
+    if not redaction:
+        return table
+
+    import pyarrow as pa
+
+    hiding: dict[str, Callable[[Any], Any]] = {
+        **dict.fromkeys(_TEXT, redaction.text), **dict.fromkeys(_BYTES, redaction.payload)
+    }  # fmt: skip
+    for at, field in enumerate(table.schema):
+        if (hide := hiding.get(field.name)) is not None:
+            values = [None if value is None else hide(value) for value in table[at].to_pylist()]
+            table = table.set_column(at, field, pa.array(values, field.type))
+    return table
 
 
 def redact_text(column: Column, redaction: Redaction) -> Column:

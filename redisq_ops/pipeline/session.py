@@ -60,11 +60,13 @@ def session(
     remote: str | None = None,
     conf: Iterable[str] = (),
     target: ServerAddress | None = None,
+    registers: bool = True,
 ) -> SparkSession:
     """Start a session, or return the running one with the settings that can still change.
 
     ``conf``: ``NAME=VALUE`` each. ``target``: the server of readers that name none; workers get its
-    secrets by their environment, in variables that Spark redacts.
+    secrets by their environment, in variables that Spark redacts. ``registers``: register the data
+    source now, for which Spark starts a Python process.
 
     Raises `BadInput` without a usable Java or PySpark, or for a bad setting; `Unreachable` if the
     master can't be reached.
@@ -76,7 +78,7 @@ def session(
     from pyspark.sql import SparkSession
 
     if remote is not None:
-        return _with_source(_remote(SparkSession, app, remote, settings))
+        return _prepared(_remote(SparkSession, app, remote, settings), registers)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has set up everything
     if master is not None and not submitted:
         check_reachable(master)
@@ -99,7 +101,7 @@ def session(
                 _launch_jvm(
                     {"spark.app.name": app, "spark.master": master or LOCAL} | settings, jvm_log
                 )
-            return _with_source(builder.getOrCreate())
+            return _prepared(builder.getOrCreate(), registers)
         except Exception as error:
             raise Unreachable(f"Spark did not start: {_start_error(error, jvm_log)}") from error
 
@@ -300,16 +302,17 @@ def _remote(
         raise Unreachable(f"no Spark Connect at {address_part}: {_first_line(error)}") from error
 
 
-def _with_source(spark: SparkSession) -> SparkSession:
+def _prepared(spark: SparkSession, registers: bool) -> SparkSession:
     from pyspark.logger import PySparkLogger
-
-    from .source import register
 
     # Errors of a query are raised and reported in one line; Spark would also log fifty.
     for kind in ("SQL", "DataFrame"):
         PySparkLogger.getLogger(f"{kind}QueryContextLogger").setLevel("CRITICAL")
 
-    register(spark)
+    if registers:
+        from .source import register
+
+        register(spark)
     return spark
 
 

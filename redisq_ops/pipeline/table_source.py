@@ -12,6 +12,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.state_scan import clocked, timed
 from redisq_ops.core.model.entry import Entry
+from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import Description
 from redisq_ops.ops.deployment import Deployment
 
@@ -30,10 +31,12 @@ BATCH_ROWS = 8192
 
 
 class TableSource:
-    """Connects on first use and sends read commands only."""
+    """Connects on first use and sends read commands only. ``target``: the server, if it is not
+    that of the options."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, target: ServerAddress | None = None) -> None:
         self.options = options
+        self.target = target
         self.schema: pa.Schema = arrow(options.definition, options.column_names)
         self.call_size = CallSize(
             options.max_call_us, FIRST_WITH_PAYLOADS if options.reads_payloads else FIRST
@@ -41,7 +44,7 @@ class TableSource:
 
     def run(self, make: Callable[[], Description[T]]) -> T:
         """Run an operation with retries; ``make`` makes it anew for each attempt."""
-        client = process_client(self.options.target(), self.options.replica)
+        client = process_client(self.target or self.options.target(), self.options.replica)
         with gc_paused():
             return retry_unreachable(lambda: run_read_only(client, make()))
 

@@ -832,7 +832,7 @@ def prepared(
     request = ChangeRequest(verb, RequestQueue(None, "mail"), "dead", Filter(where=parse(where)))
     chosen = Selection(request.queue, "dead", request.filter, NOW)
     chosen.add(entries)
-    impact = None if weight is None else weight.preview_sections(verb)
+    impact = None if weight is None else weight.facts(verb)
     return PreparedChange(request, chosen, preview(chosen, verb, impact=impact))
 
 

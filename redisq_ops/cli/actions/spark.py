@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -28,12 +28,16 @@ from .spark_session import (
     on_spark,
     printed,
     run_elsewhere,
+    small_table,
+    source_frame,
+    table_options,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.pipeline.doctor import DoctorCheck
+    from redisq_ops.pipeline.small_tables import SmallTable
 
 _ONLY_READS = re.compile(r"\s*(select|with|values)\b", re.IGNORECASE)
 """a query, not SET or CREATE"""
@@ -98,6 +102,7 @@ def described(s: Session, given: dict[str, Any]) -> int:
 def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.redaction import redact_table
+    from redisq_ops.pipeline.spark_tuning import jvm_conf
     from redisq_ops.pipeline.tables import TABLES
 
     if (code := run_elsewhere(s, given)) is not None:
@@ -117,36 +122,59 @@ def queried(s: Session, given: dict[str, Any]) -> int:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
     reads = _ONLY_READS.match(given["query"]) is not None
-    with on_kept_server(s, given, "sql", reuses=reads) as here, _session(s, here, named) as spark:
-        frames = {}
-        if given["lake"] is None:
-            frames = {name: frame_options(s, spark, name, **own[name]) for name in named}
-        else:
-            for name in named:
-                rows = lake_rows(spark, given["lake"], name, **common)
-                redact_table(rows, s.redaction).createOrReplaceTempView(name)
-        found = awaited(spark, "planning", lambda: _planned(s, spark, given["query"], frames))
-        _print_rows(s, spark, found)
+    with on_kept_server(s, given, "sql", reuses=reads) as here:
+        announced(s, here)
+        from redisq_ops.pipeline.small_tables import small_table_frame
+        from redisq_ops.pipeline.source import register
+
+        rows = _table_rows(s, given, named)
+        conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(given["conf"] or ())]
+        small = {}
+        if reads and given["lake"] is None:
+            small = _small_tables(s, {n: table_options(s, n, **own[n]) for n in named}, rows)
+        with on_spark(s, here | {"conf": conf}, announces=False) as spark:
+            frames = {}
+            if given["lake"] is not None:
+                for name in named:
+                    lake = lake_rows(spark, given["lake"], name, **common)
+                    redact_table(lake, s.redaction).createOrReplaceTempView(name)
+            else:
+                for name, read in small.items():
+                    small_table_frame(spark, read).createOrReplaceTempView(name)
+                large = [name for name in named if name not in small]
+                frames = {name: frame_options(s, spark, name, **own[name]) for name in large}
+            if not reads:  # it may define a table of the data source
+                register(spark)
+            found = awaited(spark, "planning", lambda: _planned(s, spark, given["query"], frames))
+            _print_rows(s, spark, found)
     return 0
 
 
-@contextmanager
-def _session(s: Session, given: Mapping[str, Any], tables: Sequence[str]) -> Iterator[SparkSession]:
-    """A session that starts quickly if the tables are small."""
-    announced(s, given)
-    conf = list(given["conf"] or ())
-    if tables and given["remote"] is None:
-        from redisq_ops.pipeline import spark_tuning
+def _small_tables(
+    s: Session, options: Mapping[str, Mapping[str, str]], rows: Mapping[str, int]
+) -> dict[str, SmallTable]:
+    """Those tables that this command reads itself, redacted."""
+    from redisq_ops.pipeline.redaction import redact_rows
 
-        if given["lake"] is not None:
-            rows = spark_tuning.lake_rows(given["lake"], tables)
-        else:
-            names = [] if given["queue"] is None else given["queue"].split(",")
-            prefix = s.config["prefix"] or "rq"
-            rows = s.run(spark_tuning.server_rows(tables, names, prefix))
-        conf = [*spark_tuning.jvm_conf(rows), *conf]
-    with on_spark(s, {**given, "conf": conf}, announces=False) as spark:
-        yield spark
+    found = {}
+    for name, given in options.items():
+        read = small_table(s, rows[name], given)
+        if read is not None:
+            n = len(read.rows)
+            _say_reading(s, f"{name}: {count(n)} {'row' if n == 1 else 'rows'}")
+            found[name] = replace(read, rows=redact_rows(read.rows, s.redaction))
+    return found
+
+
+def _table_rows(s: Session, given: Mapping[str, Any], tables: Sequence[str]) -> dict[str, int]:
+    """Rows of each table, by the queues' counters or by the size of a lake's files."""
+    from redisq_ops.pipeline.spark_tuning import lake_rows, server_rows
+
+    if given["lake"] is not None:
+        return {name: lake_rows(given["lake"], [name]) for name in tables}
+    queues = [] if given["queue"] is None else given["queue"].split(",")
+    prefix = s.config["prefix"] or "rq"
+    return {name: s.run(server_rows([name], queues, prefix)) for name in tables}
 
 
 def _planned(
@@ -160,14 +188,18 @@ def _planned(
         redact_table(table, s.redaction).createOrReplaceTempView(name)
 
     for name, options in frames.items():
-        show(name, spark.read.format("redisq").options(**options).load())
+        show(name, source_frame(spark, options))
     uses = plan_query(spark, query, list(frames)) if frames else {}
     for name, use in uses.items():
-        if not s.json:
-            bounded = bool({"since", "until"} & frames[name].keys())
-            print(f"reading {use.describe(bounded=bounded)}", file=sys.stderr, flush=True)
+        bounded = bool({"since", "until"} & frames[name].keys())
+        _say_reading(s, use.describe(bounded=bounded))
         show(name, single_query_frame(spark, use, frames[name]))
     return spark.sql(query)
+
+
+def _say_reading(s: Session, what: str) -> None:
+    if not s.json:
+        print(f"reading {what}", file=sys.stderr, flush=True)
 
 
 def _print_rows(s: Session, spark: SparkSession, found: DataFrame) -> None:

@@ -30,6 +30,8 @@ from .spark_session import (
     on_kept_server,
     on_spark,
     run_elsewhere,
+    small_table,
+    table_options,
     time_range,
 )
 
@@ -112,9 +114,7 @@ def _suggest_plain_groups(s: Session, names: Sequence[str]) -> None:
 
     check_queues(s, names)
     check_installed()
-    from redisq_ops.pipeline.spark_tuning import server_rows
-
-    letters = s.run(server_rows(["dead"], names, s.config["prefix"] or "rq"))
+    letters = _Tables(s, None, tuple(names)).rows(["dead"])
     if letters < PLAIN_IS_QUICKER:
         say(f"{count(letters)} dead letters: {hint('dlq', 'groups', *names)} is quicker")
 
@@ -225,9 +225,13 @@ class _Tables:
 
         if self.lake is not None:
             return spark_tuning.startup_conf(spark_tuning.lake_rows(self.lake, wanted))
-        prefix = self.s.config["prefix"] or "rq"
-        rows = self.s.run(spark_tuning.server_rows(wanted, self.names, prefix))
-        return spark_tuning.startup_conf(rows)
+        return spark_tuning.startup_conf(self.rows(wanted))
+
+    def rows(self, wanted: Sequence[str]) -> int:
+        """Rows of tables of the server, by the queues' counters."""
+        from redisq_ops.pipeline.spark_tuning import server_rows
+
+        return self.s.run(server_rows(wanted, self.names, self.s.config["prefix"] or "rq"))
 
     def read(
         self,
@@ -239,6 +243,7 @@ class _Tables:
     ) -> DataFrame:
         from redisq_ops.pipeline import report
         from redisq_ops.pipeline.lake import read_table
+        from redisq_ops.pipeline.small_tables import small_table_frame
 
         if self.lake is not None:
             found = read_table(running, self.lake, name)
@@ -252,7 +257,11 @@ class _Tables:
         wanted = {bound: str(ms) for bound, ms in bounds.items() if ms is not None}
         wanted |= {"queue": ",".join(self.names)} if self.names else {}
         wanted |= {"onTrim": "report"} if name == "history" else {}
-        return frame(self.s, running, name, columns=",".join(columns), **wanted)
+        wanted |= {"columns": ",".join(columns)}
+        small = small_table(self.s, self.rows([name]), table_options(self.s, name, **wanted))
+        if small is not None:
+            return small_table_frame(running, small)
+        return frame(self.s, running, name, **wanted)
 
 
 def _between(rows: DataFrame, column: str, since: int | None, until: int | None) -> DataFrame:

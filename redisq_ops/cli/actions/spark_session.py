@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.pipeline.connection import Server
+    from redisq_ops.pipeline.small_tables import SmallTable
 
 T = TypeVar("T")
 AGE = re.compile(r"(\s*\d+\s*(ms|s|m|h|d))+\s*")
@@ -116,7 +117,7 @@ def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> Spar
 
     made = session(
         "redisq", master=given["master"], remote=given["remote"], conf=given["conf"] or (),
-        target=s.config.server_address(),
+        target=s.config.server_address(), registers=False,
     )  # fmt: skip
     if waits and (given["master"] or "").startswith("spark://"):
         from redisq_ops.pipeline.doctor import wait_for_executor
@@ -203,18 +204,44 @@ def handed_on(s: Session, spark: SparkSession) -> str | None:
 
 def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFrame:
     """A table of this invocation's server; ``options`` as docs/reference/spark.md has them."""
-    return spark.read.format("redisq").options(**frame_options(s, spark, table, **options)).load()
+    return source_frame(spark, frame_options(s, spark, table, **options))
+
+
+def source_frame(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """The frame of these options of the data source, which it registers."""
+    from redisq_ops.pipeline.source import FORMAT, register
+
+    register(spark)
+    return spark.read.format(FORMAT).options(**options).load()
 
 
 def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -> dict[str, str]:
     """The checked options of `frame`."""
     from redisq_ops.pipeline.options import parse_options
 
-    given = {"table": table, "prefix": s.config["prefix"] or "rq", **options}
+    given = table_options(s, table, **options)
     if (url := handed_on(s, spark)) is not None:
         given["url"] = url
     parse_options(given)  # Spark would report an error in fifty lines
     return given
+
+
+def table_options(s: Session, table: str, **options: str) -> dict[str, str]:
+    """Options of the data source for a table of this invocation's prefix."""
+    return {"table": table, "prefix": s.config["prefix"] or "rq", **options}
+
+
+def small_table(s: Session, rows: int, options: Mapping[str, str]) -> SmallTable | None:
+    """A table that this command reads itself, or None if it is too large for that.
+
+    ``rows``: by the queues' counters; ``options``: of the data source.
+    """
+    from redisq_ops.pipeline.options import parse_options
+    from redisq_ops.pipeline.small_tables import MOST_ROWS, read_small_table
+
+    if rows > MOST_ROWS:
+        return None
+    return read_small_table(parse_options(options), s.config.server_address())
 
 
 def check_lake(lake: Path) -> None:
