@@ -17,10 +17,7 @@ _REASONS = {"failed": BAD, "lost": WARN, "rejected": DEAD}
 
 def error_cell(entry: Entry) -> Cell:
     """An error in one line: its type, then the message."""
-    error = entry.error
-    if error is None:
-        return entry.problem or ""
-    return f"{error.type}: {error.message}" if error.message else error.type
+    return entry.error.line if entry.error else entry.problem or ""
 
 
 def by_error(entry: Entry) -> tuple[str, str] | None:
