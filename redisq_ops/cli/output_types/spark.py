@@ -323,15 +323,7 @@ class SparkReportDeadGroupsOutput(SparkDeadGroupFieldsOutput):
     """table"""
 
 
-class SparkReportContrastsOutput(TypedDict):
-    table: Literal["contrasts"]
-    """table"""
-    queue: str
-    """queue"""
-    fingerprint: str
-    """error group"""
-    place: int
-    """rank"""
+class SparkContrastOutput(TypedDict):
     field: str
     """field that is more frequent in this group"""
     value: str | None
@@ -342,6 +334,17 @@ class SparkReportContrastsOutput(TypedDict):
     """share of the rest"""
     surely: Share
     """lower bound of the difference"""
+
+
+class SparkReportContrastsOutput(SparkContrastOutput):
+    table: Literal["contrasts"]
+    """table"""
+    queue: str
+    """queue"""
+    fingerprint: str
+    """error group"""
+    place: int
+    """rank"""
 
 
 class SparkReportFairnessOutput(TypedDict):
@@ -423,19 +426,6 @@ class SparkCriticalPathFieldsOutput(TypedDict):
 class SparkReportCriticalPathsOutput(SparkCriticalPathFieldsOutput):
     table: Literal["critical_paths"]
     """table"""
-
-
-class SparkContrastOutput(TypedDict):
-    field: str
-    """field that is more frequent in this group"""
-    value: str | None
-    """its value"""
-    share: Share
-    """share of the group that has it"""
-    rest: Share
-    """share of the rest"""
-    surely: Share
-    """lower bound of the difference"""
 
 
 class SparkErrorGroupOutput(SparkDeadGroupFieldsOutput):
