@@ -83,7 +83,7 @@ def entry_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def entry_cells(entry: Entry) -> list[Any]:
     """The columns `ENTRY_HEADS` of an entry, redacted."""
     entry = redaction().entry(entry)
-    error = f"{entry.error.type}: {entry.error.message}" if entry.error else entry.problem
+    error = entry.error.line if entry.error else entry.problem
     reason = GONE if entry.called == GONE else entry.reason
     return [entry.task, entry.failures, entry.lost, entry.consumer, reason, error]
 

@@ -231,11 +231,11 @@ class Changes:
 
     async def choose(self, operations: Sequence[Operation], now_ms: int) -> str | None:
         """Which of the operations is to be taken back."""
-        from .undo_screen import PastScreen
+        from .undo_screen import UndoScreen
 
         able = [operation.id for operation in operations if operation.undoable]
         first = self.last_op if self.last_op in able else next(iter(able), None)
-        return await self._app.push_screen_wait(PastScreen(operations, now_ms, first))
+        return await self._app.push_screen_wait(UndoScreen(operations, now_ms, first))
 
     def edited(self, payload: bytes) -> bytes | None:
         """What the person's editor makes of it, while the terminal is the editor's; None where

@@ -127,15 +127,14 @@ def _error(error: Failure) -> OutlineSection:
     summary = Text(printable(error.type, 60), BAD)
     if error.message:
         summary.append(f": {printable(error.message, 120)}", "none")
-    whole = f"{error.type}: {error.message}" if error.message else error.type
     lines = [fact("type", error.type, BAD, f"error.type={_quoted(error.type)}")]
     if error.message:
         same = f"error.message={_quoted(error.message)}"
         lines.append(fact("message", error.message[:LINE], "", same))
     if error.traceback:
         lines += traceback_lines(error.traceback)
-    title, value = Text("error", "bold"), error.traceback or whole
-    line = Line(title, value, f"error={_quoted(whole)}", Parts.of(lines), summary=summary)
+    title, value = Text("error", "bold"), error.traceback or error.line
+    line = Line(title, value, f"error={_quoted(error.line)}", Parts.of(lines), summary=summary)
     return OutlineSection("error", line, error, 1)
 
 

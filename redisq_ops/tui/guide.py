@@ -135,11 +135,11 @@ class GuideStrip(Static):
 def _in_dialog(screen: Screen[Any]) -> str:
     # These load the Redis client, which takes longer than the first frame.
     from redisq_ops.tui.confirm_dialog import Confirm
-    from redisq_ops.tui.undo_screen import PastScreen
+    from redisq_ops.tui.undo_screen import UndoScreen
 
     if isinstance(screen, Confirm):
         return "y"
-    return "Enter" if isinstance(screen, PastScreen) else "Esc to go back"
+    return "Enter" if isinstance(screen, UndoScreen) else "Esc to go back"
 
 
 def _key(view: View) -> str:

@@ -145,8 +145,7 @@ def asked(preview: Preview, *more: str, consumer: bool = False, danger: bool = F
 
 
 def _sampled(entry: Entry) -> str:
-    error = entry.error
-    why = f"{error.type}: {error.message}" if error else entry.reason or ""
+    why = entry.error.line if entry.error else entry.reason or ""
     return printable(f"  {entry.id}  {why}", 70)
 
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from redisq_ops.ops.change.audit_log import Operation
 
 
-class PastScreen(ModalScreen["str | None"]):
+class UndoScreen(ModalScreen["str | None"]):
     """The id of the operation chosen with Enter; None after Esc."""
 
     DEFAULT_CSS = """
-    PastScreen {
+    UndoScreen {
         align: center middle;
         background: $background 70%;
-        #past {
+        #undo-changes {
             width: 112;
             max-width: 100%;
             height: auto;
@@ -39,7 +39,7 @@ class PastScreen(ModalScreen["str | None"]):
             border: round $border;
             padding: 0 1;
         }
-        #past Static { height: 1; }
+        #undo-changes Static { height: 1; }
         #asked { text-style: bold; }
         #hint { color: $secondary; }
     }
@@ -65,7 +65,7 @@ class PastScreen(ModalScreen["str | None"]):
         self._first = first
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="past"):
+        with Vertical(id="undo-changes"):
             yield Static("Undo which change?", id="asked", markup=False)
             yield self.table
             yield Static("Enter chooses, and asks once more; Esc goes back", id="hint")
@@ -88,7 +88,7 @@ class PastScreen(ModalScreen["str | None"]):
     @on(PagedTable.Marked)
     @on(PagedTable.NothingSelected)
     @on(PagedTable.HeaderClicked)
-    def mine(self, message: Message) -> None:
+    def keep(self, message: Message) -> None:
         message.stop()  # the app takes them for its own table's
 
 

@@ -30,7 +30,7 @@ from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.guide import GuideStrip
 from redisq_ops.tui.poller import Connected, Live
-from redisq_ops.tui.undo_screen import PastScreen
+from redisq_ops.tui.undo_screen import UndoScreen
 
 from ..tui.test_app import press, see, until
 
@@ -81,7 +81,7 @@ async def play(app: Top, pilot: Pilot[Exception], key: str) -> None:
     if key == "y":
         await until(pilot, lambda: isinstance(app.screen, Confirm))
     elif key == "Enter" and not isinstance(app.focused, Input):
-        await until(pilot, lambda: isinstance(app.screen, PastScreen))
+        await until(pilot, lambda: isinstance(app.screen, UndoScreen))
     else:
         await until(pilot, lambda: app.answered and not app.changes.running)
     await press(pilot, *([KEYS[key]] if key in KEYS else key))

@@ -115,7 +115,7 @@ def _fields(kind: type) -> dict[str, tuple[Any, bool, str]]:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Field -> its docstring; those of base classes first."""
+    """Field -> its docstring, else its name if that is one word; those of base classes first."""
     (body,) = ast.parse(getsource(kind)).body
     assert isinstance(body, ast.ClassDef)
     names = vars(import_module(kind.__module__))
@@ -123,10 +123,16 @@ def _meanings(kind: type) -> dict[str, str]:
     found = dict[str, str]()
     for base in filter(is_typeddict, bases):
         found |= _meanings(base)
-    for field, text in pairwise(body.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-            assert isinstance(field.target, ast.Name) and isinstance(text.value, ast.Constant)
-            found[field.target.id] = " ".join(cleandoc(str(text.value.value)).split())
+    for field, text in pairwise([*body.body, None]):
+        if not isinstance(field, ast.AnnAssign):
+            continue
+        assert isinstance(field.target, ast.Name)
+        name = field.target.id
+        if isinstance(text, ast.Expr):
+            assert isinstance(text.value, ast.Constant)
+            found[name] = " ".join(cleandoc(str(text.value.value)).split())
+        elif "_" not in name:
+            found[name] = name
     return found
 
 

@@ -40,7 +40,7 @@ from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.poller import Connected, Live, Missed, SnapshotFetched
-from redisq_ops.tui.undo_screen import PastScreen
+from redisq_ops.tui.undo_screen import UndoScreen
 
 from ..changes import entry_change
 from ..foreign_keys import far_apart
@@ -176,7 +176,7 @@ async def asked(pilot: Pilot[Exception], key: str) -> Confirm:
 async def undo(pilot: Pilot[Exception]) -> Confirm:
     """Choose the change the cursor begins on; the dialog that asks about it."""
     await press(pilot, "U")
-    await until(pilot, lambda: isinstance(pilot.app.screen, PastScreen))
+    await until(pilot, lambda: isinstance(pilot.app.screen, UndoScreen))
     await pilot.pause()
     return await asked(pilot, "enter")
 

@@ -11,7 +11,7 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.command_line import RowAddresses
 from redisq_ops.tui.confirm_dialog import Confirm
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.undo_screen import PastScreen
+from redisq_ops.tui.undo_screen import UndoScreen
 
 from .test_app import drive_in, press, see, told, until
 
@@ -61,7 +61,7 @@ def test_periodic_entries_are_paused_run_removed_and_brought_back(
         await see(pilot, "1 of 1")
         assert [each.name for each in queue.periodics()] == ["clean-up"]
         await press(pilot, "U")
-        await until(pilot, lambda: isinstance(app.screen, PastScreen))
+        await until(pilot, lambda: isinstance(app.screen, UndoScreen))
         await press(pilot, "enter")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await press(pilot, "y")

@@ -80,7 +80,7 @@ from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Connected
 from redisq_ops.tui.run_change import edit_question, question
 from redisq_ops.tui.samples import Samples
-from redisq_ops.tui.undo_screen import PastScreen
+from redisq_ops.tui.undo_screen import UndoScreen
 
 pytestmark = pytest.mark.slow
 
@@ -880,11 +880,11 @@ async def group_replayed(app: Top, source: Seeded) -> None:
 
 async def group_undo(app: Top, source: Seeded) -> None:
     source.operations[0] = replace(source.operations[0], started_ms=NOW - 20 * SECOND)
-    app.push_screen(PastScreen(source.operations, NOW, source.operations[0].id))  # type: ignore[unused-awaitable]
+    app.push_screen(UndoScreen(source.operations, NOW, source.operations[0].id))  # type: ignore[unused-awaitable]
 
 
 async def past(app: Top, source: Seeded) -> None:
-    app.push_screen(PastScreen(operations(), NOW, "replay-8a41c09be2"))  # type: ignore[unused-awaitable]
+    app.push_screen(UndoScreen(operations(), NOW, "replay-8a41c09be2"))  # type: ignore[unused-awaitable]
 
 
 async def edits(app: Top, source: Seeded) -> None:

@@ -17,7 +17,7 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.files.export import STATES, Export
-from redisq_ops.ops.files.import_check import Survey
+from redisq_ops.ops.files.import_check import FileContents
 from redisq_ops.ops.files.import_preview import accepted, import_preview, receiver, undoable
 from redisq_ops.ops.files.import_steps import ImportSteps
 from redisq_ops.ops.filter.time import per_second
@@ -172,17 +172,17 @@ def import_(s: Session, given: dict[str, Any]) -> int:
     with _read(name) as file:
         with untouched("nothing was imported"):
             with progress(f"reading {name}") as meter:
-                survey = Survey.of(file, name, meter)
-            if to is not None and len(survey.contents) > 1:
-                raise BadInput(f"{name} is of {len(survey.contents)} queues: --queue is for one")
+                found = FileContents.of(file, name, meter)
+            if to is not None and len(found.contents) > 1:
+                raise BadInput(f"{name} is of {len(found.contents)} queues: --queue is for one")
             into = [
                 (content, s.run(receiver(s.deployment, content, to)))
-                for content in survey.contents.values()
+                for content in found.contents.values()
             ]
         previews = [
             import_preview(
                 content, queue, new=not s.run(queue.exists.op()), as_waiting=as_waiting,
-                whole=survey.whole,
+                whole=found.whole,
             )
             for content, queue in into
         ]  # fmt: skip

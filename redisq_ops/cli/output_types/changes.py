@@ -190,7 +190,6 @@ class OperationOutput(TypedDict):
     id: str
     """operation"""
     queue: str
-    """queue"""
     verb: str
     """the change"""
     started_ms: Time
@@ -198,7 +197,6 @@ class OperationOutput(TypedDict):
     user: str
     """user, as the client reported it"""
     host: str
-    """host"""
     reason: str
     """reason given with `--reason`"""
     what: Text
@@ -244,7 +242,6 @@ class ImportProblemOutput(TypedDict):
     line: int
     """line in the file"""
     queue: str
-    """queue"""
     id: str
     """entry"""
     problem: Text
@@ -255,9 +252,7 @@ class ExportSummaryOutput(TypedDict):
     """With `-o FILE`: one object per queue and state."""
 
     queue: str
-    """queue"""
     state: str
-    """state"""
     entries: int
     """entries written"""
     left: int
@@ -265,4 +260,3 @@ class ExportSummaryOutput(TypedDict):
     redacted: int
     """entries with redacted values; these cannot be imported"""
     file: str
-    """file"""

@@ -7,7 +7,6 @@ from typing import TypedDict
 
 class OtherValueOutput(TypedDict):
     value: str
-    """value"""
     origin: str
     """source"""
 
@@ -37,4 +36,3 @@ class ContextOutput(TypedDict):
     confirm: str
     """setting in force"""
     label: str | None
-    """label"""

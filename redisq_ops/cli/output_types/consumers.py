@@ -52,7 +52,6 @@ class PoisonEntryOutput(TypedDict):
     age_ms: Duration | None
     """time since its delivery"""
     deliveries: int
-    """deliveries"""
     late_ms: Duration | None
     """time since its lease expired; negative: time left"""
 
@@ -61,9 +60,7 @@ class ConsumerReportOutput(TypedDict):
     """One object per queue, or per group of a plain stream."""
 
     queue: str
-    """queue"""
     group: str | None
-    """group"""
     lag: int | None
     """entries not delivered to any consumer yet"""
     pending: int
@@ -99,7 +96,6 @@ class WorkerProcessOutput(TypedDict):
     jobs: list[str] | None
     """ids of these; `*` is one that is too large to be read in a list"""
     host: str
-    """host"""
     pid: int | None
     """process id"""
     queues: list[str]

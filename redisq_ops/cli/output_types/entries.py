@@ -14,14 +14,12 @@ class EntryErrorOutput(TypedDict):
     type: str
     """type of the error"""
     message: str
-    """message"""
     traceback: Text
     """traceback, may be empty"""
 
 
 class EntryOutput(TypedDict):
     queue: str
-    """queue"""
     id: str
     """id; `REQUEST/N` for a sub-request"""
     address: str
@@ -60,7 +58,6 @@ class EntryOutput(TypedDict):
     problem: Text | None
     """why its record cannot be read"""
     payload: Bytes | None
-    """payload"""
     result: Bytes | None
     """result, if it is done"""
 
@@ -87,9 +84,7 @@ class EntryDetailsOutput(EntryOutput):
 
 class EntryCountOutput(TypedDict):
     queue: str
-    """queue"""
     state: str
-    """state"""
     matched: int
     """entries that match"""
     scanned: int
@@ -106,12 +101,10 @@ class GroupErrorOutput(TypedDict):
     type: str | None
     """type of the error"""
     message: str | None
-    """message"""
 
 
 class ErrorGroupFieldsOutput(TypedDict):
     queue: str
-    """queue"""
     state: Literal["dead"]
     """state of the entries"""
     group: str | None
@@ -198,7 +191,6 @@ class ExplanationOutput(TypedDict):
     address: str
     """what was asked about"""
     queue: str
-    """queue"""
     kind: str
     """kind of the queue"""
     id: str | None

@@ -20,9 +20,7 @@ class PlanFileHeaderOutput(TypedDict):
     op: str
     """operation that all runs of the plan share"""
     queue: str
-    """queue"""
     kind: str
-    """kind"""
     prefix: str
     """prefix of the keys"""
     created_ms: Time | None
@@ -67,7 +65,6 @@ class PlanFileSummaryOutput(TypedDict):
     verb: str
     """the change"""
     queue: str
-    """queue"""
     state: State
     """state of the entries"""
     filter: str
@@ -156,11 +153,8 @@ class ExportFileHeaderOutput(TypedDict):
     version: int
     """format, 1"""
     queue: str
-    """queue"""
     kind: str
-    """kind"""
     state: State
-    """state"""
     filter: str
     """which entries"""
     at_ms: Time
@@ -182,9 +176,7 @@ class ExportFileEntryOutput(TypedDict):
     """A line of an export file for each entry; fields as in [Entry](#entry)."""
 
     id: str
-    """id"""
     state: State
-    """state"""
     since_ms: Time | None
     """when it entered this state"""
     ready_ms: Time | None
@@ -202,11 +194,9 @@ class ExportFileEntryOutput(TypedDict):
     error: EntryErrorOutput | None
     """last error"""
     client: str | None
-    """client"""
     task: str | None
     """name of its task; an import doesn't need it"""
     payload: Bytes | None
-    """payload"""
     redacted: NotRequired[bool]
     """only if some values are redacted"""
     request: NotRequired[ExportedRequestOutput]
@@ -219,9 +209,7 @@ class ExportFileTrailerOutput(TypedDict):
     redisq: Literal["end"]
     """what the line is"""
     queue: str
-    """queue"""
     state: State
-    """state"""
     entries: int
     """entries written"""
     scanned: int
@@ -236,10 +224,8 @@ class InvalidLineOutput(TypedDict):
     """A line of the NDJSON that `--skip-invalid` writes, for each line that was left out."""
 
     file: str
-    """file"""
     row: int
     """line in it, from 1"""
     request: str | None
-    """request"""
     reason: Text
     """why it was left out"""

@@ -58,7 +58,6 @@ class ClientOutput(TypedDict):
     """A client of a fair queue, in the order of names."""
 
     queue: str
-    """queue"""
     name: str
     """client"""
     waiting: int
@@ -75,7 +74,6 @@ class ClientOutput(TypedDict):
 
 class PriorityLevelOutput(TypedDict):
     priority: int
-    """priority"""
     tokens: int
     """tokens in its list"""
     requests: list[str]
@@ -95,7 +93,6 @@ class PeriodicEntryOutput(TypedDict):
     """The one that runs next comes first."""
 
     queue: str
-    """queue"""
     name: str
     """name of the periodic entry; a run's id is `NAME@TIME`"""
     address: str
@@ -160,7 +157,6 @@ class QueueDetailsOutput(QueueOutput):
 
 class SettingOutput(TypedDict):
     queue: str
-    """queue"""
     name: str
     """[setting](settings.md)"""
     value: str
@@ -171,9 +167,7 @@ class SettingOutput(TypedDict):
 
 class ConsistencyOutput(TypedDict):
     queue: str
-    """queue"""
     kind: str | None
-    """kind"""
     ok: bool | None
     """`true`: consistent, `false`: broken, `null`: could not be read"""
     faults: list[Text]
@@ -242,9 +236,7 @@ class RuleStandingOutput(TypedDict):
 
 class AclRuleOutput(TypedDict):
     role: Literal["viewer", "producer", "worker", "operator"]
-    """role"""
     user: str
-    """user"""
     rules: list[str]
     """rules, in their order"""
     command: str

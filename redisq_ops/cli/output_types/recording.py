@@ -12,7 +12,6 @@ class RecordingSummaryOutput(TypedDict):
     """When the recording ends."""
 
     file: str
-    """file"""
     samples: int
     """samples that this run took"""
     bytes: Size

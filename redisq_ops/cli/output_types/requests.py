@@ -15,7 +15,6 @@ class SubmissionOutput(TypedDict):
     id: str
     """request; with `--per-line` what the ids begin with"""
     queue: str
-    """queue"""
     word: Literal["ok", "same", "dry-run"]
     """`ok`: submitted; `same`: it was there already; `dry-run`: nothing was sent"""
     total: int
@@ -32,7 +31,6 @@ class SubmissionOutput(TypedDict):
 
 class ScheduleOutput(TypedDict):
     queue: str
-    """queue"""
     id: str
     """entry"""
     word: Literal["ok", "same"]
@@ -43,7 +41,6 @@ class ScheduleOutput(TypedDict):
 
 class RequestOutput(TypedDict):
     queue: str
-    """queue"""
     id: str
     """request"""
     state: Literal["open", "sealed", "done", "cancelled"]
@@ -104,7 +101,6 @@ class PendingDifferenceOutput(TypedDict):
     consumer: str
     """consumer in the stream's list"""
     entries: int
-    """entries"""
     reason: Text
     """why they differ"""
 
@@ -132,7 +128,6 @@ class ResultErrorOutput(TypedDict):
     type: str | None
     """type of the error"""
     message: str | None
-    """message"""
 
 
 class ResultOutput(TypedDict):

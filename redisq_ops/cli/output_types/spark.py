@@ -20,7 +20,6 @@ class SparkTablesOutput(TypedDict):
     """Without a table."""
 
     table: str
-    """table"""
     meaning: Text
     """its rows"""
     time: str | None
@@ -40,7 +39,6 @@ class SparkColumnsOutput(TypedDict):
 
 class SparkSubmissionOutput(TypedDict):
     queue: str
-    """queue"""
     word: NotRequired[str]
     """only `--dry-run`: `dry-run`"""
     requests: int | dict[str, Any]
@@ -67,7 +65,6 @@ class SparkPlanOutput(TypedDict):
     verb: str
     """`replay` or `requeue`"""
     queue: str
-    """queue"""
     state: str
     """state of the entries"""
     filter: str
@@ -86,7 +83,6 @@ class SparkExportOutput(TypedDict):
     run: str
     """name of the run"""
     table: str
-    """table"""
     rows: int
     """rows written"""
     files: int
@@ -119,7 +115,6 @@ class SparkReportOutput(TypedDict):
     table's name in `table`."""
 
     table: Literal["report"]
-    """table"""
     begin_ms: Time | None
     """first event"""
     end_ms: Time | None
@@ -136,9 +131,7 @@ class SparkReportOutput(TypedDict):
 
 class SparkReportLatencyOutput(TypedDict):
     table: Literal["latency"]
-    """table"""
     queue: str
-    """queue"""
     from_ms: Time
     """begin of the hour"""
     taken: int
@@ -167,9 +160,7 @@ class SparkReportLatencyOutput(TypedDict):
 
 class SparkReportThroughputOutput(TypedDict):
     table: Literal["throughput"]
-    """table"""
     queue: str
-    """queue"""
     from_ms: Time
     """begin of the minute"""
     submitted: int
@@ -179,11 +170,8 @@ class SparkReportThroughputOutput(TypedDict):
     done: int
     """deliveries that ended done"""
     failed: int
-    """failed"""
     lost: int
-    """lost"""
     dead: int
-    """dead"""
     bad: int
     """deliveries that were not done"""
     grown: int
@@ -196,9 +184,7 @@ class SparkReportThroughputOutput(TypedDict):
 
 class SparkReportWorkersOutput(TypedDict):
     table: Literal["workers"]
-    """table"""
     queue: str
-    """queue"""
     from_ms: Time
     """begin of the step, of which there are at most 100"""
     workers: int
@@ -209,9 +195,7 @@ class SparkReportWorkersOutput(TypedDict):
 
 class SparkReportChangesOutput(TypedDict):
     table: Literal["changes"]
-    """table"""
     queue: str
-    """queue"""
     at_ms: Time
     """when an operator made the change"""
     op: str
@@ -227,7 +211,6 @@ class SparkReportComparisonOutput(TypedDict):
     table: Literal["comparison"]
     """table; only with `--against`"""
     queue: str
-    """queue"""
     metric: str
     """`submitted`, `taken`, `done`, `failed`, `lost`, `dead`, `wait_p50_ms` … `run_p99_ms`,
     `workers` or `dead_letters`"""
@@ -241,9 +224,7 @@ class SparkReportComparisonOutput(TypedDict):
 
 class SparkReportRetriesOutput(TypedDict):
     table: Literal["retries"]
-    """table"""
     queue: str
-    """queue"""
     attempt: int
     """attempt, from 1"""
     n: int
@@ -251,11 +232,8 @@ class SparkReportRetriesOutput(TypedDict):
     done: int
     """ended done"""
     failed: int
-    """failed"""
     lost: int
-    """lost"""
     dead: int
-    """dead"""
     unsaid: int
     """end unknown"""
     bad_share: Share
@@ -264,9 +242,7 @@ class SparkReportRetriesOutput(TypedDict):
 
 class SparkReportAnomaliesOutput(TypedDict):
     table: Literal["anomalies"]
-    """table"""
     queue: str
-    """queue"""
     metric: str
     """`submitted`, `done`, `failed`, `wait_ms` or `run_ms`"""
     side: Literal["above", "below"]
@@ -287,7 +263,6 @@ class SparkReportAnomaliesOutput(TypedDict):
 
 class SparkDeadGroupFieldsOutput(TypedDict):
     queue: str
-    """queue"""
     fingerprint: str
     """[error group](../how-to/find-error-groups.md)"""
     entries: int
@@ -320,18 +295,9 @@ class SparkDeadGroupFieldsOutput(TypedDict):
 
 class SparkReportDeadGroupsOutput(SparkDeadGroupFieldsOutput):
     table: Literal["dead_groups"]
-    """table"""
 
 
-class SparkReportContrastsOutput(TypedDict):
-    table: Literal["contrasts"]
-    """table"""
-    queue: str
-    """queue"""
-    fingerprint: str
-    """error group"""
-    place: int
-    """rank"""
+class SparkContrastOutput(TypedDict):
     field: str
     """field that is more frequent in this group"""
     value: str | None
@@ -344,17 +310,22 @@ class SparkReportContrastsOutput(TypedDict):
     """lower bound of the difference"""
 
 
+class SparkReportContrastsOutput(SparkContrastOutput):
+    table: Literal["contrasts"]
+    queue: str
+    fingerprint: str
+    """error group"""
+    place: int
+    """rank"""
+
+
 class SparkReportFairnessOutput(TypedDict):
     table: Literal["fairness"]
-    """table"""
     queue: str
-    """queue"""
     from_ms: Time
     """begin of the hour"""
     client: str
-    """client"""
     weight: int
-    """weight"""
     demand: int
     """entries that waited or came"""
     taken: int
@@ -373,9 +344,7 @@ class SparkReportFairnessOutput(TypedDict):
 
 class SparkReportRequestsOutput(TypedDict):
     table: Literal["requests"]
-    """table"""
     queue: str
-    """queue"""
     request: str
     """request that ended"""
     submitted_ms: Time | None
@@ -385,7 +354,6 @@ class SparkReportRequestsOutput(TypedDict):
     entries: int
     """sub-requests"""
     deliveries: int
-    """deliveries"""
     bad: int
     """of these, not done"""
     dead: int
@@ -396,9 +364,7 @@ class SparkReportRequestsOutput(TypedDict):
 
 class SparkCriticalPathFieldsOutput(TypedDict):
     queue: str
-    """queue"""
     request: str
-    """request"""
     place: int
     """stretch, from 1"""
     what: Literal["queue", "run", "again", "turn"]
@@ -407,7 +373,6 @@ class SparkCriticalPathFieldsOutput(TypedDict):
     id: str
     """sub-request"""
     attempt: int
-    """attempt"""
     consumer: str | None
     """consumer, if it ran"""
     ended: str | None
@@ -422,20 +387,6 @@ class SparkCriticalPathFieldsOutput(TypedDict):
 
 class SparkReportCriticalPathsOutput(SparkCriticalPathFieldsOutput):
     table: Literal["critical_paths"]
-    """table"""
-
-
-class SparkContrastOutput(TypedDict):
-    field: str
-    """field that is more frequent in this group"""
-    value: str | None
-    """its value"""
-    share: Share
-    """share of the group that has it"""
-    rest: Share
-    """share of the rest"""
-    surely: Share
-    """lower bound of the difference"""
 
 
 class SparkErrorGroupOutput(SparkDeadGroupFieldsOutput):

@@ -1,7 +1,8 @@
 """Types of JSON fields that say more than Python's: the unit, and what may change.
 
-Declarations are TypedDicts; the docstring below a field is its meaning in the reference. A field
-without one of these types is stable: its name and type stay in all releases of a major version.
+Declarations are TypedDicts; the docstring below a field is its meaning in the reference; a field
+without one means what its name says. A field without one of these types is stable: its name and
+type stay in all releases of a major version.
 """
 
 from __future__ import annotations

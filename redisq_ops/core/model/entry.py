@@ -93,6 +93,11 @@ class Failure:
     message: str = ""
     traceback: str = ""
 
+    @property
+    def line(self) -> str:
+        """``TYPE: MESSAGE``, or the type of an error without a message."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
     def encoded(self) -> bytes:
         short = {"type": self.type[:200], "message": self.message[:4096]}
         return json.dumps(short | {"traceback": self.traceback[-16384:]}).encode()

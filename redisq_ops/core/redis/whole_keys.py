@@ -60,6 +60,11 @@ async def elements(key: str) -> list[str]:
             return found
 
 
+def has_type(key: str | bytes, type_: str) -> Call[bool]:
+    """Whether the key is there, and of this type."""
+    return Call(("TYPE", key), lambda reply: bytes(reply) == type_.encode(), key=key)
+
+
 async def types_of(keys: Iterable[str]) -> dict[str, str]:
     """Key -> its type; ``none`` where there is no such key."""
     names = list(keys)

@@ -28,7 +28,6 @@ from .sharded_queue import ShardedQueue
 _ATTEMPTS = 4
 _ARRIVED = ("ok", "same")
 
-X = TypeVar("X")
 Y = TypeVar("Y")
 
 
@@ -40,12 +39,10 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
 
     async def _offer_to_home(
         self,
-        entries: Sequence[X],
-        id_of: Callable[[X], str],
-        offer: Callable[[ShardT, list[X]], Description[list[Y]]],
-        elsewhere: Callable[[Y], bool],
+        entries: Sequence[tuple[str, bytes]],
+        offer: Callable[[ShardT, list[tuple[str, bytes]]], Description[list[Y]]],
     ) -> list[Y]:
-        """Send entries to their home shards; returns each one's reply.
+        """Send (id, payload) pairs to their home shards; returns each one's reply.
 
         During a resize the old home is asked first: an entry that isn't there belongs to the new
         one. A reply ``elsewhere`` means that the number of shards changed: read it and try again.
@@ -56,17 +53,17 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             for shards, layout in [*old, (self.shards, self.layout)]:
                 left = [i for i in range(len(entries)) if i not in replies]
 
-                def shard(entry: X, shards: int = shards) -> int:
-                    return home(id_of(entry), shards)
+                def shard(entry: tuple[str, bytes], shards: int = shards) -> int:
+                    return home(entry[0], shards)
 
                 answers = await self._grouped([entries[i] for i in left], shard, offer, layout)
                 for i, answer in zip(left, answers, strict=True):
-                    if not elsewhere(answer):
+                    if getattr(answer, "word", answer) != "elsewhere":
                         replies[i] = answer
                 if len(replies) == len(entries):
                     return [replies[i] for i in range(len(entries))]
                 if self.old_shards:
-                    await self._bring_home([id_of(entries[i]) for i in left if i not in replies])
+                    await self._bring_home([entries[i][0] for i in left if i not in replies])
             await self._refresh()
         raise Refused(f"the shards of queue {self.name} keep changing; try again")
 

@@ -195,7 +195,7 @@ def _is_json(payload: bytes) -> bool:
     return True
 
 
-async def survey(
+async def count_changes(
     selection: Selection, change: Change, progress: Callable[[int, int], None] | None = None
 ) -> Counter[str]:
     """How many entries of a selection would change, and of the others why not; reads only."""
@@ -300,13 +300,13 @@ async def preview_edit(
     selection: Selection, change: Change, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Preview, list[Sample]]:
     """What a change of payloads will do, and what it makes of the first entries. Reads only."""
-    found = await survey(selection, change, progress)
+    found = await count_changes(selection, change, progress)
     looked = await samples(selection, change)
     return edit_preview(selection, found, looked), looked
 
 
 def edit_preview(selection: Selection, found: Counter[str], looked: Sequence[Sample]) -> Preview:
-    """What a change of payloads will do; ``found`` is the result of `survey`."""
+    """What a change of payloads will do; ``found`` is the result of `count_changes`."""
     n, state, queue = selection.count, selection.state, selection.queue.name
     changes = found.pop(CHANGES, 0)
     some = f"{count(changes)} of " if found else ""

@@ -284,10 +284,7 @@ def error_row(error: Failure | None) -> dict[str, str] | None:
 
 
 def error_text(error: Failure | None) -> str:
-    """``TYPE: MESSAGE``."""
-    if error is None:
-        return "no error recorded"
-    return f"{error.type}: {error.message}" if error.message else error.type
+    return "no error recorded" if error is None else error.line
 
 
 def _removed(change: Operation) -> str:

@@ -60,8 +60,8 @@ class Content:
 
 
 @dataclass(slots=True)
-class Survey:
-    """What is in a file, found by reading all of it once; nothing is kept but where requests are.
+class FileContents:
+    """What is in a file, by reading all of it once; only the places of requests are kept.
 
     ``whole`` is False when the end of an export is missing.
     """
@@ -72,9 +72,9 @@ class Survey:
     @classmethod
     def of(
         cls, file: BinaryIO, name: str, progress: Callable[[int], None] = lambda lines: None
-    ) -> Survey:
+    ) -> FileContents:
         """`BadInput` if any line can't be used, naming the first; `Refused` for a redacted one."""
-        survey = cls()
+        whole_file = cls()
         wrong: list[str] = []
         redacted = content = None
         inside: int | None = None
@@ -84,8 +84,8 @@ class Survey:
             try:
                 found = parsed(line, content.kind if content else None)
                 if isinstance(found, Content):
-                    survey.whole = survey.whole and inside is None
-                    content, inside = survey.contents.setdefault(found.queue, found), 0
+                    whole_file.whole = whole_file.whole and inside is None
+                    content, inside = whole_file.contents.setdefault(found.queue, found), 0
                     if content.kind != found.kind:
                         raise BadInput(f"queue {found.queue} is of two kinds in this file")
                 elif isinstance(found, ImportRow):
@@ -93,7 +93,7 @@ class Survey:
                     inside = (inside or 0) + 1
                     _counted(content, replace(found, number=number), offset)
                 else:
-                    survey.whole = survey.whole and inside == found
+                    whole_file.whole = whole_file.whole and inside == found
                     inside = None
             except _Redacted:
                 redacted = redacted or number
@@ -109,10 +109,10 @@ class Survey:
             )
         if content is None:
             raise BadInput(f"{name} is not an export: it has no line that says so")
-        survey.whole = survey.whole and inside is None
-        for content in survey.contents.values():
+        whole_file.whole = whole_file.whole and inside is None
+        for content in whole_file.contents.values():
             _ordered(content)
-        return survey
+        return whole_file
 
 
 def _counted(content: Content, row: ImportRow, offset: int) -> None:

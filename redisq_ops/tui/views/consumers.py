@@ -25,7 +25,6 @@ from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HEAT, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder, redaction_of
-from .dead_letters import error_words
 from .requests import number
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ def _held(
         poison = row.deliveries >= _DELIVERIES[-1]
         text.append(f"  delivered {count(row.deliveries)} ×", WARN if poison else DIM)
         if (shown_error := redaction.failure(error) if redaction else error) is not None:
-            text.append(f"  {printable(error_words(shown_error), LINE)}", BAD)
+            text.append(f"  {printable(shown_error.line, LINE)}", BAD)
         yield Line(text, row.id)
 
 

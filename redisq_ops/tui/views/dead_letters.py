@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redisq_ops.core.model.entry import Entry, Failure
+from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age
 from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
@@ -17,12 +17,7 @@ _REASONS = {"failed": BAD, "lost": WARN, "rejected": DEAD}
 
 def error_cell(entry: Entry) -> Cell:
     """An error in one line: its type, then the message."""
-    return entry.problem or "" if entry.error is None else error_words(entry.error)
-
-
-def error_words(error: Failure) -> str:
-    """An error's type and message."""
-    return f"{error.type}: {error.message}" if error.message else error.type
+    return entry.error.line if entry.error else entry.problem or ""
 
 
 def by_error(entry: Entry) -> tuple[str, str] | None:

@@ -20,7 +20,7 @@ import redis
 
 from redisq_ops.cli import confirm_and_run
 from redisq_ops.cli.main import run as cli_run
-from redisq_ops.core.engine import transfer as core_relocation
+from redisq_ops.core.engine import transfer as core_transfer
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, Settlement, State
 from redisq_ops.core.model.errors import Refused, Superseded
@@ -929,13 +929,13 @@ def test_ctrl_c_ends_the_step_that_was_under_way(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = filled(client, "delay", "a", 10), made(client, "delay", "b")
-    land = core_relocation.accept_entries
+    land = core_transfer.accept_entries
 
     async def interrupted(*given: Any) -> Any:
-        monkeypatch.setattr(core_relocation, "accept_entries", land)
+        monkeypatch.setattr(core_transfer, "accept_entries", land)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(core_relocation, "accept_entries", interrupted)
+    monkeypatch.setattr(core_transfer, "accept_entries", interrupted)
     (outcome,) = redisq.rows("move", "a", "--to", "b", "--state", "dead", "--yes", code=130)
     assert outcome["done"] == len(entries(target, "dead")) == 10 and not entries(source, "dead")
     sound(source, target)
@@ -1136,7 +1136,7 @@ def test_who_goes_on_ends_the_step_of_one_that_was_killed(
     redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
     one, other = applied(client), applied(client)
     assert run(client, one.step())
-    land = core_relocation.accept_entries
+    land = core_transfer.accept_entries
 
     async def killed(queue: Any, op: str, step: int, *given: Any) -> Any:
         if step == last:
@@ -1144,7 +1144,7 @@ def test_who_goes_on_ends_the_step_of_one_that_was_killed(
         return await land(queue, op, step, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(core_relocation, "accept_entries", killed)
+        patch.setattr(core_transfer, "accept_entries", killed)
         with pytest.raises(Killed):
             for _ in range(last):
                 run(client, other.step())
@@ -1457,13 +1457,13 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
     assert said == ["exists", "moved", "moved", "moved"]
     with pytest.raises(Superseded):
         run(client, order.move("move-00000000aa", 0, picks, (0, 4)))
-    cargo = run(client, core_relocation.read_step(source, "move-00000000aa", 1))
+    cargo = run(client, core_transfer.read_step(source, "move-00000000aa", 1))
     assert len([one for one in cargo if one.row]) == 3
 
     def withdraw(seq: int, to: Any) -> set[str]:
         return run_twice(
             client,
-            core_relocation.revert_entries(
+            core_transfer.revert_entries(
                 target, "undo-x", seq, "move-00000000aa", 1, dead, "dead", to
             ),
         )
@@ -1473,12 +1473,12 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
     assert withdraw(4, "trash") == set(dead[1:])
     back = run_twice(
         client,
-        core_relocation.restore_entries(
+        core_transfer.restore_entries(
             source, "undo-x", 1, "move-00000000aa", 1, cargo, undone=True
         ),
     )
     assert back == set(dead[1:])
-    cargo = run(client, core_relocation.read_step(source, "move-00000000aa", 1))
+    cargo = run(client, core_transfer.read_step(source, "move-00000000aa", 1))
     assert [one.id for one in cargo if one.back] == dead  # also what was refused there
     assert withdraw(5, "gone") == set(dead[1:])
     assert set(entries(source, "dead")) == set(dead) and not entries(target, "trash")
@@ -1494,7 +1494,7 @@ def test_large_entries_are_read_once(client: redis.Redis) -> None:
     op = "move-00000000aa"
     run(client, EntryAction.move(order, op, 1, [Pick(f"e{n}") for n in range(20)], (0, 20)))
     client.config_resetstat()
-    assert len(run(client, core_relocation.read_step(source, op, 1))) == 20
+    assert len(run(client, core_transfer.read_step(source, op, 1))) == 20
     assert client.info("commandstats")["cmdstat_hget"]["calls"] < 20 + 12
 
 

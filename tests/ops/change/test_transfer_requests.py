@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine import transfer as core_relocation
+from redisq_ops.core.engine import transfer as core_transfer
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import recover
 from redisq_ops.core.model.batches import batches
@@ -223,7 +223,7 @@ def test_undo_takes_no_namesake_of_one_step(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(core_relocation, "batches", first)
+        patch.setattr(core_transfer, "batches", first)
         with pytest.raises(Killed):
             redisq("apply", "p", "--yes")
     worked_off(target)
@@ -260,14 +260,14 @@ def test_two_undo_it_at_once(
     before = of_payload(source, state)
     op = redisq.rows("move", "a", "--to", "b", "--state", state, "--yes")[0]["op"]
     one, other = recalled(client, op), recalled(client, op)
-    real = core_relocation.restore_entries
+    real = core_transfer.restore_entries
 
     async def late(*given: Any, **more: Any) -> set[str]:
-        monkeypatch.setattr(core_relocation, "restore_entries", real)
+        monkeypatch.setattr(core_transfer, "restore_entries", real)
         await run_inside(other)
         return await real(*given, **more)
 
-    monkeypatch.setattr(core_relocation, "restore_entries", late)
+    monkeypatch.setattr(core_transfer, "restore_entries", late)
     finish(client, one)
     assert of_payload(source, state) == before and other.outcome.done == 6
     assert (one.outcome.done, one.outcome.skipped) == (0, {OTHERS: 6})
@@ -626,18 +626,18 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis) -> No
     assert requests(target)[f"r0.{op}"].total == 3
     with pytest.raises(Superseded):
         run(client, order.move(op, 0, picks, (0, 6)))
-    cargo = run(client, core_relocation.read_step(source, op, 1))
+    cargo = run(client, core_transfer.read_step(source, op, 1))
 
     def withdraw(seq: int, to: Any) -> set[str]:
         return run_twice(
-            client, core_relocation.revert_entries(target, "undo-x", seq, op, 1, dead, "dead", to)
+            client, core_transfer.revert_entries(target, "undo-x", seq, op, 1, dead, "dead", to)
         )
 
     assert withdraw(2, "trash") == set(dead) and not entries(target, "dead")
     assert withdraw(3, "back") == set(dead) and len(entries(target, "dead")) == 6
     assert withdraw(4, "trash") == set(dead)
     back = run_twice(
-        client, core_relocation.restore_entries(source, "undo-x", 1, op, 1, cargo, undone=True)
+        client, core_transfer.restore_entries(source, "undo-x", 1, op, 1, cargo, undone=True)
     )
     assert back == set(dead)
     assert withdraw(5, "gone") == set(dead)

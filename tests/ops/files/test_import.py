@@ -20,7 +20,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.files.export import Export
-from redisq_ops.ops.files.import_check import Survey
+from redisq_ops.ops.files.import_check import FileContents
 from redisq_ops.ops.files.import_steps import ImportSteps
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.target import Target
@@ -247,7 +247,9 @@ def test_a_batch_whose_reply_was_lost_counts_and_can_be_undone(
         client.flushall()
         queue = cls(client, name)
         with open(file, "rb") as lines:
-            change = ChangeRun(ImportSteps(lines, Survey.of(lines, file).contents[name], queue), ME)
+            change = ChangeRun(
+                ImportSteps(lines, FileContents.of(lines, file).contents[name], queue), ME
+            )
             try:
                 run_until(client, change.step(), nth, heard=True)
             except Killed:

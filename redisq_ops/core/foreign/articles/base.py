@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from ...model.entry import Checkup, Counts, Entry
-from ...model.quoting import bytes_of
+from ...model.quoting import bytes_of, legal
 from ...redis.operation import C_co, operation
 from ..base import ForeignQueue
 
@@ -53,3 +54,8 @@ def hours(ms: float) -> str:
     """``3 h``, ``2 days``: how long ago, roughly."""
     n = int(ms // 3_600_000)
     return f"{n} h" if n < 48 else f"{n // 24:,} days"
+
+
+def named(names: Sequence[bytes]) -> str:
+    """The first three names."""
+    return ", ".join(map(legal, names[:3])) + (", …" if len(names) > 3 else "")

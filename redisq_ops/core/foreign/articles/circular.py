@@ -18,8 +18,9 @@ from typing import ClassVar
 from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation
+from ...redis.whole_keys import has_type
 from ..places import Place, Row
-from .base import STALE_MS, RawLayout, hours
+from .base import STALE_MS, RawLayout, hours, named
 
 WHOLE = 1000
 """a list of so many elements is read whole to count; of a longer one, so many at each end"""
@@ -68,7 +69,7 @@ class RawCircularQueue(RawLayout[C_co]):
 
     @operation
     def exists(self) -> Call[bool]:
-        return Call(("TYPE", self.key), lambda reply: bytes(reply) == b"list", key=self.key)
+        return has_type(self.key, "list")
 
     def _window(self, first: int, last: int) -> Call[list[Element]]:
         """Elements from the tail, where the next one is taken: 0 is the tail."""
@@ -152,7 +153,7 @@ def _flaws(seen: Sequence[Element], now_ms: int) -> list[str]:
     marked = [(e, e.since_ms) for e in seen if e.since_ms is not None and e.since_ms >= _SINCE_MS]
     if odd:
         flaws.append(
-            f"{len(odd):,} {of} have an id with an asterisk ({_named([e.id for e in odd])}): "
+            f"{len(odd):,} {of} have an id with an asterisk ({named([e.id for e in odd])}): "
             "consumers take what follows it for the time when work began"
         )
     old = [(e, since) for e, since in marked if now_ms - since > STALE_MS]
@@ -160,7 +161,7 @@ def _flaws(seen: Sequence[Element], now_ms: int) -> list[str]:
         longest = hours(now_ms - min(since for _, since in old))
         flaws.append(
             f"{len(old):,} {of} have been in progress for more than an hour "
-            f"({_named([e.id for e, _ in old])}; the longest {longest}): their consumers are gone"
+            f"({named([e.id for e, _ in old])}; the longest {longest}): their consumers are gone"
         )
     ahead = sum(since > now_ms + 60_000 for _, since in marked)
     if ahead:
@@ -169,12 +170,8 @@ def _flaws(seen: Sequence[Element], now_ms: int) -> list[str]:
     read = [e for e, _ in marked] if len(seen) <= WHOLE else {e for e, _ in marked}
     twice = [name for name, n in Counter(e.id for e in read).items() if n > 1]
     if twice:
-        flaws.append(f"{len(twice):,} {of} are marked more than once ({_named(twice)}): one job, "
+        flaws.append(f"{len(twice):,} {of} are marked more than once ({named(twice)}): one job, "
                     "two consumers")  # fmt: skip
     if any(e.id == SENTINEL for e, _ in marked):
         flaws.append("the sentinel -1 is marked: it is handed out as a job")
     return flaws
-
-
-def _named(names: Sequence[bytes]) -> str:
-    return ", ".join(map(legal, names[:3])) + (", …" if len(names) > 3 else "")

@@ -17,6 +17,7 @@ from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import legal, raw_of, text
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment, scored
+from ...redis.whole_keys import has_type
 from ..paging import page_of
 from ..places import DuePart, Place, Row
 from .base import STALE_MS, RawLayout
@@ -56,7 +57,7 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
 
     @operation
     def exists(self) -> Call[bool]:
-        return Call(("TYPE", self.key), lambda reply: bytes(reply) == b"zset", key=self.key)
+        return has_type(self.key, "zset")
 
     def _count(self, low: str | float, high: str | float) -> Call[int]:
         return Call(("ZCOUNT", self.key, low, high), int, key=self.key)

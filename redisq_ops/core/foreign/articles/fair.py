@@ -20,7 +20,7 @@ from ...redis.key_scan import Lane, literal, look
 from ...redis.operation import C_co, Call, Description, both, in_batches, operation, together
 from ..paging import page_of
 from ..places import Place, Row
-from .base import LOOK_KEYS, RawLayout
+from .base import LOOK_KEYS, RawLayout, named
 from .message import Message, flaws
 
 ROWS = 100
@@ -189,17 +189,13 @@ class RawFairQueue(RawLayout[C_co]):
         base = self._base
         others = sorted({key for key in keys if not key.startswith(base + b":")})
         if others:
-            found.append(f"its workers also take from {_named(others)}: the names begin alike")
+            found.append(f"its workers also take from {named(others)}: the names begin alike")
         colons = [key for key in self._own(keys) if b":" in key[len(base) + 1 :]]
         if colons:
-            found.append(f"the lists {_named(colons)} may be of this queue's client or of a client "
+            found.append(f"the lists {named(colons)} may be of this queue's client or of a client "
                         "of another queue: the names are the same")  # fmt: skip
         if any(c in base for c in (b"*", b"?", b"[", b"\\")):
             found.append("its name is a pattern: its workers take from all lists that match it")
         if self.own_name in ("processing", "dead"):
             found.append(f"its lists are where another queue keeps what is {self.own_name}")
         return found
-
-
-def _named(keys: Sequence[bytes]) -> str:
-    return ", ".join(map(legal, keys[:3])) + (", …" if len(keys) > 3 else "")

@@ -28,6 +28,7 @@ from ...model.queue_position import Ahead, QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
+from ...redis.whole_keys import has_type
 from ..base import ForeignQueue
 from ..long_records import LONG_RECORD, few, mean_bytes
 from ..paging import with_unread
@@ -63,7 +64,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     def exists(self) -> Call[bool]:
-        return Call(("TYPE", self.key), lambda reply: bytes(reply) == b"stream", key=self.key)
+        return has_type(self.key, "stream")
 
     def _part(self, group: ConsumerGroup) -> LabelledGroup:
         return LabelledGroup(self.key, group, f"{legal(group.name)}:")

@@ -42,10 +42,7 @@ class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQu
         self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int
     ) -> list[Enqueued]:
         return await self._offer_to_home(
-            entries,
-            lambda entry: entry[0],
-            lambda part, some: part._enqueue(some, backoff, requeue, update),
-            lambda replies: replies.word == "elsewhere",
+            entries, lambda part, some: part._enqueue(some, backoff, requeue, update)
         )
 
     # --- moving to other shards ----------------------------------------------------------------

@@ -73,12 +73,7 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
     # --- producers -----------------------------------------------------------------------------
 
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
-        return await self._offer_to_home(
-            rows,
-            lambda row: row[0],
-            lambda part, some: part._push(some),
-            lambda word: word == "elsewhere",
-        )
+        return await self._offer_to_home(rows, lambda part, some: part._push(some))
 
     def _possible_shards(self, id: str) -> set[int]:
         """Shard 0 too: other programs push there."""

@@ -24,11 +24,6 @@ class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
     async def _schedule(
         self, entries: Sequence[tuple[str, bytes]], at: str, mode: str
     ) -> list[Scheduled]:
-        return await self._offer_to_home(
-            entries,
-            lambda entry: entry[0],
-            lambda part, some: part._schedule(some, at, mode),
-            lambda replies: replies.word == "elsewhere",
-        )
+        return await self._offer_to_home(entries, lambda part, some: part._schedule(some, at, mode))
 
     # --- moving to other shards ----------------------------------------------------------------

@@ -60,11 +60,12 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
         said: Request | Exception | None = await attempt(asked)
         return said
 
-    async def _results(self, id: str, start: int, max: int) -> list[bytes | None]:
-        """Results from number ``start`` on, without a check of how many there are."""
+    async def _results(self, id: str, start: int, max: int, mark: str = "") -> list[bytes | None]:
+        """Results from number ``start`` on, without a check of how many there are; with the
+        ``mark`` ``-`` what is kept in place of those deleted for good."""
         base = f"{self.keys['res_']}{id}:"
         parts: list[list[bytes | None]] = await together(
-            Call(("HMGET", f"{base}{piece}", *ns), list[Any], key=base)
+            Call(("HMGET", f"{base}{piece}", *(f"{mark}{n}" for n in ns)), list[Any], key=base)
             for piece, ns in _pieces(range(start, start + max))
         )
         return [value for part in parts for value in part]
@@ -75,12 +76,7 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
 
     async def _purged_numbers(self, id: str, start: int, max: int) -> list[bool]:
         """Which of the sub-requests from ``start`` on were deleted for good."""
-        base = f"{self.keys['res_']}{id}:"
-        found: list[list[bytes | None]] = await together(
-            Call(("HMGET", f"{base}{piece}", *(f"-{n}" for n in ns)), list[Any], key=base)
-            for piece, ns in _pieces(range(start, start + max))
-        )
-        return [mark is not None for part in found for mark in part]
+        return [kept is not None for kept in await self._results(id, start, max, "-")]
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
         found: list[bytes | None] = []
