@@ -273,8 +273,8 @@ def test_silent_consumer_and_what_reclaims_its_entry(
     assert answer.rule == "overdue"
     assert answer.sentence == (
         "consumer w1 was silent for at least 14m 00s: it has had the entry for 14m 30s, and its "
-        "lease ended 14m 00s ago; the next take, or a worker's maintenance every 30 s, makes it waiting "
-        "again, but no worker is taking: no consumer has asked mail for work for 14m 30s"
+        "lease ended 14m 00s ago; the next take, or a worker's maintenance every 30 s, makes it "
+        "waiting again, but no worker is taking: no consumer has asked mail for work for 14m 30s"
     )
     assert answer.facts["silent_ms"] == 14 * MINUTE and "no-worker" in answer.also
     assert answer.command == "redisq requeue mail/r1/1"
