@@ -10,6 +10,7 @@ import redis
 
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.delay import DelaySet, Periodic
+from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import binaries, cluster
@@ -79,13 +80,17 @@ def test_queues_that_need_somebody_are_named(redisq: Redisq, client: redis.Redis
     later.set_periodic(Periodic("hourly", "0 * * * *"))
     client.zadd("rq:{later}:periodic_at", {"hourly": 1})
     client.hset("rq:registry", "odd", b"\xff")
+    RequestQueue(client, "bad").submit([b"x"], id="r1")
+    client.delete("rq:{bad}:stat")
+    client.set("rq:{bad}:stat", "x")
     op = "replay-0123456789"
     run(client, audit_log.begin(later, op, "replay", Author("ann", "h"), "", now_ms=later.now(),
                                 source="dead", target="waiting", matched=7))  # fmt: skip
     found = by_check(redisq, 1)
     assert "queue later that missed a run: 1" in found["periodic"]["sentence"]
     assert found["periodic"]["verdict"] == "warning"
-    assert "queue odd can't be read" in found["queues"]["sentence"]
+    unreadable = [row for row in redisq.rows("doctor", code=1) if row["check"] == "queues"]
+    assert [row["facts"]["queue"] for row in unreadable] == ["odd", "bad"]
     row = found["operations"]
     assert row["facts"]["op"] == op and f"redisq undo {op}" in row["advice"]
     assert "0 of 7 done" in row["sentence"]

@@ -10,6 +10,8 @@ from typing import Any
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.exit_codes import INTERRUPTED, PARTLY_DONE
+from redisq_ops.core.redis.operation import apart, together
+from redisq_ops.core.redis.server_errors import translate
 from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.consumer_preview import consumer_preview, left_out
@@ -47,19 +49,23 @@ def listed(s: Session, given: dict[str, Any]) -> int:
     silent = duration_ms(given["silent_for"])
     named = given["name"]
     queues = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
+    read = s.run(together(
+        apart(consumer_reports(
+            queue, given["request"], silent_ms=silent, poison=given["poison"]
+        ))
+        for queue in queues
+    ))  # fmt: skip
     first, code = True, 0
-    for queue in queues:
-        try:
-            found = s.run(
-                consumer_reports(queue, given["request"], silent_ms=silent, poison=given["poison"])
-            )
-        except Refused as refusal:
-            if named:
-                raise
+    for queue, found in zip(queues, read, strict=True):
+        if isinstance(found, Exception):
+            if named or not isinstance(known := translate(found), Refused):
+                raise found
             code = PARTLY_DONE  # the other queues are shown
-            say(printable(f"{queue.name}: {refusal}"))
+            say(printable(f"{queue.name}: {known}"))
             continue
         first = print_reports(s, found, given["poison"], first=first, all=bool(named))
+    if first and not s.json:
+        say("no consumer holds an entry")
     return code
 
 

@@ -21,7 +21,7 @@ from redisq_ops import __version__
 from redisq_ops.core.engine.optional_features import HasPeriodicEntries
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
-from redisq_ops.core.model.errors import Forbidden, RedisqError, Refused
+from redisq_ops.core.model.errors import Forbidden, RedisqError, Refused, Unreadable
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis import acl_rights
@@ -264,10 +264,14 @@ def _unreadable(problems: dict[str, Any]) -> Iterator[Diagnosis]:
 
 
 async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
-    """Unfinished changes and missed periodic runs of one queue."""
+    """What can't be read, unfinished changes and missed periodic runs of one queue."""
     now = await queue.now.op()
-    moves, operations = await both(unfinished(queue), audit_log.last(queue, OPERATIONS))
+    counts, (moves, operations) = await both(
+        queue.counts.op(now), both(unfinished(queue), audit_log.last(queue, OPERATIONS))
+    )
     found, name = list[Diagnosis](), {"queue": queue.name}
+    if counts.problem is not None:
+        found += _unreadable({queue.name: Unreadable(counts.problem)})
     named = {move.operation.id for move in moves}
     for move in moves:
         verdict: Verdict = "wrong" if move.abandoned else "ok"

@@ -13,7 +13,7 @@ from redisq_ops.core.engine.optional_features import HasClients, HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, Request
 from redisq_ops.core.model.errors import NotFound
-from redisq_ops.core.redis.operation import together
+from redisq_ops.core.redis.operation import apart, together
 
 from ..deployment import Address, Deployment
 from ..filter.fields import quoted
@@ -87,15 +87,22 @@ async def explain_text(
 
 async def _find_in_histories(deployment: Deployment, text: str) -> Address:
     queues = await deployment.queues()
-    histories = await together(history_of(queue, text) for queue in queues)
-    for queue, history in zip(queues, histories, strict=True):
-        if history.events:
+    read = await together(apart(history_of(queue, text)) for queue in queues)
+    histories = [history for history in read if not isinstance(history, Exception)]
+    for queue, history in zip(queues, read, strict=True):
+        if not isinstance(history, Exception) and history.events:
             return Address(queue, text)
     searched, total = sum(h.searched for h in histories), sum(h.total for h in histories)
+    unread = len(read) - len(histories)
+    but = f"; the history of {_some_queues(unread)} can't be read" if unread else ""
     raise NotFound(
         f"no queue, request or entry is named {text!r}, and the latest {count(searched)} of "
-        f"{count(total)} history events do not mention it"
+        f"{count(total)} history events do not mention it{but}"
     )
+
+
+def _some_queues(number: int) -> str:
+    return "1 queue" if number == 1 else f"{count(number)} queues"
 
 
 async def explain(

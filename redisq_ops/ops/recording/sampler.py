@@ -18,7 +18,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.keys import registry_key
-from redisq_ops.core.redis.operation import Call, apart, both, together
+from redisq_ops.core.redis.operation import Call, apart, attempt, both, together
 
 from ..change import audit_log
 from ..deployment import Deployment
@@ -122,8 +122,7 @@ class Sampler:
     async def _due(self, now: int) -> list[str]:
         """The queues to read in full now: the ones first that were read the longest time ago."""
         if len(self._backlog) < MOST:
-            replies = await together(call for _, _, call in self._pulse)
-            for (name, key, _), reply in zip(self._pulse, replies, strict=True):
+            for name, key, reply in await self._read_counters():
                 if self._counters.get(key, ...) != reply:
                     self._counters[key] = reply
                     self._backlog.add(name)
@@ -136,6 +135,22 @@ class Sampler:
         chosen = sorted(self._backlog, key=lambda name: self._full.get(name, 0))[:most]
         self._backlog.difference_update(chosen)
         return chosen
+
+    async def _read_counters(self) -> list[tuple[str, str, Any]]:
+        """Name, key and counters of each queue. Those of which they can't be read take turns with
+        those that have none, until the registry is read again."""
+        try:
+            replies = await together(call for _, _, call in self._pulse)
+        except Refused:
+            replies = await together(attempt(call) for _, _, call in self._pulse)
+            asked = zip(self._pulse, replies, strict=True)
+            self._uncounted |= {name for (name, _, _), got in asked if isinstance(got, Exception)}
+        found = [
+            (name, key, got) for (name, key, _), got in zip(self._pulse, replies, strict=True)
+            if name not in self._uncounted
+        ]  # fmt: skip
+        self._pulse = [one for one in self._pulse if one[0] not in self._uncounted]
+        return found
 
     async def _read_consumers(
         self, due: Iterable[str], rows: Mapping[str, Any], now: int
@@ -162,7 +177,8 @@ class Sampler:
     async def _read_log(self) -> dict[str, Any]:
         """Changes of operators that are new, or were not ended at the last look."""
         queues = list(self._queues.values())
-        latest = await together(_latest_operation(queue.keys["ops"]) for queue in queues)
+        reads = (attempt(_latest_operation(queue.keys["ops"])) for queue in queues)
+        latest = await together(reads)
         running = {row["queue"] for row in self.state.operations.values() if not row["ended"]}
         wanted = list[Queue[Any]]()
         for queue, id in zip(queues, latest, strict=True):

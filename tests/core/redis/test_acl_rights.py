@@ -205,6 +205,7 @@ def test_an_operator_without_a_right_begins_nothing(
     bob(*words.split(), "--yes", code=1)
     said = "may not run UNLINK, XADD; to allow it: ACL SETUSER bob +unlink +xadd"
     assert [line.endswith(said) for line in bob.err.splitlines() if "redisq: " in line] == [True]
+    assert "stopped after" not in bob.err
     assert picture(client) == seen
     bob(*words.split(), "--dry-run")
     bob("ls")

@@ -1045,7 +1045,10 @@ def test_addresses_in_commands_are_quoted(client: redis.Redis) -> None:
 
 
 def test_unknown_bare_id_is_not_found(client: redis.Redis) -> None:
-    with pytest.raises(NotFound, match="latest 0 of 0 history events"):
+    bad = RequestQueue(client, "bad")
+    bad.submit([b"x"], id="r1")
+    client.set(bad.keys["hist"], "not a stream")
+    with pytest.raises(NotFound, match=r"latest 0 of 0 .* the history of 1 queue can't be read"):
         run(client, explain_text(Deployment(client), "nothing"))
 
 

@@ -199,7 +199,8 @@ def test_ls_as_text_and_json(
     assert (row["group"], row["lag"], row["pending"], row["scanned"]) == ("bill", 10, 10, 10)
     assert row["heat"]["counts"][4] == [0, 1, 0, 0, 0]
     assert row["consumers"][0]["silent"] is False and row["poison"][0]["deliveries"] == 11
-    assert redisq.rows("consumers", "ls") == []  # the registry knows no queue
+    assert redisq("consumers", "ls") == ""  # the registry knows no queue
+    assert redisq.err == "no consumer holds an entry\n"
 
 
 # --- claim --------------------------------------------------------------------

@@ -232,6 +232,23 @@ def test_a_sample_reads_in_full_only_what_changed(client: redis.Redis) -> None:
 
 
 @pytest.mark.alike
+def test_a_queue_that_can_not_be_read_hides_no_other(client: redis.Redis) -> None:
+    everywhere(client)
+    bad = RequestQueue(client, "bad")
+    bad.submit([b"x"], id="r1")
+    sampler = Sampler(Deployment(client))
+    run(client, sampler.sample())
+    for part in ("stat", "ops"):
+        client.delete(bad.keys[part])
+        client.set(bad.keys[part], "x")
+    RequestQueue(client, "mail").submit([b"x"] * 5, id="r2")
+    sampler._log_ms = 0  # it is time to look
+    run(client, sampler.sample())
+    assert sampler.state.queues["mail"]["waiting"] == 9
+    assert "another type" in sampler.state.queues["bad"]["problem"]
+    run(client, Sampler(Deployment(client)).sample())
+
+
 def test_queues_appear_and_go_and_changes_of_operators_are_kept(client: redis.Redis) -> None:
     mail = RequestQueue(client, "mail")
     mail.submit([b"x"], id="r1")
