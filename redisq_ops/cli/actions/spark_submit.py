@@ -11,11 +11,13 @@ from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.ops.files.rejects import RejectFile
 from redisq_ops.ops.files.submit import memory, ulid
 from redisq_ops.ops.terminal import size as shown
+from redisq_ops.pipeline.session import is_local
+from redisq_ops.pipeline.spark_tuning import is_small_input, submit_conf
 from redisq_ops.pipeline.submit import SubmitResult
 
 from ..output import count, emit, printable, progress, say, tell, untouched
 from ..session import Session
-from .spark_session import awaited, on_spark, printed, rate_of, server_of
+from .spark_session import announced, awaited, on_spark, printed, rate_of, server_of
 
 if TYPE_CHECKING:
     from redisq_ops.pipeline.input_validation import ValidationResult
@@ -44,7 +46,12 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
         listed: RejectFile | None = None
         if skipped is not None and not dry_run:
             listed = stack.enter_context(RejectFile(skipped))
-        session = stack.enter_context(on_spark(s, given, stopped=stopped))
+        announced(s, given)
+        small = _is_small(given)
+        conf = [*submit_conf(small), *(given["conf"] or ())]
+        session = stack.enter_context(
+            on_spark(s, given | {"conf": conf}, stopped=stopped, announces=False)
+        )
         from redisq_ops.pipeline import input_split, input_validation, submit
         from redisq_ops.pipeline.spark_jobs import task_progress
 
@@ -61,6 +68,8 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
                 session, "looking",
                 lambda: input_split.read(session, path, format, multiline=multiline),
             )  # fmt: skip
+            if small:
+                source = source.persist()
             if dry_run:
                 with progress("counting") as meter:
                     found = input_validation.validate_dataset(
@@ -76,6 +85,16 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
                 on_rejects=None if listed is None else rejected,
             )  # fmt: skip
     return _submitted(s, wanted.queue, done, skipped)
+
+
+def _is_small(given: dict[str, Any]) -> bool:
+    """Whether the input is small and Spark runs on this machine, whose files it reads."""
+    if given["remote"] is not None or not is_local(given["master"]):
+        return False
+    try:
+        return is_small_input(Path(given["input"]))
+    except OSError:  # Spark says what is wrong
+        return False
 
 
 def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) -> int:
