@@ -74,7 +74,7 @@ class DatasetOptions:
         if id is None:
             raise BadInput("no request id")
         if priority is None:
-            raise BadInput("no priority")
+            raise BadInput("no priority from 0 (first) to 99")
         checked_request(id, priority, self.limit)
 
 

@@ -106,11 +106,14 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
               "entries": found.entries, "rows": found.rows, "bytes": found.bytes,
               "refused": refused, "corrupt": found.corrupt, "samples": rejects})  # fmt: skip
     else:
-        tell(f"{count(found.rows)} rows, {count(found.bytes)} bytes: {count(found.requests)} "
-              f"requests with {count(found.entries)} sub-requests, not sent")  # fmt: skip
+        tell(
+            f"{_some(found.rows, 'row')}, {count(found.bytes)} bytes: "
+            f"{_some(found.requests, 'request')} with {_some(found.entries, 'sub-request')}, "
+            "not sent"
+        )
         if refused:
             how = "would be left out" if skips else "would be refused, and all with them"
-            say(f"{count(refused)} rows {how}:")
+            say(f"{_some(refused, 'row')} {how}:")
         for line in rejects:
             say(f"  {printable(line)}")
         if refused > len(rejects):
@@ -125,6 +128,10 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
     return found.error.exit_code
 
 
+def _some(n: int, what: str) -> str:
+    return f"{count(n)} {what}" if n == 1 else f"{count(n)} {what}s"
+
+
 def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None) -> int:
     if s.json:
         emit({"queue": queue, "requests": done.requests, "entries": done.entries,
@@ -132,12 +139,14 @@ def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None)
               "samples": done.samples})  # fmt: skip
         return done.exit_code
     present = done.requests.get("ok", 0) + done.requests.get("same", 0)
+    same = done.requests.get("same", 0)
+    before = f"; {_some(same, 'request')} of these had been submitted before" if same else ""
     tell(
-        f"{queue}: {count(present)} requests with {count(done.entries)} sub-requests are there, "
-        f"{count(done.requests.get('same', 0))} of them were"
+        f"queue {queue} has {_some(present, 'request')} with {_some(done.entries, 'sub-request')} "
+        f"of the input{before}"
     )
     if done.rejects:
-        say(f"{count(done.rejects)} rows were not submitted: {skipped} lists them")
+        say(f"not submitted: {_some(done.rejects, 'row')}, listed in {skipped}")
     for word, why in done.samples.items():
         say(f"{count(done.requests[word])} {word}:")
         for line in why:
