@@ -24,9 +24,16 @@ SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 def archive_file(java: Java, environment: Mapping[str, str] = os.environ) -> Path:
     """Where the archive of this Java and the installed Spark is, once it was written."""
-    key = f"{java.home.resolve()} {version('pyspark')} {Path(__file__).parent}"
+    key = f"{java.home.resolve()} {Path(__file__).parent}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
-    return cache_directory(environment) / "spark" / f"classes-{java.version}-{digest}.jsa"
+    name = f"classes-{java.version}-{version('pyspark')}-{digest}.jsa"
+    return cache_directory(environment) / "spark" / name
+
+
+def is_written(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether there is an archive of this release of Spark, for whatever Java."""
+    folder = cache_directory(environment) / "spark"
+    return any(folder.glob(f"classes-*-{version('pyspark')}-*.jsa"))
 
 
 def archive_options(java: Java, environment: Mapping[str, str] = os.environ) -> list[str]:

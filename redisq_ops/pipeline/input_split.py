@@ -6,9 +6,8 @@ was partitioned. So the same input gives the same requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from redisq_ops.core.model.errors import BadInput
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 FORMATS = ("text", "csv", "json", "parquet")
 DEFAULT_PARTITIONS = 8
 _FILE, _BLOCK, _ROW = "_redisq_file", "_redisq_block", "_redisq_row"
+_NUMBER = "_redisq_number"
+"""the row's number in the whole input, from 0"""
 _LINE, _PARSED = "_redisq_line", "_redisq_parsed"
 _NOT_UTF8, _NOT_JSON_OBJECT = "not UTF-8", "no JSON object"
 _HEADER_MISMATCH = "no row with the columns of the header"
@@ -73,7 +74,7 @@ class DatasetOptions:
         if id is None:
             raise BadInput("no request id")
         if priority is None:
-            raise BadInput("no priority")
+            raise BadInput("no priority from 0 (first) to 99")
         checked_request(id, priority, self.limit)
 
 
@@ -236,7 +237,9 @@ def partition_by_request(
     """
     from pyspark.sql import functions as F
 
-    columns_in_data = [n for n in frame.columns if n not in (_FILE, _BLOCK, _ROW, _LINE, _CORRUPT)]
+    frame = number_rows(frame, options)
+    own = (_FILE, _BLOCK, _ROW, _NUMBER, _LINE, _CORRUPT)
+    columns_in_data = [name for name in frame.columns if name not in own]
     for name in (options.id, options.payload, *options.order):
         if name is not None and name not in columns_in_data:
             raise BadInput(
@@ -264,10 +267,8 @@ def partition_by_request(
     if options.id is not None:
         request = _exact_column(options.id).cast("string")
     else:
-        frame, number = _numbered(frame, positions)
-        request = F.concat(
-            F.lit(f"{options.name}-"), (F.floor(number / options.rows) + 1).cast("string")
-        )
+        nth = (F.floor(F.col(_NUMBER) / options.rows) + 1).cast("string")
+        request = F.concat(F.lit(f"{options.name}-"), nth)
     reason = F.lit(None).cast("string")
     if _CORRUPT in frame.columns and sizes:
         # For CSV the column may hold the row's text, which must not be in a report.
@@ -333,17 +334,24 @@ def file_blocks(frame: DataFrame) -> list[FileBlock]:
     return blocks
 
 
-def _numbered(frame: DataFrame, positions: Sequence[str]) -> tuple[DataFrame, Any]:
-    """Number each row of the input from 0, without moving rows between partitions."""
+def number_rows(frame: DataFrame, options: DatasetOptions) -> DataFrame:
+    """The dataset with each row's number in the whole input, if its requests need it and it has
+    none yet.
+
+    Reads the whole input, but moves no rows between partitions.
+    """
     from pyspark.sql import functions as F
 
-    if not positions:
+    if options.id is not None or _NUMBER in frame.columns:
+        return frame
+    if _ROW not in frame.columns:
         raise BadInput("without --id the rows must come from files: only those have an order")
     blocks = file_blocks(frame)
     if not blocks:
-        return frame, F.col(_ROW)
+        return frame.withColumn(_NUMBER, F.col(_ROW))
     starts = [(block.file, block.start, block.rows_before - block.first) for block in blocks]
     shifts = frame.sparkSession.createDataFrame(
         starts, f"{_FILE} string, {_BLOCK} long, _shift long"
     )
-    return frame.join(F.broadcast(shifts), [_FILE, _BLOCK]), F.col("_shift") + F.col(_ROW)
+    joined = frame.join(F.broadcast(shifts), [_FILE, _BLOCK])
+    return joined.withColumn(_NUMBER, F.col("_shift") + F.col(_ROW)).drop("_shift")

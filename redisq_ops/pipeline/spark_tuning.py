@@ -20,6 +20,7 @@ SMALL = 200_000
 """below this many rows queries are interpreted and the JVM's optimising compiler is off"""
 _BYTES_PER_ROW = 20
 """Parquet bytes of a history row; rows of other tables are larger"""
+SMALL_INPUT = 64 * 1024 * 1024
 _SHARDS_PER_CALL = 100
 MAX_CLIENTS = 10_000
 """clients of a queue whose weights are read"""
@@ -47,6 +48,25 @@ def jvm_conf(rows: int) -> list[str]:
     if rows >= SMALL:
         return []
     return ["spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
+
+
+def submit_conf(small: bool) -> list[str]:
+    """``--conf`` words for a session that submits files; ``small``: see `is_small_input`."""
+    # One task reads many small files: Spark's default of 4 MB makes a task of each thirty.
+    return [f"spark.sql.files.openCostInBytes={64 * 1024}", *(jvm_conf(0) if small else ())]
+
+
+def is_small_input(path: Path) -> bool:
+    """Whether a file or folder of this machine has at most `SMALL_INPUT` bytes.
+
+    It is then kept in memory, as it is read several times.
+    """
+    size = 0
+    for file in [path] if path.is_file() else path.rglob("*"):
+        size += file.stat().st_size
+        if size > SMALL_INPUT:
+            return False
+    return size > 0
 
 
 async def server_rows(tables: Sequence[str], names: Sequence[str], prefix: str) -> int:

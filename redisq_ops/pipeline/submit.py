@@ -19,7 +19,7 @@ from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.required_features import requests_of
 
 from .connection import Server
-from .input_split import DatasetOptions, partition_by_request
+from .input_split import DatasetOptions, number_rows, partition_by_request
 from .input_validation import ValidationResult, validate_dataset
 from .request_writer import SAMPLES, RequestRows, RequestWriter
 from .spark_jobs import (
@@ -28,6 +28,7 @@ from .spark_jobs import (
     raise_refusal,
     refusal_report,
     report_batch,
+    run_job,
 )
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def submit(
     ``on_rejects``, calls it with them and submits the other rows. Raises `BadInput` for an empty
     dataset. Raises the refusal of a task after all other tasks have ended.
     """
+    frame = run_job(spark, lambda: number_rows(frame, options), on_poll)
     validation = validate_dataset(spark, frame, options, on_poll)
     if not validation.rows and not validation.rejects:
         raise BadInput("the input has no rows: nothing to submit")

@@ -245,7 +245,7 @@ def test_submit_export_and_results_by_command(
     assert f"redisq: {source}, row 11, request r1: 6 bytes, over the limit" in redisq.err
     assert valkey.dbsize() == 0 and not rejects.exists()
     redisq(*short[:3], "--queue", "short", *short[5:], code=3)
-    assert "20 rows were not submitted: " in redisq.err
+    assert "not submitted: 20 rows, listed in " in redisq.err
     listed = [json.loads(line) for line in rejects.read_text().splitlines()]
     assert [(row["file"], row["row"]) for row in listed] == [
         (str(source), n) for n in range(11, 31)
@@ -253,7 +253,7 @@ def test_submit_export_and_results_by_command(
     valkey.flushall()
     (done,) = redisq.rows(*words, "--split", "4", "--limit", "8")
     assert (done["requests"], done["entries"]) == ({"ok": 3}, 9)
-    assert "3 requests with 9 sub-requests are there, 3 of them were" in redisq(
+    assert "3 requests with 9 sub-requests of the input; 3 requests of these had" in redisq(
         *words, "--split", "4", "--limit", "8"
     )
     assert "1 exists" not in redisq.err

@@ -382,7 +382,10 @@ def test_rows_without_a_payload_column_are_json(
     )
     wanted = DatasetOptions("mail", id="id", priority="level", parts=2)
     frame, server = input_split.read(spark, str(source)), Server(ServerAddress(valkey_url))
-    with pytest.raises(BadInput, match=r"in.jsonl, row 2, request b: no priority: nothing was"):
+    with pytest.raises(
+        BadInput,
+        match=r"in.jsonl, row 2, request b: no priority from 0 \(first\) to 99: nothing was",
+    ):
         submit.submit(spark, server, frame, wanted, "job")
     assert valkey.dbsize() == 0
     done = submit.submit(spark, server, frame, wanted, "job", on_rejects=lambda found: None)

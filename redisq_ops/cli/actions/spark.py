@@ -112,9 +112,9 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     common = bounds(s, given, by_server=given["lake"] is None) | (
         {} if given["queue"] is None else {"queue": given["queue"]}
     )
+    payloads = given["payloads"] or re.search(r"\bpayload", given["query"], re.IGNORECASE)
     own = {
-        name: common | ({"payloads": "true"} if given["payloads"] and _has(name) else {})
-        for name in named
+        name: common | ({"payloads": "true"} if payloads and _has(name) else {}) for name in named
     }
     if given["lake"] is not None:
         check_lake(given["lake"])

@@ -137,12 +137,17 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
 
 def announced(s: Session, given: Mapping[str, Any]) -> None:
     """Check the settings, then report that Spark starts, which takes some seconds."""
-    from redisq_ops.pipeline.session import check_installed, parse_conf
+    from redisq_ops.pipeline import class_archive
+    from redisq_ops.pipeline.session import check_installed, is_local, parse_conf
 
     parse_conf(given["conf"] or ())
     check_installed()
     if not s.json and given.get("remote") is None:
-        print("starting Spark…", file=sys.stderr, flush=True)
+        quicker = ""
+        on_terminal = sys.stderr.isatty() and is_local(given.get("master"))
+        if on_terminal and not class_archive.is_written():
+            quicker = " (redisq spark doctor --archive, once, makes this quicker)"
+        print(f"starting Spark…{quicker}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -12,11 +12,13 @@ from redisq_ops.core.model.ulid import ulid
 from redisq_ops.ops.files.rejects import RejectFile
 from redisq_ops.ops.files.submit import memory
 from redisq_ops.ops.terminal import size as shown
+from redisq_ops.pipeline.session import is_local
+from redisq_ops.pipeline.spark_tuning import is_small_input, submit_conf
 from redisq_ops.pipeline.submit import SubmitResult
 
 from ..output import count, emit, printable, progress, say, tell, untouched
 from ..session import Session
-from .spark_session import awaited, on_spark, printed, rate_of, server_of
+from .spark_session import announced, awaited, on_spark, printed, rate_of, server_of
 
 if TYPE_CHECKING:
     from redisq_ops.pipeline.input_validation import ValidationResult
@@ -45,7 +47,12 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
         listed: RejectFile | None = None
         if skipped is not None and not dry_run:
             listed = stack.enter_context(RejectFile(skipped))
-        session = stack.enter_context(on_spark(s, given, stopped=stopped))
+        announced(s, given)
+        small = _is_small(given)
+        conf = [*submit_conf(small), *(given["conf"] or ())]
+        session = stack.enter_context(
+            on_spark(s, given | {"conf": conf}, stopped=stopped, announces=False)
+        )
         from redisq_ops.pipeline import input_split, input_validation, submit
         from redisq_ops.pipeline.spark_jobs import task_progress
 
@@ -62,6 +69,8 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
                 session, "looking",
                 lambda: input_split.read(session, path, format, multiline=multiline),
             )  # fmt: skip
+            if small:
+                source = source.persist()
             if dry_run:
                 with progress("counting") as meter:
                     found = input_validation.validate_dataset(
@@ -79,6 +88,16 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
     return _submitted(s, wanted.queue, done, skipped)
 
 
+def _is_small(given: dict[str, Any]) -> bool:
+    """Whether the input is small and Spark runs on this machine, whose files it reads."""
+    if given["remote"] is not None or not is_local(given["master"]):
+        return False
+    try:
+        return is_small_input(Path(given["input"]))
+    except OSError:  # Spark says what is wrong
+        return False
+
+
 def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) -> int:
     """Print what would be sent and what would be refused; the exit code of submit."""
     rejects = [str(reject) for reject in found.rejects[:_SAMPLES]]
@@ -88,11 +107,14 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
               "entries": found.entries, "rows": found.rows, "bytes": found.bytes,
               "refused": refused, "corrupt": found.corrupt, "samples": rejects})  # fmt: skip
     else:
-        tell(f"{count(found.rows)} rows, {count(found.bytes)} bytes: {count(found.requests)} "
-              f"requests with {count(found.entries)} sub-requests, not sent")  # fmt: skip
+        tell(
+            f"{_some(found.rows, 'row')}, {count(found.bytes)} bytes: "
+            f"{_some(found.requests, 'request')} with {_some(found.entries, 'sub-request')}, "
+            "not sent"
+        )
         if refused:
             how = "would be left out" if skips else "would be refused, and all with them"
-            say(f"{count(refused)} rows {how}:")
+            say(f"{_some(refused, 'row')} {how}:")
         for line in rejects:
             say(f"  {printable(line)}")
         if refused > len(rejects):
@@ -107,6 +129,10 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
     return found.error.exit_code
 
 
+def _some(n: int, what: str) -> str:
+    return f"{count(n)} {what}" if n == 1 else f"{count(n)} {what}s"
+
+
 def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None) -> int:
     if s.json:
         emit({"queue": queue, "requests": done.requests, "entries": done.entries,
@@ -114,12 +140,14 @@ def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None)
               "samples": done.samples})  # fmt: skip
         return done.exit_code
     present = done.requests.get("ok", 0) + done.requests.get("same", 0)
+    same = done.requests.get("same", 0)
+    before = f"; {_some(same, 'request')} of these had been submitted before" if same else ""
     tell(
-        f"{queue}: {count(present)} requests with {count(done.entries)} sub-requests are there, "
-        f"{count(done.requests.get('same', 0))} of them were"
+        f"queue {queue} has {_some(present, 'request')} with {_some(done.entries, 'sub-request')} "
+        f"of the input{before}"
     )
     if done.rejects:
-        say(f"{count(done.rejects)} rows were not submitted: {skipped} lists them")
+        say(f"not submitted: {_some(done.rejects, 'row')}, listed in {skipped}")
     for word, why in done.samples.items():
         say(f"{count(done.requests[word])} {word}:")
         for line in why:
