@@ -35,6 +35,7 @@ def counts(redisq: Redisq) -> dict[str, tuple[int, ...]]:
     return {row["name"]: tuple(row[state] for state in states) for row in redisq.rows("ls")}
 
 
+@pytest.mark.slow
 def test_every_queue_is_read_worked_and_undone(stored: None, redisq: Redisq) -> None:
     before = counts(redisq)
     assert before["mail"] == (9, 1, 1, 0, 4) and before["wide"] == (12, 3, 0, 2, 1)

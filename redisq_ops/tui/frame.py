@@ -6,6 +6,9 @@ import asyncio
 
 from .app import Top
 
+_STAGES = 5
+"""rounds after which what was read is drawn: rows, layout, sizes, columns of these sizes"""
+
 
 def frame(app: Top, size: tuple[int, int]) -> str:
     """The first complete picture of what is to be opened, drawn on ``size`` cells; raises what kept
@@ -21,6 +24,10 @@ async def _frame(app: Top, size: tuple[int, int]) -> str:
                 raise app.problem
             await asyncio.sleep(0.01)
         app.clear_notifications()
+        # In each round all widgets handle what is in their queues. Without them, a pause on a busy
+        # machine may end between two stages.
+        for _ in range(_STAGES):
+            await pilot.pause(0)
         await pilot.pause()
         return text(app)
 

@@ -107,6 +107,7 @@ def test_in_a_pipe_a_table_is_whole(client: redis.Redis, redisq: Redisq) -> None
     assert "no such [red]mailbox" in redisq("dlq", "ls", "mail")
 
 
+@pytest.mark.slow
 def test_quick_work_shows_no_progress(url: str, client: redis.Redis) -> None:
     everywhere(client)
     assert "\x1b" not in on_terminal(url, 120, "select", "mail")

@@ -139,6 +139,7 @@ def deployment(
     return client
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 def test_the_same_mistake_has_the_same_code_in_every_command(
     deployment: redis.Redis, redisq: Redisq

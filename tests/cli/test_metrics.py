@@ -152,6 +152,7 @@ def answer(port: int, query: str) -> str:
     raise AssertionError(f"Prometheus has no sample of {query}")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("queues")
 def test_a_server_that_goes_away_is_down_and_then_up_again(url: str, client: redis.Redis) -> None:
     with serving(url, "--listen", "127.0.0.1:0") as (_, address):

@@ -30,6 +30,7 @@ def command(url: str, *words: str) -> list[str]:
     return [sys.executable, "-m", "redisq_ops", "--url", url, *words, "--watch", "100ms"]
 
 
+@pytest.mark.slow
 def test_in_a_pipe_frames_follow_each_other_as_plain_text(url: str, client: redis.Redis) -> None:
     queue = DelaySet(client, "later")
     queue.schedule([("e1", b"x")])
@@ -56,6 +57,7 @@ def test_as_json_nothing_but_lines_is_printed(url: str, client: redis.Redis) -> 
     assert [row["waiting"] for row in rows] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_is_redrawn_in_place(url: str, client: redis.Redis) -> None:
     queue = DelaySet(client, "later")
     queue.schedule([("e1", b"x")])

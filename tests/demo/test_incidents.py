@@ -158,6 +158,7 @@ def words(page: str) -> list[str]:
     return re.sub(r"[\d.,]+|-|▃", "#", page).split()
 
 
+@pytest.mark.slow
 def test_the_first_frame_is_full_of_life(url: str, client: redis.Redis) -> None:
     create_queues(connect(url, "demo"), list(INCIDENTS.values()), random.Random(5))
     found = run(connect(url), overview(Deployment(), signs=True))

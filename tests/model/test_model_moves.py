@@ -43,6 +43,7 @@ def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Move
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seed"), histories())
 def test_each_is_in_one_queue_once(
     client: redis.Redis, kind: str, seed: int, story: Callable[..., MoveModel]

@@ -188,6 +188,7 @@ def test_what_is_more_than_one_step_comes_in_several(client: redis.Redis, kind: 
     assert queue.invariants() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["request", "fair", "carmine", "sidekiq"])
 def test_nothing_lasts_longer_than_itself_whatever_the_clock_does(
     client: redis.Redis, kind: str

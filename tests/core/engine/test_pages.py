@@ -56,6 +56,7 @@ def pages(read: Callable[..., Page], size: int) -> list[str]:
     pytest.fail(f"the pages don't end: {found[:20]}")
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 @pytest.mark.parametrize("kind", SCORES)
 @pytest.mark.parametrize("part", ["ours", "shards", "raw", "sidekiq", "carmine"])

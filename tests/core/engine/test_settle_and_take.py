@@ -99,6 +99,7 @@ def usual_story(client: redis.Redis, seed: int, at_once: bool) -> tuple[list[Any
     return replies, found, sum(each["calls"] for each in stats.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_so_is_a_workers_usual_step_with_fewer_commands(client: redis.Redis, seed: int) -> None:
     at_once, apart = (usual_story(client, seed, one) for one in (True, False))

@@ -25,6 +25,7 @@ def pages(queue: Any, state: State, max: int) -> list[list[str]]:
             return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "max"),
     [(size, max) for size in SIZES for max in (1, 7, 100) if size / max < 200],

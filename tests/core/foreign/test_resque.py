@@ -174,6 +174,7 @@ def test_one_failure_is_moved_and_no_other(queue: Ours, client: redis.Redis) -> 
     assert moved(queue, [rows[3]], "dead", "gone", "c") == ["moved"]
 
 
+@pytest.mark.slow
 def test_two_operators_at_once_hit_nothing_else(url: str, client: redis.Redis) -> None:
     for n in range(120):
         client.rpush("resque:failed", json.dumps({

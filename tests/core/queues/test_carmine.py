@@ -210,6 +210,7 @@ def test_takes_of_one_turn_past_no_message_that_waits(client: redis.Redis, queue
     assert most <= 2, "done with out of its order, one is there for a lap"
 
 
+@pytest.mark.slow
 def test_what_stands_in_front_for_long_holds_up_nothing(client: redis.Redis, queue: Queue) -> None:
     for start in range(0, 2000, 500):
         queue.enqueue([(f"d{n}", b"") for n in range(start, start + 500)], backoff_ms=LEASE_MS)

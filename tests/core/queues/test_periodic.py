@@ -76,6 +76,7 @@ def test_asked_within_a_repeated_hour_nothing_runs_a_second_time(zone: str, hour
     assert runs(cron, zone, again, 1)[0][:10] > hour[:10]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", [NY, BERLIN, "Australia/Lord_Howe", "America/Havana", "UTC"])
 @pytest.mark.parametrize("cron", ["30 1,2 * * *", "*/20 * * * *", "0 0 * * *", "15 */3 * * *"])
 def test_wherever_one_begins_the_runs_are_the_same(zone: str, cron: str) -> None:

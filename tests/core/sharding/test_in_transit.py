@@ -88,6 +88,7 @@ def stopped(queue: Any, opened: Opener, when: Callable[[Any], object]) -> list[s
     raise AssertionError("it never was so")
 
 
+@pytest.mark.slow
 def test_each_entry_is_counted_once_wherever_the_mover_was_killed(opened: Opener) -> None:
     queue = opened()
     dead, *_ = queue.take(4, consumer="w").deliveries

@@ -461,6 +461,7 @@ def fails(work: Work) -> None:
     raise RuntimeError("still broken")
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 def test_a_ramp_goes_through(queue: Ours, client: redis.Redis, url: str) -> None:
     failed(client, *[job(n // 2) for n in range(200)])

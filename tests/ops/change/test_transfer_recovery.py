@@ -71,6 +71,7 @@ def at_rest(client: redis.Redis, *queues: Queue[Any]) -> None:
 # --- found again -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["out", "in"])
 @pytest.mark.parametrize("to", ["b", "c"])
 def test_the_next_move_finishes_one_that_is_far_back_in_the_journal(
@@ -152,6 +153,7 @@ def test_a_clock_that_fell_back_holds_nothing_up(redisq: Redisq, client: redis.R
 # --- held until then ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["delay", "circular", "fair", "carmine", "request"])
 @pytest.mark.parametrize("point", ["out", "in", "put away", "put back"])
 def test_the_sweep_frees_nothing_that_is_on_its_way(

@@ -151,6 +151,7 @@ def test_one_file_has_queues_of_several_kinds(
 # --- who reads what it says ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_import_goes_on_when_nobody_reads_its_lines_any_more(
     url: str, client: redis.Redis, file: str
 ) -> None:
