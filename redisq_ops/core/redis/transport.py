@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from math import inf
+from typing import Any, cast
 
 import redis
 import redis.asyncio as aredis
 import redis.exceptions as rx
+from hiredis import pack_command
 
 from .cluster_nodes import NodeCommand, aby_node, by_node
 from .commands import Arg, Call, Replies, Round
@@ -204,7 +206,59 @@ async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> 
             return [await client.execute_command(*commands[0], **only)]
         except rx.ResponseError as error:
             return [error]
-    if cluster:
-        await client.initialize()  # learns the slots, once
+    if isinstance(client, aredis.Redis):
+        return _complete(await _around(client, calls, commands))
+    await client.initialize()  # learns the slots, once
     pipe = _pipeline(client, calls, commands, cluster)
     return _complete(await pipe.execute(raise_on_error=False))
+
+
+async def _around(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
+    """A round on one connection of a client of one server; sent again as redis-py would.
+
+    redis-py's pipeline takes twice the CPU time: it prepares every command, and sets a timer for
+    every reply.
+    """
+    pool: Any = client.connection_pool
+    connection: Any = await pool.get_connection()
+
+    async def exchanged() -> list[Any]:
+        packed: list[bytes] = [pack_command(cast(Any, words)) for words in commands]
+        await connection.send_packed_command(b"".join(packed))
+        try:
+            return await _read(client, connection, calls)
+        except BaseException:
+            await connection.disconnect(nowait=True)  # replies may be on their way
+            raise
+
+    async def lost(_: Exception) -> None:
+        await connection.disconnect()
+
+    try:
+        found: list[Any] = await connection.retry.call_with_retry(exchanged, lost)
+        return found
+    finally:
+        await pool.release(connection)
+
+
+async def _read(client: Any, connection: Any, calls: Round) -> list[Any]:
+    """The replies of a round. The time-out is that of the wait for the next one."""
+    replies, parsers, loop = list[Any](), client.response_callbacks, asyncio.get_running_loop()
+    patience: float | None = connection.socket_timeout
+    began = loop.time()
+    try:
+        async with asyncio.timeout(patience) as limit:
+            for call in calls:
+                try:
+                    reply = await connection.read_response(disable_decoding=True, timeout=inf)
+                    if (name := call.command[0]) in parsers:
+                        reply = parsers[name](reply, **call.options)
+                except rx.ResponseError as error:
+                    reply = error
+                replies.append(reply)
+                if patience is not None and (now := loop.time()) - began > patience / 10:
+                    began = now
+                    limit.reschedule(now + patience)
+    except TimeoutError as late:
+        raise rx.TimeoutError("no reply in time") from late
+    return replies

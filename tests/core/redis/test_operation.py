@@ -245,6 +245,9 @@ class HalfHeard:
         self._awaited = awaited
         self.sent: list[list[tuple[Any, ...]]] = []
 
+    async def initialize(self) -> None:
+        """Nothing is to be learnt."""
+
     def pipeline(self, transaction: bool) -> HalfHeard:
         self.sent.append([])
         return self
