@@ -29,10 +29,9 @@ from .command_server import commands
 
 time.tzset()
 
-# Whose machine it is has no say: no configuration of theirs, no cache, no server, no queue.
+# Whose machine it is has no say: no configuration of theirs, no server, no queue.
 EMPTY = TemporaryDirectory()
 os.environ["XDG_CONFIG_HOME"] = EMPTY.name
-os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" / "caches")
 OURS = ("REDISQ_REQUIRE", "REDISQ_PICTURES", "REDISQ_DOCS", "REDISQ_SEEDS", "REDISQ_SPARK")
 for name in [name for name in os.environ if name.startswith("REDIS")]:
     if not name.startswith(OURS):

@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ QUICK = (
 """settings that make a session fast on few rows"""
 
 HERE = Path(__file__).parent
+CACHES = HERE.parents[1] / ".pytest_cache" / "caches"
 
 
 @pytest.hookimpl(trylast=True)
@@ -41,7 +43,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = others[:third] + apart + others[third:]
 
 
+@contextmanager
+def own_caches() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(CACHES))
+        yield
+
+
+@pytest.fixture(scope="package", autouse=True)
+def caches() -> Iterator[None]:
+    """What Spark keeps is not among the user's caches, where other tests have other programs."""
+    with own_caches():
+        yield
+
+
 @pytest.fixture(scope="session")
+@own_caches()
 def archived_classes(valkey_url: str) -> doctor.DoctorCheck:
     """What `redisq spark doctor --archive` says of the archive of Spark's classes, with which every
     JVM of the tests starts in half the time. Later runs use it until what writes it is changed."""
@@ -63,6 +80,7 @@ def spark(archived_classes: doctor.DoctorCheck) -> "Iterator[SparkSession]":
     task."""
     from redisq_ops.pipeline.session import session
 
-    made = session("tests", master="local[2,4]", conf=QUICK)
+    with own_caches():
+        made = session("tests", master="local[2,4]", conf=QUICK)
     yield made
     made.stop()

@@ -52,7 +52,7 @@ socket.socket.connect = connect
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, archived_classes: DoctorCheck
 ) -> Iterator[SparkCluster]:
