@@ -17,7 +17,7 @@ from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.doctor import check_executors
 from redisq_ops.pipeline.session import session
 
-from .spark_cluster import CONF
+from .spark_cluster import conf
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "spark_job.py"
 
@@ -33,8 +33,8 @@ def example() -> ModuleType:
 def check(url: str, master: str) -> None:
     from pyspark.sql.functions import udf
 
-    conf = [*CONF, "spark.archives=env.tar.gz#env"]
-    spark = session("tests", master=master, conf=conf, target=ServerAddress(url))
+    settings = [*conf(), "spark.archives=env.tar.gz#env"]
+    spark = session("tests", master=master, conf=settings, target=ServerAddress(url))
     executors = check_executors(spark, 4)
 
     def prefix(_: int) -> str:
@@ -74,7 +74,7 @@ def begin_job(url: str, master: str, folder: Path) -> None:
             (folder / "driver-killed").touch()
             os.kill(driver, signal.SIGKILL)
 
-    spark = session("tests", master=master, conf=CONF, target=target)
+    spark = session("tests", master=master, conf=conf(), target=target)
     job.split(spark, Server(target), job.generated(folder), kill)
 
 

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from redisq_ops.pipeline import java
+from redisq_ops.pipeline import class_archive, java
 
 LOOPBACK = "127.0.0.1"
-SMALL = {
-    "SPARK_DAEMON_MEMORY": "192m",
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-CONF = (
-    "spark.driver.host=127.0.0.1",
-    "spark.driver.bindAddress=127.0.0.1",
-    "spark.driver.memory=512m",
-    "spark.executor.memory=512m",
-    "spark.sql.shuffle.partitions=2",
-    "spark.sql.adaptive.enabled=false",
-    "spark.sql.codegen.wholeStage=false",
-    "spark.sql.codegen.factoryMode=NO_CODEGEN",
-    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-)
-"""settings of an application on the cluster"""
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+def java_options() -> str:
+    """Options with which the cluster's JVMs start fast; the archive has most classes of each."""
+    return shlex.join([*QUICK_JAVA, *class_archive.archive_options(java.find_java())])
+
+
+def conf() -> tuple[str, ...]:
+    """Settings of an application on the cluster."""
+    return (
+        "spark.driver.host=127.0.0.1",
+        "spark.driver.bindAddress=127.0.0.1",
+        "spark.driver.memory=512m",
+        "spark.executor.memory=512m",
+        "spark.sql.shuffle.partitions=2",
+        "spark.sql.adaptive.enabled=false",
+        "spark.sql.codegen.wholeStage=false",
+        "spark.sql.codegen.factoryMode=NO_CODEGEN",
+        f"spark.driver.extraJavaOptions={shlex.join(QUICK_JAVA)}",
+        f"spark.executor.extraJavaOptions={java_options()}",
+    )
 
 
 class SparkCluster:
@@ -75,7 +81,8 @@ class SparkCluster:
             "SPARK_HOME": str(self._spark), "JAVA_HOME": self._home,
             "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
             "SPARK_SCALA_VERSION": "2.13",  # otherwise Spark looks for a build directory
-        } | SMALL  # fmt: skip
+            "SPARK_DAEMON_MEMORY": "192m", "SPARK_DAEMON_JAVA_OPTS": java_options(),
+        }  # fmt: skip
         spark_class = str(self._spark / "bin" / "spark-class")
         with log.open("wb") as out:
             started = subprocess.Popen(

@@ -22,16 +22,19 @@ from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline.connect_server import find_server, reused_session
+from redisq_ops.pipeline.doctor import DoctorCheck
 from redisq_ops.pipeline.session import check_reachable
 
 from ..command_line import dead_letters
 from .cluster_application import EXAMPLE
-from .spark_cluster import CONF, SparkCluster
+from .spark_cluster import SparkCluster, conf
 
 if TYPE_CHECKING:
     from redisq_ops.demo.server import EmbeddedServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("archived_classes"),
+]  # fmt: skip
 ROOT = Path(__file__).parents[2]
 BEHIND_A_WALL = """
 import socket
@@ -49,8 +52,10 @@ socket.socket.connect = connect
 """
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, archived_classes: DoctorCheck
+) -> Iterator[SparkCluster]:
     with SparkCluster(tmp_path_factory.mktemp("cluster")) as made:
         made.workers("first", "second")
         yield made
@@ -104,7 +109,7 @@ def test_workers_read_with_a_shipped_environment_and_doctor_names_one_without_th
     port = url.rpartition(":")[2].partition("/")[0]
     (tmp_path / "sitecustomize.py").write_text(BEHIND_A_WALL.format(port=port))
     cluster.workers("third", environment={"PYTHONPATH": str(tmp_path)})
-    settings = [word for setting in CONF for word in ("--conf", setting)]
+    settings = [word for setting in conf() for word in ("--conf", setting)]
     words = ["--json", "spark", "doctor", "--master", cluster.url, "--tasks", "6", *settings]
     doctor = ran("redisq_ops", "--url", url, *words)
     assert doctor.returncode == 1, doctor.stderr
@@ -147,7 +152,7 @@ def test_the_documented_job_survives_the_death_of_an_executor_its_driver_and_a_w
     assert worker.returncode == -signal.SIGKILL
     assert orders.counts().pending, "it took them with it"
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
-    settings = [word for setting in CONF for word in ("--conf", setting)]
+    settings = [word for setting in conf() for word in ("--conf", setting)]
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     done = subprocess.run(
         [*submit, *settings, str(EXAMPLE), str(tmp_path)],
@@ -168,7 +173,7 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
     dead_letters(client, 20, "letters")
     other = urlsplit(url)._replace(path="/1").geturl()
     query = ("--json", "spark", "sql", "select count(*) n, max(error_type) e from dead")
-    settings = [word for setting in CONF for word in ("--conf", setting)]
+    settings = [word for setting in conf() for word in ("--conf", setting)]
     served = subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", "--url", url, "spark", "serve", *settings],
         stderr=subprocess.PIPE, text=True,

@@ -1,16 +1,19 @@
-"""Commands about Spark print the JSON that they declare."""
+"""Commands about Spark print the JSON that they declare, with the figures of a real history."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 import redis
 
 from redisq_ops import Failure, FairQueue, RequestQueue, Settlement, Worker, connect
+from redisq_ops.ops.groups.fingerprint import fingerprint
 
 from ..command_line import Redisq
 from ..docs.json_scenario import Collector
 from ..docs.test_json import mistakes, unseen
+from .test_report import charts_of, worked
 from .test_results import SharedSession
 
 if TYPE_CHECKING:
@@ -27,16 +30,16 @@ def history(url: str) -> None:
     taken = jobs.take(40, consumer="web-1").deliveries
     errors = {"acme": Failure("Timeout", "none").encoded(), "bolt": Failure("Key", "x").encoded()}
     jobs.settle([Settlement(each, "reject", errors[each.client or ""]) for each in taken])
-    mail = RequestQueue(client, "mail")
-    mail.configure("all-1", 1, {"history": "all"})
-    mail.submit([b"ann", b"bob"], id="r1")
-    Worker(mail, lambda work: work.payload, burst=True).run()
+    letters = RequestQueue(client, "letters")
+    letters.configure("all-1", 1, {"history": "all"})
+    letters.submit([b"ann", b"bob"], id="r1")
+    Worker(letters, lambda work: work.payload, burst=True).run()
     client.close()
 
 
 @pytest.mark.slow
 @pytest.mark.alike
-def test_spark_s_commands_print_what_they_declare(
+def test_spark_s_commands_print_what_they_declare_and_the_figures_of_a_real_history(
     spark: "SparkSession", redisq: Redisq, url: str, client: redis.Redis, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -48,8 +51,9 @@ def test_spark_s_commands_print_what_they_declare(
         monkeypatch.setattr(module, "handed_on", lambda s, spark: url)
     monkeypatch.setenv("REDIS_URL", url)
     history(url)
+    worked(client)
     (tmp_path / "lines.txt").write_text("one\ntwo\n")
-    lines = (str(tmp_path / "lines.txt"), "--queue", "mail", "--name", "day")
+    lines = (str(tmp_path / "lines.txt"), "--queue", "letters", "--name", "day")
     collect = Collector(redisq)
     collect("SparkTables", "spark", "schema")
     collect("SparkColumns", "spark", "schema", "dead")
@@ -58,14 +62,50 @@ def test_spark_s_commands_print_what_they_declare(
     collect("SparkSubmission", "spark", "submit", *lines)
     collect("SparkExport", "spark", "export", "--table", "dead", "--lake", str(tmp_path / "lake"))
     out = str(tmp_path / "out.parquet")
-    collect("SparkResults", "spark", "results", out, "--queue", "mail", code=None)
+    collect("SparkResults", "spark", "results", out, "--queue", "letters", code=None)
     collect("SparkPlan", "spark", "replay", "--all", "--dry-run")
-    collect("SparkErrorGroup", "spark", "groups", "jobs")
-    collect("SparkCriticalPath", "spark", "critical-path", "mail/r1")
-    for row in collect("SparkReport", "spark", "report"):
+    groups = collect("SparkErrorGroup", "spark", "groups", "--payloads")
+    path = collect("SparkCriticalPath", "spark", "critical-path", "mail/today")
+    html, tables = tmp_path / "r.html", tmp_path / "tables"
+    report: dict[str, list[dict[str, Any]]] = {}
+    for row in collect(
+        "SparkReport", "spark", "report", "--html", str(html), "--parquet", str(tables)
+    ):
+        report.setdefault(row["table"], []).append(row)
         if row["table"] != "report":
             collect.rows["SparkReport"].remove(row)
             name = "".join(map(str.title, row["table"].split("_")))
             collect.rows[f"SparkReport{name}"].append(row)
     assert mistakes(collect.rows) == set()
     assert unseen(collect.rows) == {}
+
+    (counted,) = of("mail", report["throughput"])
+    assert {n: counted[n] for n in ("submitted", "taken", "done", "failed", "dead", "grown")} == {
+        "submitted": 6, "taken": 7, "done": 5, "failed": 1, "dead": 1, "grown": 0,
+    }  # fmt: skip
+    assert [of(name, report["latency"])[0]["waits"] for name in ("mail", "push")] == [6, 4]
+    fair = of("push", report["fairness"])
+    assert {(r["client"], r["weight"], r["taken"], r["jain"]) for r in fair} == {
+        ("acme", 3, 3, 1.0), ("zoo", 1, 1, 1.0),
+    }  # fmt: skip
+    (request,) = of("mail", report["requests"])
+    assert (request["request"], request["entries"], request["bad"]) == ("today", 6, 2)
+    shown = html.read_text()
+    assert "mail/today" in shown and len(charts_of(shown)) >= 4
+    assert {table.name for table in tables.iterdir()} == set(report) - {"report"} | {
+        "anomalies", "changes", "contrasts",
+    }  # fmt: skip
+    assert pq.read_table(tables / "dead_groups").num_rows == len(report["dead_groups"])
+
+    assert path[0]["from_ms"] == request["submitted_ms"]
+    assert sum(r["took_ms"] for r in path) == request["took_ms"]
+    redisq("spark", "critical-path", "tomorrow", code=1)
+    assert "no delivery of request tomorrow" in redisq.err
+    (group,) = of("mail", groups)
+    (entry,) = RequestQueue(client, "mail").page("dead").entries
+    assert (group["fingerprint"], group["entries"]) == (fingerprint(entry), 1)
+    assert group["sample"] == entry.id
+
+
+def of(queue: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["queue"] == queue]
