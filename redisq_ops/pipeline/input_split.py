@@ -340,6 +340,7 @@ def number_rows(frame: DataFrame, options: DatasetOptions) -> DataFrame:
 
     Reads the whole input, but moves no rows between partitions.
     """
+    import pyarrow as pa
     from pyspark.sql import functions as F
 
     if options.id is not None or _NUMBER in frame.columns:
@@ -349,9 +350,14 @@ def number_rows(frame: DataFrame, options: DatasetOptions) -> DataFrame:
     blocks = file_blocks(frame)
     if not blocks:
         return frame.withColumn(_NUMBER, F.col(_ROW))
-    starts = [(block.file, block.start, block.rows_before - block.first) for block in blocks]
-    shifts = frame.sparkSession.createDataFrame(
-        starts, f"{_FILE} string, {_BLOCK} long, _shift long"
+    # As Arrow; from a list of tuples Spark would start another Python process.
+    starts = pa.table(
+        {
+            _FILE: pa.array([block.file for block in blocks], pa.string()),
+            _BLOCK: pa.array([block.start for block in blocks], pa.int64()),
+            "_shift": pa.array([block.rows_before - block.first for block in blocks], pa.int64()),
+        }
     )
+    shifts = frame.sparkSession.createDataFrame(starts)
     joined = frame.join(F.broadcast(shifts), [_FILE, _BLOCK])
     return joined.withColumn(_NUMBER, F.col("_shift") + F.col(_ROW)).drop("_shift")
