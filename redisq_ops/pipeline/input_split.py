@@ -261,7 +261,9 @@ def partition_by_request(
         order = [key for column in order for key in (column.try_cast("double"), column)]
     priority = F.lit(int(options.priority)) if options.priority.isdecimal() else None
     if priority is None and options.priority not in columns_in_data:
-        raise BadInput(f"the dataset has no column {options.priority!r} to take the priority from")
+        raise BadInput(
+            f"priority {options.priority!r}: neither 0 (first) to 99 nor a column of the dataset"
+        )
     if priority is None:
         priority = _exact_column(options.priority).try_cast("int")
     if options.id is not None:
