@@ -117,7 +117,8 @@ def _panel(panel: Panel, place: int, unit: str, marks: list[Spec]) -> Spec:
     names = [series.name for series in panel.series]
     x = {
         "field": "at", "type": "temporal", "title": None,
-        "scale": {"type": "utc", "nice": False}, "axis": {"format": _CLOCK},
+        "scale": {"type": "utc", "nice": False},
+        "axis": {"format": _CLOCK, "tickMinStep": 1000},
     }  # fmt: skip
     x_range = {"x": {**x, "field": "from"}, "x2": {"field": "to"}}
     axis = f"{panel.axis}, {unit}" if unit else panel.axis
@@ -262,9 +263,12 @@ _CONFIG: Spec = {
 # With `ast` Vega interprets its expressions: the page's policy forbids evaluating text as code.
 _START = """
 for (const data of document.querySelectorAll('script[type="application/json"]')) {
+  const spec = JSON.parse(data.textContent), beside = spec.vconcat ? 70 : 200;
+  const room = Math.max(data.parentElement.clientWidth - beside, 160);
+  for (const view of spec.vconcat || [spec]) view.width = Math.min(view.width, room);
   const options = {actions: false, ast: true, renderer: "svg", config: %s,
                    tooltip: {theme: "custom"}};
-  vegaEmbed(data.parentElement.querySelector("div"), JSON.parse(data.textContent), options);
+  vegaEmbed(data.parentElement.querySelector("div"), spec, options);
 }
 """
 

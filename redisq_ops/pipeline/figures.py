@@ -122,7 +122,11 @@ def empty_table_reasons(figures: Figures) -> dict[str, str]:
             reasons["requests"] = "the history has no request with both its submission and its end"
         steps = (figures.end_ms - figures.begin_ms) // figures.anomaly_ms + 1
         few = steps < BASELINE
-        reasons["anomalies"] = f"fewer than {BASELINE} steps" if few else "no step is unusual"
+        reasons["anomalies"] = (
+            f"the time has fewer than {BASELINE} steps, too few to tell what is usual"
+            if few
+            else "no step is unusual"
+        )
         reasons["critical_paths"] = reasons["requests"]
         reasons["changes"] = "no operator changed a queue in this time"
     reasons["dead_groups"] = "no dead letters"

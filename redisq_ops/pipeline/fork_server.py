@@ -27,9 +27,11 @@ from redisq_ops.core.model.errors import Unreachable
 Run = Callable[[Sequence[str]], int]
 """runs a command's words and returns its exit code"""
 _MODULES = (
-    "numpy", "pandas", "pyarrow", "grpc", "pyspark.sql.connect.session",
-    "pyspark.sql.connect.functions", "redisq_ops.pipeline.job_errors",
-    "redisq_ops.pipeline.query_plan", "redisq_ops.pipeline.redaction",
+    "numpy", "pandas", "pyarrow", "pyarrow.pandas_compat", "grpc", "grpc._channel", "typer.main",
+    "pyspark.sql.connect.session", "pyspark.sql.connect.functions",
+    "redisq_ops.pipeline.job_errors", "redisq_ops.pipeline.query_plan",
+    "redisq_ops.pipeline.redaction", "redisq_ops.pipeline.small_tables",
+    "redisq_ops.pipeline.spark_jobs",
 )  # fmt: skip
 _in_fork = False
 

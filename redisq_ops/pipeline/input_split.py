@@ -261,7 +261,9 @@ def partition_by_request(
         order = [key for column in order for key in (column.try_cast("double"), column)]
     priority = F.lit(int(options.priority)) if options.priority.isdecimal() else None
     if priority is None and options.priority not in columns_in_data:
-        raise BadInput(f"the dataset has no column {options.priority!r} to take the priority from")
+        raise BadInput(
+            f"priority {options.priority!r}: neither 0 (first) to 99 nor a column of the dataset"
+        )
     if priority is None:
         priority = _exact_column(options.priority).try_cast("int")
     if options.id is not None:
@@ -340,6 +342,7 @@ def number_rows(frame: DataFrame, options: DatasetOptions) -> DataFrame:
 
     Reads the whole input, but moves no rows between partitions.
     """
+    import pyarrow as pa
     from pyspark.sql import functions as F
 
     if options.id is not None or _NUMBER in frame.columns:
@@ -349,9 +352,14 @@ def number_rows(frame: DataFrame, options: DatasetOptions) -> DataFrame:
     blocks = file_blocks(frame)
     if not blocks:
         return frame.withColumn(_NUMBER, F.col(_ROW))
-    starts = [(block.file, block.start, block.rows_before - block.first) for block in blocks]
-    shifts = frame.sparkSession.createDataFrame(
-        starts, f"{_FILE} string, {_BLOCK} long, _shift long"
+    # As Arrow; from a list of tuples Spark would start another Python process.
+    starts = pa.table(
+        {
+            _FILE: pa.array([block.file for block in blocks], pa.string()),
+            _BLOCK: pa.array([block.start for block in blocks], pa.int64()),
+            "_shift": pa.array([block.rows_before - block.first for block in blocks], pa.int64()),
+        }
     )
+    shifts = frame.sparkSession.createDataFrame(starts)
     joined = frame.join(F.broadcast(shifts), [_FILE, _BLOCK])
     return joined.withColumn(_NUMBER, F.col("_shift") + F.col(_ROW)).drop("_shift")

@@ -74,7 +74,8 @@ def translate_job_error(error: Exception) -> Exception:
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         return error
     if file := _FILE.search(text):
-        return BadInput(f"{file[1]}: {_cause(text)}")
+        cause = _cause(text).removeprefix("RuntimeException: ")
+        return BadInput(cause if cause.startswith(file[1]) else f"{file[1]}: {cause}")
     return RedisqError(f"the job failed: {_cause(text)}")
 
 

@@ -75,11 +75,21 @@ def timeline(
                 "consumers that held a delivery, and how many deliveries were in progress on "
                 "average",
             ),
-            _times("Wait", "wait", times, dense, spans("wait_ms"),
-                   "from submission (or ready time) to the first delivery, by time of delivery"),
-            _times("Run time", "run", times, dense, spans("run_ms"),
-                   "of deliveries that ended done, by time of delivery"),
         ]  # fmt: skip
+        if any(row["waits"] for row in times):
+            panels.append(
+                _times("Wait", "wait", times, dense, spans("wait_ms"),
+                       "from submission (or ready time) to the first delivery, by time of delivery")
+            )  # fmt: skip
+        else:
+            missing += '<p class="soft">No waits: no first delivery in this time.</p>'
+        if any(row["runs"] for row in times):
+            panels.append(
+                _times("Run time", "run", times, dense, spans("run_ms"),
+                       "of deliveries that ended done, by time of delivery")
+            )  # fmt: skip
+        else:
+            missing += '<p class="soft">No run times: no delivery ended done in this time.</p>'
     else:
         reason = "no delivery in this time"
         if name in figures.failures_only:

@@ -33,6 +33,7 @@ from .figures import (
 from .page_elements import (
     EscapedText,
     between,
+    counted,
     duration,
     each_step,
     escaped_text,
@@ -236,8 +237,8 @@ def _groups(figures: Figures, limit: int) -> str:
     ]
     parts = [
         "<h2>Dead letters</h2>",
-        f"<p>{sum(r['entries'] for r in rows):,} entries in {len(rows):,} groups of errors that "
-        "differ only in numbers, ids, addresses and the like.</p>",
+        f"<p>{sum(r['entries'] for r in rows):,} dead letters in {counted(len(rows), 'group')}: "
+        "errors of a group differ only in numbers, ids, addresses and the like.</p>",
         charts.figure(
             charts.bars(bars, {"dead letters": 1}, axis="dead letters"), "Dead letters by group"
         ),
@@ -250,7 +251,9 @@ def _groups(figures: Figures, limit: int) -> str:
     left = ranked[limit:]
     if left:
         entries = sum(row["entries"] for row in left)
-        parts.append(f'<p class="soft">{entries:,} more in {len(left):,} smaller groups.</p>')
+        parts.append(
+            f'<p class="soft">{entries:,} more in {counted(len(left), "smaller group")}.</p>'
+        )
     return "".join(parts)
 
 
@@ -332,9 +335,9 @@ def _requests(figures: Figures) -> str:
         return _empty_section("What the slowest requests waited for", figures, "requests")
     parts = [
         "<h2>What the slowest requests waited for</h2>",
-        f"<p>{len(slow):,} requests ended. For the slowest, the path back from the last end to "
-        "the submission: each segment begins when the one before it ends, so together they are all "
-        "of the request’s time.</p>",
+        f"<p>{counted(len(slow), 'request')} ended. For the slowest, the path back from the last "
+        "end to the submission: each segment begins when the one before it ends, so together they "
+        "are all of the request’s time.</p>",
     ]
     shown = [row for row in slow if (row["queue"], row["request"]) in paths]
     bars: list[Bar] = []

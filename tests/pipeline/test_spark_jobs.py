@@ -51,9 +51,11 @@ CSV file: file:///in/a.csv"""
             "no queue 'x'",
         ),
         (
-            JVM.format(end="parquet", cause="java.lang.RuntimeException: not a Parquet file"),
+            JVM.format(
+                end="parquet", cause="java.lang.RuntimeException: file:///in/a.parquet is not one"
+            ),
             BadInput,
-            "file:///in/a.parquet: RuntimeException: not a Parquet file",
+            "file:///in/a.parquet is not one",
         ),
         (
             JVM.format(end="csv", cause=HEADER),
