@@ -50,7 +50,7 @@ def is_served(client: Client) -> bool:
 def _turns(client: Client, snapshot: Snapshot) -> tuple[str, str]:
     """Its share of what is taken, and a style."""
     if client.blocked:
-        return "none: it is blocked, and U undoes that or :client unblock ends it", BAD
+        return "none: it is blocked; U undoes that, :client unblock ends it", BAD
     if not client.waiting:
         return "none: nothing of it waits", DIM
     if not is_served(client):

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from redisq_ops.tui.entry_tree import EntryTree
 from redisq_ops.tui.keys import CHANGE, LEAVE, sign
@@ -42,14 +42,21 @@ def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str]]:
 
 class HelpScreen(ModalScreen[None]):
     """The keys in groups: looking, changing, moving in a table or an entry, leaving. On a wide
-    screen they go on in a second and a third column."""
+    screen they go on in a second and a third column; ``/`` leaves those with some text."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (116, "-wide")]  # noqa: RUF012 (declared so by Screen)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "Close"),
+        Binding("slash", "find", "Find"),
         Binding("j,down", "scroll(1)", "Down", show=False),
         Binding("k,up", "scroll(-1)", "Up", show=False),
     ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[Text] = []
+        self._columns = [Static(markup=False) for _ in range(_COLUMNS)]
+        self._find = Input(placeholder="a key, or what it does", compact=True)
 
     def compose(self) -> ComposeResult:
         app = cast("Top", self.app).key_bindings
@@ -57,15 +64,34 @@ class HelpScreen(ModalScreen[None]):
         leave = [key for key in app if key.id in _LEAVING]
         look = [key for key in app if key not in change and key not in leave]
         entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
-        lines = [
+        self._lines = [
             *_group("Look", look), *_group("Change: each key asks first", change),
             *_group("In a table", PagedTable.BINDINGS), *_LOST, Text(),
             *_group("In an entry", entry), *_group("Leave", leave),
         ][:-1]  # fmt: skip
-        height = ceil(len(lines) / _COLUMNS)
-        with VerticalScroll(id="sheet"), Container(id="columns"):
-            for first in range(0, len(lines), height):
-                yield Static(Text("\n").join(lines[first : first + height]), markup=False)
+        with VerticalScroll(id="sheet") as sheet:
+            sheet.border_subtitle = "/ finds a key"
+            with Container(id="columns"):
+                yield from self._columns
+            yield self._find
+
+    def on_mount(self) -> None:
+        self._find.display = False
+        self._show(self._lines)
+
+    def _show(self, lines: list[Text]) -> None:
+        height = max(1, ceil(len(lines) / _COLUMNS))
+        for at, column in enumerate(self._columns):
+            column.update(Text("\n").join(lines[at * height : (at + 1) * height]))
+
+    def action_find(self) -> None:
+        self._find.display = True
+        self._find.focus()
+
+    def on_input_changed(self, changed: Input.Changed) -> None:
+        words = changed.value.casefold()
+        found = (line for line in self._lines if line.spans and words in line.plain.casefold())
+        self._show(list(found) if words else self._lines)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#sheet").scroll_relative(y=lines, animate=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -56,6 +57,8 @@ _SAMPLE = 3
 _LISTED = 50
 _IDS = 100_000
 """ids that a scan of all dead letters remembers, for a change of one of its groups"""
+_LONG_MS = 2_000
+"""a change that took so long says it"""
 _SKIPPED = {
     "changed": "were in another state by then",
     "late": "came into this state after you looked",
@@ -280,7 +283,7 @@ async def _undo(changes: Changes, queue: Queue[Any], operation: Operation, now: 
 
 async def _drive(changes: Changes, change: Run, what: str, past: str, undo: bool = True) -> None:
     """Take all steps, or those until Esc or an error, and say what came of them."""
-    outcome, stopped = change.outcome, ""
+    outcome, stopped, began = change.outcome, "", monotonic()
     change.limit_rate(changes.guard.max_rate)
     if undo:
         changes.last_op = outcome.op
@@ -299,6 +302,8 @@ async def _drive(changes: Changes, change: Run, what: str, past: str, undo: bool
         with suppress(Exception):
             outcome.done = await arun(changes.deployment.client, change.reached())
     changes.complete = not stopped
+    took = round(1000 * (monotonic() - began))
+    past += f" in {age(took)}" if took >= _LONG_MS else ""
     _show_outcome(changes, outcome, past, stopped, undo)
 
 

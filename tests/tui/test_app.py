@@ -1145,7 +1145,9 @@ def test_help_names_every_key(url: str) -> None:
         await see(pilot, "Requeue", "Undo a latest change", "Mark or unmark", "Esc", "Tab ]")
         shown = text(app)
         assert all(f" {key} " in shown for key in "1234567890cml,ev/:!sptfwry?ARCPXEHMTBKLOUq")
-        await press(pilot, "q")
+        await press(pilot, "slash", *"REQUE")
+        await until(pilot, lambda: "Requeue" in text(app) and "Mark or unmark" not in text(app))
+        await press(pilot, "escape")
         assert len(app.screen_stack) == 1
 
     drive(url, body, size=(120, 34))
