@@ -26,7 +26,7 @@ from redisq_ops.ops.change.confirmation import typed
 from redisq_ops.ops.change.entry_steps import Pick
 from redisq_ops.ops.change.plan import PlanHeader, home, identity
 from redisq_ops.ops.change.preview import Preview, effects
-from redisq_ops.ops.change.wording import past, what
+from redisq_ops.ops.change.wording import meaning, past, what
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.terminal import count
 
@@ -137,7 +137,8 @@ class ReplayPlan:
 
 def _preview(replay: QueueReplay, queue: Queue[Any]) -> Preview:
     header = replay.header
-    lines = effects(queue, header.verb, header.state, replay.count, header.rate)
+    means = meaning(header.verb, queue)
+    lines = effects(queue, header.verb, header.state, replay.count, header.rate, means)
     if replay.groups:
         largest = list(replay.groups.items())[:4]
         lines.append("error groups: " + ", ".join(f"{group} {count(n)}" for group, n in largest))

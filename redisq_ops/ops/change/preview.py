@@ -76,7 +76,7 @@ def preview(
     """
     n, queue, state = selection.count, selection.queue.name, selection.state
     title, filter = what(verb, n, state, queue, into), str(selection.filter)
-    carried_out = past(verb, state, queue, into)
+    carried_out, means = past(verb, state, queue, into), means or meaning(verb, selection.queue)
     ids = [entry.id for entry in selection.sample]
     reasons = Counter[str]()  # some are the same once they are redacted
     for reason, k in selection.reasons.items():
@@ -103,12 +103,11 @@ def preview(
 
 
 def effects(
-    queue: Queue[Any], verb: Verb, state: State, n: int, rate: float | None, means: str = ""
+    queue: Queue[Any], verb: Verb, state: State, n: int, rate: float | None, means: str
 ) -> list[str]:
     """What a change of ``n`` entries means for each of them, and how long it takes at its rate."""
     if not n:
         return []
-    means = means or meaning(verb, queue)
     if state == "pending" and verb in ("purge", "hard") and not queue.owner:
         means = f"{means}; {HELD}"
     return [means, f"about {age(int(1000 * n / rate))} at {a_second(rate)}"] if rate else [means]
