@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from .errors import BadInput
+from .quoting import bytes_of
 
 PREFIX = "rq"
 _NAME = re.compile(r"[!-~]{1,128}")
@@ -60,15 +61,16 @@ class Keys:
     def __init__(self, tag: str, prefix: str = PREFIX) -> None:
         self.tag = tag
         self.base = f"{prefix}:{{{tag}}}:"
-        self._lists: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._lists: dict[tuple[str, ...], tuple[str | bytes, ...]] = {}
 
     def __getitem__(self, part: str) -> str:
         return self.base + (part[:-1] + ":" if part.endswith("_") else part)
 
-    def of(self, parts: tuple[str, ...]) -> tuple[str, ...]:
-        """The key names of several parts, cached: a script has about twenty."""
+    def of(self, parts: tuple[str, ...]) -> tuple[str | bytes, ...]:
+        """The key names of several parts as they are sent, cached: a script has about twenty."""
         if parts not in self._lists:
-            self._lists[parts] = tuple([self[part] for part in parts])
+            names = [self[part] for part in parts]
+            self._lists[parts] = tuple([n if n.isascii() else bytes_of(n) for n in names])
         return self._lists[parts]
 
 

@@ -105,6 +105,8 @@ def _rule(place: int, name: str, annotation: str) -> _Rule | None:
 
 def listed(given: Any, what: str) -> list[Any]:
     """A list of ``given``; raises `BadInput` for a single str or bytes, or no iterable."""
+    if type(given) in (list, tuple):  # most are
+        return list(given)
     single = isinstance(given, (str, bytes, bytearray, memoryview, Mapping))
     if single or not isinstance(given, Iterable):
         raise BadInput(f"{what} must be a list, not {type(given).__name__}")

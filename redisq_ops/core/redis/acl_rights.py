@@ -120,7 +120,7 @@ async def _ask(
     names = dict.fromkeys(more)
     asks: list[Call[list[bytes]]] = []
     for leaf in queue.shard_queues:
-        keys: dict[str, None] = {}
+        keys: dict[str | bytes, None] = {}
         for name in scripts:
             try:
                 loaded = leaf._script(name)
@@ -133,7 +133,7 @@ async def _ask(
     return tuple(dict.fromkeys(name.decode() for lacks in replies for name in lacks))
 
 
-def _call(keys: Iterable[str], names: Iterable[str]) -> Call[list[bytes]]:
+def _call(keys: Iterable[str | bytes], names: Iterable[str]) -> Call[list[bytes]]:
     declared = list(keys)
     return Call(
         ("EVALSHA", _SHA, len(declared), *declared, *names), list, key=declared[0], source=_ASK

@@ -47,6 +47,8 @@ class Call(Generic[T]):
     happens also where nobody reads its reply."""
     apart: bool = False
     """set by `apart`: the loss of a cluster node is this description's own failure"""
+    ready: int = 0
+    """how many words at the beginning of the command are sent as they are"""
 
     def __await__(self) -> Generator[Round, Replies, T]:
         (reply,) = yield (self,)
@@ -89,7 +91,7 @@ class Call(Generic[T]):
         """The same call as a part of `apart`."""
         return Call(
             self.command, self.read, self.key, self.source, self.options, self.absent,
-            self.follows, apart=True,
+            self.follows, True, self.ready,
         )  # fmt: skip
 
     def spelled_out(self) -> tuple[Arg, ...]:
@@ -103,9 +105,10 @@ class Call(Generic[T]):
 
         hiredis would convert numbers itself, and Ctrl+C during that kills the interpreter.
         """
-        return tuple([
+        ready, command = self.ready, self.command
+        return (*command[:ready], *[
             word if type(word) is bytes or (type(word) is str and word.isascii()) else _sent(word)
-            for word in self.command
+            for word in command[ready:]
         ])  # fmt: skip
 
     @property

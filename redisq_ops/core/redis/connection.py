@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import redis
@@ -36,11 +37,30 @@ class Packer(HiredisRespSerializer):
 
     def pack(self, *args: Any) -> Any:
         if args[0] == "EVALSHA":  # most of our calls; redis-py looks for a bytearray in them first
-            with suppress(TypeError):
-                return [pack_command(args)]
+            try:
+                return [_script_call(args)]
+            except (TypeError, ValueError, IndexError):  # no call of ours
+                return super().pack(*args)
         if args[0] in _GREETS:
             args = tuple(str(arg) if isinstance(arg, int) else arg for arg in args)
         return super().pack(*args)
+
+
+def _script_call(words: tuple[Any, ...]) -> bytes:
+    """An EVALSHA as it is sent. Its keys are the same in all calls for one queue."""
+    end = 3 + int(words[2])
+    return b"".join((b"*%d\r\n" % len(words), _beginning(words[:end]), _uncounted(words[end:])))
+
+
+@lru_cache(512)
+def _beginning(words: tuple[str | bytes, ...]) -> bytes:
+    return bytes(_uncounted(words))
+
+
+def _uncounted(words: tuple[Any, ...]) -> memoryview:
+    """Words as hiredis packs them, without the line in front that says how many there are."""
+    packed = pack_command(words)
+    return memoryview(packed)[packed.index(b"\n") + 1 :]
 
 
 def greets(at: tuple[str, int]) -> bool:

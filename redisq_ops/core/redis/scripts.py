@@ -88,10 +88,11 @@ class Script:
         if flat and (not self.header.rest or len(flat) % len(self.header.rest)):
             raise TypeError(f"{self.name}: rows must be {self.header.rest}")
         return Call(
-            ("EVALSHA", self.sha, len(names), *names, clock.stamp(), *argv.values(), *flat),
+            ("EVALSHA", self.sha, str(len(names)), *names, clock.stamp(), *argv.values(), *flat),
             read,
             key=names[0],
             source=self.text,
+            ready=3 + len(names),
         )
 
 

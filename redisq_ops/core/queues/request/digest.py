@@ -28,4 +28,4 @@ class Digest:
         self._hash.update(b"".join([b"%d:%b" % (len(payload), payload) for payload in payloads]))
 
     def __str__(self) -> str:
-        return self._hash.copy().hexdigest()
+        return self._hash.hexdigest()
