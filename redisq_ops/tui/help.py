@@ -71,9 +71,9 @@ class HelpScreen(ModalScreen[None]):
         ][:-1]  # fmt: skip
         with VerticalScroll(id="sheet") as sheet:
             sheet.border_subtitle = "/ finds a key"
+            yield self._find
             with Container(id="columns"):
                 yield from self._columns
-            yield self._find
 
     def on_mount(self) -> None:
         self._find.display = False

@@ -522,7 +522,9 @@ class PagedTable(ScrollView, can_focus=True):
         base = self.rich_style
         mark = self.get_component_rich_style("paged-table--mark", partial=True)
         sign = "●" if line.marked else "✗" if line.cursor == "lost" else " "
-        segments = [Segment(sign + " " * (GUTTER - 1), base + mark + over)]
+        # Reversed, the colour of an empty sign would be a block.
+        look = base + over if over.reverse and sign == " " else base + mark + over
+        segments = [Segment(sign + " " * (GUTTER - 1), look)]
         if line.row is None:
             segments.append(Segment(line.text, base + Style.parse(DIM) + over))
         else:

@@ -475,7 +475,10 @@ def chart_data(
     found = Rates(tuple(came[last]), tuple(gone[last]), tuple(failed[last]))
     if latest is not None:
         found = found.continued(latest, 0)
-    changes = [replace(one, started_ms=one.started_ms + 160 * SECOND) for one in changed]
+    latest_ms = NOW - 20 * SECOND
+    changes = [
+        replace(one, started_ms=min(one.started_ms + 160 * SECOND, latest_ms)) for one in changed
+    ]
     return ChartData(scope, found, tuple(changes), of, of)
 
 
@@ -984,7 +987,7 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
     "help": (["question_mark"], (120, 34)),
     "unoffered": ([*REMINDERS, "3"], (80, 24)),
     "overview-160x45": ([*MAIL, watched], (160, 45)),
-    "trouble": ([*MAIL, watched, "exclamation_mark"], (120, 34)),
+    "trouble": ([watched, "exclamation_mark", *MAIL], (120, 34)),
 }
 
 
