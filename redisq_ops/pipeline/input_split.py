@@ -64,8 +64,8 @@ class DatasetOptions:
             raise BadInput(
                 "give either --id COLUMN, or --name NAME for requests of --rows rows each"
             )
-        if self.split < 1 or self.rows < 1 or self.parts < 1:
-            raise BadInput("--split, --rows and --parts must be 1 or more")
+        if min(self.split, self.rows, self.parts, self.max_payload) < 1:
+            raise BadInput("--split, --rows, --parts and --max-payload must be 1 or more")
         priority = int(self.priority) if self.priority.isdecimal() else PRIORITY
         checked_request(self.name or "id", priority, self.limit)
 

@@ -72,12 +72,6 @@ def ran(
     )  # fmt: skip
 
 
-def children(pid: int) -> list[str]:
-    """The processes that a process has started."""
-    words = ["ps", "-o", "pid=", "--ppid", str(pid)]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-
-
 def packed_environment(folder: Path) -> None:
     """A virtual environment ``env`` and its archive, as the documentation makes them; but instead
     of copies it has a path to the packages of this one, and a module of its own."""
@@ -185,17 +179,15 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
         assert lines[0] == "starting Spark…\n" and f"find it by {file}" in lines[1], lines
         assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
         kept = json.loads(file.read_text())
-        daemons = []
-        for _ in range(2):
-            found = ran("redisq_ops", "--url", url, *query)
-            assert found.returncode == 0, found.stderr
-            assert json.loads(found.stdout) == {"n": 20, "e": "SMTP"}
-            daemons.append(children(kept["pid"]))
-        assert daemons[0] == daemons[1], "the second command used the session of the first"
+        found = ran("redisq_ops", "--url", url, *query)
+        assert found.returncode == 0, found.stderr
+        assert json.loads(found.stdout) == {"n": 20, "e": "SMTP"}
         unknown = ran("redisq_ops", "--url", url, "spark", "sql", "select 1 from nowhere")
         assert unknown.returncode == 2 and "`nowhere` cannot be found" in unknown.stderr
         with reused_session("sc://h", "sql") as one, reused_session("sc://h", "sql") as other_one:
             assert one != other_one, "one command at a time"
+        with reused_session("sc://h", "sql") as next_one:
+            assert next_one == one, "the next command uses the session of the first"
         with socket.create_connection(("127.0.0.1", kept["port"])):
             remote = f"sc://localhost:{kept['port']}/;token={kept['token']}"
         # Another Redis server than the one whose password the workers have: only if asked for.

@@ -140,6 +140,8 @@ def queried(s: Session, given: dict[str, Any]) -> int:
                     redact_table(lake, s.redaction).createOrReplaceTempView(name)
             else:
                 for name, read in small.items():
+                    n = len(read.rows)
+                    _say_reading(s, f"{name}: {count(n)} {'row' if n == 1 else 'rows'}")
                     small_table_frame(spark, read).createOrReplaceTempView(name)
                 large = [name for name in named if name not in small]
                 frames = {name: frame_options(s, spark, name, **own[name]) for name in large}
@@ -160,8 +162,6 @@ def _small_tables(
     for name, given in options.items():
         read = small_table(s, rows[name], given)
         if read is not None:
-            n = len(read.rows)
-            _say_reading(s, f"{name}: {count(n)} {'row' if n == 1 else 'rows'}")
             found[name] = replace(read, rows=redact_rows(read.rows, s.redaction))
     return found
 
