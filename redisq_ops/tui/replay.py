@@ -166,6 +166,10 @@ class ReplayTop(Top):
             return _PAST
         return _PAST if super().forbidden(action) else ""
 
+    def why_unfit(self, action: str, parameters: tuple[object, ...]) -> str:
+        """The past comes first: in no other view can it be changed."""
+        return self.forbidden(action) or super().why_unfit(action, parameters)
+
     def action_command(self) -> None:
         """Refused: a command would act on a server of the present."""
         self.refuse(_PAST)

@@ -123,6 +123,8 @@ def test_nothing_can_be_changed(path: Path, client: redis.Redis) -> None:
 
     async def body(app: object, pilot: Pilot[Exception]) -> None:
         assert isinstance(app, ReplayTop)
+        await press(pilot, "R")
+        await see(pilot, "nothing can be changed")
         await press(pilot, "5")
         await see(pilot, "dead: not recorded")
         for key in "ARCPXEHMTBKLOU":
