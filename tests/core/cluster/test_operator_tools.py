@@ -93,7 +93,7 @@ def test_looking(redisq: Redisq, queue: Any) -> None:
     (held,) = redisq.rows("pending", "ls", queue.name, "--max", "1")
     (why,) = redisq.rows("explain", held["address"])
     assert (why["rule"], why["facts"]["consumer"]) == ("pending", "w1")
-    assert redisq.rows("explain", queue.name)[0]["rule"] == "pending"
+    assert redisq.rows("explain", queue.name)[0]["rule"] == "dying"
     assert redisq.rows("explain", f"{queue.name}/nowhere", code=1)[0]["rule"] == "unknown"
     assert redisq("fsck") == f"{queue.name}: adds up\n"
 

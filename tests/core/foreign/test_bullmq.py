@@ -64,13 +64,13 @@ def test_every_state_is_seen_as_bullmq_counts_it(client: Client) -> None:
     shown = json.loads(dead.payload or b"")
     assert shown["name"] == "fails" and shown["data"] == {"what": "bad1", "region": "eu"}
     delayed = entries(client, "delayed")["d2"]
-    assert delayed.at_ms and delayed.at_ms > ours(client).now() + 8_000_000
+    assert delayed.at_ms and delayed.at_ms > ours(client).now() + 5_000_000
     assert list(entries(client, "waiting")) == [f"w{n}" for n in range(6)], "priorities come last"
     for id, state in {"w5": "waiting", "run1": "pending", "d0": "delayed", "bad0": "dead"}.items():
         found = ours(client).get(id)
         assert found and (found.id, found.state) == (id, state)
     now = ours(client).now()
-    assert ours(client).due_counts([now, now + 8_000_000, now + 10_000_000]) == [0, 5]
+    assert ours(client).due_counts([now, now + 5_000_000, now + 10_000_000]) == [0, 5]
 
 
 def test_the_lease_of_a_job_is_its_lock(redisq: Redisq, client: Client) -> None:

@@ -99,7 +99,7 @@ def test_every_state_is_seen(client: Client) -> None:
     waiting = entries(client, "waiting")[2]
     assert json.loads(waiting.payload or b"")["args"] == [2]
     (delayed, *_) = entries(client, "delayed")
-    assert delayed.at_ms and delayed.at_ms > ours(client).now() + 8_000_000
+    assert delayed.at_ms and delayed.at_ms > ours(client).now() + 5_000_000
     (broker,) = {entry.consumer for entry in entries(client, "pending")}
     assert client.zscore("dramatiq:__heartbeats__", broker or "")
     for state in ("waiting", "pending", "delayed", "dead"):
