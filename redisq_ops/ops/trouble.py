@@ -354,7 +354,7 @@ def drains(counts: Counts, rates: Rates | None, now_ms: int) -> str:
     if rates is None or pace is None:
         return ""
     if sum(rates.arrived) > sum(rates.settled):
-        return f", more comes than goes in {len(rates.arrived)} m"
+        return f", more in than out in {len(rates.arrived)} m"
     return f", drains in ≈ {rough_age(int(counts.waiting / pace * 60_000))}"
 
 

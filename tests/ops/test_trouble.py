@@ -106,7 +106,7 @@ STILL = rates()
         (row(replace(WAITING, waiting=600, oldest_ms=NOW - 4 * HOUR)),
          "oldest waits 4 h, drains in ≈ 1 h"),
         (row(replace(WAITING, oldest_ms=NOW - 4 * HOUR), pace=rates(9, 5)),
-         "oldest waits 4 h, more comes than goes in 60 m"),
+         "oldest waits 4 h, more in than out in 60 m"),
         (row(HELD, evidence=Evidence(tried=(
             Entry("scan-1", "pending", lost=2, receipt="1-w", deliveries=9),
             Entry("scan-2", "pending", failures=9, receipt="2-w")))),

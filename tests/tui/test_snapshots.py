@@ -321,7 +321,7 @@ def upcoming(buckets: int) -> Upcoming:
         int((620 - 4 * at) * (0.5 + chance.random() / 2) + (900 if at % 24 == 18 else 0))
         for at in range(buckets)
     )
-    return Upcoming(step, numbers, 1_204)
+    return Upcoming(step, numbers, 42_118 - sum(numbers))
 
 
 def levels() -> tuple[Level, ...]:
