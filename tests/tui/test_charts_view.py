@@ -75,11 +75,11 @@ def test_the_timeline_of_delayed_entries_can_be_zoomed(url: str, client: redis.R
     DelaySet(client, "reminders").schedule([(f"e{n}", b"x") for n in range(9)], after_ms=9 * hour)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await see(pilot, "10 become due in")
+        await see(pilot, "10 due in")
         await press(pilot, *["plus"] * 4)
-        await see(pilot, "1 become due in", "9 later")
+        await see(pilot, "1 due in", "9 later")
         await press(pilot, *["minus"] * 4)
-        await see(pilot, "10 become due in")
+        await see(pilot, "10 due in")
         for _ in range(20):
             await press(pilot, "plus")
         await see_line(pilot, "Zoom: a bar is 1s wide already.")

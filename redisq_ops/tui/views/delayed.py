@@ -98,7 +98,7 @@ def drawn(upcoming: Upcoming, width: int) -> Text:
     numbers, step = upcoming.numbers, upcoming.step_ms
     text = Text(no_wrap=True, end="")
     peak = max(numbers, default=0)
-    text.append(f" {count(sum(numbers))} become due in {age(step * len(numbers))}", DELAYED)
+    text.append(f" {count(sum(numbers))} due in {age(step * len(numbers))}", DELAYED)
     text.append(f", at most {count(peak)} in {age(step)}", DIM)
     if upcoming.later:
         text.append(f"; {count(upcoming.later)} later", DIM)
