@@ -237,7 +237,7 @@ def test_it_opens_on_the_overview_and_enter_opens_a_queue(url: str, client: redi
         await press(pilot, "3")
         await see(pilot, "later is a delay queue: it has no requests.")
         await press(pilot, "6")
-        await see(pilot, "1 become due", "e1", "59m")
+        await see(pilot, "1 due in", "e1", "59m")
         await press(pilot, "escape")
         await see(pilot, "waiting", "later", "mail")
 

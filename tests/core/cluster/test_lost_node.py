@@ -135,7 +135,7 @@ def test_what_the_others_have_is_shown(
         if gone:
             assert redisq.refusal("top", "--once", "--queue", name, code=4) == loss.why
         else:
-            assert "1 become due" in redisq("top", "--once", "--queue", name)
+            assert "1 due in" in redisq("top", "--once", "--queue", name)
     audits = {row["queue"]: row for row in redisq.rows("fsck", code=3)}
     for name, gone in loss.gone.items():
         assert audits[name]["ok"] is (None if gone else True)
