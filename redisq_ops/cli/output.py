@@ -18,9 +18,9 @@ from typing import Any, Protocol
 from redisq_ops.core.model import errors
 from redisq_ops.core.model.errors import Interrupted
 from redisq_ops.ops.filter.time import per_second
-from redisq_ops.ops.terminal import age, count, date, printable
+from redisq_ops.ops.terminal import age, count, date, printable, quantity
 
-__all__ = ["age", "count", "printable"]  # of `ops.terminal`, for the commands
+__all__ = ["age", "count", "printable", "quantity"]  # of `ops.terminal`, for the commands
 
 _LEAST = 24
 """least width of a table's last column"""

@@ -67,6 +67,11 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def quantity(number: int, noun: str) -> str:
+    """``1 row``, ``1,234 rows``: of a noun whose plural ends in s."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def entries(number: int) -> str:
     """``1 entry``, ``1,234 entries``."""
     return f"{count(number)} {'entry' if number == 1 else 'entries'}"

@@ -26,7 +26,7 @@ from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 
 from ..confirm_and_run import agreed
-from ..output import age_or_none, count, emit, printable, progress, say, table, tell
+from ..output import age_or_none, count, emit, printable, progress, quantity, say, table, tell
 from ..session import Session
 
 SHOWN = 5
@@ -47,14 +47,13 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     looked, keys = search.walk.looked, search.walk.keys
     of = "" if search.walk.over else f" of about {count(keys)}"
     stopped = "" if finished else "interrupted: "
-    queues = f"{count(len(rows))} queue{'' if len(rows) == 1 else 's'}"
-    say(f"{stopped}{queues} of other programs in {count(looked)}{of} keys")
+    say(f"{stopped}{quantity(len(rows), 'queue')} of other programs in {count(looked)}{of} keys")
     for why in search.walk.missing.values():
         say(f"not looked at: {why}")
     if search.barred:
         say(f"not looked at: {count(search.barred)} keys that this user may not read")
     for framework, number in sorted(search.frameworks.items()):
-        keys_of = f"{count(number)} key{'' if number == 1 else 's'}"
+        keys_of = quantity(number, "key")
         say(f"not shown: {keys_of} named as {framework}'s, whose queues redisq can't read")
     if not finished:
         return INTERRUPTED
@@ -67,7 +66,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     elif given["register"]:
         sound = {row.name for row in rows if not row.registered and not row.problem}
         new = [one.entry for one in entries if one.entry.name in sound]
-        title = f"register {count(len(new))} queue{'' if len(new) == 1 else 's'}"
+        title = f"register {quantity(len(new), 'queue')}"
         lines = (", ".join(e.name for e in new[:SHOWN]) + (", …" if len(new) > SHOWN else ""),)
         facts = {"verb": "register", "matched": len(new), "queues": [e.name for e in new]}
         if not new:

@@ -15,7 +15,7 @@ from redisq_ops.ops.terminal import entries as some
 from redisq_ops.ops.terminal import size
 
 from ..address import place
-from ..output import age, emit, printable, table, tell, when
+from ..output import age, emit, printable, quantity, table, tell, when
 from ..rows import (
     client_row,
     entry_row,
@@ -73,7 +73,7 @@ def inspect_queue(s: Session, name: str) -> None:
         facts["options"] = ", ".join(f"{name}={value}" for name, value in view.options.items())
     if queue.has_settings:
         facts["settings"] = ", ".join(own) or "all default"
-    _facts(s, facts | {"history": f"{view.history:,} event{'' if view.history == 1 else 's'}"})
+    _facts(s, facts | {"history": quantity(view.history, "event")})
     if view.consumers:
         print()
         table(

@@ -25,7 +25,7 @@ from redisq_ops.ops.recording.playback import (
 from redisq_ops.ops.recording.sampler import Sampler
 from redisq_ops.ops.terminal import size
 
-from ..output import count, emit, printable, say, table, when
+from ..output import emit, printable, quantity, say, table, when
 from ..session import Session
 from .consumers import print_reports
 from .overview import print_operations, print_queues
@@ -54,7 +54,7 @@ def record(s: Session, given: dict[str, Any]) -> int:
         first = s.run(sampler.sample())  # an unreachable server is reported now
         file.begin(sampler.state.whole())
         if not s.json:
-            queues = _some(len(first["queues"]), "queue")
+            queues = quantity(len(first["queues"]), "queue")
             say(printable(f"recording {queues} to {file.path}; Ctrl+C stops"))
         samples, member_ends = 1, monotonic() + MEMBER_S
         lost, due = False, monotonic() + interval_ms / 1000
@@ -82,12 +82,8 @@ def record(s: Session, given: dict[str, Any]) -> int:
         if s.json:
             emit({"file": str(file.path), "samples": samples, "bytes": file.size})
         else:
-            say(printable(f"{_some(samples, 'sample')}; {file.path} has {size(file.size)}"))
+            say(printable(f"{quantity(samples, 'sample')}; {file.path} has {size(file.size)}"))
     return 0
-
-
-def _some(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager

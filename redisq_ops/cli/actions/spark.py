@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import Redaction
 
-from ..output import count, emit, printable, say, table
+from ..output import emit, printable, quantity, say, table
 from ..session import Session
 from .spark_session import (
     announced,
@@ -140,8 +140,7 @@ def queried(s: Session, given: dict[str, Any]) -> int:
                     redact_table(lake, s.redaction).createOrReplaceTempView(name)
             else:
                 for name, read in small.items():
-                    n = len(read.rows)
-                    _say_reading(s, f"{name}: {count(n)} {'row' if n == 1 else 'rows'}")
+                    _say_reading(s, f"{name}: {quantity(len(read.rows), 'row')}")
                     small_table_frame(spark, read).createOrReplaceTempView(name)
                 large = [name for name in named if name not in small]
                 frames = {name: frame_options(s, spark, name, **own[name]) for name in large}
@@ -214,8 +213,7 @@ def _print_rows(s: Session, spark: SparkSession, found: DataFrame) -> None:
     shown = [list(_plain(row.asDict(recursive=True), s.redaction).values()) for row in taken]
     table(found.columns, shown[:SHOWN])
     more = "; more are there: --json has all" if len(shown) > SHOWN else ""
-    n = min(len(shown), SHOWN)
-    say(f"{count(n)} {'row' if n == 1 else 'rows'}{more}")
+    say(quantity(min(len(shown), SHOWN), "row") + more)
 
 
 def _has(name: str) -> bool:

@@ -16,7 +16,7 @@ from redisq_ops.pipeline.session import is_local
 from redisq_ops.pipeline.spark_tuning import is_small_input, submit_conf
 from redisq_ops.pipeline.submit import SubmitResult
 
-from ..output import count, emit, printable, progress, say, tell, untouched
+from ..output import count, emit, printable, progress, quantity, say, tell, untouched
 from ..session import Session
 from .spark_session import announced, awaited, on_spark, printed, rate_of, server_of
 
@@ -108,13 +108,13 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
               "refused": refused, "corrupt": found.corrupt, "samples": rejects})  # fmt: skip
     else:
         tell(
-            f"{_some(found.rows, 'row')}, {count(found.bytes)} bytes: "
-            f"{_some(found.requests, 'request')} with {_some(found.entries, 'sub-request')}, "
+            f"{quantity(found.rows, 'row')}, {count(found.bytes)} bytes: "
+            f"{quantity(found.requests, 'request')} with {quantity(found.entries, 'sub-request')}, "
             "not sent"
         )
         if refused:
             how = "would be left out" if skips else "would be refused, and all with them"
-            say(f"{_some(refused, 'row')} {how}:")
+            say(f"{quantity(refused, 'row')} {how}:")
         for line in rejects:
             say(f"  {printable(line)}")
         if refused > len(rejects):
@@ -129,10 +129,6 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
     return found.error.exit_code
 
 
-def _some(n: int, what: str) -> str:
-    return f"{count(n)} {what}" if n == 1 else f"{count(n)} {what}s"
-
-
 def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None) -> int:
     if s.json:
         emit({"queue": queue, "requests": done.requests, "entries": done.entries,
@@ -141,13 +137,13 @@ def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None)
         return done.exit_code
     present = done.requests.get("ok", 0) + done.requests.get("same", 0)
     same = done.requests.get("same", 0)
-    before = f"; {_some(same, 'request')} of these had been submitted before" if same else ""
+    before = f"; {quantity(same, 'request')} of these had been submitted before" if same else ""
     tell(
-        f"queue {queue} has {_some(present, 'request')} with {_some(done.entries, 'sub-request')} "
-        f"of the input{before}"
+        f"queue {queue} has {quantity(present, 'request')} with "
+        f"{quantity(done.entries, 'sub-request')} of the input{before}"
     )
     if done.rejects:
-        say(f"not submitted: {_some(done.rejects, 'row')}, listed in {skipped}")
+        say(f"not submitted: {quantity(done.rejects, 'row')}, listed in {skipped}")
     for word, why in done.samples.items():
         say(f"{count(done.requests[word])} {word}:")
         for line in why:

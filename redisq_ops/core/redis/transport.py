@@ -207,13 +207,13 @@ async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> 
         except rx.ResponseError as error:
             return [error]
     if isinstance(client, aredis.Redis):
-        return _complete(await _around(client, calls, commands))
+        return _complete(await _send_round(client, calls, commands))
     await client.initialize()  # learns the slots, once
     pipe = _pipeline(client, calls, commands, cluster)
     return _complete(await pipe.execute(raise_on_error=False))
 
 
-async def _around(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
+async def _send_round(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[Any]:
     """A round on one connection of a client of one server; sent again as redis-py would.
 
     redis-py's pipeline takes twice the CPU time: it prepares every command, and sets a timer for
@@ -226,7 +226,7 @@ async def _around(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) ->
         packed: list[bytes] = [pack_command(cast(Any, words)) for words in commands]
         await connection.send_packed_command(b"".join(packed))
         try:
-            return await _read(client, connection, calls)
+            return await _read_round(client, connection, calls)
         except BaseException:
             await connection.disconnect(nowait=True)  # replies may be on their way
             raise
@@ -241,7 +241,7 @@ async def _around(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) ->
         await pool.release(connection)
 
 
-async def _read(client: Any, connection: Any, calls: Round) -> list[Any]:
+async def _read_round(client: Any, connection: Any, calls: Round) -> list[Any]:
     """The replies of a round. The time-out is that of the wait for the next one."""
     replies, parsers, loop = list[Any](), client.response_callbacks, asyncio.get_running_loop()
     patience: float | None = connection.socket_timeout

@@ -42,11 +42,11 @@ class Endpoint:
         text = str(where)
         host, port = parse_address(text if ":" in text else f"0.0.0.0:{text}") or (None, 0)
         if host is None:
-            raise BadInput(f"--ping {text!r}: a port, or host:port")
+            raise BadInput(f"health address {text!r}: write a port, or host:port")
         try:
             self._server = _Server(host, port, {"/healthz": _as_json(health), **(pages or {})})
         except OSError as error:
-            raise BadInput(f"--ping {text}: {error.strerror or error}") from error
+            raise BadInput(f"health address {text}: {error.strerror or error}") from error
         shown = text.rpartition(":")[0] or socket.gethostname()
         self.name = f"{shown}:{self._server.server_address[1]}"
         self._thread = Thread(

@@ -12,7 +12,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_process import Process
 
-from ..terminal import age, count, kind_of
+from ..terminal import age, count, kind_of, quantity
 from .confirmation import typed_number
 from .preview import Preview
 from .steps import ChangeSteps
@@ -94,19 +94,15 @@ def prune_preview(selection: ProcessSelection, rescue: bool) -> Preview:
     }  # fmt: skip
     noun = "process" if n == 1 else "processes"
     title = f"prune {count(n)} {noun} of {queue.name} ({selection.what})"
-    title += f", with {_jobs(jobs)} running" if jobs else ""
+    title += f", with {quantity(jobs, 'job')} running" if jobs else ""
     return Preview(title, tuple(lines), typed_number(n), facts)
-
-
-def _jobs(n: int) -> str:
-    return "1 job" if n == 1 else f"{count(n)} jobs"
 
 
 def _status(process: Process) -> str:
     jobs = len(process.work)
     if process.silent_ms is None and not jobs:
         return "its record is gone, and its jobs with it"
-    return f"{_last_heartbeat(process)}, {_jobs(jobs)}"
+    return f"{_last_heartbeat(process)}, {quantity(jobs, 'job')}"
 
 
 def _last_heartbeat(process: Process) -> str:
@@ -151,4 +147,6 @@ class PruneSteps(ChangeSteps):
 def job_outcomes(jobs: Counter[str]) -> Sequence[str]:
     """A phrase for each outcome of the pruned processes' jobs."""
     outcomes = {"waiting": "waiting again", "dead": "recorded as failed", "lost": "lost"}
-    return [f"{_jobs(n)} {text}" for outcome, text in outcomes.items() if (n := jobs[outcome])]
+    return [
+        f"{quantity(n, 'job')} {text}" for outcome, text in outcomes.items() if (n := jobs[outcome])
+    ]

@@ -21,7 +21,7 @@ from ..hint import hint
 from ..inspect.consumers import SILENT_MS, ConsumerStatus
 from ..inspect.history import history_of
 from ..redaction import NO_REDACTION, Redaction
-from ..terminal import age, count, entries, kind_of
+from ..terminal import age, count, entries, kind_of, quantity
 from ..trouble import USUAL
 from .blocking_reasons import FormatTime, Reason, utc
 from .entry_reasons import EntryReasons
@@ -94,15 +94,11 @@ async def _find_in_histories(deployment: Deployment, text: str) -> Address:
             return Address(queue, text)
     searched, total = sum(h.searched for h in histories), sum(h.total for h in histories)
     unread = len(read) - len(histories)
-    but = f"; the history of {_some_queues(unread)} can't be read" if unread else ""
+    but = f"; the history of {quantity(unread, 'queue')} can't be read" if unread else ""
     raise NotFound(
         f"no queue, request or entry is named {text!r}, and the latest {count(searched)} of "
         f"{count(total)} history events do not mention it{but}"
     )
-
-
-def _some_queues(number: int) -> str:
-    return "1 queue" if number == 1 else f"{count(number)} queues"
 
 
 async def explain(
