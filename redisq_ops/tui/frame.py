@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+from textual.app import App
 
 from .app import Top
 
@@ -32,7 +35,7 @@ async def _frame(app: Top, size: tuple[int, int]) -> str:
         return text(app)
 
 
-def text(app: Top) -> str:
+def text(app: App[Any]) -> str:
     """What is on the screen now, line by line."""
     lines = [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
     return "\n".join(lines).rstrip() + "\n"

@@ -47,6 +47,17 @@ class _ShortField(Input):
         return character is not None and character in self._characters
 
 
+class _Tick(Checkbox):
+    """A checkbox that is empty while it is off. Textual's own has an X then too, in another colour,
+    which a terminal with its own colours may not show."""
+
+    BUTTON_INNER = " "
+
+    def watch_value(self) -> None:
+        self.BUTTON_INNER = "X" if self.value else " "
+        super().watch_value()
+
+
 class SpeedFields(Horizontal):
     """A rate; with ``ramp`` also a canary and a ramp."""
 
@@ -57,8 +68,7 @@ class SpeedFields(Horizontal):
         Label { color: $text-muted; margin-right: 1; }
         Input { width: 11; background: $panel; padding: 0 1; margin-right: 2; }
         Checkbox { background: $surface; }
-        Checkbox > .toggle--button { color: $panel; background: $panel; }
-        Checkbox.-on > .toggle--button { color: $success; background: $panel; }
+        Checkbox > .toggle--button { color: $success; background: $panel; }
     }
     """
 
@@ -66,7 +76,7 @@ class SpeedFields(Horizontal):
         super().__init__(id="speed")
         self._rate = _ShortField("rate", "N/s (r)", "0123456789./smh")
         self._canary = _ShortField("canary", "N", "0123456789") if ramp else None
-        self._ramp = Checkbox("ramp up", id="ramp", compact=True) if ramp else None
+        self._ramp = _Tick("ramp up", id="ramp", compact=True) if ramp else None
 
     def compose(self) -> ComposeResult:
         yield Label("rate")

@@ -43,7 +43,11 @@ def test_the_dialog_takes_a_rate_a_canary_and_a_ramp(
             dialog = Confirm(Question("Replay 3 entries?", why=True, speed="ramp"))
             await app.push_screen(dialog, answers.append)
             await pilot.pause()
-            await pilot.press(*keys)
+            await pilot.press(*keys[:-1])
+            await pilot.pause()
+            ticked = speed is not None and speed.ramp
+            assert ("▐X▌ ramp up" in text(app), "▐ ▌ ramp up" in text(app)) == (ticked, not ticked)
+            await pilot.press(keys[-1])
             await pilot.pause()
             assert answers == ([] if speed is None else [True])
             if speed is not None:
