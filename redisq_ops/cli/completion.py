@@ -97,6 +97,13 @@ def states(incomplete: str) -> list[str]:
     return _offered(STATES, incomplete)
 
 
+def fields(incomplete: str) -> list[str]:
+    """The fields of entries, to count by."""
+    from redisq_ops.ops.filter.fields import FIELDS
+
+    return [name for name in FIELDS if name.startswith(incomplete)]
+
+
 def conditions(incomplete: str) -> list[str]:
     """An expression of one condition, up to the sign behind its field."""
     from redisq_ops.ops.filter.completion import completed

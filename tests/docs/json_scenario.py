@@ -161,6 +161,8 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
         collect("Entry", noun, "ls", "mail")
     collect("Entry", "select", "jobs")
     collect("EntryCount", "select", "--all-queues", "--count")
+    collect("ValueCount", "select", "mail", "--by", "error.type")
+    collect("ValueCount", "select", "--all-queues", "--by", "queue")
     collect("EntryDetails", "inspect", "entry", "mail/r1/2")
     collect("Result", "results", "mail/r1")
     collect("Event", "history", "mail")

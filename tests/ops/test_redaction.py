@@ -279,7 +279,10 @@ LOOKS = {
     "request cancel": ["request cancel mail/r1 --dry-run"],
     "requeue": ["requeue mail/r1/3 --dry-run"],
     "results": ["results mail/r1", "results mail/r1 --raw"],
-    "select": ["select mail", "select --where {where} mail", "select sidekiq:default"],
+    "select": [
+        "select mail", "select --where {where} mail", "select sidekiq:default",
+        "select mail --by payload", "select mail --by error",
+    ],
     "submit": ["submit {input} --queue mail --dry-run"],
     "top": ["top --once", "top --once --queue mail"],
     "trash empty": ["trash empty mail --dry-run"],

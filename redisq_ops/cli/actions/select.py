@@ -11,10 +11,13 @@ from redisq_ops.core.model.entry import STATES, State
 from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.redis.operation import apart, together
+from redisq_ops.ops.filter.fields import Field
 from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.parser import FilterError, parse_field
 from redisq_ops.ops.filter.scan import Scan
+from redisq_ops.ops.groups.value_counts import ValueCounts
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
-from redisq_ops.ops.terminal import entries
+from redisq_ops.ops.terminal import entries, percent
 
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
@@ -23,11 +26,13 @@ from ..rows import entry_cells, entry_row, entry_table, tell_unread
 from ..session import Session
 
 SHOWN = 100
+SHOWN_VALUES = 30
 
 
 def selected(s: Session, given: Mapping[str, Any]) -> int:
     """Scan every state that the expression allows."""
-    counting = given["count"]
+    counts = None if given["by"] is None else ValueCounts(_counted_field(given["by"]))
+    counting = given["count"] or counts is not None
     most = given["max"] or (None if s.json or counting else SHOWN)
     filter = replace(filtered(given, s.utc), max=most, redaction=s.redaction)
     scans: list[Scan] = []
@@ -44,7 +49,7 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
         if left == 0:
             break
         try:
-            scans += _scan_queue(s, queue, replace(filter, max=left), given, rows)
+            scans += _scan_queue(s, queue, replace(filter, max=left), given, counts or rows)
         except Unreachable:
             raise
         except Refused as refusal:
@@ -53,7 +58,9 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
             broken = True
             say(printable(f"{queue.name}: {refusal}"))
     broken = tell_unread(scans) or broken
-    if counting:
+    if counts is not None:
+        _print_values(s, counts, scans, None if given["all_queues"] else queues[0].name)
+    elif counting:
         _print_counts(s, scans)
     elif not s.json:
         _print_rows(rows, scans, most)
@@ -67,6 +74,13 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
     if not scans and not broken:
         say("0 matched: " + _why_nothing(filter, queues))
     return PARTLY_DONE if broken else DONE
+
+
+def _counted_field(name: str) -> Field:
+    try:
+        return parse_field(name)
+    except FilterError as error:
+        raise BadInput(f"--by {printable(name)}: {error.problem}") from error
 
 
 def _why_nothing(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
@@ -107,26 +121,34 @@ def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
 
 
 def _scan_queue(
-    s: Session, queue: Queue[Any], filter: Filter, given: Mapping[str, Any], rows: list[list[Any]]
+    s: Session,
+    queue: Queue[Any],
+    filter: Filter,
+    given: Mapping[str, Any],
+    found: list[list[Any]] | ValueCounts,
 ) -> list[Scan]:
-    """Scan all states of a queue; entries are printed as JSON, or added to ``rows``."""
+    """Scan all states of a queue. Its entries are added to ``found``, or printed as JSON."""
     scans: list[Scan] = []
+    needs = found.needs if isinstance(found, ValueCounts) else frozenset()
     now = s.run(queue.now.op())
     left = filter.max
     for state in STATES:
         # Done entries are not kept, only their results.
         if state == "done" or filter.state_mismatch(state) or left == 0:
             continue
-        scan = Scan(queue, state, replace(filter, max=left), now, partly=True)
+        scan = Scan(queue, state, replace(filter, max=left), now, needs=needs, partly=True)
         try:
             for page in pages(s, scan, given):
-                if given["count"]:
+                if isinstance(found, ValueCounts):
+                    shown = (s.redaction.entry(entry) for entry in page if not entry.problem)
+                    found.add(map(scan.fields, shown))
+                elif given["count"]:
                     continue
-                if s.json:
+                elif s.json:
                     for entry in reads_payloads(s, queue, page):
                         emit(entry_row(queue.name, entry))
                 else:
-                    rows += [
+                    found += [
                         [f"{queue.name}/{entry.id}", entry.state,
                          entry.since_ms and age(now - entry.since_ms), *entry_cells(entry)]
                         for entry in page
@@ -152,6 +174,37 @@ def _print_rows(rows: list[list[Any]], scans: list[Scan], most: int | None) -> N
         say(printable(f"{name}: " + ", ".join(parts)))
     if most is not None and sum(scan.found for scan in scans) >= most:
         say(f"the first {count(most)}: --max shows more, --count says how many there are")
+
+
+def _print_values(s: Session, counts: ValueCounts, scans: list[Scan], queue: str | None) -> None:
+    ranked = counts.ranked()
+    complete = all(scan.complete for scan in scans)
+    scanned = sum(scan.scanned for scan in scans)
+    if s.json:
+        at_least = ["entries", "by_state"] if counts.slack else []
+        for each in ranked:
+            emit(
+                {"queue": queue, "field": counts.field.name, "value": each.value,
+                 "entries": each.entries, "by_state": each.by_state, "at_least": at_least,
+                 "scanned": scanned, "complete": complete}
+            )  # fmt: skip
+        return
+    states = [state for state in STATES if any(state in each.by_state for each in ranked)]
+    rows = [
+        [each.entries, percent(each.entries / counts.total), *map(each.by_state.get, states),
+         each.value]
+        for each in ranked[:SHOWN_VALUES]
+    ]  # fmt: skip
+    if rows:
+        table(["entries", "share", *states, counts.field.name], rows)
+    values = f"{count(len(ranked))} {'value' if len(ranked) == 1 else 'values'}"
+    hidden = len(ranked) - len(rows)
+    more = f"; --json shows the other {count(hidden)}" if hidden else ""
+    if counts.slack:
+        values, more = f"more than {values}", f"; each number may be {count(counts.slack)} too low"
+    parts = [entries(counts.total), values]
+    parts += [f"{x.window_text} {x.state}" for x in scans if x.window_text and not x.read_all]
+    say(printable(f"{queue or 'all queues'}: {', '.join(parts)}{more}"))
 
 
 def _print_counts(s: Session, scans: list[Scan]) -> None:

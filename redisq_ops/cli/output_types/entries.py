@@ -95,6 +95,25 @@ class EntryCountOutput(TypedDict):
     """whether the whole state was read"""
 
 
+class ValueCountOutput(TypedDict):
+    """Entries counted by the value of a field (`select --by`)."""
+
+    queue: str | None
+    """`null` with `--all-queues`"""
+    field: str
+    value: str | None
+    """text, or JSON of a payload; `null`: entries whose field has no value"""
+    entries: int
+    by_state: dict[str, int]
+    """entries by state, without states that have none"""
+    at_least: list[str]
+    """the fields here that are lower bounds: there were more than 2,000 values"""
+    scanned: int
+    """entries that were read"""
+    complete: bool
+    """whether every state was read to its end"""
+
+
 class GroupErrorOutput(TypedDict):
     """The error of the latest dead letter."""
 

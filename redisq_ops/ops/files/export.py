@@ -38,8 +38,9 @@ class Export:
         self.redacted = 0
         self._redaction = redaction
         self.scan = Scan(
-            target.queue, target.state, target.filter, now_ms, payloads=True, partly=True
-        )
+            target.queue, target.state, target.filter, now_ms, needs=frozenset({"payload"}),
+            partly=True,
+        )  # fmt: skip
         self._head: dict[str, Any] | None = {
             "redisq": "export", "version": VERSION, "queue": target.queue.name,
             "kind": target.queue.kind, "state": target.state, "filter": str(target.filter),

@@ -87,6 +87,11 @@ def parse(text: str, *, utc: bool = False) -> Query:
     return Query.of(_Parser(text, utc).expression(), text)
 
 
+def parse_field(name: str) -> Field:
+    """The field with a name such as ``task`` or ``payload.region``; or `FilterError`."""
+    return _Parser(name, utc=False).only_field()
+
+
 class _Parser:
     def __init__(self, text: str, utc: bool) -> None:
         self._text = text
@@ -190,6 +195,15 @@ class _Parser:
         field = self._field(named, began)
         self._ended()
         return Has(field)
+
+    def only_field(self) -> Field:
+        """The field whose name is the whole text."""
+        named = self._field_name()
+        if named is None or self._at < len(self._text):
+            self._fail(self._at, "name one field, such as task, client or payload.region")
+        if named[0] not in (*FIELDS, *PLACES):
+            self._fail(0, _unknown(named[0], known=tuple(FIELDS)))
+        return self._field(named, 0)
 
     def _field_name(self) -> tuple[str, Path] | None:
         """A name, and the path behind a name of `PLACES`; None if no name begins here."""

@@ -16,7 +16,7 @@ from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.redis.operation import together
 
 from ..terminal import count
-from .fields import EntryContext
+from .fields import EntryContext, EntryFields, Need
 from .filter import Filter
 
 PAGE = 250
@@ -33,8 +33,8 @@ _LOOKUP_COST = 20
 class Scan:
     """Reads a state by pages of 250 entries. Call `step` until `over` is True.
 
-    Payloads and the priorities of requests are read only if the expression needs them, payloads
-    also with ``payloads``. Entries that the filter names are read by id; ``elsewhere`` are those
+    Payloads and the priorities of requests are read only if the expression needs them or ``needs``
+    names them. Entries that the filter names are read by id; ``elsewhere`` are those
     found in another state. ``complete`` is False if ``max`` or the window ended the scan before the
     end of the state.
 
@@ -49,7 +49,7 @@ class Scan:
         filter: Filter,
         now_ms: int,
         *,
-        payloads: bool = False,
+        needs: frozenset[Need] = frozenset(),
         partly: bool = False,
     ) -> None:
         self.queue = queue
@@ -65,8 +65,9 @@ class Scan:
         """ids of corrupt records; without ``partly`` they are left out"""
         self.elsewhere: list[Entry] = []
         self.over, self.complete = bool(filter.state_mismatch(state)), True
-        needs = frozenset() if filter.where is None else filter.where.needs
-        self._payloads = payloads or "payload" in needs
+        if filter.where is not None:
+            needs |= filter.where.needs
+        self._payloads = "payload" in needs
         self._requests = queue if isinstance(queue, HasRequests) else None
         self._needs_priorities = "priority" in needs and self._requests is not None
         self._priorities: dict[str, int] = {}
@@ -100,6 +101,10 @@ class Scan:
             self.over = True
         self.found += len(accepted[:left])
         return accepted[:left]
+
+    def fields(self, entry: Entry) -> EntryFields:
+        """The fields of an entry of this scan."""
+        return EntryFields(entry, self.now_ms, self._context)
 
     @property
     def unread(self) -> str:

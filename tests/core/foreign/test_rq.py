@@ -99,7 +99,7 @@ def eventually(true: Callable[[], object]) -> None:
 # --- what is seen -------------------------------------------------------------------
 
 
-def test_every_state_is_seen(client: Client, queue: rq.Queue) -> None:
+def test_every_state_is_seen(client: Client, queue: rq.Queue, redisq: Redisq) -> None:
     queue.enqueue(rq_tasks.fine, 1, job_id="one")
     queue.enqueue(rq_tasks.fails, "luck", job_id="bad", retry=rq.Retry(max=1))
     work(client)
@@ -130,6 +130,10 @@ def test_every_state_is_seen(client: Client, queue: rq.Queue) -> None:
         found = mail.get(id)
         assert found and found.id == id
     assert mail.get("nothing") is None
+    rows = redisq.rows("select", "rq:mail", "--by", "task")
+    assert [(row["value"], row["by_state"]) for row in rows] == [
+        (f"{TASKS}.fine", {"waiting": 1, "delayed": 2}), (f"{TASKS}.fails", {"dead": 1}),
+    ]  # fmt: skip
 
 
 def test_a_job_in_work_is_seen_with_its_worker(client: Client, queue: rq.Queue, url: str) -> None:

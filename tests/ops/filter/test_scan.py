@@ -423,6 +423,37 @@ def test_select_scans_all_states(client: redis.Redis, redisq: Redisq) -> None:
     redisq.refusal("select", "mail", "--all-queues", code=2)
 
 
+def test_select_counts_entries_by_the_value_of_a_field(client: redis.Redis, redisq: Redisq) -> None:
+    everywhere(client)
+    rows = redisq.rows("select", "mail", "--by", "error.type")
+    assert [(row["value"], row["entries"], row["by_state"]) for row in rows] == [
+        (None, 4, {"waiting": 3, "pending": 1}),
+        ("SMTP", 3, {"waiting": 1, "delayed": 1, "dead": 1}),
+    ]
+    assert all(row["complete"] and row["at_least"] == [] for row in rows)
+    (half,) = redisq.rows("select", "mail", "--by", "state", "--where", "state:dead,waiting",
+                          "--max", "2")  # fmt: skip
+    assert (half["value"], half["entries"], half["complete"]) == ("waiting", 2, False)
+    orders = FairQueue(client, "orders")
+    orders.submit("acme", [b'{"to": {"region": "eu"}}', b'{"to": {"region": ["eu"]}}', b"[]"])
+    orders.submit("zeta", [b'{"to": {"region": "eu"}}'])
+    shown = [line.split() for line in redisq("select", "orders", "--by", "payload.to").splitlines()]
+    assert shown == [
+        ["entries", "share", "waiting", "payload.to"],
+        ["2", "50", "%", "2", '{"region":', '"eu"}'],
+        ["1", "25", "%", "1", "-"],
+        ["1", "25", "%", "1", '{"region":', '["eu"]}'],
+    ]
+    assert redisq.err == "orders: 4 entries, 3 values\n"
+    counted = redisq.rows("select", "--all-queues", "--by", "client", "--where", "queue=orders")
+    assert [(row["queue"], row["value"], row["entries"]) for row in counted] == [
+        (None, "acme", 3), (None, "zeta", 1),
+    ]  # fmt: skip
+    assert "did you mean task?" in redisq.refusal("select", "mail", "--by", "tasks", code=2)
+    assert "count by task" in redisq.refusal("select", "mail", "--by", "age", code=2)
+    assert "name one field" in redisq.refusal("select", "mail", "--by", "task client", code=2)
+
+
 def test_every_command_reports_the_window(client: redis.Redis, redisq: Redisq) -> None:
     queue = dead_letters(client, 30)
     redisq("dlq", "ls", "mail", "--window", "10")

@@ -16,11 +16,14 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.fields import EntryFields
 from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.parser import parse_field
 from redisq_ops.ops.groups.error_groups import ErrorGroups, Grouping
 from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames, HeavyHitters
 from redisq_ops.ops.groups.traits import PAYLOADS, GroupComparison, share_difference
+from redisq_ops.ops.groups.value_counts import KEPT, ValueCounts
 
 from ...command_line import Redisq
 
@@ -80,6 +83,15 @@ def test_few_values_are_counted_exactly() -> None:
     for value in "abcaab":
         counted.add(value)
     assert counted.top(9) == [("a", 3), ("b", 2), ("c", 1)] and counted.slack == 0
+
+
+def test_more_values_than_are_kept_give_lower_bounds() -> None:
+    counts = ValueCounts(parse_field("client"))
+    many = [f"c{n}" for n in range(KEPT * 2)] + ["acme"] * 500
+    counts.add(EntryFields(Entry(f"e{n}", "dead", client=c), 0) for n, c in enumerate(many))
+    acme = counts.ranked()[0]
+    assert (acme.value, counts.total) == ("acme", len(many))
+    assert counts.slack > 0 and acme.entries <= 500 <= acme.entries + counts.slack
 
 
 def test_distinct_names_beyond_the_limit_are_a_lower_bound() -> None:
