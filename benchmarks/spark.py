@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
@@ -81,6 +82,12 @@ def read_directly(url: str) -> int:
     """Read the same keys and columns without Spark."""
     reader = TableReader(parse_options(options(url)))
     return sum(batch.num_rows for part in reader.plan() for batch in reader.read(part))
+
+
+def read_half(url: str, size: dict[str, str], nth: int) -> int:
+    """Read every other partition of the same table without Spark."""
+    reader = TableReader(parse_options(options(url, **size)))
+    return sum(batch.num_rows for part in reader.plan()[nth::2] for batch in reader.read(part))
 
 
 class TupleReader(ds.DataSourceReader):
@@ -190,26 +197,32 @@ def read_server(cores: int, url: str) -> Iterator[Callable[..., float]]:
 def throughput(url: str) -> None:
     size = {"rowsPerPartition": str(MANY // 4)}
     direct: list[float] = []
+    halves: list[float] = []
     arrow: list[float] = []
     tuples: list[float] = []
     two_cores: list[float] = []
-    with read_server(1, url) as single_core, read_server(2, url) as dual_core:
+    two = ProcessPoolExecutor(2, get_context("spawn"))
+    with two, read_server(1, url) as single_core, read_server(2, url) as dual_core:
+        half = partial(read_half, url, size)
         for nth in range(ROUNDS + 1):
             if nth == 1:  # the first round warms the JVMs up
-                for times in (direct, arrow, tuples, two_cores):
+                for times in (direct, halves, arrow, tuples, two_cores):
                     times.clear()
             direct.append(seconds(lambda: read_directly(url)))
+            halves.append(seconds(lambda: list(two.map(half, range(2)))))
             arrow.append(single_core(**size))
             two_cores.append(dual_core(**size))
             tuples.append(single_core("redisq-tuples", **size))
     for what, times in (
-        ("one process", direct), ("Arrow, local[1]", arrow), ("row tuples, local[1]", tuples),
-        ("Arrow, local[2]", two_cores),
+        ("one process", direct), ("two processes", halves), ("Arrow, local[1]", arrow),
+        ("Arrow, local[2]", two_cores), ("row tuples, local[1]", tuples),
     ):  # fmt: skip
         print(f"  {what}: {spread([MANY / t / 1000 for t in times], 'thousand rows/s')}")
-    _ratio("Arrow local[1] / one process", direct, arrow, 0.85)
+    _ratio("Arrow local[1] / one process", direct, arrow, 0.9)
     _ratio("Arrow local[1] / tuples local[1]", tuples, arrow, 4)
-    _ratio("local[2] / local[1]", arrow, two_cores, 1.3)
+    _ratio("local[2] / local[1]", arrow, two_cores, 1.6)
+    _ratio("two processes / one process", direct, halves, None)
+    _ratio("Arrow local[2] / two processes", halves, two_cores, None)
 
 
 def _ratio(what: str, slower: list[float], faster: list[float], target: float | None) -> None:
