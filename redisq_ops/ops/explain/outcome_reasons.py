@@ -14,7 +14,8 @@ from ..change.control import CLIENT_RULES
 from ..change.wording import PAST
 from ..hint import hint
 from ..terminal import age, count
-from .blocking_reasons import BlockingReasons, Reason
+from .blocking_reasons import Reason
+from .reason_parts import ReasonParts
 from .removals import removals
 
 _CLIENT_RULES = {rule for rule, _ in CLIENT_RULES.values()}
@@ -23,7 +24,7 @@ NAMED = 5
 """changes named that may have removed an entry"""
 
 
-class OutcomeReasons(BlockingReasons):
+class OutcomeReasons(ReasonParts):
     """The reasons for what has ended.
 
     None has an ``eta_ms``, since nothing is expected. How long an undo works and how long a result
