@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..engine.operator_changes import UndoStep
 from ..model.entry import Entry
 from ..redis.parsers import words
-from .places import DEPTH, Place, Row, reachable
+from .list_place import DEPTH, ListPlace, reachable
+from .places import Place, Row
 
 if TYPE_CHECKING:
     from .changes import ForeignChanges
@@ -104,7 +105,7 @@ async def look(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntr
         if entry.key:
             lists[entry.key][entry.sha].appendleft(n)  # of equal ones the last was put in last
     for key, missing in lists.items():
-        place = Place("list", key, "", _bytes_only, queue.next_end == "LEFT")
+        place = ListPlace(key, "", _bytes_only, reverse=queue.next_end == "LEFT")
         inner, size, more, left = None, 0, True, sum(map(len, missing.values()))
         while left and more:
             found, inner, size = await place.after(inner, PAGE)

@@ -75,7 +75,7 @@ class CarmineFourLayout(ForeignQueue[C_co]):
         async def read(place: Place, rows: Sequence[Row], /) -> list[Entry]:
             return await self._read(state, [(row.member, row.score) for row in rows], payloads)
 
-        return Place("zset", text(self._key(part)), part, read)
+        return Place(text(self._key(part)), part, read)
 
     async def _read(
         self, state: State, rows: Sequence[tuple[bytes, float]], payloads: bool
