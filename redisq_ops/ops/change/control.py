@@ -1,4 +1,4 @@
-"""Changes of settings: requests, clients and whole queues held, resized, cancelled."""
+"""Pause, resume, drain and cancel; limits, priorities, clients' rules, settings of queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closed-loop replay: a few first, then faster and faster while what was replayed stays well.
+"""A replay with a canary and a ramp: a few entries first, then more while few of them die again.
 
 `WatchedReplay` drives a change at the rate that `canary_rules` decides, and observes: whether what
 it replayed dies again, how much waits, and how quickly the server answers another client.

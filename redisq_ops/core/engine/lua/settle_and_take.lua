@@ -2,7 +2,7 @@
 -- Each part has a caller slot of its own and stores its reply as if it were called alone, so both are
 -- safe to send again, together or apart.
 -- PARTS: settle take
--- AHEAD: storage_usual_step
+-- AHEAD: storage_fast_path
 -- ARGV: caller seq consumer told take_caller take_seq n lease_ms
 -- REST: outcome value delay
 -- TYPES: once

@@ -4,12 +4,12 @@
 -- KEYS: land_
 -- ARGV: caller seq op step from to
 -- REST: id
--- USES: idempotency transitions unfinished_operations history operation_journal record storage_placed
+-- USES: idempotency transitions unfinished_operations history audit_log record storage_placed
 -- USES: storage_score
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
-operation_journal_check(op)
+audit_log_check(op)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
