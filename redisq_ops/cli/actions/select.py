@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import STATES, State
+from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.redis.operation import apart, together
@@ -120,22 +120,28 @@ def _scan_queue(
         scan = Scan(queue, state, replace(filter, max=left), now, partly=True)
         try:
             for page in pages(s, scan, given):
-                if given["count"]:
-                    continue
-                if s.json:
-                    for entry in reads_payloads(s, queue, page):
-                        emit(entry_row(queue.name, entry))
-                else:
-                    rows += [
-                        [f"{queue.name}/{entry.id}", entry.state,
-                         entry.since_ms and age(now - entry.since_ms), *entry_cells(entry)]
-                        for entry in page
-                    ]  # fmt: skip
+                if not given["count"]:
+                    _show(s, queue, page, now, rows)
         except (Unreadable, WrongKind) as corrupt:  # the other states may be readable
             scan.problem, scan.over = f"{state}: {corrupt}", True
         left = None if left is None else left - scan.found
         scans.append(scan)
     return scans
+
+
+def _show(
+    s: Session, queue: Queue[Any], page: Sequence[Entry], now: int, rows: list[list[Any]]
+) -> None:
+    """Print entries as JSON, or add a line for each to ``rows``."""
+    if s.json:
+        for entry in reads_payloads(s, queue, page):
+            emit(entry_row(queue.name, entry))
+        return
+    rows += [
+        [f"{queue.name}/{entry.id}", entry.state,
+         entry.since_ms and age(now - entry.since_ms), *entry_cells(entry)]
+        for entry in page
+    ]  # fmt: skip
 
 
 def _print_rows(rows: list[list[Any]], scans: list[Scan], most: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The fields of filter expressions, in one table that docs/selections.md is generated from."""
+"""The fields of filter expressions, in one table that the page of the filter language shows."""
 
 from __future__ import annotations
 
