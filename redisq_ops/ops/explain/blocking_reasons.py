@@ -221,18 +221,7 @@ class BlockingReasons(ReasonParts):
         eta = {} if before is None else self._after(before + 1)
         request = position.request
         if not position.ahead:
-            is_next, pronoun = ("is", "it") if waits == "waits" else ("are", "them")
-            sentence = (
-                f"{subject} {waits} and {is_next} next: nothing is delivered before {pronoun}"
-            )
-            if request is not None and (request.paused or request.pending >= request.limit):
-                sentence = f"{subject} {waits} and {is_next} next of its request"
-            elif request is not None and not request.tokens:
-                sentence = (
-                    f"{subject} {waits}, but request {request.id} has no token in the list: one of "
-                    "its entries is just being delivered, or run redisq fsck"
-                )
-            return Reason("next", sentence, facts=facts, **eta)
+            return Reason("next", self._next(subject, waits), facts=facts, **eta)
         parts = ", ".join(
             f"{'' if ahead.exact else '≈ '}{count(ahead.number)} {_singular(ahead)}"
             for ahead in position.ahead
@@ -255,6 +244,19 @@ class BlockingReasons(ReasonParts):
             sentence = f"it waits for the turn of client {name}, behind {parts}{total}"
             facts |= {"client": name}
         return Reason(rule, sentence, facts=facts, **verb, **eta)
+
+    def _next(self, subject: str, waits: str) -> str:
+        """Nothing is delivered before ``subject``."""
+        request = self.observed.position.request
+        is_next, pronoun = ("is", "it") if waits == "waits" else ("are", "them")
+        if request is not None and (request.paused or request.pending >= request.limit):
+            return f"{subject} {waits} and {is_next} next of its request"
+        if request is not None and not request.tokens:
+            return (
+                f"{subject} {waits}, but request {request.id} has no token in the list: one of "
+                "its entries is just being delivered, or run redisq fsck"
+            )
+        return f"{subject} {waits} and {is_next} next: nothing is delivered before {pronoun}"
 
 
 _SINGULAR = {"tokens ": "token ", "entries ": "entry ", "clients ": "client ", "jobs ": "job ",
