@@ -11,16 +11,14 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha1
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ..engine.operator_changes import UndoStep
 from ..model.entry import Entry
 from ..redis.parsers import words
 from .list_place import DEPTH, ListPlace, reachable
+from .placed_queue import PlacedQueue
 from .places import Place, Row
-
-if TYPE_CHECKING:
-    from .changes import ForeignChanges
 
 PAGE = 500
 ROUNDS = 10
@@ -49,7 +47,7 @@ class MovedEntry:
         return self.sha, "" if self.at is None else self.at
 
 
-async def undo(queue: ForeignChanges[Any], undo: UndoStep) -> tuple[int, ...]:
+async def undo(queue: PlacedQueue[Any], undo: UndoStep) -> tuple[int, ...]:
     """How many entries were put back, how many had been touched; and how many are left, if any."""
     found: tuple[int, ...] = ()
     for _ in range(ROUNDS):
@@ -94,7 +92,7 @@ def _rest(moved: Sequence[MovedEntry], n: int) -> list[MovedEntry]:
     ]
 
 
-async def look(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntry]:
+async def look(queue: PlacedQueue[Any], op: str, step: int) -> list[MovedEntry]:
     """The entries of a step that weren't undone yet, in its order, and where they are now.
 
     A list is read by pages from the end where new entries come: those are taken last.
@@ -121,7 +119,7 @@ async def look(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntr
     return moved
 
 
-async def _moved(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntry]:
+async def _moved(queue: PlacedQueue[Any], op: str, step: int) -> list[MovedEntry]:
     moved: list[MovedEntry] = []
     while True:
         more, *found = await queue._call_script(
