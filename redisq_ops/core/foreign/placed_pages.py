@@ -79,7 +79,7 @@ class PlacedPages(ForeignQueue[C_co]):
         """The entries of a place's elements, in one exchange; None: it isn't this queue's."""
 
     def trash_payload(self, kept: bytes) -> bytes:
-        """What is shown of an entry in the trash as its payload, of the bytes kept of it."""
+        """The payload to show for an entry in the trash; ``kept``: the bytes kept of it."""
         return kept
 
     def task_of(self, payload: bytes) -> str | None:

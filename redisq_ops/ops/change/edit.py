@@ -263,7 +263,7 @@ class EditSteps(ChangeSteps):
         return self._rows[:end]
 
     async def _changed(self, ids: Sequence[str]) -> list[tuple[str, bytes, bytes]]:
-        """Those of the ids that would change, with what they are and are to be."""
+        """The ids whose payloads would change, each with the old and the new payload."""
         rows = []
         selection = self._selection
         for entry in await together(selection.queue.get.op(id) for id in ids):

@@ -43,7 +43,7 @@ class Watch:
         self._ends: deque[bool] = deque(maxlen=LATEST)
 
     def fresh(self) -> None:
-        """Forget verdicts: what comes now is judged by itself."""
+        """Forget the verdicts so far: only entries that are replayed from now on are judged."""
         self._ends.clear()
         self.replay_tracker.forget()
 

@@ -300,7 +300,7 @@ class FilterValue:
         return not self.quoted and "*" in self.text
 
     def matches(self, text: str) -> bool:
-        """Whether it matches a whole text; linear in the text, since it never backtracks."""
+        """Whether it matches a whole text; never backtracks, so the time is linear."""
         if not self.glob:
             return text == self.text
         first, *between, last = self.text.split("*")

@@ -8,7 +8,8 @@
 -- TYPES: once
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns the replies of both. In the place of a failed take's is its error: what was settled stays so.
+-- Returns both replies. If the take fails, its error is in the place of its reply, and the settlements
+-- stay.
 local words = settle()
 caller, seq = take_caller, take_seq
 local sound, deliveries = pcall(take)

@@ -1,6 +1,6 @@
--- Take out what a move brought in, unless it has changed since. `to`: trash, where an entry waits until
--- it is back in the queue it came from; then gone; or back, from the trash to where it was, when it
--- can't be put back there.
+-- Take out what a move brought in, unless it has changed since. `to`: first `trash`; from there `gone`,
+-- once the entry is back in the queue it came from, or `back` to its state here, if that queue can't
+-- restore it.
 -- KEYS: land_
 -- ARGV: caller seq op step from to
 -- REST: id

@@ -24,7 +24,7 @@ from ..places import Place, Row
 from .base import STALE_MS, RawLayout, hours, named
 
 WHOLE = 1000
-"""a list of so many elements is read whole to count; of a longer one, so many at each end"""
+"""elements up to which a list is read whole to count; of a longer one, as many at each end"""
 THOROUGH = 10_000
 MARK = re.compile(rb"(.+)\*(\d{1,13})(?:\.\d+)?", re.DOTALL)
 _SINCE_MS = 10**12

@@ -96,7 +96,7 @@ class RawFairQueue(RawLayout[C_co]):
         return Counts(sum(waiting), pending, 0, dead, 0, 0, unknown=unknown)
 
     async def _page(self, state: State, query: PageQuery) -> Page:
-        """Lists from the end where the next is taken; dead letters in no order."""
+        """A page of a list begins where the next message is taken; dead letters have no order."""
         if state in ("pending", "dead"):
             return await page_of([self._place(state)], query)
         if state == "waiting" and query.start is None:

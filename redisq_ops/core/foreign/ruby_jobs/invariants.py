@@ -96,7 +96,7 @@ async def _uncounted(queue: RubyJobReads[Any]) -> list[str]:
 
 
 def _countable(value: bytes | Exception) -> bool:
-    """Whether the server takes it for a number: 64 bits, written in one way only."""
+    """Whether the server can increment it: a whole number of 64 bits in its shortest form."""
     return (
         isinstance(value, bytes)
         and re.fullmatch(rb"0|-?[1-9]\d{0,18}", value) is not None

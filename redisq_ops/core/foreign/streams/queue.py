@@ -39,7 +39,7 @@ from .groups import ConsumerGroup, LabelledGroup
 LAGGING = 20
 """groups that are asked when their consumers last read, the furthest behind first"""
 CROWD = 1000
-"""a group of so many consumers is left out: the server would list all of them"""
+"""consumers from which on a group is left out: the server would list all of them"""
 AHEAD = 100
 """entries read to count those before one: the server sends their fields as well"""
 

@@ -161,7 +161,7 @@ def _living(
 
 
 def _dead(id: bytes, score: float, facts: list[Any] | None, content: bytes | None) -> Entry:
-    """``facts``: schema reason failed-at attempt, and what it was before."""
+    """A dead message. ``facts``: schema, reason, failed-at, attempt, and its record before."""
     said = facts[1] if facts is not None and len(facts) > 1 else None
     reason = said if isinstance(said, bytes) else b""
     tries = _whole(facts, 3)

@@ -1,5 +1,5 @@
--- Put entries of one client in, behind those it has waiting. An id that is here with another client or
--- payload is refused; each payload comes with its client in front. If the queue has a newer `layout` of
+-- Add entries of one client behind its waiting ones. An id that is here with another client or payload
+-- is refused; each payload has its client's name in front. If the queue has a newer `layout` of
 -- its shards than the caller, an id that isn't here is `elsewhere`, and nothing is done with it.
 -- KEYS: body c_ holes
 -- ARGV: caller seq client layout
