@@ -69,9 +69,9 @@ def agreed(s: Session, previews: Sequence[Preview], given: Mapping[str, Any]) ->
 def nothing_matched(
     s: Session, previews: Sequence[Preview], dry_run: bool, outcome: ChangeOutcome | None = None
 ) -> int:
-    """Say that there is nothing to change, and why: nothing is asked, nothing is written.
+    """Say that there is nothing to change, and why; ask and write nothing.
 
-    ``outcome``: what is counted all the same.
+    ``outcome``: what to report as the result, where something was counted.
     """
     for preview in previews:
         if not s.json:

@@ -101,7 +101,7 @@ _CURRENT: ContextVar[Session | None] = ContextVar("session", default=None)
 
 
 def begin(started: Session) -> Session:
-    """The session that `redaction` asks from now on, and whose server commands to copy are for."""
+    """Make this session the current one: `redaction` and hints of commands use it from now on."""
     _CURRENT.set(started)
     start_logging(*started.log)
     set_connection_options(ChainMap(started.flags, {"context": started.context}))

@@ -75,47 +75,41 @@ def queue_metrics(
     yield from _families(rows[:most], overview.now_ms)
 
 
+_OF_QUEUE = ("queue", "kind")
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    """A gauge of each queue; ``labels`` besides its name and kind."""
+    return GaugeMetricFamily(name, text, labels=(*_OF_QUEUE, *labels))
+
+
 def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
-    of_queue = ["queue", "kind"]
-    entries = GaugeMetricFamily(
-        "redisq_queue_entries", "Entries in a state now.", labels=[*of_queue, "state"]
-    )
+    entries = _gauge("redisq_queue_entries", "Entries in a state now.", "state")
     done = CounterMetricFamily(
-        "redisq_queue_done_entries", "Entries done since the queue was created.", labels=of_queue
+        "redisq_queue_done_entries", "Entries done since the queue was created.", labels=_OF_QUEUE
     )
-    oldest = GaugeMetricFamily(
+    oldest = _gauge(
         "redisq_queue_oldest_waiting_age_seconds",
         "How long the oldest waiting entry has waited; 0 when none waits.",
-        labels=of_queue,
     )
-    minute = GaugeMetricFamily(
+    minute = _gauge(
         "redisq_queue_last_minute_entries",
         "Entries of the last 60 seconds, estimated from two per-minute counters.",
-        labels=[*of_queue, "event"],
+        "event",
     )
-    flags = [
-        GaugeMetricFamily(f"redisq_queue_{name}", f"{text}: 1 or 0.", labels=of_queue)
-        for name, text in (
-            ("readable", "Whether everything of the queue could be read"),
-            ("paused", "Whether the queue is paused"),
-            ("draining", "Whether the queue refuses new entries"),
-        )
-    ]
-    unfinished = GaugeMetricFamily(
+    flags = (
+        _gauge("redisq_queue_readable", "Whether everything of the queue could be read: 1 or 0."),
+        _gauge("redisq_queue_paused", "Whether the queue is paused: 1 or 0."),
+        _gauge("redisq_queue_draining", "Whether the queue refuses new entries: 1 or 0."),
+    )
+    unfinished = _gauge(
         "redisq_queue_unfinished_operations",
         "Moves to other queues that were interrupted and hold entries.",
-        labels=of_queue,
     )
-    periodic = GaugeMetricFamily(
-        "redisq_queue_periodic_entries",
-        "Periodic entries of a queue of a kind that can have some.",
-        labels=of_queue,
+    periodic = _gauge(
+        "redisq_queue_periodic_entries", "Periodic entries of a queue of a kind that can have some."
     )
-    overdue = GaugeMetricFamily(
-        "redisq_queue_periodic_overdue_entries",
-        "Periodic entries that missed a run.",
-        labels=of_queue,
-    )
+    overdue = _gauge("redisq_queue_periodic_overdue_entries", "Periodic entries that missed a run.")
     for row in rows:
         labels = [row.name, row.kind]
         counts = row.counts

@@ -135,7 +135,7 @@ def test_without_writing_one_key_nothing_is_half_done(cases: Cases) -> None:
 
 def keys(queue: Any) -> Iterator[tuple[str, str]]:
     """Parts of a queue's keys, and a pattern of the keys of each."""
-    for name in (*acl_rights.PUT, *acl_rights.WORK, "move", "undo", "journal"):
+    for name in (*acl_rights.PUT, *acl_rights.WORK, "move", "undo", "record_operation"):
         with suppress(FileNotFoundError):
             for part in queue._script(name).header.keys:
                 yield part, queue.keys[part] + ("*" if part.endswith("_") else "")

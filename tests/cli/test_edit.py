@@ -14,6 +14,7 @@ from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change import edit
+from redisq_ops.ops.change.json_patch import Patch, Unfit
 
 from ..command_line import ERROR, Redisq
 
@@ -225,12 +226,12 @@ def test_bad_input_changes_nothing(
 
 
 def test_keys_that_are_there_twice_are_left_alone() -> None:
-    with pytest.raises(edit.Unfit, match="not JSON"):
-        edit.Patch.parse(PATCH)(b'{"region": 1, "region": 2}')
+    with pytest.raises(Unfit, match="not JSON"):
+        Patch.parse(PATCH)(b'{"region": 1, "region": 2}')
 
 
 def test_numbers_and_text_come_through_a_patch() -> None:
-    patch = edit.Patch.parse('[{"op": "add", "path": "/a", "value": "\\u00e9"}]')
+    patch = Patch.parse('[{"op": "add", "path": "/a", "value": "\\u00e9"}]')
     assert patch(b'{"big": 123456789012345678901234567890}') == (
         b'{"big": 123456789012345678901234567890, "a": "\xc3\xa9"}'
     )
@@ -248,7 +249,7 @@ def test_numbers_and_text_come_through_a_patch() -> None:
 )
 def test_a_patch_changes_what_it_says(before: bytes, value: str, after: bytes) -> None:
     text = f'[{{"op": "replace", "path": "/a", "value": {value}}}]'
-    assert edit.Patch.parse(text)(before) == after
+    assert Patch.parse(text)(before) == after
 
 
 @pytest.mark.parametrize(
@@ -262,12 +263,12 @@ def test_a_patch_changes_what_it_says(before: bytes, value: str, after: bytes) -
     ],
 )
 def test_what_would_come_back_spoilt_is_left_alone(payload: bytes, why: str) -> None:
-    with pytest.raises(edit.Unfit, match=why):
-        edit.Patch.parse('[{"op": "add", "path": "/b", "value": 2}]')(payload)
+    with pytest.raises(Unfit, match=why):
+        Patch.parse('[{"op": "add", "path": "/b", "value": 2}]')(payload)
 
 
 def test_a_patch_is_the_same_for_every_entry() -> None:
-    patch = edit.Patch.parse(
+    patch = Patch.parse(
         '[{"op": "add", "path": "/m", "value": []}, {"op": "add", "path": "/m/-", "value": 1}]'
     )
     assert [patch(b"{}") for _ in range(3)] == [b'{"m":[1]}'] * 3

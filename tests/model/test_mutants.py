@@ -326,7 +326,7 @@ TOOLKIT = [
     ),
     mutant(
         "a step behind its operation's undo",
-        ("move_range", "if journal[1] then return {} end", ""),
+        ("move_range", "if logged[1] then return {} end", ""),
         models=BOTH,
         often=("move_whole", "undo"),
     ),

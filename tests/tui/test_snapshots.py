@@ -46,8 +46,9 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.change.control import QueueSetting
-from redisq_ops.ops.change.edit import CHANGES, Sample, diff, edit_preview
+from redisq_ops.ops.change.edit import CHANGES, Sample, edit_preview
 from redisq_ops.ops.change.impact import Consequences
+from redisq_ops.ops.change.payload_diff import diff
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
 from redisq_ops.ops.change.preview import preview
 from redisq_ops.ops.deployment import Deployment

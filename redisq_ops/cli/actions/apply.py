@@ -13,8 +13,9 @@ from redisq_ops.core.model.exit_codes import INTERRUPTED
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.audit_log import Operation, new_id
+from redisq_ops.ops.change.canary_rules import Limits
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile
+from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile, PlanHeader
 from redisq_ops.ops.change.prepare import PreparedChange, prepare_plan
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
@@ -78,7 +79,19 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         return _already(s, before, done)
     if not agreed(s, [prepared.preview], given):
         return 0
-    with reporting(s, report_path, header.op, 0 if before is None else before.done) as report:
+    return _carried_out(s, prepared, header, ramp, given)
+
+
+def _carried_out(
+    s: Session,
+    prepared: PreparedChange,
+    header: PlanHeader,
+    ramp: Limits | None,
+    given: Mapping[str, Any],
+) -> int:
+    before, done = prepared.before, prepared.preview.past
+    begun = 0 if before is None else before.done
+    with reporting(s, given["report"], header.op, begun) as report:
         change = prepared.run(
             given["reason"], most=given["max"], report=report.each, last=report.last,
             hand=report.hand,

@@ -16,13 +16,13 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.edit import (
     Change,
     EditSteps,
-    Patch,
     Replaced,
     edit_preview,
     editable,
     preview_edit,
 )
 from redisq_ops.ops.change.editor import chosen, edited, readable
+from redisq_ops.ops.change.json_patch import Patch
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun

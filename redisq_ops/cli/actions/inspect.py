@@ -8,7 +8,13 @@ from typing import Any, cast
 from redisq_ops.core.model.entry import State
 from redisq_ops.ops.change.unfinished import unfinished
 from redisq_ops.ops.change.wording import entries
-from redisq_ops.ops.inspect.details import entry_details, queue_details, request_details
+from redisq_ops.ops.inspect.details import (
+    QueueDetails,
+    RequestDetails,
+    entry_details,
+    queue_details,
+    request_details,
+)
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 from redisq_ops.ops.terminal import entries as some
@@ -47,33 +53,32 @@ def inspect_queue(s: Session, name: str) -> None:
         QueueRow(queue.name, queue.kind, view.counts, rates, unfinished=left, periodic=counted),
         view.now_ms,
     )
-    open, settled = view.requests or (None, None)
     if s.json:
-        settings = {setting.name: setting.value for setting in view.settings}
-        levels = [asdict(level) for level in view.levels]
-        more = {"open_requests": open, "settled_requests": settled, "levels": levels}
-        more["shards"] = len(queue.shard_queues)
-        now = {"faults": view.checkup.flaws, "not_checked": view.checkup.unseen}
-        consumers = [asdict(consumer) for consumer in view.consumers]
-        return emit(
-            {**row, **more, "settings": settings, "history": view.history, "consumers": consumers}
-            | {"known_faults": queue.layout_faults, **now}
-            | {"clients": [client_row(queue.name, client) for client in view.clients.clients]}
-            | {"options": view.options, "periodic_entries": periodic}
-        )
-    own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
-    facts = {"": f"queue {queue.name}", **row, "unfinished": " ".join(left) or None}
-    if len(queue.shard_queues) > 1:
-        facts["shards"] = len(queue.shard_queues)
-    if open is not None:
-        facts |= {"open requests": open, "settled requests": settled}
-    if view.levels or open is not None:
-        facts["priorities"] = ", ".join(f"{x.priority}: {x.tokens} tokens" for x in view.levels)
-    if view.options:
-        facts["options"] = ", ".join(f"{name}={value}" for name, value in view.options.items())
-    if queue.has_settings:
-        facts["settings"] = ", ".join(own) or "all default"
-    _facts(s, facts | {"history": quantity(view.history, "event")})
+        emit(row | _queue_row(view) | {"periodic_entries": periodic})
+    else:
+        _print_queue(s, view, row | {"unfinished": " ".join(left) or None}, periodic)
+
+
+def _queue_row(view: QueueDetails) -> dict[str, Any]:
+    open, settled = view.requests or (None, None)
+    queue = view.queue
+    return {
+        "open_requests": open, "settled_requests": settled,
+        "levels": [asdict(level) for level in view.levels], "shards": len(queue.shard_queues),
+        "settings": {setting.name: setting.value for setting in view.settings},
+        "history": view.history, "consumers": [asdict(consumer) for consumer in view.consumers],
+        "known_faults": queue.layout_faults, "faults": view.checkup.flaws,
+        "not_checked": view.checkup.unseen,
+        "clients": [client_row(queue.name, client) for client in view.clients.clients],
+        "options": view.options,
+    }  # fmt: skip
+
+
+def _print_queue(
+    s: Session, view: QueueDetails, row: dict[str, Any], periodic: list[dict[str, Any]]
+) -> None:
+    queue = view.queue
+    _facts(s, {"": f"queue {queue.name}", **row, **_queue_facts(view)})
     if view.consumers:
         print()
         table(
@@ -100,6 +105,22 @@ def inspect_queue(s: Session, name: str) -> None:
             tell(f"    {line}")
 
 
+def _queue_facts(view: QueueDetails) -> dict[str, Any]:
+    queue, facts = view.queue, dict[str, Any]()
+    own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
+    if len(queue.shard_queues) > 1:
+        facts["shards"] = len(queue.shard_queues)
+    if view.requests:
+        facts["open requests"], facts["settled requests"] = view.requests
+    if view.levels or view.requests:
+        facts["priorities"] = ", ".join(f"{x.priority}: {x.tokens} tokens" for x in view.levels)
+    if view.options:
+        facts["options"] = ", ".join(f"{name}={value}" for name, value in view.options.items())
+    if queue.has_settings:
+        facts["settings"] = ", ".join(own) or "all default"
+    return facts | {"history": quantity(view.history, "event")}
+
+
 def _request(s: Session, address: str) -> None:
     at = place(s, address, "request")
     view = s.run(request_details(at.queue, at.id or ""))
@@ -112,38 +133,31 @@ def _request(s: Session, address: str) -> None:
     differ = [
         dict(zip(("consumer", "entries", "reason"), row, strict=True)) for row in view.differences
     ]
-    if s.json:
-        tokens = {"tokens_free": request.tokens, "tokens_held": request.pending}
-        stream = {"key": view.stream, "length": view.length, "group": "g"}
-        return emit(
-            {**request_row(view.queue.name, request), **tokens, "stream": stream}
-            | {"consumers": [asdict(consumer) for consumer in view.consumers]}
-            | {"pending_entries": pending, "pel_differs": differ}
-            | {"history": _history_row(view.history)}
-        )
-    states = ("waiting", "pending", "delayed", "done", "dead", "trash")
-    facts = {
-        "": f"request {view.queue.name}/{request.id}",
-        "state": request.state + (", paused" if request.paused else ""),
-        "priority": request.priority,
-        "limit": f"{request.limit} (tokens: {request.pending} held, {request.tokens} free)",
-        "total": f"{request.total:,} = "
-        + " + ".join(f"{getattr(request, state):,} {state}" for state in states),
-        "created_ms": request.created_ms, "added_ms": request.added_ms,
-        "closed_ms": request.closed_ms,
-        "results": f"{size(request.results_bytes)}, {request.results_dropped:,} over the limit",
-        "stream": f"{view.stream}: {some(view.length)}, group g",
-    }  # fmt: skip
-    _facts(s, facts)
+    if not s.json:
+        return _print_request(s, view, pending, differ)
+    tokens = {"tokens_free": request.tokens, "tokens_held": request.pending}
+    stream = {"key": view.stream, "length": view.length, "group": "g"}
+    emit(
+        {**request_row(view.queue.name, request), **tokens, "stream": stream}
+        | {"consumers": [asdict(consumer) for consumer in view.consumers]}
+        | {"pending_entries": pending, "pel_differs": differ}
+        | {"history": _history_row(view.history)}
+    )
+
+
+def _print_request(
+    s: Session, view: RequestDetails, pending: list[dict[str, Any]], differ: list[dict[str, Any]]
+) -> None:
+    _facts(s, _request_facts(view))
     for difference in differ:
         tell(f"  the group's own pending list: {difference['entries']:,} under "
-              f"{difference['consumer']} ({difference['reason']})")  # fmt: skip
+             f"{difference['consumer']} ({difference['reason']})")  # fmt: skip
     if view.consumers:
         print()
         held: dict[str | None, int] = {}
         for one in view.pending:
-            since = now if one.entry.since_ms is None else one.entry.since_ms
-            held[one.entry.consumer] = max(held.get(one.entry.consumer, 0), now - since)
+            since = view.now_ms if one.entry.since_ms is None else one.entry.since_ms
+            held[one.entry.consumer] = max(held.get(one.entry.consumer, 0), view.now_ms - since)
         table(
             ["consumer", "pending", "oldest"],
             [
@@ -162,9 +176,26 @@ def _request(s: Session, address: str) -> None:
                 for row in pending
             ],
         )  # fmt: skip
-        if len(pending) < request.pending:
-            tell(f"  {len(pending)} of {request.pending:,} shown")
+        if len(pending) < view.request.pending:
+            tell(f"  {len(pending)} of {view.request.pending:,} shown")
     _tell_history(s, view.history)
+
+
+def _request_facts(view: RequestDetails) -> dict[str, Any]:
+    request = view.request
+    states = ("waiting", "pending", "delayed", "done", "dead", "trash")
+    return {
+        "": f"request {view.queue.name}/{request.id}",
+        "state": request.state + (", paused" if request.paused else ""),
+        "priority": request.priority,
+        "limit": f"{request.limit} (tokens: {request.pending} held, {request.tokens} free)",
+        "total": f"{request.total:,} = "
+        + " + ".join(f"{getattr(request, state):,} {state}" for state in states),
+        "created_ms": request.created_ms, "added_ms": request.added_ms,
+        "closed_ms": request.closed_ms,
+        "results": f"{size(request.results_bytes)}, {request.results_dropped:,} over the limit",
+        "stream": f"{view.stream}: {some(view.length)}, group g",
+    }  # fmt: skip
 
 
 def _entry(s: Session, address: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import STATES, State
+from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.redis.operation import apart, together
@@ -142,22 +142,28 @@ def _scan_queue(
                 if isinstance(found, ValueCounts):
                     shown = (s.redaction.entry(entry) for entry in page if not entry.problem)
                     found.add(map(scan.fields, shown))
-                elif given["count"]:
-                    continue
-                elif s.json:
-                    for entry in reads_payloads(s, queue, page):
-                        emit(entry_row(queue.name, entry))
-                else:
-                    found += [
-                        [f"{queue.name}/{entry.id}", entry.state,
-                         entry.since_ms and age(now - entry.since_ms), *entry_cells(entry)]
-                        for entry in page
-                    ]  # fmt: skip
+                elif not given["count"]:
+                    _show(s, queue, page, now, found)
         except (Unreadable, WrongKind) as corrupt:  # the other states may be readable
             scan.problem, scan.over = f"{state}: {corrupt}", True
         left = None if left is None else left - scan.found
         scans.append(scan)
     return scans
+
+
+def _show(
+    s: Session, queue: Queue[Any], page: Sequence[Entry], now: int, rows: list[list[Any]]
+) -> None:
+    """Print entries as JSON, or add a line for each to ``rows``."""
+    if s.json:
+        for entry in reads_payloads(s, queue, page):
+            emit(entry_row(queue.name, entry))
+        return
+    rows += [
+        [f"{queue.name}/{entry.id}", entry.state,
+         entry.since_ms and age(now - entry.since_ms), *entry_cells(entry)]
+        for entry in page
+    ]  # fmt: skip
 
 
 def _print_rows(rows: list[list[Any]], scans: list[Scan], most: int | None) -> None:

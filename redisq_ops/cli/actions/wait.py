@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from redisq_ops.core.model.entry import STATES, Counts, Request
 from redisq_ops.core.model.errors import TimedOut, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.queues.request.wait import wait
+from redisq_ops.core.queues.request.wait import Progress, wait
 from redisq_ops.ops.filter.count_condition import parse_condition
 from redisq_ops.ops.filter.time import duration_ms
 
@@ -51,28 +52,40 @@ def wait_for_requests(
                 settled = sum(r.done + r.dead + r.trash for r in seen.values())
                 meter(settled, sum(r.total for r in seen.values()))
 
-            still = dict.fromkeys(ids)
-            while still:
-                try:
-                    for request in wait(queue, list(still), outage.left(), progress=show):
-                        del still[request.id]
-                        if request.state == "cancelled":
-                            code = FAILED
-                        elif request.dead and code == DONE:
-                            code = PARTLY_DONE
-                        if s.json:
-                            emit(request_row(name, request))
-                        else:
-                            more = f", {count(request.dead)} dead" if request.dead else ""
-                            if request.trash and request.state == "done":
-                                more += f", {count(request.trash)} purged or moved to another queue"
-                            tell(f"{request.id} {request.state}: {count(request.done)} done{more}")
-                        sys.stdout.flush()
-                except TimeoutError as error:
-                    raise TimedOut(f"timed out; {error}") from error
-                except Unreachable as error:
-                    outage.pause(error)
+            for request in _ended(queue, ids, outage, show):
+                if request.state == "cancelled":
+                    code = FAILED
+                elif request.dead and code == DONE:
+                    code = PARTLY_DONE
+                _print_end(s, name, request)
     return code
+
+
+def _ended(
+    queue: RequestQueue[Any], ids: list[str], outage: _Outage, show: Progress
+) -> Iterator[Request]:
+    """Each request of a queue when it has ended; waits for a lost server to answer again."""
+    still = dict.fromkeys(ids)
+    while still:
+        try:
+            for request in wait(queue, list(still), outage.left(), progress=show):
+                del still[request.id]
+                yield request
+        except TimeoutError as error:
+            raise TimedOut(f"timed out; {error}") from error
+        except Unreachable as error:
+            outage.pause(error)
+
+
+def _print_end(s: Session, queue: str, request: Request) -> None:
+    if s.json:
+        emit(request_row(queue, request))
+    else:
+        more = f", {count(request.dead)} dead" if request.dead else ""
+        if request.trash and request.state == "done":
+            more += f", {count(request.trash)} purged or moved to another queue"
+        tell(f"{request.id} {request.state}: {count(request.done)} done{more}")
+    sys.stdout.flush()
 
 
 class _Outage:

@@ -338,7 +338,7 @@ class OperatorChanges(ParallelReads[C_co]):
         return 0
 
     def undo_change_size(self, verb: str, args: Sequence[str]) -> int:
-        """How many things an `undo_change` with these arguments is about."""
+        """How many things an `undo_change` with these arguments tries to put back."""
         return 1
 
 

@@ -213,7 +213,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
 
     @operation
     async def now(self) -> int:
-        """The clock the queue goes by: the server's time, in ms since 1970 (UTC)."""
+        """The queue's clock: the server's time, in ms since 1970 (UTC)."""
         return await self._now()
 
     def _counters(self, *names: str) -> Call[list[int]]:

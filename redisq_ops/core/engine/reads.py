@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from ..model import record
 from ..model.activity import Activity
-from ..model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
+from ..model.consumer_load import (
+    PENDING_PAGE,
+    GroupLoad,
+    PendingPage,
+    PendingQuery,
+    pending_delivery,
+)
 from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, PageQuery, State
 from ..model.errors import WrongKind
 from ..model.queue_position import OTHERS, SEEN, QueuePosition
@@ -298,26 +304,29 @@ class QueueReads(QueueBase[C_co]):
         return [GroupLoad("", counts.of("pending"), counts.of("waiting"))]
 
     @operation
-    async def pending_deliveries(
+    def pending_deliveries(
         self,
         group: str = "",
         max: int = PENDING_PAGE,
         consumer: str = "",
         after: str | None = None,
         glance: bool = False,
-    ) -> PendingPage:
+    ) -> Description[PendingPage]:
         """Deliveries that aren't settled, the next deadline first; of one ``group`` or of one
         ``consumer`` where they are given. ``after``: the `PendingPage.after` of the page before.
         ``glance``: as for `page`; the ids of what is not read are no ids."""
-        read = self.page.op("pending", after, max, glance=glance)
+        return self._pending_deliveries(PendingQuery(group, max, consumer, after, glance))
+
+    async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:
+        read = self.page.op("pending", query.after, query.max, glance=query.glance)
         page, now = await both(read, self._now())
         if page.problem:
             raise WrongKind(page.problem)
         rows = tuple(
             pending_delivery(entry, now)
             for entry in page.entries
-            if consumer in ("", entry.consumer)
-            and (not group or entry.id.rpartition("/")[0] == group)
+            if query.consumer in ("", entry.consumer)
+            and (not query.group or entry.id.rpartition("/")[0] == query.group)
         )
         errors = {entry.id: entry.error for entry in page.entries if entry.error is not None}
         return PendingPage(rows, page.total, page.cursor, errors)

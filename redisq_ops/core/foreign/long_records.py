@@ -11,7 +11,7 @@ SAMPLED = 100
 LONG_RECORD = 1 << 16
 """a record of more bytes is read when its entry is asked for, and not in a list"""
 UNREAD = "*"
-"""what stands before the number of an entry that was not read; no id begins with it"""
+"""prefix of the number that an unread entry has in place of an id; no id begins with it"""
 
 
 async def mean_bytes(key: str | bytes, size: Call[int]) -> int:

@@ -22,13 +22,15 @@ from ..redis.operation import C_co, Call, Description, attempt, both, operation,
 from ..redis.parsers import moment
 from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue
-from .declarations import Declared, List, Zset
+from .declarations import Declared, Hash, List, Set, Zset
 from .json_text import decoded, text_member
 from .kept_entries import kept
 from .keys import ForeignKeys
+from .list_place import ListPlace
 from .long_records import few
 from .paging import entries_of, page_of, through, with_unread
-from .places import LocatedEntry, Place, Read, Row
+from .places import GatheredPlace, LocatedEntry, Place, Read, Row
+from .scanned_place import ScannedPlace
 
 PAGE = 500
 COUNTED = 1 << 20
@@ -77,7 +79,7 @@ class PlacedPages(ForeignQueue[C_co]):
         """The entries of a place's elements, in one exchange; None: it isn't this queue's."""
 
     def trash_payload(self, kept: bytes) -> bytes:
-        """What is shown of an entry in the trash as its payload, of the bytes kept of it."""
+        """The payload to show for an entry in the trash; ``kept``: the bytes kept of it."""
         return kept
 
     def task_of(self, payload: bytes) -> str | None:
@@ -180,7 +182,7 @@ class PlacedPages(ForeignQueue[C_co]):
             return found
         sizes = await together(self._unless(place.count(), None, wrong) for place in found)
         return [
-            self._gathered(()) if size is None else place
+            GatheredPlace() if size is None else place
             for place, size in zip(found, sizes, strict=True)
         ]
 
@@ -205,8 +207,14 @@ class PlacedPages(ForeignQueue[C_co]):
         ]
 
     def _place(self, state: State, declared: Declared, key: str) -> Place:
-        reverse = isinstance(declared, List) and declared.next == "RIGHT"
-        return Place(declared.type, self.at + key, declared.called, self._reader(state), reverse)
+        at, called, read = self.at + key, declared.called, self._reader(state)
+        if isinstance(declared, List):
+            return ListPlace(at, called, read, reverse=declared.next == "RIGHT")
+        if isinstance(declared, Set):
+            return ScannedPlace(at, called, read)
+        if isinstance(declared, Hash):
+            return ScannedPlace(at, called, read, "hash")
+        return Place(at, called, read)
 
     def _reader(self, state: State) -> Read:
         """`read` for the places of a state."""
@@ -216,12 +224,9 @@ class PlacedPages(ForeignQueue[C_co]):
 
         return read
 
-    def _gathered(self, rows: Sequence[LocatedEntry], problem: str | None = None) -> Place:
-        return Place("busy", "", "busy", _nothing, rows=rows, problem=problem)
-
     def _own_trash(self) -> Place:
         read = kept(self._trashed, self.keys["purged"], self.keys["was"])
-        return Place("trash", self.keys["trash"], "purged", read)
+        return Place(self.keys["trash"], "purged", read, "trash")
 
     @operation
     async def names(self) -> list[str]:
@@ -311,10 +316,7 @@ class PlacedPages(ForeignQueue[C_co]):
         """The places, with the size of their elements where these may be large."""
         if not self.holds_payloads:
             return list(places)
-        return await together(
-            place.weighed() if place.kind in ("list", "zset", "hash") else _same(place)
-            for place in places
-        )
+        return await together(place.weighed() for place in places)
 
     async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
         """Entries by rank among this queue's, in the first pages of places that others share."""
@@ -416,14 +418,6 @@ class PlacedPages(ForeignQueue[C_co]):
             for low, high in spans
         )
         return [sum(found[n :: len(spans)]) for n in range(len(spans))]
-
-
-async def _same(place: Place) -> Place:
-    return place
-
-
-async def _nothing(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
-    return []
 
 
 def named(wrong: Sequence[str]) -> str | None:

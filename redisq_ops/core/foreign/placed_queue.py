@@ -19,9 +19,10 @@ from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import bytes_of, raw_of
 from ..model.worker_process import Process
 from ..redis.operation import C_co, attempt, both, operation, together
+from .list_place import DEPTH, reachable
 from .long_records import UNREAD
 from .placed_pages import PAGE, PlacedPages
-from .places import DEPTH, LocatedEntry, Place, reachable
+from .places import LocatedEntry, Place
 
 FEW = 20
 """ids that are looked up in a list one by one; for more of them the list is read"""
@@ -187,7 +188,7 @@ class PlacedQueue(PlacedPages[C_co]):
         if place.kind == "busy" or (place.kind == "list" and len(ids) > FEW):
             return False
         members = await self.members(place, ids)
-        found_in(await (place.of_elements if place.kind == "list" else place.of_members)(members))
+        found_in(await place.of_members(members))
         return True
 
     def _trait(self, id: str) -> str:

@@ -11,15 +11,14 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha1
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ..engine.operator_changes import UndoStep
 from ..model.entry import Entry
 from ..redis.parsers import words
-from .places import DEPTH, Place, Row, reachable
-
-if TYPE_CHECKING:
-    from .changes import ForeignChanges
+from .list_place import DEPTH, ListPlace, reachable
+from .placed_queue import PlacedQueue
+from .places import Place, Row
 
 PAGE = 500
 ROUNDS = 10
@@ -48,7 +47,7 @@ class MovedEntry:
         return self.sha, "" if self.at is None else self.at
 
 
-async def undo(queue: ForeignChanges[Any], undo: UndoStep) -> tuple[int, ...]:
+async def undo(queue: PlacedQueue[Any], undo: UndoStep) -> tuple[int, ...]:
     """How many entries were put back, how many had been touched; and how many are left, if any."""
     found: tuple[int, ...] = ()
     for _ in range(ROUNDS):
@@ -93,7 +92,7 @@ def _rest(moved: Sequence[MovedEntry], n: int) -> list[MovedEntry]:
     ]
 
 
-async def look(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntry]:
+async def look(queue: PlacedQueue[Any], op: str, step: int) -> list[MovedEntry]:
     """The entries of a step that weren't undone yet, in its order, and where they are now.
 
     A list is read by pages from the end where new entries come: those are taken last.
@@ -104,7 +103,7 @@ async def look(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntr
         if entry.key:
             lists[entry.key][entry.sha].appendleft(n)  # of equal ones the last was put in last
     for key, missing in lists.items():
-        place = Place("list", key, "", _bytes_only, queue.next_end == "LEFT")
+        place = ListPlace(key, "", _bytes_only, reverse=queue.next_end == "LEFT")
         inner, size, more, left = None, 0, True, sum(map(len, missing.values()))
         while left and more:
             found, inner, size = await place.after(inner, PAGE)
@@ -120,7 +119,7 @@ async def look(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntr
     return moved
 
 
-async def _moved(queue: ForeignChanges[Any], op: str, step: int) -> list[MovedEntry]:
+async def _moved(queue: PlacedQueue[Any], op: str, step: int) -> list[MovedEntry]:
     moved: list[MovedEntry] = []
     while True:
         more, *found = await queue._call_script(

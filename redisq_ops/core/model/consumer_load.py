@@ -39,6 +39,22 @@ class PendingDelivery:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingQuery:
+    """The arguments of `QueueReads.pending_deliveries`."""
+
+    group: str = ""
+    max: int = PENDING_PAGE
+    consumer: str = ""
+    after: str | None = None
+    glance: bool = False
+
+    @property
+    def low(self) -> str:
+        """The first id of the page, as a command for a stream has it."""
+        return "-" if self.after is None else f"({self.after}"
+
+
+@dataclass(frozen=True, slots=True)
 class PendingPage:
     """A page of pending deliveries."""
 

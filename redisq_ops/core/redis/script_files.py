@@ -20,7 +20,7 @@ Its words become code, so what is documented is what runs::
     -- RARELY: cancelled gone             counters that few calls change: read when they do
     -- FIRST: HGET                        a module: a command that it runs before any write
     -- RUN_BY: worker                     a worker runs it in its loop, not an operator
-    -- AHEAD: storage_usual_step          a hook that runs before the modules are set up and may
+    -- AHEAD: storage_fast_path           a hook that runs before the modules are set up and may
                                           end the call; its file uses no module
     -- FLAGS: allow-oom                   script flags for the server
 """

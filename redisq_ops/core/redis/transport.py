@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from math import inf
 from typing import Any, cast
@@ -241,6 +241,16 @@ async def _send_round(client: Any, calls: Round, commands: list[tuple[Arg, ...]]
         await pool.release(connection)
 
 
+async def _read_reply(connection: Any, call: Call[Any], parsers: Mapping[Any, Any]) -> Any:
+    """The reply to a call; the server's error is returned, not raised."""
+    try:
+        reply = await connection.read_response(disable_decoding=True, timeout=inf)
+        name = call.command[0]
+        return parsers[name](reply, **call.options) if name in parsers else reply
+    except rx.ResponseError as error:
+        return error
+
+
 async def _read_round(client: Any, connection: Any, calls: Round) -> list[Any]:
     """The replies of a round. The time-out is that of the wait for the next one."""
     replies, parsers, loop = list[Any](), client.response_callbacks, asyncio.get_running_loop()
@@ -249,13 +259,7 @@ async def _read_round(client: Any, connection: Any, calls: Round) -> list[Any]:
     try:
         async with asyncio.timeout(patience) as limit:
             for call in calls:
-                try:
-                    reply = await connection.read_response(disable_decoding=True, timeout=inf)
-                    if (name := call.command[0]) in parsers:
-                        reply = parsers[name](reply, **call.options)
-                except rx.ResponseError as error:
-                    reply = error
-                replies.append(reply)
+                replies.append(await _read_reply(connection, call, parsers))
                 if patience is not None and (now := loop.time()) - began > patience / 10:
                     began = now
                     limit.reschedule(now + patience)

@@ -103,21 +103,7 @@ class Worker:
         redacted: Redacted = lambda failure: failure,
         random: Random = unseeded,
     ) -> None:
-        several = [queues] if isinstance(queues, Queue) else listed(queues, "a worker's queues")
-        for queue in several:
-            if not isinstance(queue, Queue):
-                raise BadInput(
-                    f"a worker needs queues, not {type(queue).__name__}: "
-                    "Worker(RequestQueue(connect(URL), NAME), handler)"
-                )
-        if not several:
-            raise BadInput("a worker needs a queue")
-        if not isinstance(several[0].client, (Redis, RedisCluster)):
-            raise BadInput("a worker wants a client made by connect(); its handlers may be async")
-        if any(queue.client is not several[0].client for queue in several):
-            raise BadInput("the queues of one worker must share one client")
-        if len({queue.name for queue in several}) < len(several):
-            raise BadInput("a queue is named twice; a worker takes each queue once")
+        several = _checked_queues(queues)
         if not 1 <= concurrency <= _MOST_SLOTS or not 1 <= batch <= MAX_BATCH:
             raise BadInput(f"concurrency must be 1 to {_MOST_SLOTS}, and batch 1 to {MAX_BATCH}")
         lease_ms = checked_ms(lease_ms, "lease_ms")
@@ -418,15 +404,7 @@ class Worker:
             source.asked -= asked
             taken = replies[-1]
             if isinstance(taken, TakeResult):
-                source.plenty = len(taken.deliveries) == asked
-                self._took(source, taken)
-                source.empty = alone and not taken.deliveries and not taken.more
-                self._limits = None
-                if taken.deliveries:  # their handlers may submit to any queue
-                    for other in self._sources:
-                        other.empty = False
-                if len(taken.deliveries) < asked and not taken.more:
-                    self._ask_limits(source)
+                self._take_done(source, asked, alone, taken)
             elif isinstance(taken, Unreadable) and not self._burst and self._connection.met:
                 # Nothing was taken; the worker goes on with its other queues.
                 source.set_aside(taken)
@@ -436,6 +414,17 @@ class Worker:
         if self._sources.since is None and self._sources.finished():
             self._sources.since = monotonic()
         self._quiet_until = monotonic() + self._connection.pause_for(replies, work=True)
+
+    def _take_done(self, source: QueueSource, asked: int, alone: bool, taken: TakeResult) -> None:
+        source.plenty = len(taken.deliveries) == asked
+        self._took(source, taken)
+        source.empty = alone and not taken.deliveries and not taken.more
+        self._limits = None
+        if taken.deliveries:  # their handlers may submit to any queue
+            for other in self._sources:
+                other.empty = False
+        if len(taken.deliveries) < asked and not taken.more:
+            self._ask_limits(source)
 
     def _ask_limits(self, source: QueueSource) -> None:
         """Once in a while, find out whether slots are idle only because of a limit."""
@@ -512,6 +501,28 @@ class Worker:
     def _health(self) -> dict[str, Any]:
         held, queues = self._sources.held(), self._sources.names
         return {"consumer": self.consumer, "queues": queues, "held": held}
+
+
+def _checked_queues(
+    queues: Queue[BlockingClient] | Sequence[Queue[BlockingClient]],
+) -> Sequence[Queue[BlockingClient]]:
+    """One queue or several, if one worker can take from them all; else `BadInput`."""
+    several = [queues] if isinstance(queues, Queue) else listed(queues, "a worker's queues")
+    for queue in several:
+        if not isinstance(queue, Queue):
+            raise BadInput(
+                f"a worker needs queues, not {type(queue).__name__}: "
+                "Worker(RequestQueue(connect(URL), NAME), handler)"
+            )
+    if not several:
+        raise BadInput("a worker needs a queue")
+    if not isinstance(several[0].client, (Redis, RedisCluster)):
+        raise BadInput("a worker wants a client made by connect(); its handlers may be async")
+    if any(queue.client is not several[0].client for queue in several):
+        raise BadInput("the queues of one worker must share one client")
+    if len({queue.name for queue in several}) < len(several):
+        raise BadInput("a queue is named twice; a worker takes each queue once")
+    return several
 
 
 def _both_replies(reply: Any) -> list[Any]:

@@ -60,28 +60,32 @@ def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] =
                 with suppress(ProcessLookupError):
                     os.kill(child.process.pid, signal.SIGTERM)
 
+    def start(index: int, child: _Child, now: float) -> None:
+        process = context.Process(target=_work_in_child, args=(target, index, args))
+        process.start()
+        child.process, child.born = process, now
+        if stopping:  # the signal came before the process existed
+            process.terminate()
+
     with handled(forward):
         while any(child.code is None for child in children):
             now = monotonic()
             for index, child in enumerate(children):
-                if child.process is None and child.code is None:
-                    if stopping:
-                        child.code = 0
-                    elif child.due <= now:
-                        process = context.Process(target=_child, args=(target, index, args))
-                        process.start()
-                        child.process, child.born = process, now
-                        if stopping:  # the signal came before the process existed
-                            process.terminate()
+                if child.process is not None or child.code is not None:
+                    continue
+                if stopping:
+                    child.code = 0
+                elif child.due <= now:
+                    start(index, child, now)
             sentinels = [child.process.sentinel for child in children if child.process]
             wait(sentinels, timeout=0.5)
             for index, child in enumerate(children):
                 if child.process is not None and child.process.exitcode is not None:
-                    _buried(index, child, stopping)
+                    _process_ended(index, child, stopping)
         return max((child.code or 0 for child in children), default=0)
 
 
-def _buried(index: int, child: _Child, stopping: bool) -> None:
+def _process_ended(index: int, child: _Child, stopping: bool) -> None:
     assert child.process is not None
     code, now = child.process.exitcode or 0, monotonic()
     child.process.close()
@@ -96,7 +100,7 @@ def _buried(index: int, child: _Child, stopping: bool) -> None:
     log.warning("worker process %d ended (%s); starting another", index, how)
 
 
-def _child(target: Callable[..., object], index: int, args: tuple[Any, ...]) -> None:
+def _work_in_child(target: Callable[..., object], index: int, args: tuple[Any, ...]) -> None:
     # A session of its own: Ctrl+C then reaches only the supervisor, which passes it on once.
     os.setsid()
     Thread(target=_follow, name="redisq-follow", daemon=True).start()

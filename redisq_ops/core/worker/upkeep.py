@@ -12,7 +12,7 @@ from ..engine.worker_register import WorkerRegistration
 from ..redis.operation import BlockingClient, Description, attempt
 from .queue_source import QueueRotation
 from .retry import Random
-from .transfer_recovery import TransferRecoverer
+from .transfer_recoverer import TransferRecoverer
 
 UPKEEP_S = 30.0
 _MUCH = 40

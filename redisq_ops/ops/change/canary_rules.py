@@ -1,4 +1,4 @@
-"""How fast a replay may be: decided from observations alone, without a server or a clock.
+"""The rules of a canary and a ramp: how fast a replay may be. Pure: no server and no clock.
 
 A canary first, then a ramp that doubles while what was replayed stays well, pauses above a
 threshold, and goes on or gives up. `WatchedReplay` observes and does what is decided here.
@@ -14,9 +14,9 @@ from ..terminal import age, count
 
 Phase = Literal["canary", "watching", "ramp", "paused", "settling", "over", "stopped"]
 JUDGED = 10
-"""verdicts it takes, while the ramp runs, to say anything of re-entry"""
+"""verdicts needed, while the ramp runs, to judge how many die again"""
 EASE = 0.8
-"""how far below a threshold the way goes on"""
+"""the ramp goes on below this part of a threshold"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ TYPED_ABOVE = 1000
 
 
 def typed(verb: Verb, n: int, queue: str) -> str | None:
-    """What a person types before so many entries are changed; None: yes is enough."""
+    """What a person types to confirm a change of this many entries; None: yes is enough."""
     if n and verb == "hard":
         return queue
     return typed_number(n)

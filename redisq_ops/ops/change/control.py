@@ -1,4 +1,4 @@
-"""Changes of settings: requests, clients and whole queues held, resized, cancelled."""
+"""Pause, resume, drain and cancel; limits, priorities, clients' rules, settings of queues."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def settable(queue: Queue[Any]) -> None:
 
 
 def heeded_by(queue: Queue[Any]) -> str:
-    """Who heeds a pause or drain of another program's queue, in words; empty for one of ours."""
+    """Whom a pause or drain of another program's queue stops, in words; empty for our queues."""
     if not queue.owner or not queue.has_settings:
         return ""
     return f"{queue.name}: only redisq's workers and producers heed it; {queue.owner}'s own go on."

@@ -19,9 +19,9 @@ STEP = 100
 
 
 async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
-    """What would go with the queue; refuses if that is anything and it isn't to go ``hard``.
+    """The entries that would be lost with the queue; refuses if there are any, unless ``hard``.
 
-    Another program's queue is never ours to destroy, whatever else of it we may change.
+    Another program's queue is never destroyed, whatever else of it may be changed.
     """
     if not queue.destroyable:
         raise WrongKind(

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import islice
-from math import isfinite
 from typing import Any
-
-import jsonpatch
-import jsonpointer
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.core.model.errors import BadInput, Refused, Superseded
+from redisq_ops.core.model.errors import Refused, Superseded
 from redisq_ops.core.model.settings import MAX_PAYLOAD
 from redisq_ops.core.model.states import EDIT
 from redisq_ops.core.redis.operation import together
@@ -27,73 +20,20 @@ from ..filter.selection import Selection
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count, kind_of
 from .confirmation import typed_number
+from .json_patch import Unfit
+from .payload_diff import diff
 from .preview import Preview
 from .steps import ChangeSteps
 from .wording import entries
 
 BATCH = 50
-LONG = 2_000
-"""lines of both payloads up to which they are compared line by line"""
 STEP_BYTES = 1024 * 1024
 """a step carries no more than this, or one entry"""
 SAMPLES = 3
 """entries whose change is shown before it"""
 
-DOUBLE_DIGITS = 17
-"""as many as a double has when it is written out in full"""
-
 Change = Callable[[bytes], bytes]
 """a payload's new bytes; `Unfit` where it can't be changed so"""
-
-
-class Unfit(Exception):
-    """Why one payload can't be changed; the others can."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """A JSON Patch (RFC 6902): what it makes of a payload."""
-
-    operations: list[dict[str, Any]]
-
-    @classmethod
-    def parse(cls, text: str) -> Patch:
-        """One line says what is wrong with it, before anything is looked at."""
-        try:
-            found = json.loads(text, parse_constant=_no_number)
-        except (ValueError, RecursionError) as error:
-            raise BadInput(f"--patch is not JSON: {error}") from error
-        if not isinstance(found, list) or not all(isinstance(step, dict) for step in found):
-            raise BadInput('--patch is a list of operations: [{"op": "replace", "path": …}]')
-        try:
-            jsonpatch.JsonPatch(found)
-        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-            raise BadInput(f"--patch: {error}") from error
-        return cls(found)
-
-    def __call__(self, payload: bytes) -> bytes:
-        """The patched payload, written as the old one was: spaced or not, keys in their order."""
-        try:
-            # As text: from bytes, UTF-16 would be read too, and come back as UTF-8.
-            source = payload.decode("utf-8")
-            before = json.loads(source, object_pairs_hook=_unique, parse_float=_exact)
-        except (ValueError, RecursionError) as error:
-            raise Unfit("not JSON") from error
-        tight = (",", ":") if b'": ' not in payload else (", ", ": ")
-        escaped = b"\\u" in payload
-        try:
-            # A value that is put in is the patch's own, and later steps would change it there.
-            after = jsonpatch.JsonPatch(deepcopy(self.operations)).apply(before)
-            # As text: to Python 1 is true is 1.0.
-            if (text := json.dumps(after)) == json.dumps(before):
-                return payload
-            return json.dumps(after, ensure_ascii=escaped, separators=tight).encode()
-        except UnicodeEncodeError:  # half of a surrogate pair has no UTF-8
-            return text.encode()
-        except RecursionError as error:
-            raise Unfit("nested too deeply") from error
-        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-            raise Unfit("the patch doesn't apply") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +47,6 @@ class Replaced:
         if payload != self.before:  # somebody else was quicker: theirs is not overwritten unseen
             raise Unfit("changed")
         return self.after
-
-
-def _exact(digits: str) -> float:
-    """A number that can be written again as it was; one with more digits may be an amount."""
-    number, exact = float(digits), Decimal(digits)
-    many = len(exact.as_tuple().digits) > DOUBLE_DIGITS
-    if not isfinite(number) or (many and Decimal(repr(number)) != exact):
-        raise Unfit("a number would lose digits")
-    return number
-
-
-def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number of JSON")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of an object that has a key twice one of the two would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key twice")
-    return found
 
 
 def editable(queue: Queue[Any], state: State) -> None:
@@ -260,42 +179,6 @@ def _sample(entry: Entry, change: Change, redaction: Redaction) -> Sample:
     return Sample(entry.id, lines, hidden=not lines)
 
 
-def diff(before: str, after: str) -> Iterator[str]:
-    """Lines taken away and put in, JSON spread over lines first; a little around each.
-
-    Of long payloads what they have in common at both ends is cut off first; of what is long even
-    then only the number of lines is shown, since the cost of comparing grows with the cube.
-    """
-    old, new = _lines(before), _lines(after)
-    if len(old) + len(new) > LONG:
-        head, tail = _common(old, new)
-        out, put = len(old) - head - tail, len(new) - head - tail
-        if out + put > LONG:
-            return iter((f"-{count(out)} lines", f"+{count(put)} lines"))
-        low, behind = max(0, head - 1), max(0, tail - 1)
-        old, new = old[low : len(old) - behind], new[low : len(new) - behind]
-    return (
-        line
-        for line in difflib.unified_diff(old, new, lineterm="", n=1)
-        if not line.startswith(("---", "+++", "@@"))
-    )
-
-
-def _common(old: list[str], new: list[str]) -> tuple[int, int]:
-    """How many lines both begin with, and how many others both end with."""
-    most = min(len(old), len(new))
-    head = next((k for k in range(most) if old[k] != new[k]), most)
-    tail = next((k for k in range(most - head) if old[-1 - k] != new[-1 - k]), most - head)
-    return head, tail
-
-
-def _lines(payload: str) -> list[str]:
-    try:
-        return json.dumps(json.loads(payload), indent=2, ensure_ascii=False).splitlines()
-    except (ValueError, RecursionError):
-        return payload.splitlines()
-
-
 async def preview_edit(
     selection: Selection, change: Change, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Preview, list[Sample]]:
@@ -380,7 +263,7 @@ class EditSteps(ChangeSteps):
         return self._rows[:end]
 
     async def _changed(self, ids: Sequence[str]) -> list[tuple[str, bytes, bytes]]:
-        """Those of the ids that would change, with what they are and are to be."""
+        """The ids whose payloads would change, each with the old and the new payload."""
         rows = []
         selection = self._selection
         for entry in await together(selection.queue.get.op(id) for id in ids):

@@ -199,7 +199,7 @@ async def prepare_plan(
 ) -> PreparedChange:
     """Check a plan file and say what applying it will do now. Reads only.
 
-    ``most``: stop after so many entries. ``look_again``: say where the entries are by now.
+    ``most``: stop after this number of entries. ``look_again``: say where the entries are by now.
     """
     header = plan.header
     queue = await home(deployment, header)

@@ -104,7 +104,7 @@ async def select_whole_state(
 
 
 async def movable_as_a_whole(queue: Queue[Any], state: State, verb: Verb, filter: Filter) -> bool:
-    """Whether that is a whole state, one the server can move by itself, and a large one."""
+    """Whether it is a whole large state that the server can move without a list of ids."""
     one = len(queue.shard_keys) == 1  # of several shards each has its own first entries
     plain = filter == Filter(max=filter.max if one else None)
     if not plain or verb not in MOVES or state not in queue.range_states:

@@ -54,7 +54,7 @@ class MoveAction(EntryAction):
             transfer.refuse_changing(self.queue)
 
     async def obstacle(self) -> str:
-        """Why the target takes nothing now; empty: it takes `most`."""
+        """Why the target accepts no entries now; empty: it accepts up to `most` in a step."""
         into = self.route.target
         self._looked = (self._looked + 1) % ASKED
         if self._looked != 1 and not self._wary:

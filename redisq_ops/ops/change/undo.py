@@ -120,10 +120,10 @@ class UndoSteps(ChangeSteps):
         return {"matched": self.outcome.matched, **more}
 
     async def _account(self) -> None:
-        """Tell entries that other undos restored from those that can't be restored any more."""
+        """Count why entries were not restored: by other undos, because they changed or expired."""
         operation, outcome = self.operation, self.outcome
         changed, deep = (outcome.skipped.get(word, 0) for word in ("changed", "deep"))
-        if not deep:  # those can be put back by and by
+        if not deep:  # a later undo may restore those
             await audit_log.note(self.queue, operation.id, tried=1, rest=self.rest)
         now = await audit_log.read(self.queue, operation.id) or operation
         outcome.matched = max(operation.done, outcome.done)

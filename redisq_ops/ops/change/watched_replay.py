@@ -1,4 +1,4 @@
-"""Closed-loop replay: a few first, then faster and faster while what was replayed stays well.
+"""A replay with a canary and a ramp: a few entries first, then more while few of them die again.
 
 `WatchedReplay` drives a change at the rate that `canary_rules` decides, and observes: whether what
 it replayed dies again, how much waits, and how quickly the server answers another client.
@@ -43,7 +43,7 @@ class Watch:
         self._ends: deque[bool] = deque(maxlen=LATEST)
 
     def fresh(self) -> None:
-        """Forget verdicts: what comes now is judged by itself."""
+        """Forget the verdicts so far: only entries that are replayed from now on are judged."""
         self._ends.clear()
         self.replay_tracker.forget()
 

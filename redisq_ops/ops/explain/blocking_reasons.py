@@ -6,33 +6,19 @@ would refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients
-from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.queue_position import Ahead
-from redisq_ops.core.model.settings import DEFAULTS
-from redisq_ops.core.model.states import Verb
 
-from ..change.audit_log import Operation
 from ..hint import hint
-from ..redaction import Redaction
-from ..terminal import age, count, date, kind_of
-from .observation import RATE_MINUTES, Observation
+from ..terminal import age, count, kind_of
+from .reason_parts import ReasonParts
 
 NO_TAKE_MS = 60_000
 """without a take for this long a queue has no worker; an idle worker takes every few seconds"""
-
-FormatTime = Callable[[int], str]
-"""shows a time (ms since 1970)"""
-
-
-def utc(ms: int) -> str:
-    """A time as a date in UTC."""
-    return date(ms, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,94 +39,8 @@ class Reason:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class BlockingReasons:
+class BlockingReasons(ReasonParts):
     """The reasons for what has not run yet, from one observation."""
-
-    def __init__(self, observed: Observation, when: FormatTime, redaction: Redaction) -> None:
-        self.observed = observed
-        self.redacted = redaction.failure
-        self.queue = observed.queue
-        self.now = observed.now_ms
-        self.when = when
-        self.request = observed.request or observed.position.request
-        self.address = (
-            observed.queue.name if observed.id is None else f"{observed.queue.name}/{observed.id}"
-        )
-
-    # --- parts of sentences --------------------------------------------------------------------
-
-    def _ago(self, ms: int) -> str:
-        if ms - self.now >= 1000:
-            return f"by a clock that was {age(ms - self.now)} ahead"
-        return f"{age(max(0, self.now - ms))} ago"
-
-    def _until(self, ms: int) -> str:
-        left = ms - self.now
-        return f"in {age(left)}" if left >= 1000 else "now"
-
-    def _setting(self, name: str) -> int:
-        return int(self.observed.settings.get(name, getattr(DEFAULTS, name)))
-
-    def _can(self, verb: Verb, state: State) -> bool:
-        return state in self.queue.actions.get(verb, ())
-
-    def _command(self, verb: Verb, state: State, address: str | None = None) -> dict[str, Any]:
-        """The verb and its command for an entry, by default the observed one; empty if the queue
-        does not have the verb."""
-        if not self._can(verb, state):
-            return {}
-        return {"verb": verb, "command": hint(verb, address or self.address)}
-
-    def _by(self, operation: Operation | None) -> str:
-        """Who made a change, when and why, from the audit log."""
-        if operation is None:
-            return "by an unknown user (not in the audit log)"
-        why = f" because {operation.why!r}" if operation.why else ", no reason given"
-        return f"by {operation.by} {self._ago(operation.started_ms)}{why} (op {operation.id})"
-
-    def _operation(self, id: str | None) -> Operation | None:
-        return next((o for o in self.observed.operations if o.id == id), None)
-
-    def _change(self, verb: str, what: str) -> Operation | None:
-        """The latest change with this verb and object."""
-        found = (o for o in self.observed.operations if o.verb == verb and o.what == what)
-        return next(found, None)
-
-    def _op_facts(self, operation: Operation | None) -> dict[str, Any]:
-        if operation is None:
-            return {"operation": None}
-        return {
-            "operation": {
-                "id": operation.id, "verb": operation.verb, "started_ms": operation.started_ms,
-                "user": operation.who, "host": operation.whence, "reason": operation.why,
-            }
-        }  # fmt: skip
-
-    @property
-    def _rate(self) -> float | None:
-        """Entries settled per millisecond in the last minutes; None: none, or not counted."""
-        arrived, settled = self.observed.rates.arrived, self.observed.rates.settled
-        began = next((n for n, pair in enumerate(zip(arrived, settled, strict=True)) if any(pair)),
-                     0)  # fmt: skip
-        span = (len(settled) - 1 - began) * 60_000 + self.now % 60_000
-        return sum(settled) / span if sum(settled) and span > 0 else None
-
-    def _after(self, entries: int | None, share: float = 1.0) -> dict[str, Any]:
-        """When this many entries will have been settled at the current rate.
-
-        ``share`` is the part of all settled entries that counts, from 0 to 1.
-        """
-        if entries is None or self._rate is None or share <= 0:
-            return {}
-        part = "" if share >= 1 else f", {count(round(100 * share))} % of them of this request"
-        basis = (
-            f"{count(entries)} left, at ≈ {self._rate * 60_000:,.1f} settled per minute as in the "
-            f"last {RATE_MINUTES} minutes{part}"
-        )
-        at = self.now + int(entries / (self._rate * share))
-        return {"eta_ms": at, "estimate": True, "basis": basis}
-
-    # --- rules for any kind of queue -------------------------------------------------------------
 
     def _unread(self) -> Iterator[Reason]:
         """A part of the queue can't be read, and may hold the cause."""
@@ -180,6 +80,13 @@ class BlockingReasons:
             "resume", hint("queue", "resume", self.queue.name),
             facts={"closed": why} | self._op_facts(change),
         )  # fmt: skip
+
+    def _unfinished_moves(self) -> Iterator[Reason]:
+        for move in self.observed.unfinished:
+            yield Reason(
+                "unfinished", move.sentence(self.when), "undo", move.command,
+                facts={"op": move.operation.id, "idle_ms": move.idle_ms},
+            )  # fmt: skip
 
     @property
     def _lease_live(self) -> bool:
@@ -221,6 +128,9 @@ class BlockingReasons:
         else:
             evidence = f"no consumer has asked {source} for work for {age(silent)}{examined}"
         yield Reason("no-worker", f"no worker is taking: {evidence}", facts=facts, **work)
+
+    def _no_worker_at_all(self) -> list[Reason]:
+        return [reason for reason in self._no_worker() if reason.rule == "no-worker"]
 
     def _request_paused(self) -> Iterator[Reason]:
         request = self.request
@@ -292,11 +202,6 @@ class BlockingReasons:
             **self._after(own + 1, share),
         )  # fmt: skip
 
-    def _lease(self, until_ms: int) -> str:
-        if until_ms > self.now:
-            return f"lease ends {self._until(until_ms)}"
-        return f"lease ended {self._ago(until_ms)}"
-
     def _in_line(self, subject: str = "it", waits: str = "waits") -> Reason:
         """What is delivered earlier, or that it is next.
 
@@ -316,18 +221,7 @@ class BlockingReasons:
         eta = {} if before is None else self._after(before + 1)
         request = position.request
         if not position.ahead:
-            is_next, pronoun = ("is", "it") if waits == "waits" else ("are", "them")
-            sentence = (
-                f"{subject} {waits} and {is_next} next: nothing is delivered before {pronoun}"
-            )
-            if request is not None and (request.paused or request.pending >= request.limit):
-                sentence = f"{subject} {waits} and {is_next} next of its request"
-            elif request is not None and not request.tokens:
-                sentence = (
-                    f"{subject} {waits}, but request {request.id} has no token in the list: one of "
-                    "its entries is just being delivered, or run redisq fsck"
-                )
-            return Reason("next", sentence, facts=facts, **eta)
+            return Reason("next", self._next(subject, waits), facts=facts, **eta)
         parts = ", ".join(
             f"{'' if ahead.exact else '≈ '}{count(ahead.number)} {_singular(ahead)}"
             for ahead in position.ahead
@@ -350,6 +244,19 @@ class BlockingReasons:
             sentence = f"it waits for the turn of client {name}, behind {parts}{total}"
             facts |= {"client": name}
         return Reason(rule, sentence, facts=facts, **verb, **eta)
+
+    def _next(self, subject: str, waits: str) -> str:
+        """Nothing is delivered before ``subject``."""
+        request = self.observed.position.request
+        is_next, pronoun = ("is", "it") if waits == "waits" else ("are", "them")
+        if request is not None and (request.paused or request.pending >= request.limit):
+            return f"{subject} {waits} and {is_next} next of its request"
+        if request is not None and not request.tokens:
+            return (
+                f"{subject} {waits}, but request {request.id} has no token in the list: one of "
+                "its entries is just being delivered, or run redisq fsck"
+            )
+        return f"{subject} {waits} and {is_next} next: nothing is delivered before {pronoun}"
 
 
 _SINGULAR = {"tokens ": "token ", "entries ": "entry ", "clients ": "client ", "jobs ": "job ",

@@ -10,14 +10,14 @@ from redisq_ops.core.model.entry import GONE, Entry
 from ..hint import hint
 from ..inspect.consumers import SILENT_MS
 from ..terminal import age
-from .blocking_reasons import Reason
+from .blocking_reasons import BlockingReasons, Reason
 from .outcome_reasons import OutcomeReasons, error_row, error_text
 
 GROUPS = 5
 """other consumer groups of a stream that are named"""
 
 
-class EntryReasons(OutcomeReasons):
+class EntryReasons(BlockingReasons, OutcomeReasons):
     """The reasons for an entry: what keeps it in its state, and what was done to it."""
 
     def _entry_reasons(self, entry: Entry) -> Iterator[Reason]:
@@ -89,9 +89,6 @@ class EntryReasons(OutcomeReasons):
                          **requeue)  # fmt: skip
         yield from self._paused()
         yield from self._no_worker_at_all()
-
-    def _no_worker_at_all(self) -> list[Reason]:
-        return [reason for reason in self._no_worker() if reason.rule == "no-worker"]
 
     def _pending(self, entry: Entry) -> Iterator[Reason]:
         who = f"consumer {entry.consumer}" if entry.consumer else "an unknown consumer"

@@ -14,7 +14,8 @@ from ..change.control import CLIENT_RULES
 from ..change.wording import PAST
 from ..hint import hint
 from ..terminal import age, count
-from .blocking_reasons import BlockingReasons, Reason
+from .blocking_reasons import Reason
+from .reason_parts import ReasonParts
 from .removals import removals
 
 _CLIENT_RULES = {rule for rule, _ in CLIENT_RULES.values()}
@@ -23,7 +24,7 @@ NAMED = 5
 """changes named that may have removed an entry"""
 
 
-class OutcomeReasons(BlockingReasons):
+class OutcomeReasons(ReasonParts):
     """The reasons for what has ended.
 
     None has an ``eta_ms``, since nothing is expected. How long an undo works and how long a result
@@ -187,8 +188,7 @@ class OutcomeReasons(BlockingReasons):
                 f"{self.queue.kind} queue keeps no history that shows what became of it",
                 facts=facts,
             )  # fmt: skip
-        level = observed.settings.get("history", DEFAULTS.history)
-        facts["history"] = level
+        facts["history"] = self._history_level
         request = observed.position.request
         number = (observed.id or "").partition("/")[2]
         is_number = number.isdecimal() and not number.startswith("0")
@@ -199,15 +199,9 @@ class OutcomeReasons(BlockingReasons):
                 f"{count(request.total)} entries, numbered from 1",
                 facts=facts | {"total": request.total},
             )  # fmt: skip
-        look_up: dict[str, Any] = {"verb": "history", "command": hint("history", self.queue.name)}
         event = next((event for event in history.events if not _of_client(event)), None)
         if event is None and history.events:
-            words = history.events[0].what["op"][0].split("|")
-            return Reason(
-                "unknown", f"{observed.id} is a client of queue {self.queue.name}, not an entry; "
-                f"its {words[1]} was set to {words[3]} {self._by(self._operation(words[0]))}",
-                facts=facts, verb="client", command=hint("client", "ls", self.queue.name),
-            )  # fmt: skip
+            return self._is_client(history.events[0], facts)
         if event is not None:
             facts |= {"event": dict(event.what), "at_ms": event.at_ms, "by": event.by}
         certain: list[Operation] = []
@@ -218,14 +212,37 @@ class OutcomeReasons(BlockingReasons):
             named = (*certain, *possible[:NAMED])
             facts["removals"] = [self._op_facts(change)["operation"] for change in named]
         if certain:
-            sentence = "; ".join(f"{_removed(change)} {self._by(change)}" for change in certain)
-            if certain[-1].target == "trash" or certain[-1].verb == "cancel":
-                sentence += f"; entries stay in the trash for {age(self._setting('trash_ms'))}"
-            before = f"; the last history event before: {self._event(event)}" if event else ""
-            return Reason("removed", f"it was {sentence}{before}", facts=facts, **look_up)
-        if event is not None:
-            ending = self._last_event(event) + self._possible_removals(possible)
-            return Reason("gone", ending, facts=facts, **look_up)
+            rule, sentence = "removed", self._certain_removals(certain, event)
+        elif event is not None:
+            rule, sentence = "gone", self._last_event(event) + self._possible_removals(possible)
+        else:
+            rule, sentence = "unknown", self._unmentioned(what, possible)
+        return Reason(rule, sentence, "history", hint("history", self.queue.name), facts=facts)
+
+    @property
+    def _history_level(self) -> str:
+        return str(self.observed.settings.get("history", DEFAULTS.history))
+
+    def _is_client(self, event: Event, facts: dict[str, Any]) -> Reason:
+        """``event`` changed a rule of the client whose name the id is."""
+        words = event.what["op"][0].split("|")
+        return Reason(
+            "unknown", f"{self.observed.id} is a client of queue {self.queue.name}, not an entry; "
+            f"its {words[1]} was set to {words[3]} {self._by(self._operation(words[0]))}",
+            facts=facts, verb="client", command=hint("client", "ls", self.queue.name),
+        )  # fmt: skip
+
+    def _certain_removals(self, certain: Sequence[Operation], event: Event | None) -> str:
+        """The changes that removed it; ``event``: its last one before."""
+        sentence = "; ".join(f"{_removed(change)} {self._by(change)}" for change in certain)
+        if certain[-1].target == "trash" or certain[-1].verb == "cancel":
+            sentence += f"; entries stay in the trash for {age(self._setting('trash_ms'))}"
+        before = f"; the last history event before: {self._event(event)}" if event else ""
+        return f"it was {sentence}{before}"
+
+    def _unmentioned(self, what: str, possible: Sequence[Operation]) -> str:
+        """No history event has its id; ``possible``: changes that may have removed it."""
+        observed, history, level = self.observed, self.observed.history, self._history_level
         among = possible if what == "entry" else observed.operations
         removed = [change for change in among if change.target == "gone" and change.done]
         also = ""
@@ -239,11 +256,10 @@ class OutcomeReasons(BlockingReasons):
             quiet = f" (history is {level!r}: an entry that is done without a failure has no event)"
         kept = f"; a finished request is kept for {age(self._setting('keep_ms'))}"
         window = f"the latest {count(history.searched)} of {count(history.total)} history events"
-        return Reason(
-            "unknown", f"there is no {what} {observed.id} in queue {self.queue.name}, and {window} "
-            f"do not mention it{quiet}{kept if what == 'request' else ''}{also}",
-            facts=facts, **look_up,
-        )  # fmt: skip
+        return (
+            f"there is no {what} {observed.id} in queue {self.queue.name}, and {window} "
+            f"do not mention it{quiet}{kept if what == 'request' else ''}{also}"
+        )
 
     def _last_event(self, event: Event) -> str:
         at = f"at {self.when(event.at_ms)} ({self._ago(event.at_ms)})"

@@ -203,24 +203,12 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
     state = row.get("state")
     if state not in STATES:
         raise BadInput(f"state must be one of {', '.join(STATES)}, not {state!r}")
-    id, payload = row.get("id"), row.get("payload")
+    id = row.get("id")
     if not isinstance(id, str):
         raise BadInput("it has no id")
     for part in id.split("/"):
         checked_name(part, "id")
-    if "payload_b64" in row:
-        try:
-            content = base64.b64decode(row["payload_b64"], validate=True)
-        except (binascii.Error, TypeError, ValueError) as error:
-            raise BadInput(f"payload_b64 of {id} is not base64") from error
-    elif isinstance(payload, str):
-        try:
-            content = payload.encode()
-        except UnicodeEncodeError as error:
-            raise BadInput(f"payload of {id} is not text: {error.reason}") from error
-    else:
-        raise BadInput(f"{id} has no payload")
-    client, failed_with = row.get("client"), row.get("error")
+    payload, client = _payload(row, id), row.get("client")
     if client is not None:
         checked_name(client if isinstance(client, str) else "", "client name")
     elif kind == "fair":
@@ -228,16 +216,11 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
     reason = row.get("reason")
     if reason is not None:
         checked_name(reason if isinstance(reason, str) else "", "reason")
-    failure = None
-    if failed_with is not None and not isinstance(failed_with, dict):
-        raise BadInput(f"error of {id} must be an object with type, message and traceback")
-    if failed_with:
-        parts = (str(failed_with.get(name) or "") for name in ("type", "message", "traceback"))
-        failure = Failure(*parts)
+    failure = _failure(row, id)
     since, ready = _number(row, "since_ms"), _number(row, "ready_ms")
     entry = Entry(
         id, cast(State, state), at_ms=since if state in ("dead", "trash") else ready,
-        since_ms=since, payload=content, failures=_number(row, "failures") or 0,
+        since_ms=since, payload=payload, failures=_number(row, "failures") or 0,
         lost=_number(row, "lost") or 0, first_ms=_number(row, "first_ms"), reason=reason,
         error=failure, client=client,
     )  # fmt: skip
@@ -250,6 +233,30 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
         raise BadInput(f"{id} is no sub-request, or doesn't say its request's priority and limit")
     priority, limit, total = (_number(request, name) or 0 for name in REQUEST)
     return ImportRow(0, entry, checked_priority(priority), checked_limit(limit), total)
+
+
+def _payload(row: dict[str, Any], id: str) -> bytes:
+    payload = row.get("payload")
+    if "payload_b64" in row:
+        try:
+            return base64.b64decode(row["payload_b64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise BadInput(f"payload_b64 of {id} is not base64") from error
+    if not isinstance(payload, str):
+        raise BadInput(f"{id} has no payload")
+    try:
+        return payload.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"payload of {id} is not text: {error.reason}") from error
+
+
+def _failure(row: dict[str, Any], id: str) -> Failure | None:
+    error = row.get("error")
+    if error is not None and not isinstance(error, dict):
+        raise BadInput(f"error of {id} must be an object with type, message and traceback")
+    if not error:
+        return None
+    return Failure(*(str(error.get(name) or "") for name in ("type", "message", "traceback")))
 
 
 def _number(row: dict[str, Any], name: str) -> int | None:

@@ -30,6 +30,24 @@ Problem = Callable[[int, str, str], None]
 """called for a line that isn't imported: its number, the entry's id, and why"""
 
 
+def _distinct(
+    rows: Sequence[ImportRow],
+) -> tuple[dict[str, ImportRow], list[tuple[ImportRow, str, str]]]:
+    """The first row of each id; and the others, each with a word and why it is skipped."""
+    fresh: dict[str, ImportRow] = {}
+    skipped: list[tuple[ImportRow, str, str]] = []
+    for row in rows:
+        first = fresh.setdefault(row.entry.id, row)
+        if first is row:
+            continue
+        if _content(first.entry) == _content(row.entry):
+            skipped.append((row, "same", ""))
+        else:
+            why = f"its id is on line {first.number:,} too, with another payload"
+            skipped.append((row, "exists", why))
+    return fresh, skipped
+
+
 def _content(entry: Entry) -> tuple[bytes, str | None]:
     """What has to be equal in entries that are the same."""
     return entry.payload or b"", entry.client
@@ -156,17 +174,7 @@ class ImportSteps(ChangeSteps):
         rows = self._next()
         if not rows:
             return False
-        fresh: dict[str, ImportRow] = {}
-        skipped: list[tuple[ImportRow, str, str]] = []
-        for row in rows:
-            first = fresh.setdefault(row.entry.id, row)
-            if first is row:
-                continue
-            if _content(first.entry) == _content(row.entry):
-                skipped.append((row, "same", ""))
-            else:
-                why = f"its id is on line {first.number:,} too, with another payload"
-                skipped.append((row, "exists", why))
+        fresh, skipped = _distinct(rows)
         # Named after its first line, a batch that is sent again is known as the same step.
         words = await import_entries(
             self.queue, self.op, rows[0].number, [self._as(r.entry) for r in fresh.values()]

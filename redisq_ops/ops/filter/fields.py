@@ -1,4 +1,4 @@
-"""The fields of filter expressions, in one table that docs/selections.md is generated from."""
+"""The fields of filter expressions, in one table that the page of the filter language shows."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ class FilterValue:
         return not self.quoted and "*" in self.text
 
     def matches(self, text: str) -> bool:
-        """Whether it matches a whole text; linear in the text, since it never backtracks."""
+        """Whether it matches a whole text; never backtracks, so the time is linear."""
         if not self.glob:
             return text == self.text
         first, *between, last = self.text.split("*")

@@ -106,7 +106,7 @@ class Regex:
 
     @property
     def groups(self) -> int:
-        """The number of its groups."""
+        """The number of groups in the expression."""
         return int(self._compiled.groups)
 
     def replace(self, text: str, by: str) -> str:

@@ -22,7 +22,7 @@ class PeriodicStatus:
     run_state: State | None
     """state of its latest run; None: it ended and was removed, or there was none"""
     missed: int
-    """times that passed without a run; `RUNS`: so many or more"""
+    """times that passed without a run; `RUNS` means that many or more"""
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ import redis
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.worker.transfer_recovery import TransferRecoverer
+from redisq_ops.core.worker.transfer_recoverer import TransferRecoverer
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.acl_roles import _READS
 

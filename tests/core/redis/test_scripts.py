@@ -29,7 +29,7 @@ LONGER = {
     "storage.lua": "the whole storage interface, each hook with its default",
     "rq/moves.lua": "all that is written into RQ's keys is in one place",
     "ruby_jobs/moves.lua": "all that a change writes into the owner's keys is in one place",
-    "request/usual_step.lua": "a whole step, without modules",
+    "request/fast_path.lua": "a whole step, without modules",
     "request/take.lua": "tokens, limits, purged ones and retries meet in one loop",
 }
 
@@ -62,7 +62,7 @@ TRIES = {
     "request/request_completion.lua": ["redis.pcall('PUBLISH', "],
     "request/retire_requests.lua": ["pcall(request_get, "],
     # What can't be read is left to the scripts that say what is wrong.
-    "request/usual_step.lua": ["redis.pcall("],
+    "request/fast_path.lua": ["redis.pcall("],
     "request/take.lua": ["redis.pcall('XREADGROUP', ", "pcall(looked_at, "],
 }
 

@@ -17,6 +17,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import edit as edits
 from redisq_ops.ops.change.audit_log import Author, begin, find, note
 from redisq_ops.ops.change.edit import EditSteps
+from redisq_ops.ops.change.payload_diff import diff
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
@@ -242,5 +243,5 @@ def test_a_take_sent_again_is_not_stopped_by_a_lost_payload(client: redis.Redis)
     ],
 )
 def test_of_long_payloads_only_what_differs_is_compared(new: list[int], shown: list[str]) -> None:
-    lines = list(edits.diff(json.dumps([*range(5_000)]), json.dumps(new)))
+    lines = list(diff(json.dumps([*range(5_000)]), json.dumps(new)))
     assert [line for line in lines if line[0] in "+-"] == shown

@@ -4,11 +4,11 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq from high_water
 -- REST: id was payload
--- USES: idempotency transitions config history operation_journal record storage_payload storage_score
+-- USES: idempotency transitions config history audit_log record storage_payload storage_score
 -- USES: storage_set_payload write_buffer
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- Returns one word per row: moved | changed (other state or payload) | late (entered the state later).
-operation_journal_check(caller)
+audit_log_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

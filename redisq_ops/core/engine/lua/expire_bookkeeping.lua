@@ -1,5 +1,5 @@
 -- Remove old bookkeeping, a little per call: the stored replies of callers that were silent for a day,
--- and journal entries of operations after a month.
+-- and entries of the audit log after a month.
 -- KEYS: callers ops op_ stat
 -- USES: counters unfinished_operations
 local function expire_bookkeeping()

@@ -1,7 +1,7 @@
 -- Take a move between two queues off the list of unfinished ones, and let expire what was kept for it:
--- the source queue's undo lists and the target queue's results. Nothing is done if another run has
--- worked on it: after `at` (ms), or with a later step than `steps`, or, with `steps`, to undo it. `at`
--- and `steps` may be empty.
+-- the source queue's undo lists and the target queue's results. Does nothing if another run has
+-- worked on the move since: after `at` (ms), or with a step behind `steps`, or an undo where `steps` is
+-- given. `at` and `steps` may be empty.
 -- KEYS: undo_ land_ unfinished op_
 -- ARGV: op at steps
 -- USES: config unfinished_operations

@@ -9,13 +9,13 @@
 -- ARGV: caller seq from to high_water consumer lease_ms span
 -- REST: id at
 -- USES: idempotency transitions unfinished_operations concurrent_step config counters history
--- USES: operation_journal record storage_score transfer_names
+-- USES: audit_log record storage_score transfer_names
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed (in another state now) | late (entered it after high_water)
 -- | away (in another queue, or on its way: only the undo of that move brings it back) | theirs (moved,
 -- when another run sent this very step).
-operation_journal_check(caller)
+audit_log_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return concurrent_step(reply) end

@@ -20,9 +20,9 @@ local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
 history_by = caller
-local journal = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'verdict_ms')
-corrupt_values_integer(journal[2], op_ .. caller, 'done')
-if journal[1] then return {} end
+local logged = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'verdict_ms')
+corrupt_values_integer(logged[2], op_ .. caller, 'done')
+if logged[1] then return {} end
 if to == 'gone' then type_check_all() end -- a flush removes them from every key
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
 local range = {state_zsets[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n, back and 'WITHSCORES'}
@@ -73,14 +73,14 @@ if moved > 0 then
     write_buffer_drops[state_zsets[from]] = ids
   end
 end
-local total = (journal[2] or 0) + moved
-local done, unrecorded = string.format('%.0f', total), total - (tonumber(journal[3]) or 0)
-local quiet_ms = math.abs(now - (tonumber(journal[4]) or 0))
+local total = (logged[2] or 0) + moved
+local done, unrecorded = string.format('%.0f', total), total - (tonumber(logged[3]) or 0)
+local quiet_ms = math.abs(now - (tonumber(logged[4]) or 0))
 redis.call('HSET', op_ .. caller, 'done', done, 'steps', seq)
 if unrecorded > 0 and (last == '1' or moved + stuck == 0 or quiet_ms >= 1000) then
   history_note('op', table.concat({caller, from, to, unrecorded}, '|'))
   redis.call('HSET', op_ .. caller, 'told', done, 'verdict_ms', now)
 end
-if not journal[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- nobody wrote it down
+if not logged[2] then redis.call('PEXPIRE', op_ .. caller, 2592000000) end -- nobody wrote it down
 transitions_flush()
 return idempotency_remember({tostring(moved), tostring(stuck), done})

@@ -2,13 +2,14 @@
 -- Each part has a caller slot of its own and stores its reply as if it were called alone, so both are
 -- safe to send again, together or apart.
 -- PARTS: settle take
--- AHEAD: storage_usual_step
+-- AHEAD: storage_fast_path
 -- ARGV: caller seq consumer told take_caller take_seq n lease_ms
 -- REST: outcome value delay
 -- TYPES: once
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns the replies of both. In the place of a failed take's is its error: what was settled stays so.
+-- Returns both replies. If the take fails, its error is in the place of its reply, and the settlements
+-- stay.
 local words = settle()
 caller, seq = take_caller, take_seq
 local sound, deliveries = pcall(take)

@@ -21,10 +21,10 @@ local storage_waiting_zset = nil
 -- Default: it never does.
 local function storage_again() return nil end
 
--- storage_usual_step(): before the modules of `settle_and_take` are set up, which takes longer than a
+-- storage_fast_path(): before the modules of `settle_and_take` are set up, which takes longer than a
 -- short step. Does the whole call with the same result, or returns nil and leaves the call to them.
 -- Default: the modules do it.
-local function storage_usual_step() end
+local function storage_fast_path() end
 
 -- storage_score(id, state): the score of an entry in a state (its ms there), or nil if it isn't in it.
 

@@ -8,7 +8,7 @@
 -- KEYS: op_ seen trash err
 -- ARGV: origin op step keep_ms layout
 -- REST: id mark state score record payload error following
--- USES: transitions transfer_memory config history operation_journal record storage_check_arrival
+-- USES: transitions transfer_memory config history audit_log record storage_check_arrival
 -- USES: storage_here storage_merge storage_next_runs storage_place storage_refuses storage_waiting_count
 -- USES: transfer_enter transfer_names unfinished_operations
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
@@ -16,7 +16,7 @@
 -- cancelled (undone before it came) | elsewhere (the caller's layout of the shards is out of date).
 local moved, inside, ids, marks, kept = origin == 'queue', origin == 'shard', {}, {}, op ~= ''
 for i = first, #ARGV, width do ids[#ids + 1], marks[#marks + 1] = ARGV[i], ARGV[i + 1] end
-if kept then operation_journal_check(op) end
+if kept then audit_log_check(op) end
 history_by = kept and op or 'transport'
 local known = transfer_memory_known(op, step, ids, marks)
 local newer, lines = (tonumber(config.layout) or 0) > tonumber(layout), moved and record_read(ids)

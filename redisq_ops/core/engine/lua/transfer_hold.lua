@@ -1,7 +1,7 @@
 -- Hold entries for another shard: out of their state and into `transit`, where no worker sees them,
 -- under a mark that stays the same if they are held again. Pending entries stay, and every entry does if
--- the caller's layout of the shards is out of date. A done entry goes along while its id is refused;
--- after that it is only removed. `transit`: id -> mark, state and score.
+-- the caller's layout of the shards is out of date. A done entry is held while its id still refuses
+-- submissions; after that it is just removed. `transit`: id -> mark, state and score.
 -- KEYS: transit body meta err
 -- ARGV: layout
 -- REST: id

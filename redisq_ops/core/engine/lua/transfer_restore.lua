@@ -4,13 +4,13 @@
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step undone
 -- REST: id
--- USES: idempotency transitions unfinished_operations corrupt_values history operation_journal record
+-- USES: idempotency transitions unfinished_operations corrupt_values history audit_log record
 -- USES: storage_score storage_step_ended
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
-operation_journal_check(op)
-operation_journal_check(caller)
+audit_log_check(op)
+audit_log_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

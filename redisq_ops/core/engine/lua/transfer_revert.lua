@@ -1,15 +1,15 @@
--- Take out what a move brought in, unless it has changed since. `to`: trash, where an entry waits until
--- it is back in the queue it came from; then gone; or back, from the trash to where it was, when it
--- can't be put back there.
+-- Take out what a move brought in, unless it has changed since. `to`: first `trash`; from there `gone`,
+-- once the entry is back in the queue it came from, or `back` to its state here, if that queue can't
+-- restore it.
 -- KEYS: land_
 -- ARGV: caller seq op step from to
 -- REST: id
--- USES: idempotency transitions unfinished_operations history operation_journal record storage_placed
+-- USES: idempotency transitions unfinished_operations history audit_log record storage_placed
 -- USES: storage_score
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
-operation_journal_check(op)
+audit_log_check(op)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

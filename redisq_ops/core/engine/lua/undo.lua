@@ -4,7 +4,7 @@
 -- while this one is carried out.
 -- KEYS: op_
 -- ARGV: caller seq by op step to gather
--- USES: idempotency transitions undo_list undo_entries history operation_journal corrupt_values
+-- USES: idempotency transitions undo_list undo_entries history audit_log corrupt_values
 -- USES: storage_check_range
 -- TYPES: first
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
@@ -12,8 +12,8 @@
 -- Returns how many were put back, how many had changed, which step is next, and the ids of those that
 -- had changed.
 local MOST, LISTS = 256, 64
-operation_journal_check(op)
-operation_journal_check(by)
+audit_log_check(op)
+audit_log_check(by)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end
@@ -40,7 +40,7 @@ storage_check_range()
 transitions_check()
 redis.call('DEL', unpack(lists))
 redis.call('HINCRBY', op_ .. op, 'undone', back)
-redis.call('PEXPIRE', op_ .. op, 2592000000) -- a shard may lack either journal entry
+redis.call('PEXPIRE', op_ .. op, 2592000000) -- a shard may lack either entry in the audit log
 redis.call('HINCRBY', op_ .. by, 'done', back)
 if gather then redis.call('HSET', op_ .. by, 'next', step) end
 redis.call('PEXPIRE', op_ .. by, 2592000000)

@@ -1,13 +1,13 @@
 -- Undo one step of an edit, as far as its entries are unchanged since.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step
--- USES: idempotency transitions corrupt_values history operation_journal record storage_payload
+-- USES: idempotency transitions corrupt_values history audit_log record storage_payload
 -- USES: storage_score storage_set_payload write_buffer
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns how many have their payload again, how many had changed, and the ids of these.
-operation_journal_check(op)
-operation_journal_check(caller)
+audit_log_check(op)
+audit_log_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

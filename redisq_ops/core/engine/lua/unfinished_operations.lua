@@ -27,7 +27,7 @@ local function unfinished_operations_add(op)
   redis.call('PERSIST', op_ .. op)
 end
 
--- Keep the journal entry of an operation for a month after its last step.
+-- Keep the entry of an operation in the audit log for a month after its last step.
 local function unfinished_operations_keep(op)
   if not unfinished_operations_has(op) then redis.call('PEXPIRE', op_ .. op, 2592000000) end
 end

@@ -20,7 +20,7 @@ from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..long_records import not_read
-from ..places import DuePart, LocatedEntry, Place, Row
+from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row
 from ..scanned_results import ScannedResults
 from .job import Record
 
@@ -102,15 +102,15 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         read = self._reader(state)
         if state in ("dead", "done"):
             called = "failed" if state == "dead" else "complete"
-            return [ScannedResults("zset", self.own_name, called, read, begin=RESULT)]
+            return [ScannedResults(self.own_name, called, read, begin=RESULT)]
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         called = self.states[state][0].called
         if state == "pending":
-            place = Place("zset", self.own_name, called, read, whole=whole)
-            return [self._gathered(await place.located(running))]
+            place = Place(self.own_name, called, read, whole=whole)
+            return [GatheredPlace(rows=await place.located(running))]
         due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)
-        return [DuePart("zset", self.own_name, called, read, now=now, due=due, hidden=n)]
+        return [DuePart(self.own_name, called, read, now=now, due=due, hidden=n)]
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""

@@ -19,11 +19,12 @@ from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import legal, raw_of, text
 from ...redis.operation import C_co, Call, both, operation
 from ...redis.whole_keys import has_type
+from ..list_place import ListPlace
 from ..places import Place, Row
 from .base import STALE_MS, RawLayout, hours, named
 
 WHOLE = 1000
-"""a list of so many elements is read whole to count; of a longer one, so many at each end"""
+"""elements up to which a list is read whole to count; of a longer one, as many at each end"""
 THOROUGH = 10_000
 MARK = re.compile(rb"(.+)\*(\d{1,13})(?:\.\d+)?", re.DOTALL)
 _SINCE_MS = 10**12
@@ -117,7 +118,7 @@ class RawCircularQueue(RawLayout[C_co]):
             entries = [entry for entry in of_state(seen) if entry is not None]
             window = entries[query.start : query.start + query.max]
             return Page(tuple(window), None, len(entries))
-        place = Place("list", text(self.key), "", read, reverse=True)
+        place = ListPlace(text(self.key), "", read, reverse=True)
         found, on, _ = await place.after(query.cursor, query.max)
         known = query.cursor is None and on is None
         return Page(tuple(row.entry for row in found), on, len(found), known)

@@ -109,7 +109,7 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
             ]  # fmt: skip
 
         called = "due" if due else "scheduled or in flight"
-        return DuePart("zset", text(self.key), called, read, now=now_ms / unit, due=due)
+        return DuePart(text(self.key), called, read, now=now_ms / unit, due=due)
 
     @operation
     async def get(self, id: str) -> Entry | None:

@@ -18,8 +18,10 @@ from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.key_scan import Lane, literal, look
 from ...redis.operation import C_co, Call, Description, both, in_batches, operation, together
+from ..list_place import ListPlace
 from ..paging import page_of
 from ..places import Place, Row
+from ..scanned_place import ScannedPlace
 from .base import LOOK_KEYS, RawLayout, named
 from .message import Message, flaws
 
@@ -94,7 +96,7 @@ class RawFairQueue(RawLayout[C_co]):
         return Counts(sum(waiting), pending, 0, dead, 0, 0, unknown=unknown)
 
     async def _page(self, state: State, query: PageQuery) -> Page:
-        """Lists from the end where the next is taken; dead letters in no order."""
+        """A page of a list begins where the next message is taken; dead letters have no order."""
         if state in ("pending", "dead"):
             return await page_of([self._place(state)], query)
         if state == "waiting" and query.start is None:
@@ -108,8 +110,8 @@ class RawFairQueue(RawLayout[C_co]):
             return [Message.read(row.member).entry(state) for row in rows]
 
         if state == "dead":
-            return Place("set", text(self._dead), "dead", read)
-        return Place("list", text(key or self._processing), "processing", read, reverse=True)
+            return ScannedPlace(text(self._dead), "dead", read)
+        return ListPlace(text(key or self._processing), "processing", read, reverse=True)
 
     def _window(self, key: bytes, first: int, max: int) -> Call[list[Message]]:
         def read(reply: Sequence[bytes]) -> list[Message]:

@@ -117,7 +117,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             return await super()._of_owner(state, wrong, whole)
         called = "failed" if state == "dead" else "succeeded"
         key = self.at + self.own_name
-        return [ScannedResults("zset", key, called, self._reader(state), begin=self.at + RESULT)]
+        return [ScannedResults(key, called, self._reader(state), begin=self.at + RESULT)]
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""

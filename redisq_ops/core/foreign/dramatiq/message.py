@@ -65,7 +65,7 @@ class Message:
         return self._rewritten(_COUNTED) or self.data
 
     def for_now(self) -> bytes | None:
-        """A delayed message as its worker sends it when its time has come; None: can't be done."""
+        """A delayed message as its worker sends it when due; None: it can't be rewritten."""
         name = self.fields.get("queue_name") if self.fields else None
         if not isinstance(name, str) or "eta" not in self.options:
             return None

@@ -6,13 +6,13 @@
 -- ARGV: caller seq from to consumer at queue span
 -- REST: id why key member seen stamp put goes_to
 -- REPLACES: move
--- USES: idempotency concurrent_step config counters history operation_journal trash step_rows
+-- USES: idempotency concurrent_step config counters history audit_log trash step_rows
 -- USES: remove_from_list put_into_list expire_bookkeeping
 -- USES: moves_fit moves_take_out moves_put_in moves_restorable moves_put_back moves_done
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved, theirs (see `concurrent_step`), or why not.
-operation_journal_check(caller)
+audit_log_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return concurrent_step(reply) end

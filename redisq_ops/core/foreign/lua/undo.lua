@@ -8,13 +8,13 @@
 -- ARGV: caller seq op step queue
 -- REST: digest seen
 -- REPLACES: undo
--- USES: idempotency counters history operation_journal trash step_rows remove_from_list put_into_list
+-- USES: idempotency counters history audit_log trash step_rows remove_from_list put_into_list
 -- USES: moves_fit moves_restorable moves_take_back moves_put_back moves_done
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns, of all calls, how many were put back and how many had been touched; and how many are left.
-operation_journal_check(op)
-operation_journal_check(caller)
+audit_log_check(op)
+audit_log_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply and reply[3] == '0' then return reply end

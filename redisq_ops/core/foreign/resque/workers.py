@@ -105,6 +105,6 @@ def _since(known: dict[str, Any]) -> int | None:
 
 
 def _ruby_ms(time: str) -> int | None:
-    """An ISO 8601 time as ms, also as Ruby writes one; without a zone it isn't one."""
+    """An ISO 8601 time, also as Ruby writes one, in ms; None without a zone."""
     plain = re.sub(r" (?=[+-]\d\d:?\d\d$)", "", time.replace(" UTC", "+00:00").strip())
     return iso_ms(plain, zone=None)

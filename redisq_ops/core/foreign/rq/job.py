@@ -1,4 +1,4 @@
-"""A job's record as RQ keeps it: read, and never loaded."""
+"""A job's record as RQ keeps it. Its pickle is never loaded; its description says what it calls."""
 
 from __future__ import annotations
 

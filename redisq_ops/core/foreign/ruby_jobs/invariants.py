@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...redis.operation import Call, attempt, both, in_batches, together
 from ...redis.whole_keys import fields, members
 from . import job
-
-if TYPE_CHECKING:
-    from .queue import RubyJobQueue
-
+from .reads import RubyJobReads
 
 SOME = 20
 """lists that are read at the same time"""
@@ -24,7 +21,7 @@ FIRST = 100
 """jobs of each"""
 
 
-async def violations(queue: RubyJobQueue[Any]) -> list[str]:
+async def violations(queue: RubyJobReads[Any]) -> list[str]:
     """Every broken rule, in words."""
     flaws = [
         f"key {key} is a {is_}, and {queue.kind} has a {kind} there"
@@ -52,7 +49,7 @@ async def violations(queue: RubyJobQueue[Any]) -> list[str]:
     return flaws
 
 
-async def breaking(queue: RubyJobQueue[Any]) -> list[str]:
+async def breaking(queue: RubyJobReads[Any]) -> list[str]:
     """What a quick check finds, in the next hundred jobs of each list."""
     flaws = [
         f"process {process.name} can't be read: {process.problem}"
@@ -77,7 +74,7 @@ async def breaking(queue: RubyJobQueue[Any]) -> list[str]:
     return flaws
 
 
-async def _uncounted(queue: RubyJobQueue[Any]) -> list[str]:
+async def _uncounted(queue: RubyJobReads[Any]) -> list[str]:
     """The owner's counters that can't be incremented: settling goes on without them."""
     keys = [queue.keys["t_stat_"] + name for name in ("processed", "failed")]
     if queue.kind == "sidekiq":
@@ -99,7 +96,7 @@ async def _uncounted(queue: RubyJobQueue[Any]) -> list[str]:
 
 
 def _countable(value: bytes | Exception) -> bool:
-    """Whether the server takes it for a number: 64 bits, written in one way only."""
+    """Whether the server can increment it: a whole number of 64 bits in its shortest form."""
     return (
         isinstance(value, bytes)
         and re.fullmatch(rb"0|-?[1-9]\d{0,18}", value) is not None
@@ -107,7 +104,7 @@ def _countable(value: bytes | Exception) -> bool:
     )
 
 
-async def _held(queue: RubyJobQueue[Any]) -> list[str]:
+async def _held(queue: RubyJobReads[Any]) -> list[str]:
     keys = queue.keys
     leases = set(await members(keys["lease"]))
     parts = await together(fields(keys[part]) for part in ("body", "meta"))

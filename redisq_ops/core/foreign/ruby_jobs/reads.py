@@ -16,7 +16,7 @@ from ..changes import ForeignChanges
 from ..kept_entries import kept
 from ..long_records import UNREAD
 from ..placed_pages import named
-from ..places import LocatedEntry, Place, Row
+from ..places import GatheredPlace, LocatedEntry, Place, Row
 from . import job
 
 
@@ -85,7 +85,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
             return await super()._of_owner(state, wrong, whole)
         names, busy = await both(
             self._unless(self._queues(), [], wrong),
-            self._unless(self._busy(whole), self._gathered(()), wrong),
+            self._unless(self._busy(whole), GatheredPlace(), wrong),
         )
         return [*map(self._holding, names), busy]
 
@@ -98,7 +98,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
         """The jobs of a queue that our workers hold."""
         mine = name == self.own_name
         keys = self.keys if mine else self._keys(self._name_of(name))
-        return Place("held", keys["lease"], "busy", kept(self._held, keys["body"], keys["meta"]))
+        return Place(keys["lease"], "busy", kept(self._held, keys["body"], keys["meta"]), "held")
 
     @abstractmethod
     async def processes_with_jobs(self, whole: bool) -> list[Process]:
@@ -106,7 +106,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
 
     async def _busy(self, whole: bool) -> Place:
         """The jobs of the owner's own workers, as of their last heartbeats."""
-        place = self._gathered(())
+        place = GatheredPlace()
         rows, hidden = list[LocatedEntry](), list[str]()
         for process in await self.processes_with_jobs(whole):
             for work in process.work:
@@ -119,7 +119,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
                     continue
                 entry = self._running(process, work, len(rows) + 1)
                 rows.append(LocatedEntry(entry, place, b""))
-        return self._gathered(rows, named(hidden))
+        return GatheredPlace(rows=rows, problem=named(hidden))
 
     def _running(self, process: Process, work: RunningJob, nth: int) -> Entry:
         consumer = process.name if job.legal(process.name) else None

@@ -20,7 +20,13 @@ from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import Registered, adopt, find, server_ms
 from ...model.activity import Activity
-from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery, PendingPage, Reassigned
+from ...model.consumer_load import (
+    GroupLoad,
+    PendingDelivery,
+    PendingPage,
+    PendingQuery,
+    Reassigned,
+)
 from ...model.entry import Checkup, Consumer, Counts, Entry, Page, PageQuery, State
 from ...model.errors import NotFound
 from ...model.keys import GivenKeys
@@ -39,7 +45,7 @@ from .groups import ConsumerGroup, LabelledGroup
 LAGGING = 20
 """groups that are asked when their consumers last read, the furthest behind first"""
 CROWD = 1000
-"""a group of so many consumers is left out: the server would list all of them"""
+"""consumers from which on a group is left out: the server would list all of them"""
 AHEAD = 100
 """entries read to count those before one: the server sends their fields as well"""
 
@@ -186,20 +192,11 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             for part in await self._named(group)
         ]
 
-    @operation
-    async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
-        glance: bool = False,
-    ) -> PendingPage:
+    async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:
         """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
-        part = await self._one(group)
-        low = "-" if after is None else f"({after}"
-        rows = await groups.held(part, low, "+", max, consumer)
-        more = rows[-1].id if len(rows) == max else None
+        part = await self._one(query.group)
+        rows = await groups.held(part, query.low, "+", query.max, query.consumer)
+        more = rows[-1].id if len(rows) == query.max else None
         found = (PendingDelivery(row.id, row.consumer, row.idle_ms, row.deliveries) for row in rows)
         return PendingPage(tuple(found), part.group.pending, more)
 

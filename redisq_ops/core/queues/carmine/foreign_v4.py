@@ -75,7 +75,7 @@ class CarmineFourLayout(ForeignQueue[C_co]):
         async def read(place: Place, rows: Sequence[Row], /) -> list[Entry]:
             return await self._read(state, [(row.member, row.score) for row in rows], payloads)
 
-        return Place("zset", text(self._key(part)), part, read)
+        return Place(text(self._key(part)), part, read)
 
     async def _read(
         self, state: State, rows: Sequence[tuple[bytes, float]], payloads: bool
@@ -161,7 +161,7 @@ def _living(
 
 
 def _dead(id: bytes, score: float, facts: list[Any] | None, content: bytes | None) -> Entry:
-    """``facts``: schema reason failed-at attempt, and what it was before."""
+    """A dead message. ``facts``: schema, reason, failed-at, attempt, and its record before."""
     said = facts[1] if facts is not None and len(facts) > 1 else None
     reason = said if isinstance(said, bytes) else b""
     tries = _whole(facts, 3)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...engine.reads import QueueReads
 from ...model.quoting import text
 from ...model.record import entry
 from ...model.states import ZSETS
@@ -13,11 +14,8 @@ from ...redis.parsers import moment
 from ...redis.whole_keys import elements, fields, scores, set_members
 from .keys import END
 
-if TYPE_CHECKING:
-    from .queue import CarmineQueue
 
-
-async def violations(queue: CarmineQueue[Any]) -> list[str]:
+async def violations(queue: QueueReads[Any]) -> list[str]:
     """Every broken rule, in words."""
     keys = queue.keys
     hashes = ("messages", "locks", "backoffs", "nattempts", "body", "next", "meta", "transit")

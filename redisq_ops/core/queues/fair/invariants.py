@@ -99,7 +99,7 @@ def _client(content: bytes) -> str:
 
 
 async def _hidden(keys: Keys, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Clients with a key of another type in their list's place: the key and its type."""
+    """Clients whose list is a key of another type: name -> the key and its type."""
     place_of = {keys[part] + name: name for name in names for part in ("c_", "f_")}
     types = await types_of(place_of)
     return {place_of[key]: (key, is_) for key, is_ in types.items() if is_ not in ("none", "list")}

@@ -7,8 +7,10 @@ may be a moment's; seen twice it is real. Reads by pages only.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...model.entry import Request
 from ...model.keys import Keys
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
@@ -19,6 +21,7 @@ from . import stream
 from .records import RequestRecords
 
 _FIELDS = ("again", "gen", "tok", "waiting", "trash")
+_LIVE = ("open", "sealed")
 
 
 async def violations(queue: RequestRecords[Any]) -> list[str]:
@@ -46,54 +49,81 @@ async def violations(queue: RequestRecords[Any]) -> list[str]:
     waiting = cancelled = 0
     open_ids, fin_ids = await members(keys["open"]), await members(keys["fin"])
     rids, opened = [*open_ids, *fin_ids], set(open_ids)
-    for rid, (request, (marks, (length, pel, listed, later))) in zip(
-        rids, await _looked_at(queue, rids), strict=True
-    ):
+    for rid, (request, (marks, stream_of)) in zip(rids, await _looked_at(queue, rids), strict=True):
         if request is None:
             problems.append(f"{rid} is listed and has no record")
             continue
-        again, gen, tok, rest, binned = marks
         if request.state == "cancelled":
-            cancelled += rest
+            cancelled += marks[3]
         else:
-            waiting += rest
-        parts = (
-            request.waiting + request.pending + request.delayed + request.done + request.dead
-            + request.trash
-        )  # fmt: skip
-        _expect(problems, rid, "total", request.total, parts)
-        _expect(problems, rid, "pending", request.pending, counted["pending"][rid])
-        _expect(problems, rid, "delayed", request.delayed, counted["delayed"][rid])
-        _expect(problems, rid, "dead", request.dead, counted["dead"][rid])
-        _expect(problems, rid, "trash", binned, counted["trash"][rid])
-        live = request.state in ("open", "sealed")
-        if live != (rid in opened):
-            problems.append(f"{rid} is {request.state} and listed in the wrong place")
-        active = request.waiting + request.pending + request.delayed
-        if request.state == "sealed" and active + request.moving == 0:
-            problems.append(f"{rid} is finished and not done")
-        if request.state == "done" and active:
-            problems.append(f"{rid} is done with {active} to do")
-        if not (request.state == "done" and request.dead + binned == 0):
-            gone = request.done + (request.trash - binned if request.state != "cancelled" else 0)
-            if request.state == "cancelled":
-                gone = request.total - rest - request.pending - request.delayed - request.dead
-                gone -= binned
-            _expect(problems, rid, "stream length", length, request.total - gone)
-        _expect(problems, rid, "to run again", listed, again)
-        _expect(problems, rid, "to run again later", later, request.delayed)
-        _expect(problems, rid, "PEL", pel, request.pending)
-        listed_tokens = tokens[f"{request.priority}|{rid}|{gen}"]
-        _expect(problems, rid, "tokens listed", listed_tokens, tok)
-        if live and not request.paused:
-            want = min(request.limit - request.pending, request.waiting)
-            if tok < want:
-                problems.append(f"{rid} has {tok} tokens where {want} are due: it could get stuck")
+            waiting += marks[3]
+        by_state = {state: ids[rid] for state, ids in counted.items()}
+        _check_counts(problems, rid, request, marks, by_state, rid in opened)
+        listed_tokens = tokens[f"{request.priority}|{rid}|{marks[1]}"]
+        _check_stream(problems, rid, request, marks, stream_of, listed_tokens)
     stat = keys["stat"]
     known = await Call(("HMGET", stat, "waiting", "cancelled"), integers, key=stat)
     _expect(problems, "queue", "waiting", known[0], waiting)
     _expect(problems, "queue", "cancelled", known[1], cancelled)
     return problems
+
+
+def _check_counts(
+    problems: list[str],
+    rid: str,
+    request: Request,
+    marks: Sequence[int],
+    counted: Mapping[str, int],
+    open: bool,
+) -> None:
+    """A request's own counts, against the entries that were ``counted`` in each state.
+
+    ``open``: it is listed with the requests that aren't done.
+    """
+    binned = marks[4]
+    parts = (
+        request.waiting + request.pending + request.delayed + request.done + request.dead
+        + request.trash
+    )  # fmt: skip
+    _expect(problems, rid, "total", request.total, parts)
+    _expect(problems, rid, "pending", request.pending, counted["pending"])
+    _expect(problems, rid, "delayed", request.delayed, counted["delayed"])
+    _expect(problems, rid, "dead", request.dead, counted["dead"])
+    _expect(problems, rid, "trash", binned, counted["trash"])
+    if (request.state in _LIVE) != open:
+        problems.append(f"{rid} is {request.state} and listed in the wrong place")
+    active = request.waiting + request.pending + request.delayed
+    if request.state == "sealed" and active + request.moving == 0:
+        problems.append(f"{rid} is finished and not done")
+    if request.state == "done" and active:
+        problems.append(f"{rid} is done with {active} to do")
+
+
+def _check_stream(
+    problems: list[str],
+    rid: str,
+    request: Request,
+    marks: Sequence[int],
+    stream_of: tuple[int, int, int, int],
+    listed_tokens: int,
+) -> None:
+    """A request's stream, its pending list and its tokens, against its counts."""
+    again, _, tok, rest, binned = marks
+    length, pel, listed, later = stream_of
+    if not (request.state == "done" and request.dead + binned == 0):
+        gone = request.done + (request.trash - binned if request.state != "cancelled" else 0)
+        if request.state == "cancelled":
+            gone = request.total - rest - request.pending - request.delayed - request.dead
+            gone -= binned
+        _expect(problems, rid, "stream length", length, request.total - gone)
+    _expect(problems, rid, "to run again", listed, again)
+    _expect(problems, rid, "to run again later", later, request.delayed)
+    _expect(problems, rid, "PEL", pel, request.pending)
+    _expect(problems, rid, "tokens listed", listed_tokens, tok)
+    if request.state in _LIVE and not request.paused:
+        want = min(request.limit - request.pending, request.waiting)
+        if tok < want:
+            problems.append(f"{rid} has {tok} tokens where {want} are due: it could get stuck")
 
 
 def _expect(problems: list[str], what: str, name: str, have: int, should: int) -> None:

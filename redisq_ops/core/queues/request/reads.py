@@ -9,7 +9,12 @@ from typing import Any
 from ...engine.queue import Queue
 from ...engine.state_scan import ScoreRange, WaitingIds, page, score_ranges
 from ...model.clock import Moment, bound_ms
-from ...model.consumer_load import PENDING_PAGE, GroupLoad, PendingPage, pending_delivery
+from ...model.consumer_load import (
+    GroupLoad,
+    PendingPage,
+    PendingQuery,
+    pending_delivery,
+)
 from ...model.entry import Consumer, Counts, Entry, Level, Limit, Page, PageQuery, Request, State
 from ...model.errors import BadInput
 from ...model.queue_position import OTHERS, QueuePosition
@@ -145,25 +150,17 @@ class RequestReads(RequestRecords[C_co]):
         again, later = await together(Call(("ZCARD", key), int, key=key) for key in keys)
         return again, later
 
-    @operation
-    async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
-        glance: bool = False,
-    ) -> PendingPage:
-        """Deliveries that aren't settled; of one request (``group``): those among its first ``max``
-        unsettled sub-requests, or with ``consumer`` a page of that consumer's."""
+    async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:
+        """Of one request (``group``): those among its first ``max`` unsettled sub-requests, or with
+        ``consumer`` a page of that consumer's."""
+        group, max, consumer = query.group, query.max, query.consumer
         if not group:
-            return await Queue.pending_deliveries(self, group, max, consumer, after, glance)
+            return await Queue._pending_deliveries(self, query)
         last = None
         if consumer:
-            low = "-" if after is None else f"({after}"
             key = self.keys["s_"] + group
             request, rows = await both(
-                self.request.op(group), stream.held(key, low, "+", max, consumer)
+                self.request.op(group), stream.held(key, query.low, "+", max, consumer)
             )
             ids = [f"{group}/{row.number}" for row in rows]
             last = f"{rows[-1].number}-0" if len(rows) == max else None

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ...engine.queue import Queue
-from ...model.consumer_load import PENDING_PAGE, PendingPage
+from ...model.consumer_load import PendingPage, PendingQuery
 from ...model.entry import Consumer, Level, Request, State
 from ...model.errors import QueueClosed
 from ...model.settings import PRIORITIES
@@ -140,18 +140,10 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
         found = await self._on_each_shard(lambda part: part.consumers.op(id))
         return [consumer for part in found for consumer in part]
 
-    @operation
-    async def pending_deliveries(
-        self,
-        group: str = "",
-        max: int = PENDING_PAGE,
-        consumer: str = "",
-        after: str | None = None,
-        glance: bool = False,
-    ) -> PendingPage:
-        if not group:
-            return await Queue.pending_deliveries(self, group, max, consumer, after, glance)
-        return await (await self._holder(group)).pending_deliveries.op(group, max, consumer, after)
+    async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:
+        if not query.group:
+            return await Queue._pending_deliveries(self, query)
+        return await (await self._holder(query.group))._pending_deliveries(query)
 
     @operation
     async def remove_consumer(self, group: str, consumer: str) -> str:

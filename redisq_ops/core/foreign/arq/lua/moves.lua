@@ -2,7 +2,7 @@
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_job_ t_result_ t_retry_ t_progress_ t_abort
 -- USES: kept_keys type_check
-local DAY = 86400000 -- a job expires so many ms after it is due
+local DAY = 86400000 -- ms after its due time at which a job expires
 
 local function holds(key, digest)
   local data = redis.call('GET', key)

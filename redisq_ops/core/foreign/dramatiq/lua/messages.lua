@@ -2,7 +2,7 @@
 -- once a broker has fetched it, in a set of that broker; the message is in a hash beside the list.
 -- KEYS: t_heartbeats
 -- NEEDS: queue
-local SILENT = 60000 -- a broker that was silent for so many ms is gone: Dramatiq's `heartbeat_timeout`
+local SILENT = 60000 -- ms of silence after which a broker is gone: Dramatiq's `heartbeat_timeout`
 local base = t_heartbeats:sub(1, -#'__heartbeats__' - 1)
 local list = base .. queue
 local types = {[list] = 'list', [list .. '.DQ'] = 'list', [list .. '.XQ'] = 'zset'}

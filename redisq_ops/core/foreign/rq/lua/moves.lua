@@ -5,7 +5,7 @@
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
 local FOREVER = 10000000000 -- seconds
-local SOON = 60 -- RQ's scheduler may be at a job already that is due in so many seconds
+local SOON = 60 -- s: RQ's scheduler may already handle a job that is due this soon
 
 local function job_of(e)
   return t_job_ .. e.member

@@ -4,7 +4,7 @@
 -- ARGV: caller seq at unit queue
 -- REST: id text
 -- USES: idempotency config counters history wake_workers job_counters job_lists type_check
--- USES: jobs_append
+-- USES: jobs_append max_waiting
 -- TYPES: once
 -- Returns the word ok, for all jobs.
 local reply, late = idempotency_replayed()
@@ -13,10 +13,8 @@ if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 local rows = (#ARGV - first + 1) / width
 if config.max_waiting > 0 then
-  local waiting = redis.call('LLEN', t_queue_ .. queue)
-  if waiting + rows > config.max_waiting then
-    return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. config.max_waiting}
-  end
+  local full = max_waiting_refusal(redis.call('LLEN', t_queue_ .. queue), rows)
+  if full then return full end
 end
 history_by = caller:match('^[^:]*')
 local texts, ready, came = {}, nil, ''

@@ -1,9 +1,9 @@
--- Give pending entries of one consumer to another, by identity. To `remove` the first one, what else
--- it holds by now is given away too, 50 in all, and it goes in the same step if it holds nothing
--- then: XGROUP DELCONSUMER alone loses what it holds. How long an entry was held and how often it was
--- delivered stay as they are, so a claim by age finds it as before.
--- `journal`: an operation's entry, where this very step counts what it gave; the stream itself if it
--- can't, since a cluster has the two in different places.
+-- Give pending entries of one consumer to another, by identity. With `remove` the call also gives away
+-- what else the first one holds by now, 50 entries in all, and removes it if nothing is left: XGROUP
+-- DELCONSUMER alone loses what a consumer holds. Idle times and delivery counts stay as they are, so a
+-- claim by age finds the entries as before.
+-- `journal`: the operation's entry in the audit log, where the step counts what it gave; the stream
+-- itself on a cluster, which keeps the two in different slots.
 -- KEYS: stream journal
 -- ARGV: group consumer to min_idle remove
 -- REST: id

@@ -6,7 +6,7 @@
 -- ARGV: caller seq backoff requeue update layout
 -- REST: id content
 -- USES: idempotency transitions message_facts reclaim_expired bulk_write circle clock config history
--- USES: record wake_workers write_buffer
+-- USES: record wake_workers write_buffer max_waiting
 -- TYPES: once
 -- CHECKS: next requeued circle stray finished nattempts backoffs err
 -- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state it was
@@ -57,9 +57,10 @@ for k, id in ipairs(ids) do
   end
   reply[k] = word
 end
-local n, waiting = #put / 2, #put > 0 and config.max_waiting > 0 and redis.call('ZCARD', delay)
-if waiting and waiting + n > config.max_waiting then
-  return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. config.max_waiting}
+local n = #put / 2
+if n > 0 and config.max_waiting > 0 then
+  local full = max_waiting_refusal(redis.call('ZCARD', delay), n)
+  if full then return full end
 end
 if #contents > 0 then bulk_write_fields(messages, contents) end
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end

@@ -6,7 +6,7 @@
 -- ARGV: caller seq layout
 -- REST: id payload
 -- USES: idempotency transitions bulk_write config elements history list_changes record state
--- USES: write_buffer
+-- USES: write_buffer max_waiting
 -- TYPES: once
 -- CHECKS: queue spent again
 -- Returns one word per row, or one for all: new | queued | again | elsewhere.
@@ -67,10 +67,8 @@ for k = 1, rows do
   reply[k] = word
 end
 if fresh > 0 and config.max_waiting > 0 then
-  local waiting = elements_waiting()
-  if waiting + fresh > config.max_waiting then
-    return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. config.max_waiting}
-  end
+  local full = max_waiting_refusal(elements_waiting(), fresh)
+  if full then return full end
 end
 transitions_check()
 if n > 0 then bulk_write_fields(body, bodies) end

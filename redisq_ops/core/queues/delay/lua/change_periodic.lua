@@ -6,11 +6,11 @@
 -- `at`: its next time; '': as it is. A paused entry has no next time: its score in `periodic_at` is inf.
 -- KEYS: periodic periodic_at periodic_run undo_ op_
 -- ARGV: caller seq name was spec at run paused
--- USES: idempotency config history operation_journal
+-- USES: idempotency config history audit_log
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
 -- Returns: ok | same | changed (another definition, or latest run).
-operation_journal_check(caller)
+audit_log_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply[1] end

@@ -6,7 +6,7 @@
 -- ARGV: caller seq mode layout
 -- REST: id at payload
 -- USES: idempotency transitions bulk_write reclaim_expired clock config history record type_check
--- USES: wake_workers write_buffer
+-- USES: wake_workers write_buffer max_waiting
 -- TYPES: once
 -- Returns `word:ready time` per row, or one for all: ok | same | moved | again | exists | elsewhere.
 local reply, late = idempotency_replayed()
@@ -60,9 +60,9 @@ for k = 1, rows do
   end
   reply[k] = word .. ':' .. text
 end
-local waiting = fresh > 0 and config.max_waiting > 0 and redis.call('ZCARD', delay)
-if waiting and waiting + fresh > config.max_waiting then
-  return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. config.max_waiting}
+if fresh > 0 and config.max_waiting > 0 then
+  local full = max_waiting_refusal(redis.call('ZCARD', delay), fresh)
+  if full then return full end
 end
 for i, r in ipairs(record_read(moved)) do
   r.op, r.since = '-', clock_fall and now or 0 -- no undo moves it; its time is no back-off

@@ -1,4 +1,4 @@
--- What follows from changed accounts: which clients are in the ring, which are known, whose list is to
+-- Updates after accounts changed: which clients are in the ring, which are known, and whose list is to
 -- be packed.
 -- KEYS: packing ring clients accounts
 -- USES: accounts wake_workers bulk_write counters

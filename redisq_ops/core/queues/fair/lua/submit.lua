@@ -1,11 +1,11 @@
--- Put entries of one client in, behind those it has waiting. An id that is here with another client or
--- payload is refused; each payload comes with its client in front. If the queue has a newer `layout` of
+-- Add entries of one client behind its waiting ones. An id that is here with another client or payload
+-- is refused; each payload has its client's name in front. If the queue has a newer `layout` of
 -- its shards than the caller, an id that isn't here is `elsewhere`, and nothing is done with it.
 -- KEYS: body c_ holes
 -- ARGV: caller seq client layout
 -- REST: id payload
 -- USES: idempotency transitions accounts bulk_write config counters history storage_prepare type_check
--- USES: waiting_lists
+-- USES: waiting_lists max_waiting
 -- TYPES: once
 -- Returns one word per row, or one for all: ok | same | exists | elsewhere.
 local reply, late = idempotency_replayed()
@@ -37,10 +37,8 @@ for k = 1, rows do
 end
 if #fresh > 0 then
   if config.max_waiting > 0 then
-    local waiting = counters_known.waiting or 0
-    if waiting + #fresh > config.max_waiting then
-      return {err = 'FULL ' .. waiting .. ' entries wait and max_waiting is ' .. config.max_waiting}
-    end
+    local full = max_waiting_refusal(counters_known.waiting or 0, #fresh)
+    if full then return full end
   end
   type_check_key(c_ .. client, 'list')
   local a = accounts_change(client)

@@ -6,6 +6,7 @@
 -- ARGV: rid priority limit start before after seal trace
 -- REST: payload
 -- USES: transitions number_words begin_request config counters history request type_check
+-- USES: max_waiting
 -- TYPES: once
 -- RARELY: cancelled
 -- Returns: ok | same (already there) | past (there, and more) | exists (another submission), then
@@ -32,10 +33,8 @@ elseif tonumber(start) ~= 1 then
   return {err = 'NOTFOUND no such request to add to: ' .. rid}
 end
 if config.max_waiting > 0 and rows > 0 then
-  local there = counters_known.waiting or 0
-  if there + rows > config.max_waiting then
-    return {err = 'FULL ' .. there .. ' entries wait and max_waiting is ' .. config.max_waiting}
-  end
+  local full = max_waiting_refusal(counters_known.waiting or 0, rows)
+  if full then return full end
 end
 type_check_key(p_ .. (q and q.priority or priority), 'list')
 type_check_key(prios, 'zset')

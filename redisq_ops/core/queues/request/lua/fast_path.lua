@@ -1,10 +1,10 @@
--- A worker's usual step, in a short way: one entry was acknowledged, the next one is of the same
--- request, and nothing else has to be done before. It stores and returns what `settle` and `take` would.
--- In any other case, or if a value that it needs isn't right, it returns nil with nothing written; then
--- these two do the step, and report what is wrong.
+-- The fast path of `settle_and_take`, for what a worker usually sends: one entry was acknowledged, the
+-- next one is of the same request, and nothing else has to be done first. It stores and returns what
+-- `settle` and `take` would. In any other case, also for a corrupt value, it writes nothing and returns
+-- nil; then these two do the step, and report what is wrong.
 -- KEYS: meta err lease delay callers cfg stat rate_ r_ s_ p_ prios edited
 -- NEEDS: caller seq consumer told take_caller take_seq n lease_ms
--- IMPLEMENTS: storage_usual_step
+-- IMPLEMENTS: storage_fast_path
 
 -- Fields of a hash as numbers by name, and their texts in order; nil if one is no whole number.
 local function numbers(key, ...)
@@ -49,7 +49,7 @@ local function ready_request(rid)
   return q.lacking < 2 and q or nil
 end
 
-local function storage_usual_step()
+local function storage_fast_path()
   local rid, entry, receipt = told:match('^([^ /*]+)/(%d+) ([^ |]+)$')
   if not rid or receipt == '-' or n ~= '1' or #ARGV >= first then return nil end
   local id, q = rid .. '/' .. entry, ready_request(rid)

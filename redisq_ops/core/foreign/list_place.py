@@ -1,0 +1,123 @@
+"""Lists where a program keeps entries, read from the end where the next entry is taken.
+
+The cursor of a page has digests of its last elements: the next page goes on behind them although
+entries came and went at both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Literal
+
+from ..redis.operation import Call, Description, both, together
+from .places import LocatedEntry, Place, Row
+
+SLACK = 200
+"""elements looked through around the place where a page ended that isn't found there any more"""
+DEPTH = 10_000
+"""how far into a list, from either end, an entry is looked for and can be removed"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlace(Place):
+    """A list with entries."""
+
+    kind: Literal["list"] = "list"
+    reverse: bool = False
+    """the next entry is on the right"""
+
+    def size(self) -> Call[int]:
+        return Call(("LLEN", self.key), int, key=self.key)
+
+    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
+        """The entries of these elements, looked for `DEPTH` deep from either end."""
+
+        def nearest(rank: int) -> Description[list[int | None]]:
+            words = ("RANK", rank, "MAXLEN", DEPTH)
+            return together(
+                Call(("LPOS", self.key, element, *words), lambda reply: reply, key=self.key)
+                for element in members
+            )
+
+        size, (left, right) = await both(self.size(), both(nearest(1), nearest(-1)))
+        rows = []
+        for element, first, last in zip(members, left, right, strict=True):
+            at = last if first is None else first
+            if at is not None:
+                rows.append(Row(element, float(size - 1 - at if self.reverse else at), at))
+        return await self.located(rows)
+
+    async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
+        if not (read := self.few(max) or int(self.whole)):
+            return [], await self.size()
+        size, elements = await both(self.size(), self._slice(start, read))
+        return await self.located(self._rows(elements, start, size)), size
+
+    def first(self) -> Call[list[bytes]]:
+        return self._slice(0, 1)
+
+    def _slice(self, start: int, max: int) -> Call[list[bytes]]:
+        if self.reverse:
+            return Call(
+                ("LRANGE", self.key, -start - max, -start - 1),
+                lambda reply: reply[::-1], key=self.key,
+            )  # fmt: skip
+        return Call(("LRANGE", self.key, start, start + max - 1), list[bytes], key=self.key)
+
+    def _rows(self, elements: Sequence[bytes], start: int, size: int) -> list[Row]:
+        """Elements of a list from rank ``start`` on, each with its rank and position."""
+        ranks = range(start, start + len(elements))
+        return [
+            Row(element, float(rank), size - 1 - rank if self.reverse else rank)
+            for rank, element in zip(ranks, elements, strict=True)
+        ]
+
+    async def after(
+        self, cursor: str | None, max: int
+    ) -> tuple[list[LocatedEntry], str | None, int]:
+        max = self.few(max) or 1
+        begin, marks, slack = 0, list[str](), self.few(SLACK) or 1
+        if cursor is not None:
+            rank, _, words = cursor.partition(":")
+            begin, marks = int(rank), words.split(",") if words else []
+        low = begin - slack if begin > slack else 0
+        size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
+        start = _behind(elements, marks, begin - 1 - low) + low if marks else begin
+        while marks and start == low and low > 0:  # further in front, or taken meanwhile
+            begin, low = low, low - 5 * slack if low > 5 * slack else 0
+            size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
+            start = _behind(elements, marks, begin - low) + low
+        page = elements[start - low : start - low + max]
+        end = start + len(page)
+        on = _list_cursor(end, page[-3:]) if page and end < size else None
+        return await self.located(self._rows(page, start, size)), on, size
+
+    def behind(self, seen: LocatedEntry) -> str:
+        return _list_cursor(int(seen.score) + 1, [seen.member])
+
+
+def _list_cursor(rank: int, last: Sequence[bytes]) -> str:
+    return f"{rank}:{','.join(_digest(element) for element in reversed(last))}"
+
+
+def reachable(cursor: str | None, size: int) -> str | None:
+    """A list's cursor, past what lies out of reach between its ends."""
+    rank = int(cursor.partition(":")[0]) if cursor else 0
+    return f"{size - DEPTH}:" if DEPTH <= rank < size - DEPTH else cursor
+
+
+def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:
+    """The position behind the first mark that is found; 0: none is found. Of several equal elements
+    the one nearest to ``near`` counts."""
+    digests = [_digest(element) for element in elements]
+    for mark in marks:
+        here = [n for n, digest in enumerate(digests) if digest == mark]
+        if here:
+            return min(here, key=lambda n: abs(n - near)) + 1
+    return 0
+
+
+def _digest(element: bytes) -> str:
+    return sha1(element).hexdigest()[:16]

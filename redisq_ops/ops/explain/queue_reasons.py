@@ -1,0 +1,221 @@
+"""The reasons for a queue: what stops it, what it waits for, or how fast it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from redisq_ops.core.engine.optional_features import HasClients
+from redisq_ops.core.model.entry import Entry
+
+from ..filter.fields import quoted
+from ..hint import hint
+from ..inspect.consumers import SILENT_MS, ConsumerStatus
+from ..terminal import age, count, entries, kind_of
+from ..trouble import USUAL
+from .blocking_reasons import Reason
+from .observation import RATE_MINUTES
+from .outcome_reasons import NAMED
+from .periodic_reasons import PeriodicReasons
+
+TRIED_AGAIN: Final = f"failures>={USUAL.failures} or lost>={USUAL.lost}"
+
+
+class QueueReasons(PeriodicReasons):
+    """The reasons for a queue as a whole."""
+
+    def _queue_state(self) -> str:
+        counts = self.observed.counts
+        return "paused" if counts.paused is not None else (
+            "draining" if counts.closed is not None else "open"
+        )  # fmt: skip
+
+    def _queue_reasons(self) -> Iterator[Reason]:
+        counts, expired = self.observed.counts, self._first_expired
+        delayed = self.observed.first["delayed"]
+        next_ms = delayed.at_ms if delayed else None
+        ready = next_ms is not None and next_ms <= self.now
+        held = bool(counts.waiting) and self.observed.position.open == 0 and counts.paused is None
+        yield from self._paused()
+        if self._may_wait or expired or ready:
+            yield from self._no_worker_at_all()
+        if held:
+            yield self._held(counts.waiting)
+        if expired is not None and expired.at_ms is not None:
+            yield self._expired(expired, expired.at_ms)
+        yield from self._holders(expired.consumer if expired else None)
+        yield from self._closed()
+        yield from self._failures()
+        yield from self._overdue(self.observed.periodic)
+        progress = self._progress(next_ms, ready)
+        if progress is not None and not (held and progress.rule == "waiting"):
+            yield progress
+        yield from self._next_periodic(self.observed.periodic)
+
+    @property
+    def _may_wait(self) -> bool:
+        counts = self.observed.counts
+        return counts.waiting > 0 or "waiting" in counts.unknown
+
+    @property
+    def _first_expired(self) -> Entry | None:
+        """The pending entry whose lease expired first."""
+        first = self.observed.first["pending"]
+        return first if first and first.at_ms is not None and first.at_ms <= self.now else None
+
+    def _progress(self, next_ms: int | None, ready: bool) -> Reason | None:
+        """How fast the queue moves, or what its entries wait for.
+
+        None: only entries with an expired lease are left, which have a reason of their own.
+
+        ``next_ms``: when the first delayed entry is ready; ``ready``: it is ready now.
+        """
+        counts, rate, expired = self.observed.counts, self._rate, self._first_expired
+        waiting, pending = f"{count(counts.waiting)} waiting", f"{count(counts.pending)} pending"
+        if next_ms is not None and ready and not self._may_wait and not counts.pending:
+            return Reason(
+                "due", f"{entries(counts.delayed)} delayed; the first became ready "
+                f"{age(self.now - next_ms)} ago: the next take delivers it",
+                facts={"delayed": counts.delayed, "next_ms": next_ms},
+            )  # fmt: skip
+        if rate is not None:
+            return self._moving(rate, f"{waiting}, {pending}")
+        if counts.pending and expired is None:
+            settled = "settled entries are not counted"
+            if self.observed.rates.settled:
+                settled = f"none settled in the last {RATE_MINUTES} minutes"
+            return Reason(
+                "pending", f"{pending}, {waiting}; {settled}",
+                facts={"pending": counts.pending, "waiting": counts.waiting},
+            )  # fmt: skip
+        if counts.waiting:
+            oldest = counts.oldest_ms
+            since = "" if oldest is None else f", the oldest for {age(self.now - oldest)}"
+            return Reason(
+                "waiting", f"{entries(counts.waiting)} waiting{since}",
+                facts={"waiting": counts.waiting, "oldest_ms": oldest},
+            )  # fmt: skip
+        if counts.delayed:
+            first = "" if next_ms is None else f"; the first is ready {self._until(next_ms)}"
+            return Reason(
+                "delayed", f"{entries(counts.delayed)} delayed, none ready{first}",
+                eta_ms=next_ms, facts={"delayed": counts.delayed, "next_ms": next_ms},
+            )  # fmt: skip
+        if expired is not None:
+            return None
+        if self._may_wait:
+            return Reason(
+                "unknown", f"{kind_of(self.queue.kind)} does not show how many entries wait in it"
+            )
+        dead = f"; {entries(counts.dead)} dead" if counts.dead else ""
+        return Reason("empty", f"it has no work to do{dead}", facts={"dead": counts.dead})
+
+    def _failures(self) -> Iterator[Reason]:
+        """Entries die or fail again and again; that attempts fail is said where nothing else is."""
+        name, found = self.queue.name, {one.rule: one for one in self.observed.failures}
+        commands = {
+            "dying": ("dlq", hint("dlq", "groups", name)),
+            "poison": ("select", hint("select", name, where=TRIED_AGAIN)),
+            "failing": ("history", hint("history", name)),
+        }  # fmt: skip
+        for rule, (verb, command) in commands.items():
+            if rule in found and (rule != "failing" or len(found) == 1):
+                yield Reason(rule, found[rule].reason, verb, command)
+
+    def _held(self, waiting: int) -> Reason:
+        """No token or client is free."""
+        blockers = self.observed.blockers
+        why = "; ".join(blocker.sentence for blocker in blockers) or "run redisq fsck"
+        helps: dict[str, Any] = {}
+        first = blockers[0] if blockers else None
+        if first is not None and first.rule == "request-paused":
+            address = f"{self.queue.name}/{first.names[0]}"
+            helps = {"verb": "resume", "command": hint("request", "resume", address)}
+        elif first is not None and first.rule == "blocked":
+            helps = self._client_command("unblock", first.names[0])
+        elif isinstance(self.queue, HasClients) and self.queue.client_rules:
+            helps = {"verb": "client", "command": hint("client", "ls", self.queue.name)}
+        named = {
+            noun: [name for b in blockers if b.rule in rules for name in b.names][:NAMED]
+            for noun, rules in (
+                ("requests", ("request-paused", "limit")), ("clients", ("blocked", "cap")),
+            )
+        }  # fmt: skip
+        return Reason(
+            "held", f"{entries(waiting)} waiting, and none can be delivered: {why}", **helps,
+            facts={"waiting": waiting, "held": [b.sentence for b in blockers], **named},
+        )  # fmt: skip
+
+    def _expired(self, entry: Entry, deadline_ms: int) -> Reason:
+        """A lease has expired. What a silent consumer holds besides goes the same way."""
+        silence, command = age(self.now - deadline_ms), {}
+        sentence = (
+            f"{entry.id} is overdue: consumer {entry.consumer} was silent for at least {silence}"
+        )
+        held = next((n for _, one, n in self._holding() if one.name == entry.consumer), 0)
+        if held > 1:
+            sentence += f" and holds {entries(held)}"
+            command = self._requeue_all_of(entry.consumer or "-")
+        else:
+            command = self._command("requeue", "pending", f"{self.queue.name}/{entry.id}")
+        return Reason(
+            "overdue", sentence,
+            facts={"id": entry.id, "consumer": entry.consumer, "deadline_ms": deadline_ms},
+            **command,
+        )  # fmt: skip
+
+    def _holding(self) -> Iterator[tuple[str | None, ConsumerStatus, int]]:
+        """Silent consumers, with their group and the number of entries they hold; in a queue in
+        which nothing moves also those that have held an entry for as long."""
+        stuck = self._rate is None and bool(self.observed.rates.settled)
+        for report in self.observed.reports:
+            for one in report.consumers:
+                long = stuck and one.oldest_ms is not None and one.oldest_ms >= SILENT_MS
+                if one.pending and (one.silent_ms is not None or long):
+                    yield report.group, one, one.pending
+
+    def _holders(self, besides: str | None) -> Iterator[Reason]:
+        """Who holds entries in silence, or for long while nothing is settled."""
+        found = [row for row in self._holding() if row[1].name != besides]
+        for group, one, held in sorted(found, key=lambda row: -(row[1].oldest_ms or 0))[:NAMED]:
+            of = f" of group {group}" if group else ""
+            holds = f"holds {entries(held)}, the oldest for {age(one.oldest_ms or 0)}"
+            silent = (
+                "" if one.silent_ms is None else f"has been silent for {age(one.silent_ms)} and "
+            )
+            command = self._requeue_all_of(one.name)
+            if group is not None:
+                options = {"group": group, "to": "NAME"}
+                claim = hint("consumers", "claim", self.queue.name, one.name, **options)
+                command = {"verb": "claim", "command": claim}
+            yield Reason(
+                "holder" if one.silent_ms is None else "silent",
+                f"consumer {one.name}{of} {silent}{holds}",
+                facts={"consumer": one.name, "group": group, "pending": held,
+                       "silent_ms": one.silent_ms, "oldest_age_ms": one.oldest_ms}, **command,
+            )  # fmt: skip
+
+    def _requeue_all_of(self, consumer: str) -> dict[str, Any]:
+        """The command that makes all that a consumer holds wait again, if the queue can."""
+        if not self._can("requeue", "pending"):
+            return {}
+        where = f"consumer={quoted(consumer)}"
+        command = hint("requeue", queue=self.queue.name, state="pending", where=where)
+        return {"verb": "requeue", "command": command}
+
+    def _moving(self, rate: float, counts: str) -> Reason:
+        """The queue moves: how fast, and when it will be empty."""
+        rates = self.observed.rates
+        out = rate * 60_000
+        come = sum(rates.arrived) / max(1, sum(rates.settled)) * out
+        left = self.observed.counts.waiting + self.observed.counts.pending
+        eta: dict[str, Any] = {}
+        if come < out and left:
+            at = self.now + int(left / (rate - come / 60_000))
+            eta = {"eta_ms": at, "estimate": True, "basis": f"{count(left)} left, at these rates"}
+        return Reason(
+            "moving",
+            f"≈ {out:,.1f} settled and ≈ {come:,.1f} added per minute (last {RATE_MINUTES} "
+            f"minutes); {counts}",
+            facts={"out_per_min": round(out, 2), "in_per_min": round(come, 2)}, **eta,
+        )  # fmt: skip
