@@ -263,7 +263,7 @@ class BlockingReasons:
         return {"verb": verb, "command": command}
 
     def _limit(self) -> Iterator[Reason]:
-        """All tokens of the request are in use."""
+        """The request has as many pending entries as its limit allows."""
         request, position = self.request, self.observed.position
         if request is None or request.pending < request.limit or not request.waiting:
             return
@@ -279,7 +279,7 @@ class BlockingReasons:
         share = request.pending / max(1, self.observed.counts.pending)
         yield Reason(
             "limit",
-            f"all {request.limit} tokens of request {request.id} are in use: {named}{more}",
+            f"request {request.id} is at its limit of {request.limit}: {named}{more}",
             "limit",
             hint(
                 "request", "limit", f"{self.queue.name}/{request.id}",
