@@ -109,8 +109,11 @@ def _run(words: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message(), file=sys.stderr)
             return BAD_INPUT
-        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _report(words, f"{error.format_message()}{where}", BAD_INPUT, error)
+        from .usage import usage_message
+
+        return _report(
+            words, usage_message(error, root_command(), _parted(words)[1]), BAD_INPUT, error
+        )
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:

@@ -11,7 +11,7 @@ commands = typer.Typer()
 add(
     commands, "select",
     {
-        "name": argument("[QUEUE]"),
+        "name": argument("[QUEUE]", help="Name of the queue."),
         "all_queues": flag("--all-queues", "Select from every queue."),
         "count": flag("--count", "Print only the number of entries, by state."),
         **{name: SELECTING[name] for name in SELECTING if name not in ("addresses", "queue")},
