@@ -504,7 +504,8 @@ def test_retention(redisq: Redisq, client: redis.Redis) -> None:
     queue = everywhere(client)
     shown = {row["name"]: row for row in redisq.rows("retention", "mail")}
     assert (shown["max_lost"]["value"], shown["max_lost"]["default"]) == ("3", True)
-    redisq("retention", "mail", "keep_ms=48h", "max_lost=5", "history=all", "--yes")
+    said = redisq("retention", "mail", "keep_ms=48h", "max_lost=5", "history=all", "--yes")
+    assert "keep_ms: 86400000 (1d 0h) to 172800000 (2d 0h)" in said
     have = {"keep_ms": "172800000", "max_lost": "5", "history": "all"}
     assert queue.settings() == have
     redisq("retention", "mail", "max_lost=", "--yes")
@@ -815,6 +816,9 @@ def test_a_full_stdout_does_not_hide_what_was_done(
     (row,) = redisq.rows("log")
     assert row["done"] == 3 and row["id"] in done.stderr
     assert done.returncode == 0 and "stdout: No space left on device" in done.stderr
+    command = f"{sys.executable} -m redisq_ops --url {url} log {json_} >/dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
 def kept_of(client: redis.Redis) -> list[bytes]:

@@ -29,7 +29,7 @@ from redisq_ops.ops.hint import hint
 from redisq_ops.ops.required_features import requests_of
 from redisq_ops.ops.terminal import size as shown
 
-from ..output import count, emit, printable, progress, quantity, say, untouched
+from ..output import count, emit, printable, progress, say, untouched
 from ..session import Session
 from .wait import wait_for_requests
 
@@ -178,8 +178,8 @@ def _submit(
               "state": done.state, "refused": refused})  # fmt: skip
     else:
         print(plan.id)
-        if plan.per_line and job.done.total:
-            say(f"{quantity(job.done.total, 'request')}: {plan.id}-1 to {plan.id}-{job.done.total}")
+        if plan.per_line:
+            say(f"a request per line: {plan.id}-1, {plan.id}-2, …")
         if refused:
             say(f"{count(refused)} {'line was' if refused == 1 else 'lines were'} not submitted: "
                 f"{plan.skip_invalid} lists them")  # fmt: skip
