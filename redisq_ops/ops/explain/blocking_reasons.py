@@ -216,7 +216,9 @@ class BlockingReasons:
             return
         source = f"group {position.group}" if position.group is not None else self.queue.name
         examined = "" if position.askers_all else f" (among {position.askers} consumers examined)"
-        if silent is None:
+        if silent is None and position.group is None and not self.queue.worked_on_here:
+            evidence = f"none is registered for {source}"  # a worker that ended is forgotten
+        elif silent is None:
             evidence = f"no consumer of {source} was seen{examined or ' in the last day'}"
         else:
             evidence = f"no consumer has asked {source} for work for {age(silent)}{examined}"
