@@ -35,13 +35,16 @@ def _version(wanted: bool) -> None:
 def _start(
     context: typer.Context,
     url: Annotated[
-        str | None, typer.Option(help="Server to connect to; default: REDIS_URL.")
+        str | None, typer.Option(metavar="URL", help="Server to connect to; default: REDIS_URL.")
     ] = None,
-    prefix: Annotated[str | None, typer.Option(help="Prefix of all keys in Redis.")] = None,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Prefix of all keys in Redis.")
+    ] = None,
     context_name: Annotated[
         str | None,
         typer.Option(
             "--context",
+            metavar="NAME",
             help="Context of the configuration file; default: REDISQ_CONTEXT.",
             autocompletion=contexts,
         ),
@@ -67,7 +70,9 @@ def _start(
             help="Log more; -vv logs debug messages.",
         ),
     ] = 0,
-    log_format: Annotated[str, typer.Option(help="Format of the log: text or json.")] = "text",
+    log_format: Annotated[
+        str, typer.Option(metavar="FORMAT", help="Format of the log: text or json.")
+    ] = "text",
     version: Annotated[
         bool,
         typer.Option(

@@ -70,7 +70,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         with suppress(OSError):
             sys.stdout.flush()
         os._exit(code)
+    try:
+        sys.stdout.flush()
+    except OSError:  # it was reported; Python would report it once more, and end with 120
+        _discard_output()
     sys.exit(code)
+
+
+def _discard_output() -> None:
+    """Write what is still to be written to stdout to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_standard_streams() -> None:
@@ -109,8 +118,11 @@ def _run(words: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message(), file=sys.stderr)
             return BAD_INPUT
-        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _report(words, f"{error.format_message()}{where}", BAD_INPUT, error)
+        from .usage import usage_message
+
+        return _report(
+            words, usage_message(error, root_command(), _parted(words)[1]), BAD_INPUT, error
+        )
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
@@ -118,7 +130,7 @@ def _run(words: Sequence[str]) -> int:
             raise
         # `redisq … | head` ends quietly (Typer would exit with 1); without this Python prints an
         # error while it shuts down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
     except Exception as error:
         from redisq_ops.core.model.errors import RedisqError, file_error
@@ -126,7 +138,8 @@ def _run(words: Sequence[str]) -> int:
 
         known = translate(error)
         if isinstance(known, RedisqError):
-            return _report(words, f"{known}{_tls_hint(known)}", known.exit_code, known)
+            more = _address_hint(known) or _tls_hint(known)
+            return _report(words, f"{known}{more}", known.exit_code, known)
         if isinstance(error, OSError):
             where = f": {error.filename}" if error.filename else ""
             refusal = file_error(error, f"{error.strerror or error}{where}")
@@ -206,6 +219,19 @@ def root_command() -> Any:
     from .app import app
 
     return get_command(app)
+
+
+def _address_hint(error: Exception) -> str:
+    """A hint if nothing names a server and there is none at the usual address; else ''."""
+    from redisq_ops.core.model.errors import Unreachable
+
+    from .session import current
+
+    session = current()
+    if not isinstance(error, Unreachable) or session is None:
+        return ""
+    usual = session.config.values["url"].origin == "default"
+    return " (that is the default: name a server by --url or REDIS_URL)" if usual else ""
 
 
 def _tls_hint(error: Exception) -> str:

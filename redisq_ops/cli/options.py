@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -22,6 +22,13 @@ MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
 _LIST_WIDTH = 62
 """of a help text in a list of commands on 80 columns"""
+_MEANS = {
+    "QUEUE": "Name of the queue.",
+    "ADDRESS": "Queue, request or entry: mail, mail/r1, mail/r1/17.",
+    "[ADDRESS]...": "Queues, requests or entries: mail, mail/r1, mail/r1/17.",
+    "[QUEUE]": "Name of the queue; default: all queues.",
+}
+"""metavar of an argument -> its help, if it has no other"""
 Option = tuple[Any, Any]
 """an annotation for Typer, and a default (``...``: required)"""
 Options = Mapping[str, Option]
@@ -38,9 +45,34 @@ _COMPLETED = {
 def option(
     names: str, metavar: str | None, help: str, kind: Any = str, default: Any = None, **more: Any
 ) -> Option:
-    """An option with a value; ``names``: such as ``--output -o``."""
+    """An option with a value; ``names``: such as ``--output -o``.
+
+    ``more``: of `typer.Option`; ``min`` and ``max`` of a number.
+    """
+    if kind in (int, float):
+        more["parser"] = _number(kind, more.pop("min", None), more.pop("max", None))
+        metavar = metavar or "N"
     declared = typer.Option(*names.split(), metavar=metavar, help=help, **more)
     return Annotated[kind | None if default is None else kind, declared], default
+
+
+def _number(kind: type[int] | type[float], least: Any, most: Any) -> Callable[[Any], Any]:
+    """A parser whose errors say in words which numbers are allowed."""
+    what = "a whole number" if kind is int else "a number"
+    if least is not None:
+        what += f" from {least:,}" + ("" if most is None else f" to {most:,}")
+
+    def number(value: Any) -> Any:
+        try:
+            found = kind(value)
+        except ValueError:
+            found = None
+        low = found is not None and least is not None and found < least
+        if found is None or low or (most is not None and found > most):
+            raise typer.BadParameter(f"write {what}, not {value}")
+        return found
+
+    return number
 
 
 def flag(names: str, help: str, default: bool = False) -> Option:
@@ -51,8 +83,13 @@ def flag(names: str, help: str, default: bool = False) -> Option:
 def argument(metavar: str, kind: Any = str, help: str = "", complete: Any = None) -> Option:
     """A positional argument; optional if ``metavar`` is in brackets."""
     complete = complete or _COMPLETED.get(metavar.strip("[].…"))
+    parser = _number(kind, None, None) if kind is int else None
     declared = typer.Argument(
-        metavar=metavar, help=help, show_default=False, autocompletion=complete
+        metavar=metavar,
+        help=help or _MEANS.get(metavar, ""),
+        show_default=False,
+        autocompletion=complete,
+        parser=parser,
     )
     optional = metavar.startswith("[")
     return Annotated[kind | None if optional else kind, declared], None if optional else ...
@@ -146,7 +183,9 @@ WHEN: Options = {
     "at": option("--at", "TIME", "Time: the next 03:12, or ISO 8601 with offset."),
     "after": option("--in", "SPAN", "Time from now: 90s, 5m, 2h, 3d."),
 }
-WATCHING: Options = {"every": option("--watch", "SPAN", "Repeat every SPAN (2s) until Ctrl+C.")}
+WATCHING: Options = {
+    "every": option("--watch", "SPAN", "Repeat every SPAN, such as 2s, until Ctrl+C.")
+}
 SKIP_INVALID = option(
     "--skip-invalid", "FILE", "Send the valid lines; list the others in FILE.", Path
 )

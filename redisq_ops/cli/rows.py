@@ -88,6 +88,17 @@ def entry_cells(entry: Entry) -> list[Any]:
     return [entry.task, entry.failures, entry.lost, entry.consumer, reason, error]
 
 
+def entries_found(scan: Scan) -> str:
+    """``3 dead entries``; where a condition excludes all, ``0 of 20 dead entries match``."""
+    from redisq_ops.ops.change.wording import entries
+
+    filter, total = scan.filter, scan.total
+    excludes = filter.where is not None or filter.match is not None or filter.older_than_ms
+    if scan.found or not (excludes and total and scan.exact):
+        return entries(scan.found, scan.state)
+    return f"0 of {entries(total, scan.state)} {'matches' if total == 1 else 'match'}"
+
+
 def tell_unread(scans: Iterable[Scan]) -> bool:
     """Report on stderr what scans could not read; returns whether there was anything."""
     found = dict.fromkeys((scan.queue.name, scan.unread) for scan in scans if scan.unread)

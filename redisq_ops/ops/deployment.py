@@ -9,6 +9,7 @@ QUEUE/REQUEST/N       mail/r1/17
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from redisq_ops.core.engine.idempotency import CallerSlots
@@ -104,8 +105,18 @@ class Deployment:
         """An existing queue, in the registry or by another program's keys; else `NotFound`."""
         queue = await self.named(checked_name(name, "queue name"))
         if queue is None:
-            raise NotFound(f"no queue {name!r} here ({hint('ls')} shows what there is)")
+            raise await self._missing(name)
         return queue
+
+    async def _missing(self, name: str) -> NotFound:
+        near = await self._near(name)
+        return NotFound(f"no queue {name!r} here{near} ({hint('ls')} shows what there is)")
+
+    async def _near(self, name: str) -> str:
+        """The registered queue whose name is like this one, as the end of a sentence; or ''."""
+        names = [entry.name for entry in await all_queues(self.prefix)]
+        near = get_close_matches(name, names, 1)
+        return f"; did you mean {near[0]}?" if near else ""
 
     async def named(self, name: str) -> Queue[Any] | None:
         """The queue of that name; None if there is none."""
@@ -121,10 +132,11 @@ class Deployment:
         if queue is not None:
             return Address(queue, rest or None)
         if slash and not rest.isdigit():
-            raise NotFound(f"no queue {name!r} here ({hint('ls')} shows what there is)")
+            raise await self._missing(name)
         hits = await self.find(text)
         if not hits:
-            raise NotFound(f"nothing here is called {text!r}: no queue, request or entry")
+            near = await self._near(name)
+            raise NotFound(f"nothing here is called {text!r}: no queue, request or entry{near}")
         if len(hits) > 1:
             raise BadInput(f"{text!r} is in several queues: " + ", ".join(map(str, hits)))
         return hits[0]

@@ -287,7 +287,8 @@ async def forgettable(deployment: Deployment, name: str) -> Registered:
     if entry is None:
         raise NotFound(f"no queue {name!r} is registered here ({hint('ls')} shows them)")
     if entry.at is None and entry.kind in KINDS:
-        raise Refused(f"queue {name} is of our own kind {entry.kind}: redisq queue destroy")
+        command = hint("queue", "destroy", name)
+        raise Refused(f"queue {name} is redisq's own, not another program's: {command} removes it")
     return entry
 
 

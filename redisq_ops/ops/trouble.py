@@ -164,8 +164,7 @@ def _stalled(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
         holders = Counter(evidence.holders)
         (first, _), more = holders.most_common(1)[0], len(holders) - 1
         others = f" and {count(more)} more" if more else ""
-        what = "tokens" if waiting else "entries"
-        yield f"{what} held by {first}{others}"
+        yield f"{'request limit used up' if waiting else 'entries held'} by {first}{others}"
     elif not any(client.blocked for client in row.clients):
         yield f"nothing settled for {limits.minutes} m although workers ask"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
@@ -12,6 +13,7 @@ from redisq_ops.ops.terminal import printable
 
 if TYPE_CHECKING:
     from redisq_ops.ops.check.evaluation import Standing
+    from redisq_ops.ops.inspect.overview import QueueRow
 
     from .dashboard_settings import AlertSettings
     from .poller import SnapshotSource
@@ -53,11 +55,34 @@ class AlertWatch:
         """Look at all queues every `EVERY_S` seconds, whatever is on the screen."""
         while True:
             with suppress(Exception):  # the poller shows why there is no picture
-                if source.connected is not None and (
-                    new := self.judge(await source.look(Viewport()))
-                ):
+                if source.connected is not None and (new := await self.look(source)):
                     alert(new)
             await asyncio.sleep(EVERY_S)
+
+    async def look(self, source: SnapshotSource) -> list[Standing]:
+        """The broken rules that are new now, the worst first."""
+        from redisq_ops.core.redis.operation import arun
+        from redisq_ops.ops.inspect.overview import died_lately
+        from redisq_ops.ops.trouble import USUAL
+
+        snapshot = await source.look(Viewport())
+        minutes = {
+            row.name: number for row in snapshot.overview
+            if (number := self.settings.rules.of(row.name).limits.minutes) != USUAL.minutes
+        }  # fmt: skip
+        if minutes and source.connected is not None:  # the screen counts those of the usual period
+            deployment = source.connected.deployment
+            died = await arun(deployment.client, died_lately(deployment, minutes))
+            rows = (_with_dead(row, died) for row in snapshot.overview)
+            snapshot = replace(snapshot, overview=tuple(rows))
+        return self.judge(snapshot)
+
+
+def _with_dead(row: QueueRow, died: Mapping[str, int | None]) -> QueueRow:
+    """The row with the number of entries that died in its rules' period."""
+    if row.name not in died or row.activity is None:
+        return row
+    return replace(row, activity=replace(row.activity, dead_lately=died[row.name]))
 
 
 def alert_text(found: Sequence[Standing]) -> str:

@@ -138,7 +138,7 @@ def test_dry_run_and_plan_change_nothing(
         (("--ramp", "--max-reentry", "120%"), "'120%' is not a share"),
         (("--ramp", "--max-latency", "fast"), "'fast' is not a latency"),
         (("--ramp", "--watch", "soon"), "'soon' is not a time span"),
-        (("--canary", "0"), "0 is not in the range"),
+        (("--canary", "0"), "a whole number from 1 to 1,000,000,000, not 0"),
     ],
 )
 def test_what_isn_t_understood_is_said(

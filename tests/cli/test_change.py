@@ -504,7 +504,8 @@ def test_retention(redisq: Redisq, client: redis.Redis) -> None:
     queue = everywhere(client)
     shown = {row["name"]: row for row in redisq.rows("retention", "mail")}
     assert (shown["max_lost"]["value"], shown["max_lost"]["default"]) == ("3", True)
-    redisq("retention", "mail", "keep_ms=48h", "max_lost=5", "history=all", "--yes")
+    said = redisq("retention", "mail", "keep_ms=48h", "max_lost=5", "history=all", "--yes")
+    assert "keep_ms: 86400000 (1d 0h) to 172800000 (2d 0h)" in said
     have = {"keep_ms": "172800000", "max_lost": "5", "history": "all"}
     assert queue.settings() == have
     redisq("retention", "mail", "max_lost=", "--yes")
@@ -565,15 +566,17 @@ def test_schedule_and_reschedule(
         ("replay a{b}", 2, "can't be used"),
         ("replay mail --match [", 2, "column 1: missing ]"),
         ("replay mail --older-than 5", 2, "not a time span"),
-        ("replay mail --max 0", 2, "--max"),
+        ("replay mail --max 0", 2, "a whole number from 1 to 1,000,000,000, not 0"),
         ("replay mail --rate fast", 2, "not a rate"),
         ("replay mail --rate 0/s", 2, "not a rate"),
         ("purge mail", 2, "--state: waiting, pending, delayed, dead"),
         ("purge mail/r1", 2, "--state"),
         ("purge mail --state done", 2, "not 'done'"),
         ("requeue --queue mail", 2, "--state: pending, delayed"),
-        ("dlq requeue mail", 2, "No such command"),
-        ("pending replay mail", 2, "No such command"),
+        ("dlq requeue mail", 2, "write redisq dlq replay"),
+        ("pending replay mail", 2, "write redisq pending requeue"),
+        ("retry mail", 2, "write redisq replay"),
+        ("inspect mail", 2, "write redisq inspect queue mail"),
         ("pending claim mail --consumer ~waiting", 2, "reserved"),
         ("pending claim mail --consumer a|b", 2, "can't be used"),
         ("pending claim mail", 2, "Missing option '--consumer'"),
@@ -813,6 +816,9 @@ def test_a_full_stdout_does_not_hide_what_was_done(
     (row,) = redisq.rows("log")
     assert row["done"] == 3 and row["id"] in done.stderr
     assert done.returncode == 0 and "stdout: No space left on device" in done.stderr
+    command = f"{sys.executable} -m redisq_ops --url {url} log {json_} >/dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
 def kept_of(client: redis.Redis) -> list[bytes]:

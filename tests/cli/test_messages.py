@@ -118,6 +118,12 @@ def test_refusals_name_what_is_typed(redisq: Redisq, client: redis.Redis) -> Non
     assert "redisq consumers claim stream:orders" in said
     said = redisq.refusal("apply", "-", code=2)
     assert "a plan is read from a file" in said
+    said = redisq.refusal("ls", "mail", code=2)
+    assert "redisq inspect queue NAME shows one queue" in said
+    said = redisq.refusal("dlq", "ls", "mail", "--watch", code=2)
+    assert "--watch SPAN (Repeat every SPAN, such as 2s, until Ctrl+C)" in said
+    RequestQueue(client, "mail").submit([b"x"], id="r1")
+    assert "no queue 'mial' here; did you mean mail?" in redisq.refusal("history", "mial", code=1)
 
 
 def test_a_not_of_other_languages_is_told_how_it_is_written() -> None:

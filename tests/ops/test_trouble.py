@@ -73,10 +73,10 @@ STILL = rates()
         (row(HELD, pace=rates(0, 1)), ""),
         (row(HELD, pace=STILL, evidence=Evidence(
             requests=(request("r", 2),), holders=("geo-3:777", "geo-3:777"))),
-         "tokens held by geo-3:777"),
+         "request limit used up by geo-3:777"),
         (row(HELD, pace=STILL, evidence=Evidence(
             requests=(request("r", 2), request("s", 2)), holders=("a", "b", "b", "c"))),
-         "tokens held by b and 2 more"),
+         "request limit used up by b and 2 more"),
         (row(HELD, pace=STILL, evidence=Evidence(requests=(request("r", paused=True),))),
          "request r is paused"),
         (row(HELD, pace=STILL, evidence=Evidence(

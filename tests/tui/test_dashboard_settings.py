@@ -9,10 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import redis
 from textual.pilot import Pilot
 
 from redisq_ops.cli import main as cli
 from redisq_ops.core.model.errors import BadInput, Unreachable
+from redisq_ops.core.redis.client import aconnect
+from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.tui import keys
@@ -20,10 +23,11 @@ from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.dashboard_settings import DashboardSettings
 from redisq_ops.tui.frame import text
+from redisq_ops.tui.poller import Connected, Live
 from redisq_ops.tui.settings_file import read_settings
 from redisq_ops.tui.views import ALL
 
-from .test_app import see, until
+from .test_app import bury, see, until
 from .test_snapshots import NOW, Clock, Seeded, overview, settled
 
 pytestmark = pytest.mark.slow
@@ -301,3 +305,28 @@ def test_an_alert_is_shown_whatever_view_is_open(monkeypatch: pytest.MonkeyPatch
         assert app.view == "dead"
 
     show(body, read_settings({"alerts": {}}, "D"))
+
+
+def test_an_alert_counts_the_dead_of_the_minutes_that_its_rules_name(
+    url: str, client: redis.Redis
+) -> None:
+    queue = bury(client, "r1", 20)
+    dead = queue.keys["dead"]
+    for id in client.zrange(dead, 0, 14):
+        assert isinstance(id, bytes)
+        client.zincrby(dead, -600_000, id)  # ten minutes ago
+    source = Live(lambda: Connected(url, Deployment(aconnect(url, "top"))))
+
+    async def reasons(rules: str) -> str:
+        judge = watch(rules)
+        judge._known = set()
+        return alert_text(await judge.look(source))
+
+    async def body() -> None:
+        await source.look(Viewport())
+        table = "[[check]]\nqueues = 'mail'\nminutes = {}\ndead = 15"
+        assert "20 dead in 15 m" in await reasons(table.format(15))
+        assert "dead in" not in await reasons(table.format(5))
+        await source.close()
+
+    asyncio.run(body())

@@ -54,7 +54,7 @@ def held_tokens(client: redis.Redis, name: str, now: int) -> str:
     queue.submit([b"x"] * 9, id="r", limit=2)
     queue.take(2, consumer="geo-3:777", lease_ms=9 * HOUR)
     assert not RequestQueue(client, name).take(2, consumer="w").deliveries
-    return "tokens held by geo-3:777"
+    return "request limit used up by geo-3:777"
 
 
 def dying(client: redis.Redis, name: str, now: int) -> str:

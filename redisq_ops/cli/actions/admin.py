@@ -17,6 +17,7 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.control_preview import (
     queue_preview,
     request_preview,
+    setting_text,
     settings_preview,
 )
 from redisq_ops.ops.change.destroy import DestroySteps, destroy_preview, destroyable
@@ -156,7 +157,8 @@ def retention(s: Session, given: dict[str, Any]) -> int:
             for setting in settings:
                 emit({"queue": queue.name, **asdict(setting)})
         else:
-            table(["setting", "value", "default"], [[x.name, x.value, x.default] for x in settings])
+            rows = [[x.name, setting_text(x.name, x.value), x.default] for x in settings]
+            table(["setting", "value", "default"], rows)
         return 0
     control.settable(queue)
     if new:

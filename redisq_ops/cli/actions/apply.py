@@ -45,7 +45,9 @@ def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
         emit({"plan": preview.title, "file": file.path, "op": file.op, **preview.facts})
     elif not s.json:
         say("\n".join(indented(preview)))
-        if file.path != "-":
+        if not preview.facts["matched"]:
+            say("nothing to do: the plan has no entries")
+        elif file.path != "-":
             say(printable(f"nothing was changed; do it with: {hint('apply', str(file.path))}"))
     return 0
 

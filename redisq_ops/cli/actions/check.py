@@ -23,7 +23,7 @@ from redisq_ops.ops.doctor.examination import examine
 from redisq_ops.ops.inspect.overview import Overview, overview
 from redisq_ops.ops.trouble import Severity, judged
 
-from ..output import emit, error_fields, table, tell
+from ..output import emit, error_fields, say, table, tell
 from ..session import Session
 
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
@@ -46,6 +46,7 @@ def check(s: Session, given: dict[str, Any]) -> int:
             overview(s.deployment, MINUTES, signs=True, limits=lambda name: rules.of(name).limits)
         )
         pattern = given["pattern"] or "*"
+        unused = rules.unused([row.name for row in seen.rows])
         rows = tuple(row for row in seen.rows if fnmatchcase(row.name, pattern))
         seen = Overview(seen.now_ms, rows)
         server = s.run(examine(s.deployment)) if given["server"] else ()
@@ -59,6 +60,8 @@ def check(s: Session, given: dict[str, Any]) -> int:
     code = max((int(one.severity) for one in broken), default=0)
     if given["explain"]:
         _explain(s, found)
+        for queues in unused:
+            say(f"no queue matches {queues!r}: the rules for it check nothing")
     if s.json:
         emit({
             "status": WORDS[code].lower(), "queues": len(rows),

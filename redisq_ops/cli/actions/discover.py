@@ -45,9 +45,10 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     rows = _describe(s, entries)
     _print(s, rows)
     looked, keys = search.walk.looked, search.walk.keys
-    of = "" if search.walk.over else f" of about {count(keys)}"
+    seen = f"{count(looked)} of about {quantity(keys, 'key')}"
     stopped = "" if finished else "interrupted: "
-    say(f"{stopped}{quantity(len(rows), 'queue')} of other programs in {count(looked)}{of} keys")
+    within = quantity(looked, "key") if search.walk.over else seen
+    say(f"{stopped}{quantity(len(rows), 'queue')} of other programs in {within}")
     for why in search.walk.missing.values():
         say(f"not looked at: {why}")
     if search.barred:

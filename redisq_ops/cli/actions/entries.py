@@ -32,7 +32,7 @@ from redisq_ops.ops.terminal import kind_of
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
 from ..output import age, emit, printable, say, when
-from ..rows import entry_cells, entry_row, entry_table, tell_unread
+from ..rows import entries_found, entry_cells, entry_row, entry_table, tell_unread
 from ..session import Session
 
 
@@ -88,7 +88,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
             of = f" of {scan.total_text}: --max shows more" if capped else ""
             looked = f"; {scan.window_text}" if scan.window_text else ""
             if not unknown:
-                say(f"{queue.name}: {entries(scan.found, state)}{of}{looked}")
+                say(f"{queue.name}: {entries_found(scan)}{of}{looked}")
         elif scan.window_text:
             say(f"{queue.name}: {scan.window_text}")
         if unknown:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EDQUOT, EFBIG, ENOSPC
 from typing import Any, BinaryIO
 
 from redisq_ops.core.engine.queue_types import KINDS
@@ -34,6 +35,9 @@ from .entries import targets_to_read
 
 _SHOWN = 20
 """rejected lines of an import that are shown to a person"""
+
+_FULL = frozenset({ENOSPC, EDQUOT, EFBIG})
+"""errors of a file that has no more room"""
 
 
 def export(s: Session, given: dict[str, Any]) -> int:
@@ -109,11 +113,9 @@ def _write_error(error: OSError, file: str | None, entries: int | None) -> Excep
     after = f" after {some(entries)}" if entries else ""
     if file is None or file == "-":
         return RedisqError(f"stdout: {error.strerror}{after}: the export is incomplete")
-    return file_error(
-        error,
-        f"{file}: {error.strerror}{after}: it was not written; make room or choose another place "
-        "with -o, and export again",
-    )
+    way = "make room" if error.errno in _FULL else "choose another place with -o"
+    text = f"{file}: {error.strerror}{after}: it was not written; {way}, and export again"
+    return file_error(error, text)
 
 
 def _interrupted(file: str | None, entries: int) -> Exception:

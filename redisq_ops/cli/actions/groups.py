@@ -10,7 +10,6 @@ from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.states import Verb
-from redisq_ops.ops.change.wording import entries
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.groups.error_groups import ErrorGroup, Grouping
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames
@@ -20,7 +19,7 @@ from redisq_ops.ops.terminal import percent
 
 from ..filter_options import pages
 from ..output import age, count, emit, reading, say, table, tell, when
-from ..rows import entry_row, tell_unread
+from ..rows import entries_found, entry_row, tell_unread
 from ..session import Session
 from .entries import targets_to_read
 
@@ -103,7 +102,7 @@ def _print(grouping: Grouping) -> None:
     seen = f"; {grouping.scan.window_text}" if grouping.scan.window_text else ""
     number = len(ranked) + groups.others.groups
     in_ = f" in {_many(number, not groups.others.groups)} {'group' if number == 1 else 'groups'}"
-    say(f"{grouping.queue.name}: {entries(total, grouping.state)}{in_ if number else ''}{seen}")
+    say(f"{grouping.queue.name}: {entries_found(grouping.scan)}{in_ if number else ''}{seen}")
 
 
 def _error(group: ErrorGroup) -> str:

@@ -74,10 +74,8 @@ def submit(s: Session, given: dict[str, Any]) -> int:
         given["split"], given["max_payload"], given["per_line"], given["skip_invalid"],
     )  # fmt: skip
     wait = given["wait"]
-    if plan.split < 1 or (plan.per_line and (plan.split > 1 or wait)):
-        raise BadInput(
-            "--split must be 1 or more, and --per-line allows neither --split nor --wait"
-        )
+    if plan.per_line and (plan.split > 1 or wait):
+        raise BadInput("--per-line allows neither --split nor --wait")
     with ExitStack() as stack:
         source = stack.enter_context(_opened(plan.file))
         with untouched(_UNSENT):
@@ -180,6 +178,8 @@ def _submit(
               "state": done.state, "refused": refused})  # fmt: skip
     else:
         print(plan.id)
+        if plan.per_line:
+            say(f"a request per line: {plan.id}-1, {plan.id}-2, …")
         if refused:
             say(f"{count(refused)} {'line was' if refused == 1 else 'lines were'} not submitted: "
                 f"{plan.skip_invalid} lists them")  # fmt: skip

@@ -82,6 +82,8 @@ def work(s: Session, given: dict[str, Any]) -> int:
         _tell_absent(s, job)
         if not once:  # a burst reports paused queues at its end
             _tell_paused(s, job)
+            if sys.stderr.isatty():  # a log needs no greeting
+                say(printable(f"working on {', '.join(names)}; Ctrl+C stops"))
         if processes == 1:
             _run(s, job)
             code = DONE

@@ -15,7 +15,7 @@ add(
     {
         "once": flag("--once", "Print the metrics and end."),
         "file": option(
-            "--file", None, "Write the metrics to a file for a textfile collector, and end.", Path
+            "--file", "FILE", "Write the metrics to a file for a textfile collector, and end.", Path
         ),
         "listen": option(
             "--listen", "HOST:PORT", "Where to serve them.", default="127.0.0.1:9808"

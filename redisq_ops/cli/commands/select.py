@@ -12,7 +12,7 @@ commands = typer.Typer()
 add(
     commands, "select",
     {
-        "name": argument("[QUEUE]"),
+        "name": argument("[QUEUE]", help="Name of the queue."),
         "all_queues": flag("--all-queues", "Select from every queue."),
         "count": flag("--count", "Print only the number of entries, by state."),
         "by": option(

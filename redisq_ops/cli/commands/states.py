@@ -19,6 +19,7 @@ from ..options import (
     SELECTING,
     WATCHING,
     WHEN,
+    Option,
     Options,
     add,
     argument,
@@ -70,14 +71,23 @@ OWN: dict[Verb, Options] = {
         )
     },
 }  # fmt: skip
-_STATE = option("--state", "STATE", "State to act on.", autocompletion=states)
+
+
+def _state(sources: tuple[State, ...]) -> Option:
+    """``--state`` of a verb that is possible in these states."""
+    if len(sources) == 1:
+        help = f"State of the entries: {sources[0]}."
+    else:
+        named = f"{', '.join(sources[:-1])} or {sources[-1]}"
+        help = f"State of the entries: {named}. Single entries need none."
+    return option("--state", "STATE", help, autocompletion=states)
 
 
 def _add(to: typer.Typer, verb: Verb, states: tuple[State, ...], typed: str) -> None:
     name = NAMED.get(verb, verb)
     options = {**SELECTING, **OWN.get(verb, {}), "rate": RATE, **GO, **PLANNING}
     if not states:
-        options["state"] = _STATE
+        options["state"] = _state(VERBS[verb][0])
     own = {"claim": " --consumer me", "reschedule": " --in 5m", "move": " --to other"}
     more = own.get(verb, "")
     # Without a noun, a verb that is possible in several states needs --state.

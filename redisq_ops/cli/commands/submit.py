@@ -16,10 +16,10 @@ add(
     {
         "file": argument("FILE", help="File of lines, any bytes; - is stdin."),
         "queue": QUEUE,
-        "id": option("--id", None, "Id of the request; default: a new ULID."),
+        "id": option("--id", "ID", "Id of the request; default: a new ULID."),
         "limit": option("--limit", None, "Sub-requests worked on at once, 1 to 1000.", int, LIMIT),
         "priority": option("--priority", None, "Priority, 0 (first) to 99.", int, PRIORITY),
-        "split": option("--split", None, "Lines per sub-request.", int, 1, max=MOST),
+        "split": option("--split", None, "Lines per sub-request.", int, 1, min=1, max=MOST),
         "per_line": flag("--per-line", "Submit a request per line: ID-1, ID-2, …"),
         "max_payload": option(
             "--max-payload", None, "Maximum bytes of a sub-request.", int, MAX_PAYLOAD, min=0,

@@ -12,9 +12,9 @@ commands = typer.Typer()
 add(
     commands, "top",
     {
-        "queue": option("--queue", None, "Queue to open.", autocompletion=queues),
+        "queue": option("--queue", "NAME", "Queue to open.", autocompletion=queues),
         "interval": option(
-            "--interval", None, "Seconds between refreshes. [1]", float, min=0.1
+            "--interval", "SECONDS", "Seconds between refreshes. [1]", float, min=0.1
         ),
         "once": flag("--once", "Print one frame as text."),
         "read_only": flag("--read-only", "Allow no changes."),

@@ -14,7 +14,7 @@ add(
     _workers, "ls",
     {"queue": argument("[QUEUE]", str, "Queue; default: all queues."), **WATCHING},
     "workers.listed",
-    help="List the worker processes that Sidekiq, Resque or RQ has registered: alive or silent, "
+    help="List the worker processes that RQ, Sidekiq and other programs register: alive or silent, "
     "their last heartbeat, the jobs they hold. With a queue, also the workers of redisq that serve "
     "it.",
     prints="WorkerProcess",

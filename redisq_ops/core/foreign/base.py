@@ -107,10 +107,10 @@ class ForeignQueue(Queue[C_co]):
     # --- refused, or empty, unless a kind overrides it -------------------------------------------
 
     async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
-        raise self._refusal("redisq only looks at it")
+        raise self._refusal("only that program's workers run what is in it")
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
-        raise self._refusal("redisq only looks at it")
+        raise self._refusal("only that program's workers run what is in it")
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)

@@ -160,7 +160,10 @@ def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]
     scheme, _, mode = parts.scheme.partition("+")
     scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
     if scheme not in {"redis", "rediss", "unix"} or mode not in {"", "cluster", "sentinel"}:
-        raise BadInput(f"{target}: not a URL of a server (redis:// rediss:// unix:// …+cluster://)")
+        raise BadInput(
+            f"{target}: not a URL of a server: write redis://HOST:6379, or one that begins with "
+            "rediss:// unix:// redis+sentinel:// redis+cluster://"
+        )
     for option in OWN if mode != "sentinel" else ():
         if option in parse_qs(parts.query, keep_blank_values=True):
             raise BadInput(f"{option} is for …+sentinel:// URLs")

@@ -115,7 +115,10 @@ def translate(error: Exception) -> Exception:
         found = BadInput
         rest = f"that server has no command {unknown[1]}; is it a Sentinel? write redis+sentinel://…/NAME"
     elif text.startswith(("DB index is out of range", "invalid DB index")):
-        found, rest = BadInput, "the server has no database of the number that the URL gives"
+        found, rest = (
+            BadInput,
+            "the server has no database of the number at the end of the URL: write …/0",
+        )
     elif text.startswith("Client names cannot contain"):
         found, rest = BadInput, "client_name in the URL: printable ASCII characters without spaces"
     elif text.startswith("SELECT is not allowed in cluster mode"):

@@ -8,7 +8,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Client, Counts, Request
 
-from ..terminal import count, kind_of
+from ..terminal import age, count, kind_of
 from .confirmation import typed_number
 from .control import CLIENT_RULES, QueueSetting, heeded_by
 from .destroy import contents
@@ -91,12 +91,21 @@ def client_preview(queue: Queue[Any], client: Client, verb: str, value: int) -> 
     return Preview(title, ("nothing would change" if same else lines,), facts=facts)
 
 
+def setting_text(name: str, value: str) -> str:
+    """A setting's value, and of a number of milliseconds how long that is."""
+    timed = name.endswith("_ms") and value.isdecimal()
+    return f"{value} ({age(int(value))})" if timed else value
+
+
 def settings_preview(
     queue: Queue[Any], settings: Sequence[QueueSetting], changes: Mapping[str, str], new: bool
 ) -> Preview:
     """What a change of a queue's settings will do; ``new``: it also creates the queue."""
     before = {setting.name: setting.value for setting in settings}
-    lines = [f"{name}: {before[name]} to {value or 'default'}" for name, value in changes.items()]
+    lines = [
+        f"{name}: {setting_text(name, before[name])} to {setting_text(name, value) or 'default'}"
+        for name, value in changes.items()
+    ]
     if new:
         lines.append(f"queue {queue.name} does not exist yet: it becomes {kind_of(queue.kind)}")
     facts = {

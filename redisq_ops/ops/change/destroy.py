@@ -30,7 +30,10 @@ async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
         )
     counts: Counts = await queue.counts.op()
     if (held := contents(counts)) and not hard:
-        raise Refused(f"queue {queue.name} is not empty ({held}); drain it, or destroy --hard")
+        raise Refused(
+            f"queue {queue.name} is not empty ({held}): drain it and purge the rest, or "
+            "destroy --hard"
+        )
     return counts
 
 

@@ -197,7 +197,9 @@ def edit_preview(selection: Selection, found: Counter[str], looked: Sequence[Sam
     lines = [f"{noun} stays {state}; undo gives the old payload back"]
     if found:
         why = ", ".join(f"{count(k)} {word}" for word, k in found.items())
-        lines.append(f"{count(found.total())} stay as they are: {why}")
+        left = found.total()
+        stay = "stays as it is" if left == 1 else "stay as they are"
+        lines.append(f"{count(left)} {stay}: {why}")
     facts = {
         "verb": EDIT, "queue": queue, "state": state, "filter": str(selection.filter),
         "matched": n, "changes": changes, "stay": dict(found),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -92,6 +92,11 @@ class Rules:
                     found.ignored | table.ignored,
                 )
         return found
+
+    def unused(self, queues: Collection[str]) -> list[str]:
+        """The patterns that match none of these queues, in order."""
+        patterns = dict.fromkeys(table.queues for table in self.tables if table.queues != "*")
+        return [each for each in patterns if not any(fnmatchcase(q, each) for q in queues)]
 
     def with_options(
         self, settings: Iterable[str], warning: Iterable[str], critical: Iterable[str]

@@ -123,7 +123,9 @@ class BlockingReasons(ReasonParts):
             return
         source = f"group {position.group}" if position.group is not None else self.queue.name
         examined = "" if position.askers_all else f" (among {position.askers} consumers examined)"
-        if silent is None:
+        if silent is None and position.group is None and not self.queue.worked_on_here:
+            evidence = f"none is registered for {source}"  # a worker that ended is forgotten
+        elif silent is None:
             evidence = f"no consumer of {source} was seen{examined or ' in the last day'}"
         else:
             evidence = f"no consumer has asked {source} for work for {age(silent)}{examined}"
@@ -173,7 +175,7 @@ class BlockingReasons(ReasonParts):
         return {"verb": verb, "command": command}
 
     def _limit(self) -> Iterator[Reason]:
-        """All tokens of the request are in use."""
+        """The request has as many pending entries as its limit allows."""
         request, position = self.request, self.observed.position
         if request is None or request.pending < request.limit or not request.waiting:
             return
@@ -189,7 +191,7 @@ class BlockingReasons(ReasonParts):
         share = request.pending / max(1, self.observed.counts.pending)
         yield Reason(
             "limit",
-            f"all {request.limit} tokens of request {request.id} are in use: {named}{more}",
+            f"request {request.id} is at its limit of {request.limit}: {named}{more}",
             "limit",
             hint(
                 "request", "limit", f"{self.queue.name}/{request.id}",

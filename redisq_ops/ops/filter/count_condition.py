@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from typing import NoReturn
@@ -28,6 +29,8 @@ def parse_condition(text: str) -> Condition:
 
     The condition raises `Refused` for a count that the queue cannot know.
     """
+    if single := re.search("(?<![=!<>])=(?!=)", text):
+        raise BadInput(f"{text!r}, column {single.start() + 1}: write == for equal")
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(text.strip(), mode="eval")

@@ -47,6 +47,8 @@ _NEGATED = re.compile(r"!([A-Za-z_][\w.]*(?:!=|!~|[<>=:~])|\()[^\s()]*")
 """``not`` as other languages write it"""
 _KEY = re.compile(r"\.([\w-]+)|\[(\d{1,9})\]|\.(?=\")")
 _OPERATOR = re.compile(r"!=|!~|>=|<=|==|[=:~<>]")
+_SYMBOLS = {"|": "or", "||": "or", "&": "and", "&&": "and"}
+"""what other languages write -> the word for it"""
 _WORD = re.compile(r"(?:and|or|not)(?=[\s()\"]|$)", re.IGNORECASE)
 _BYTES = re.compile(r"(\d{1,15})([kKmMgG]?)(?:i?[bB])?")
 _UNIT = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -76,7 +78,7 @@ class FilterError(BadInput):
     @property
     def line(self) -> str:
         """The whole error in one line."""
-        return f"{self.shown[0]} ({self.why})"
+        return f"{self.shown[0]} ({self.why})" if self.text.strip() else self.problem
 
 
 def parse(text: str, *, utc: bool = False) -> Query:
@@ -248,6 +250,8 @@ class _Parser:
             value = FilterValue(self._quoted(), True)
         else:
             value = FilterValue(self._bare())
+            if value.text in _SYMBOLS:
+                self._fail(began, f"write {_SYMBOLS[value.text]} for {value.text}")
             # Not a search for this text: a mistyped field behind `not` would then match everything.
             sign = None if value.text.startswith("(?") else re.search("[:=~<>]", value.text)
             if sign or not value.text:
@@ -296,6 +300,8 @@ class _Parser:
     def _bare(self, ends: str = "") -> str:
         """A text up to a space, a quote, a character of ``ends``, or a ) without ( in the text."""
         began, depth = self._at, 0
+        if self._text.startswith("'", began):  # a search for the ' itself would find nothing
+            self._fail(began, "quote a text by \", not by '")
         while self._at < len(self._text):
             char = self._text[self._at]
             if char.isspace() or char == '"' or char in ends or (char == ")" and not depth):

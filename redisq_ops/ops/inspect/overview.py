@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -119,6 +119,26 @@ async def queue_rows(
         for entry in entries
     )
     return [row_or_problem(entry, row) for entry, row in zip(entries, read, strict=True)]
+
+
+async def died_lately(deployment: Deployment, minutes: Mapping[str, int]) -> dict[str, int | None]:
+    """How many entries of some queues died in the last ``minutes``, by name; two round trips.
+
+    None: the layout doesn't show it, or the queue can't be read."""
+    entries, now = await both(all_queues(deployment.prefix), server_ms())
+    chosen = [entry for entry in entries if entry.name in minutes]
+    found = await together(
+        apart(_activity(deployment, entry, now - minutes[entry.name] * 60_000)) for entry in chosen
+    )
+    return {
+        entry.name: None if isinstance(seen, Exception) else seen.dead_lately
+        for entry, seen in zip(chosen, found, strict=True)
+    }
+
+
+async def _activity(deployment: Deployment, entry: Registered, since_ms: int) -> Activity:
+    seen: Activity = await deployment.open(entry).activity.op(since_ms)
+    return seen
 
 
 def queue_fields(row: QueueRow, now_ms: int) -> dict[str, Any]:

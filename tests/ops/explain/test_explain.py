@@ -161,7 +161,7 @@ def test_limit_names_the_holders_of_the_tokens(
     answer = Answer(mail, "r1/4")
     assert answer.rule == "limit"
     assert answer.sentence == (
-        "all 2 tokens of request r1 are in use: w1 has r1/1 for 15s (lease ends in 15s); "
+        "request r1 is at its limit of 2: w1 has r1/1 for 15s (lease ends in 15s); "
         "w2 has r1/2 for 3s (lease ends in 27s)"
     )
     first = answer.facts["holders"][0]

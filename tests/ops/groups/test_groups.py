@@ -307,7 +307,7 @@ def test_groups_as_a_table_and_as_rows(redisq: Redisq, client: redis.Redis) -> N
     assert [row["entries"] for row in rows] == [15, 15] and rows[0]["total"] == 30
     assert rows[0]["at_least"] == [] and rows[0]["complete"]
     assert redisq("dlq", "groups", "mail", "--match", "nothing") == ""
-    assert redisq.err == "mail: 0 dead entries\n"
+    assert redisq.err == "mail: 0 of 30 dead entries match\n"
 
 
 def test_one_group_with_its_traits_and_commands(redisq: Redisq, client: redis.Redis) -> None:

@@ -1,0 +1,63 @@
+"""What the command line says of words that it doesn't know, and which ones to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+_ALSO: Final = {
+    "retry": ("replay", "requeue"), "requeue": ("replay",), "replay": ("requeue",),
+    "list": ("ls",), "ls": ("ls",), "stats": ("ls",), "status": ("ls",), "info": ("inspect",),
+    "show": ("inspect",), "delete": ("destroy", "rm", "purge"), "rm": ("destroy", "purge"),
+    "remove": ("destroy", "rm", "purge"), "clear": ("purge",), "flush": ("purge",),
+    "worker": ("work",), "enqueue": ("submit",), "push": ("submit",), "stop": ("pause",),
+    "start": ("resume",), "unpause": ("resume",), "monitor": ("top",), "dashboard": ("top",),
+}  # fmt: skip
+"""what other tools call a command -> its names here, the likeliest first"""
+_USUAL: Final = {"inspect": "queue", "wait": "request"}
+"""group -> its command that a name is probably meant for"""
+
+
+def usage_message(error: Any, root: Any, words: Sequence[str]) -> str:
+    """The message of a usage error of Click, in one line.
+
+    ``root``: all commands; ``words``: those of the command line, the command first.
+    """
+    message = error.format_message().rstrip(".")
+    path, command = _called(root, words)
+    if error.ctx is not None:
+        path, command = error.ctx.command_path, error.ctx.command
+    if more := _instead(error, message, path, command, root):
+        message = f"{message}: {more}"
+    return f"{message} (see {path} --help)"
+
+
+def _called(root: Any, words: Sequence[str]) -> tuple[str, Any]:
+    """The command that is meant: Click does not name it where an option lacks its value."""
+    path, command = "redisq", root
+    for word in words:
+        if word not in getattr(command, "commands", ()):
+            break
+        command = command.get_command(None, word)
+        path = f"{path} {word}"
+    return path, command
+
+
+def _instead(error: Any, message: str, path: str, command: Any, root: Any) -> str:
+    """What to write; '' if that is not known."""
+    if "requires an argument" in message:
+        for param in command.params:
+            if error.option_name in param.opts:
+                return f"{error.option_name} {param.metavar} ({param.help.rstrip('.')})"
+    found = re.match("No such command '(.*)'$", message)
+    if found:
+        for group, of in ((command, path), (root, "redisq")):
+            for name in _ALSO.get(found[1], ()):
+                if name in group.commands:
+                    return f"write {of} {name}"
+        if usual := _USUAL.get(command.name):
+            return f"write {path} {usual} {found[1]}"
+    if "unexpected extra argument" in message and command.name == "ls" and path == "redisq ls":
+        return "redisq inspect queue NAME shows one queue"
+    return ""
