@@ -16,7 +16,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redisq_ops.core.engine.registry import server_ms
-from redisq_ops.core.model.errors import BadInput, Interrupted
+from redisq_ops.core.model.errors import BadInput, Interrupted, Unreachable
 from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
 
 from ..output import progress
@@ -161,7 +161,8 @@ def on_spark(
 ) -> Iterator[SparkSession]:
     """A session for a command; its errors become one line, and it is stopped at the end.
 
-    ``stopped``: the message after Ctrl+C, if any. ``announces``: report first that Spark starts.
+    ``stopped``: the message after Ctrl+C or when the server is lost, if any. ``announces``: report
+    first that Spark starts.
     """
     if announces:
         announced(s, given)
@@ -180,6 +181,8 @@ def on_spark(
         from redisq_ops.pipeline.job_errors import translate_job_error
 
         known = translate_job_error(error)
+        if stopped and type(known) is Unreachable:
+            known = Unreachable(f"{known} ({stopped})")
         if known is error:
             raise
         raise known from error
