@@ -7,14 +7,16 @@ id.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
-from redisq_ops.core.model.errors import Unreachable
+from redisq_ops.core.model.errors import LoginRefused, Unreachable
 from redisq_ops.core.model.keys import PREFIX
 from redisq_ops.core.redis.client import ServerAddress, connect
 from redisq_ops.core.redis.operation import BlockingClient, Call, Description, run
@@ -33,12 +35,15 @@ READ_COMMANDS = frozenset(
     }
 )  # fmt: skip
 """every command a reader may send; of MEMORY, XINFO and XPENDING no writing form is used here"""
-READ_AWAY_S = 6.5
-"""how long a server may be away before a task fails"""
-WRITE_AWAY_S = 60.0
-"""the same for a task of a frame or stream that is written: it holds rows that cost work"""
+AWAY_S = 60.0
+"""how long a server may be away before a task fails: a failover or a restart is shorter"""
+FIRST_AWAY_S = 6.5
+"""the same for a client that no server has answered yet: its address may be wrong"""
 _LONGEST_PAUSE_S = 5.0
 _clients: dict[tuple[int, ServerAddress, bool], BlockingClient] = {}
+_answered: WeakSet[BlockingClient] = WeakSet()
+"""clients that a server has answered"""
+logger = logging.getLogger("redisq_ops.pipeline")
 
 
 class WriteInReader(AssertionError):
@@ -109,11 +114,19 @@ class Server:
 def run_retrying(
     client: BlockingClient,
     make: Callable[[], Description[T]],
-    max_away_s: float = READ_AWAY_S,
+    max_away_s: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    runner: Callable[[BlockingClient, Description[T]], T] = run,
 ) -> T:
-    """Run an idempotent operation, made anew by ``make`` for each attempt."""
-    return retry_unreachable(lambda: run(client, make()), sleep, max_away_s)
+    """Run an idempotent operation, made anew by ``make`` for each attempt.
+
+    ``max_away_s``: default `AWAY_S`, of a client that was never answered `FIRST_AWAY_S`.
+    """
+    if max_away_s is None:
+        max_away_s = AWAY_S if client in _answered else FIRST_AWAY_S
+    found = retry_unreachable(lambda: runner(client, make()), sleep, max_away_s)
+    _answered.add(client)
+    return found
 
 
 @contextmanager
@@ -135,20 +148,26 @@ def gc_paused() -> Iterator[None]:
 def retry_unreachable(
     operation: Callable[[], T],
     sleep: Callable[[float], None] = time.sleep,
-    max_away_s: float = READ_AWAY_S,
+    max_away_s: float = AWAY_S,
+    clock: Callable[[], float] = time.monotonic,
 ) -> T:
     """Repeat an idempotent operation while the server is unreachable, with growing pauses.
 
-    Covers a failover, a moving slot, a closed socket; raises `Unreachable` when the pauses would
-    come to more than ``max_away_s``.
+    Covers a failover, a moving slot, a closed socket. Logs once that it waits; raises `Unreachable`
+    when the server has been away for ``max_away_s``, at once if it refuses the login. A server that
+    hangs is away from the moment of the call.
     """
-    pause, waited = 0.2, 0.0
+    pause, waited, since = 0.2, 0.0, clock()
     while True:
         try:
             return operation()
-        except Unreachable:
-            if waited + pause > max_away_s:
+        except LoginRefused:
+            raise
+        except Unreachable as error:
+            if max(waited, clock() - since) + pause > max_away_s:
                 raise
+            if not waited:
+                logger.warning("%s; trying again for up to %.0f s", error, max_away_s)
         sleep(pause)
         waited += pause
         pause = min(2 * pause, _LONGEST_PAUSE_S)

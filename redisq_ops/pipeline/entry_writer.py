@@ -42,7 +42,7 @@ from redisq_ops.core.redis.operation import Description, attempt, together
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, too_large
 
-from .connection import WRITE_AWAY_S, Server, run_retrying
+from .connection import AWAY_S, Server, run_retrying
 from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S
 from .request_writer import QueueFullWait, RequestRows, RequestWriter
@@ -218,9 +218,9 @@ class EntryWriter:
             self.options.queue, id="request", limit=self.options.limit,
             max_payload=self.options.max_payload,
         )  # fmt: skip
-        counts = RequestWriter(
-            self.server, dataset, "", sleep=self.sleep, max_away_s=WRITE_AWAY_S
-        ).write(_request_rows(rows))
+        counts = RequestWriter(self.server, dataset, "", sleep=self.sleep, max_away_s=AWAY_S).write(
+            _request_rows(rows)
+        )
         for word in ("exists", "invalid"):
             for reason in counts.samples.get(word, ()):
                 self._reject(None, None, Exists(reason))
@@ -243,7 +243,7 @@ class EntryWriter:
                 self._write_step(queues, some)
 
     def _retrying(self, make: Callable[[], Description[T]]) -> T:
-        return run_retrying(self.server.client, make, WRITE_AWAY_S, self.sleep)
+        return run_retrying(self.server.client, make, AWAY_S, self.sleep)
 
     def _open(self, lane: WriterLane) -> Queue[Any]:
         client = self.server.client

@@ -29,7 +29,7 @@ from redisq_ops.core.redis.operation import BlockingClient, Description, attempt
 from redisq_ops.ops.files.submit import opened, submit_whole
 from redisq_ops.ops.required_features import requests_of
 
-from .connection import READ_AWAY_S, Server, run_retrying
+from .connection import Server, run_retrying
 from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S, RateLimiter
 from .spark_jobs import TaskReport
@@ -92,7 +92,7 @@ class RequestWriter:
     on_progress: Callable[[int], object] | None = None
     """called after each round trip with the number of entries submitted so far"""
     skip: bool = False
-    max_away_s: float = READ_AWAY_S
+    max_away_s: float | None = None
 
     def write(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
         return _TaskWriter(self).submit_all(request_rows)

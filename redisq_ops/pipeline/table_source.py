@@ -18,7 +18,7 @@ from redisq_ops.ops.deployment import Deployment
 
 from .arrow_batch import RowOrigin
 from .call_size import FIRST, FIRST_WITH_PAYLOADS, CallSize
-from .connection import gc_paused, process_client, retry_unreachable, run_read_only
+from .connection import gc_paused, process_client, run_read_only, run_retrying
 from .history_events import RawEvent
 from .options import Options
 from .read_partitions import ENTRY_STATES, PAGE_ROWS, TablePart
@@ -46,7 +46,7 @@ class TableSource:
         """Run an operation with retries; ``make`` makes it anew for each attempt."""
         client = process_client(self.target or self.options.target(), self.options.replica)
         with gc_paused():
-            return retry_unreachable(lambda: run_read_only(client, make()))
+            return run_retrying(client, make, runner=run_read_only)
 
     def shard_queue(self, part: TablePart) -> Queue[Any]:
         """The queue of the shard that a part belongs to."""

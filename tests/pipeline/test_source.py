@@ -16,7 +16,14 @@ from redisq_ops.core.engine import queue_classes as layouts
 from redisq_ops.core.engine.state_scan import ColumnPage, ScoreRange
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
-from redisq_ops.core.model.errors import BadInput, Lost, NotFound, Unreachable, WrongKind
+from redisq_ops.core.model.errors import (
+    BadInput,
+    LoginRefused,
+    Lost,
+    NotFound,
+    Unreachable,
+    WrongKind,
+)
 from redisq_ops.core.queues.request import ShardedRequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import Call
@@ -28,6 +35,7 @@ from redisq_ops.pipeline.call_size import CallSize
 from redisq_ops.pipeline.connection import WriteInReader, retry_unreachable, run_read_only
 from redisq_ops.pipeline.options import parse_options
 from redisq_ops.pipeline.query_plan import plan_query, single_query_frame
+from redisq_ops.pipeline.query_tables import named_tables
 from redisq_ops.pipeline.read_partitions import NumberRange, _lots
 from redisq_ops.pipeline.schemas import arrow, struct
 from redisq_ops.pipeline.table_reader import TableReader
@@ -563,7 +571,9 @@ def test_one_slow_call_does_not_count_as_the_cost_of_a_page() -> None:
     assert page.lines == [b"x"] * 6 and page.call_us == 200
 
 
-def test_reads_are_retried_while_the_server_is_unreachable() -> None:
+def test_calls_are_retried_while_the_server_is_unreachable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     waited: list[float] = []
     answers: list[Any] = [Unreachable("gone"), Unreachable("gone"), 7]
 
@@ -574,10 +584,18 @@ def test_reads_are_retried_while_the_server_is_unreachable() -> None:
         return int(answer)
 
     assert retry_unreachable(ask, waited.append) == 7 and waited == [0.2, 0.4]
-    answers = [Unreachable("gone")] * 20
+    assert caplog.messages == ["gone; trying again for up to 60 s"]
+    answers = [Unreachable("gone")] * 40
     with pytest.raises(Unreachable):
         retry_unreachable(ask, waited.append)
-    assert 6 < sum(waited[2:]) < 7
+    assert 50 < sum(waited[2:]) < 60
+    answers = [LoginRefused("wrong password"), 7]
+    with pytest.raises(LoginRefused):
+        retry_unreachable(ask, waited.append)
+    answers, hanging = [Unreachable("no answer")] * 40, iter(range(0, 400, 11))
+    with pytest.raises(Unreachable):
+        retry_unreachable(ask, waited.append, clock=lambda: next(hanging))
+    assert len(answers) > 30, "a server that hangs is given a minute, too"
 
 
 def test_arrow_and_spark_schemas_match() -> None:
@@ -642,6 +660,20 @@ def test_spark_reads_every_table(client: redis.Redis, url: str, load: Any) -> No
             {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in row.items()}
             for row in rows(url, name)
         ], name  # fmt: skip
+
+
+def test_only_tables_that_a_query_may_read_are_named_not_columns_and_states() -> None:
+    for query, tables in {
+        "select queue, waiting, dead from counts where dead > 1 order by dead": ["counts"],
+        "select id from requests where state = 'dead' or event in ('done', 'pending')": [
+            "requests"
+        ],
+        "with d as (select * from dead) select (select 1 from history) from d": ["dead", "history"],
+        "select * from counts as waiting, (dead), `pending` p": ["dead", "pending", "counts"],
+        "select 1 from counts -- and\n, dead": ["dead", "counts"],
+        "describe dead": ["dead"],
+    }.items():
+        assert named_tables(query) == [name for name in TABLES if name in tables], query
 
 
 def run_query(spark: SparkSession, url: str, sql: str, table: str) -> list[Any]:

@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import PySparkException, PythonException
 
-from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
+from redisq_ops.cli.actions.server_watch import server_watched
+from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError, Unreachable
 from redisq_ops.pipeline.job_errors import translate_job_error
 from redisq_ops.pipeline.spark_jobs import run_job, task_progress
 
@@ -146,3 +147,19 @@ def test_an_interrupt_cancels_the_job_and_waits_for_its_end() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_job(cast(Any, session), job, tell)
     assert ended == ["here"]
+
+
+def test_a_server_that_does_not_answer_is_named_once_while_tasks_wait() -> None:
+    answers: list[Exception | None] = [None, Unreachable("gone"), Unreachable("gone"), None]
+    said: list[str] = []
+    asked_all = threading.Event()
+
+    def ask() -> None:
+        if not answers:
+            asked_all.set()
+        elif (error := answers.pop(0)) is not None:
+            raise error
+
+    with server_watched(ask, said.append, period_s=0.001):
+        assert asked_all.wait(30)
+    assert said == ["gone; tasks try again for up to a minute", "the server answers again"]

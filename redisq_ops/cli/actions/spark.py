@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.doctor import DoctorCheck
     from redisq_ops.pipeline.small_tables import SmallTable
 
-_ONLY_READS = re.compile(r"\s*(select|with|values)\b", re.IGNORECASE)
-"""a query, not SET or CREATE"""
 SHOWN = 100
 """rows shown to a person; programs get all"""
 
@@ -101,14 +99,13 @@ def described(s: Session, given: dict[str, Any]) -> int:
 
 def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parse_options
+    from redisq_ops.pipeline.query_tables import named_tables, only_reads
     from redisq_ops.pipeline.redaction import redact_table
     from redisq_ops.pipeline.spark_tuning import jvm_conf
-    from redisq_ops.pipeline.tables import TABLES
 
     if (code := run_elsewhere(s, given)) is not None:
         return code
-    # Each table that Spark plans takes a while: only those that the query names.
-    named = [n for n in TABLES if re.search(rf"\b{n}\b", given["query"], re.IGNORECASE)]
+    named = named_tables(given["query"])
     common = bounds(s, given, by_server=given["lake"] is None) | (
         {} if given["queue"] is None else {"queue": given["queue"]}
     )
@@ -121,7 +118,7 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     else:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
-    reads = _ONLY_READS.match(given["query"]) is not None
+    reads = only_reads(given["query"])
     with on_kept_server(s, given, "sql", reuses=reads) as here:
         announced(s, here)
         from redisq_ops.pipeline.small_tables import small_table_frame

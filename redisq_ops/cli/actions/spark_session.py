@@ -10,17 +10,20 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redisq_ops.core.engine.registry import server_ms
-from redisq_ops.core.model.errors import BadInput, Interrupted
+from redisq_ops.core.model.errors import BadInput, Interrupted, Unreachable
+from redisq_ops.core.redis.client import connect
+from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
 
-from ..output import progress
+from ..output import progress, say
 from ..session import Session
+from .server_watch import server_watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,7 +164,8 @@ def on_spark(
 ) -> Iterator[SparkSession]:
     """A session for a command; its errors become one line, and it is stopped at the end.
 
-    ``stopped``: the message after Ctrl+C, if any. ``announces``: report first that Spark starts.
+    ``stopped``: the message after Ctrl+C or when the server is lost, if any. ``announces``: report
+    first that Spark starts.
     """
     if announces:
         announced(s, given)
@@ -171,7 +175,8 @@ def on_spark(
         # PySpark's own handler calls the JVM, perhaps in the middle of another call.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield made
+        with nullcontext() if s.json else server_watched(_own_clock(s), say):
+            yield made
     except KeyboardInterrupt as stop:
         if not stopped:
             raise
@@ -180,11 +185,19 @@ def on_spark(
         from redisq_ops.pipeline.job_errors import translate_job_error
 
         known = translate_job_error(error)
+        if stopped and type(known) is Unreachable:
+            known = Unreachable(f"{known} ({stopped})")
         if known is error:
             raise
         raise known from error
     finally:
         made.stop()
+
+
+def _own_clock(s: Session) -> Callable[[], int]:
+    """Ask the server for its time, on a connection of its own: for another thread."""
+    client = connect(s.config.server_address(), "spark")
+    return lambda: run(client, server_ms())
 
 
 def awaited(spark: SparkSession, what: str, job: Callable[[], T]) -> T:
