@@ -44,6 +44,7 @@ from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.required_features import requests_of
 from redisq_ops.ops.terminal import age, count, printable
+from redisq_ops.ops.trouble import rough_age
 from redisq_ops.tui.change_speed import change_at_speed, state_of, why_stopped
 from redisq_ops.tui.confirm_dialog import Question
 from redisq_ops.tui.views.base import ChangeTarget
@@ -129,7 +130,7 @@ def question(
     if preview.reasons and prepared.scope.count > 1:
         lines.insert(1, f"reasons: {preview.reasons}")
     if verb == "purge":
-        lines.append(f"U undoes it within {age(trash_ms)}")
+        lines.append(f"U undoes it within {rough_age(trash_ms)}")
     lines += ["", *(_sampled(redaction.entry(e)) for e in prepared.scope.sample[:_SAMPLE])]
     if prepared.scope.count > _SAMPLE:
         lines.append(f"  … and {count(prepared.scope.count - _SAMPLE)} more")
