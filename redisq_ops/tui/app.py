@@ -275,6 +275,7 @@ class Top(Dashboard):
     # --- commands --------------------------------------------------------------------------------
 
     def action_command(self) -> None:
+        self.clear_notifications()  # they would lie over the completions
         self.command.begin()
 
     def action_begin(self, verb: str) -> None:

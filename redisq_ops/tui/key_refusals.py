@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
 
     from .app import Top
+    from .dashboard import Dashboard
 
 OF_CLIENTS = {
     "request limit": "client cap",
@@ -41,7 +42,7 @@ def why_not(app: Top, key: Key) -> str:
     return f"{sign} has no meaning here: ? lists the keys."
 
 
-def nothing_selected(app: Top) -> str:
+def nothing_selected(app: Dashboard) -> str:
     """Why there is no row for a key that needs one."""
     table = app.current.table
     if table.cursor_lost:

@@ -131,7 +131,7 @@ def question(
         lines.insert(1, f"reasons: {preview.reasons}")
     if verb == "purge":
         lines.append(f"U undoes it within {rough_age(trash_ms)}")
-    lines += ["", *(_sampled(redaction.entry(e)) for e in prepared.scope.sample[:_SAMPLE])]
+    lines += ["", *_sampled([redaction.entry(e) for e in prepared.scope.sample[:_SAMPLE]])]
     if prepared.scope.count > _SAMPLE:
         lines.append(f"  … and {count(prepared.scope.count - _SAMPLE)} more")
     return Question(
@@ -148,9 +148,11 @@ def asked(preview: Preview, *more: str, consumer: bool = False, danger: bool = F
     )
 
 
-def _sampled(entry: Entry) -> str:
-    why = entry.error.line if entry.error else entry.reason or ""
-    return printable(f"  {entry.id}  {why}", 70)
+def _sampled(entries: list[Entry]) -> list[str]:
+    whys = [entry.error.line if entry.error else entry.reason or "" for entry in entries]
+    width = min(36, max((len(entry.id) for entry in entries), default=0))
+    pairs = zip(entries, whys, strict=True)
+    return [printable(f"  {entry.id:<{width}}  {why}", 70).rstrip() for entry, why in pairs]
 
 
 async def take_over(

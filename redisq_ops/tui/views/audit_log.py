@@ -31,7 +31,7 @@ class AuditLogView(QueueView):
         TableColumn("undo", "undo", 6),
         TableColumn("who", "who", 12, flex=1),
         TableColumn("why", "why", 8, flex=2, priority=1),
-        TableColumn("what", "what", 8, flex=2, style=DIM, priority=2),
+        TableColumn("what", "what", 16, flex=2, style=DIM, priority=2),
     )
     orders = (
         SortOrder("ago", None, True, "latest first", "oldest first"),
