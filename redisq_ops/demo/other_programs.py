@@ -22,6 +22,8 @@ SIDEKIQ_PROCESSES = {
 RESQUE_WORKERS = ("jobs-1:77:archive,reports", "jobs-2:77:reports")
 RQ_WORKERS = {"rq-eu-1": "thumbs", "rq-eu-2": "exports"}
 DRAMATIQ_BROKER = "5f0c1d52-9d3e-4a1c-8a39-2f7b5d1e6c01"
+STREAMS = {"clickstream": ("warehouse", 240), "payments": ("ledger", 60)}
+"""stream -> its consumer group, events at first"""
 HEARTBEAT_S = 60
 
 _RQ_ERROR = """Traceback (most recent call last):
@@ -38,9 +40,9 @@ def write_keys(client: Any, now_ms: int, real: Collection[str] = ()) -> None:
     for name, write in _WRITERS.items():
         if name not in real:
             write(pipe, now_ms)
-    for name, group, size in (("clickstream", "warehouse", 240), ("payments", "ledger", 60)):
+    for name, (group, size) in STREAMS.items():
         for n in range(size):
-            pipe.xadd(name, {"data": json.dumps({"event": f"{name}-{n}", "amount": 7 * n})})
+            pipe.xadd(name, _event(name, n))
         pipe.xgroup_create(name, group, "0")
         pipe.xreadgroup(group, f"{group}-1", {name: ">"}, count=size // 6)
     beat(pipe, now_ms, real)
@@ -48,8 +50,12 @@ def write_keys(client: Any, now_ms: int, real: Collection[str] = ()) -> None:
 
 
 def beat(pipe: Any, now_ms: int, real: Collection[str] = ()) -> None:
-    """The heartbeats of the worker processes; RQ's and Dramatiq's only if not among ``real``."""
+    """The heartbeats of the worker processes; RQ's and Dramatiq's only if not among ``real``. The
+    consumer of each stream takes an event, and one more comes."""
     now = now_ms / 1000
+    for name, (group, size) in STREAMS.items():
+        pipe.xadd(name, _event(name, size), maxlen=4 * size, approximate=False)
+        pipe.xreadgroup(group, f"{group}-1", {name: ">"}, count=1, noack=True)
     for name, queues in SIDEKIQ_PROCESSES.items():
         host, pid, _ = name.split(":")
         info = {"hostname": host, "pid": int(pid), "queues": queues, "started_at": now - 90_000}
@@ -70,6 +76,10 @@ def beat(pipe: Any, now_ms: int, real: Collection[str] = ()) -> None:
             "hostname": name, "pid": "31", "queues": queue, "birth": _iso(now - 40_000),
             "last_heartbeat": _iso(now), "state": "busy",
         })  # fmt: skip
+
+
+def _event(stream: str, n: int) -> dict[Any, Any]:
+    return {"data": json.dumps({"event": f"{stream}-{n}", "amount": 7 * n})}
 
 
 def register_found(client: Any) -> None:

@@ -22,7 +22,7 @@ from redisq_ops.tui.entry_tree import EntryTree
 from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.help import HelpScreen
-from redisq_ops.tui.key_refusals import NOTHING, OF_CLIENTS, forbidden, unfit, why_not
+from redisq_ops.tui.key_refusals import OF_CLIENTS, forbidden, nothing_selected, unfit, why_not
 from redisq_ops.tui.saved_filters import SavedFiltersScreen
 from redisq_ops.tui.section_tree import SearchInput
 from redisq_ops.tui.table import PagedTable
@@ -107,7 +107,7 @@ class Top(Dashboard):
         self.poller.wake()
 
     def on_paged_table_nothing_selected(self) -> None:
-        self.refuse(NOTHING)
+        self.refuse(nothing_selected(self))
 
     def on_paged_table_moved(self) -> None:
         self.tick()
@@ -213,7 +213,7 @@ class Top(Dashboard):
             self.copy_to_clipboard(copied)
             self.notify(f"copied {printable(copied)}", markup=False)
         else:
-            self.refuse(NOTHING)
+            self.refuse(nothing_selected(self))
 
     def action_explain(self) -> None:
         self.explanations.explain_here()
@@ -275,6 +275,7 @@ class Top(Dashboard):
     # --- commands --------------------------------------------------------------------------------
 
     def action_command(self) -> None:
+        self.clear_notifications()  # they would lie over the completions
         self.command.begin()
 
     def action_begin(self, verb: str) -> None:
@@ -327,7 +328,7 @@ class Top(Dashboard):
         elif queue is not None:
             words = ["inspect", "queue", queue]
         else:
-            self.refuse(NOTHING)
+            self.refuse(nothing_selected(self))
             return
         self.changes.page(words)
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.key_refusals import nothing_selected
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ class Changes:
         return any(w.group == "change" and w.is_running for w in self._app.workers)
 
     def _nothing(self) -> None:
-        self.tell("Nothing is under the cursor: it went away, or there is nothing.", False)
+        self.tell(nothing_selected(self._app), False)
 
     def _start(self, run: Callable[[], Awaitable[bool]], view: QueueView | None) -> None:
         if self._app.source.connected is None:

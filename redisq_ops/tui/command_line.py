@@ -125,7 +125,7 @@ class CommandInput(Input):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Run it"),
         Binding("escape", "drop", "Drop it"),
-        Binding("tab", "complete(1)", "Complete", show=False),
+        Binding("tab", "complete(1)", "Complete"),
         Binding("shift+tab", "complete(-1)", "Complete backwards", show=False),
         Binding("up", "recall(-1)", "The one before", show=False),
         Binding("down", "recall(1)", "The one after", show=False),

@@ -16,7 +16,7 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.speed_fields import ChangeSpeed, SpeedFields
-from redisq_ops.tui.theme import DIM
+from redisq_ops.tui.theme import BAD, DIM, OK
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ class Question:
 
 
 def _labelled(line: str) -> Text:
-    """A line of the dialog, its label dim if it has one."""
+    """A line of the dialog: a label dim, what an edit takes away and adds in colours."""
+    if line.startswith(("-", "+")):
+        return Text(printable(line), BAD if line.startswith("-") else OK)
     label, colon, rest = printable(line).partition(": ")
     if not colon or not label.replace(" ", "").isalpha() or not label.islower():
         return Text(printable(line))

@@ -213,9 +213,9 @@ def _holders(entries: list[Entry], now_ms: int) -> list[Line]:
     lines = []
     for entry, id, consumer in zip(entries, ids, consumers, strict=True):
         left = (entry.at_ms or 0) - now_ms
-        lease = f"lease {age(left)}" if left >= 0 else f"over {age(-left)}"
+        lease = f"lease {age(left)}" if left >= 0 else f"lease over for {age(-left)}"
         text = Text.assemble(
-            f"{id}  {consumer}  ", (f"{lease:<13}", OK if left >= 0 else BAD),
+            f"{id}  {consumer}  ", (f"{lease:<22}", OK if left >= 0 else BAD),
             (f"attempt {entry.attempts + 1}", DIM),
         )  # fmt: skip
         lines.append(Line(text, entry.id))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from redisq_ops.ops.inspect.snapshot import ExplainSubject
 from redisq_ops.tui.command_line import NOT_HERE
 from redisq_ops.tui.explain_screen import ExplainScreen
-from redisq_ops.tui.key_refusals import NOTHING
+from redisq_ops.tui.key_refusals import nothing_selected
 
 if TYPE_CHECKING:
     from .dashboard import Dashboard
@@ -30,7 +30,7 @@ class Explanations:
             id = app.navigation.detail if app.navigation.detail is not None else view.subject
             about = ExplainSubject(app.queue, id) if app.queue else None
         if about is None:
-            app.refuse(NOTHING)
+            app.refuse(nothing_selected(app))
             return
         self.explain(about)
 

@@ -52,7 +52,7 @@ class GuideStrip(Static):
     """Shows the first step that isn't done. The server's state alone decides that."""
 
     DEFAULT_CSS = """
-    GuideStrip { height: 1; padding: 0 1; background: $primary-muted; text-wrap: nowrap;
+    GuideStrip { height: auto; max-height: 2; padding: 0 1; background: $primary-muted;
                  text-overflow: ellipsis; }
     """
 

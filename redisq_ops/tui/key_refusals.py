@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
 
     from .app import Top
+    from .dashboard import Dashboard
 
-NOTHING = "Nothing is under the cursor: the list is empty, or the entry went away (✗)."
 OF_CLIENTS = {
     "request limit": "client cap",
     "request priority": "client weight",
@@ -40,6 +40,14 @@ def why_not(app: Top, key: Key) -> str:
             why = app.why_unfit(action, parameters)
             return f"{sign} {binding.description}: {why}"
     return f"{sign} has no meaning here: ? lists the keys."
+
+
+def nothing_selected(app: Dashboard) -> str:
+    """Why there is no row for a key that needs one."""
+    table = app.current.table
+    if table.cursor_lost:
+        return "The entry under the cursor went away (✗): move to another one."
+    return "This row has not been read yet." if table.total else "The list is empty."
 
 
 def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:

@@ -39,10 +39,11 @@ class PreviewSubject:
     """a chart of it, of so many cells and lines; None: it has none"""
 
 
-_OUTSIDE, _INSIDE = "preview: Enter goes in, p closes", "preview: Esc goes back, p closes"
+_OUTSIDE = "preview: Enter scrolls and searches it, p closes"
+_INSIDE = "preview: Esc goes back to the list, p closes"
 _WHOLE, _PLAIN = "preview: Enter opens all of it, p closes", "preview: p closes"
 _LISTS = "preview: Enter lists its entries, p closes"
-_OF_GROUP = "the latest of this group: p closes"
+_OF_GROUP = "the latest of this group: Enter lists all, p closes"
 _SHARES: Final = (2 / 3, 1 / 2, 1 / 3)
 """of the height, the largest first that leaves all rows in sight"""
 _LEAST: Final = 10

@@ -233,5 +233,6 @@ def sample_lines(
         x = min(at, now_ms)
         if x >= now_ms - period.span_ms:
             waiting.append((x, number))
-            oldest.append((x, since or 0))
+            unknown = since is None and number > 0
+            oldest.append(None if unknown else (x, since or 0))
     return ChartLine(tuple(waiting), DELAYED), ChartLine(tuple(oldest), WARN)

@@ -44,6 +44,7 @@ from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.required_features import requests_of
 from redisq_ops.ops.terminal import age, count, printable
+from redisq_ops.ops.trouble import rough_age
 from redisq_ops.tui.change_speed import change_at_speed, state_of, why_stopped
 from redisq_ops.tui.confirm_dialog import Question
 from redisq_ops.tui.views.base import ChangeTarget
@@ -129,8 +130,8 @@ def question(
     if preview.reasons and prepared.scope.count > 1:
         lines.insert(1, f"reasons: {preview.reasons}")
     if verb == "purge":
-        lines.append(f"U undoes it within {age(trash_ms)}")
-    lines += ["", *(_sampled(redaction.entry(e)) for e in prepared.scope.sample[:_SAMPLE])]
+        lines.append(f"U undoes it within {rough_age(trash_ms)}")
+    lines += ["", *_sampled([redaction.entry(e) for e in prepared.scope.sample[:_SAMPLE]])]
     if prepared.scope.count > _SAMPLE:
         lines.append(f"  … and {count(prepared.scope.count - _SAMPLE)} more")
     return Question(
@@ -147,9 +148,11 @@ def asked(preview: Preview, *more: str, consumer: bool = False, danger: bool = F
     )
 
 
-def _sampled(entry: Entry) -> str:
-    why = entry.error.line if entry.error else entry.reason or ""
-    return printable(f"  {entry.id}  {why}", 70)
+def _sampled(entries: list[Entry]) -> list[str]:
+    whys = [entry.error.line if entry.error else entry.reason or "" for entry in entries]
+    width = min(36, max((len(entry.id) for entry in entries), default=0))
+    pairs = zip(entries, whys, strict=True)
+    return [printable(f"  {entry.id:<{width}}  {why}", 70).rstrip() for entry, why in pairs]
 
 
 async def take_over(

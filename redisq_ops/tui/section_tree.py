@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
@@ -12,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.events import Click
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import Input, Static, Tree
 from textual.widgets.tree import TreeNode
 
@@ -101,6 +103,18 @@ class OutlineTree(Tree[OutlineItem]):
             text.highlight_words([self.needle], f"{INK} on {WARN}", case_sensitive=False)
         text.stylize(style)
         return text
+
+    def render_line(self, y: int) -> Strip:
+        """A line that goes on to the right of the window ends in "…" there."""
+        strip = super().render_line(y)
+        node, right = self.get_node_at_line(y + self.scroll_offset.y), self.size.width
+        if node is None or right < 1:
+            return strip
+        end = self._get_label_region(node._line)
+        if end is None or end.right - self.scroll_offset.x <= right:
+            return strip
+        last = strip.crop(right - 1, right)
+        return Strip.join([strip.crop(0, right - 1), Strip([Segment("…", next(iter(last)).style)])])
 
     def make(self, parent: Node, item: OutlineItem, before: int | None = None) -> Node:
         """A folded node for the item."""

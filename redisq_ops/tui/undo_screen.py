@@ -97,7 +97,7 @@ def _row(operation: Operation, now_ms: int) -> TableRow:
         operation.id,
         (
             age(max(0, now_ms - operation.started_ms)),
-            operation.verb,
+            "purge for good" if operation.verb == "hard" else operation.verb,
             count(operation.done) if operation.done else ("-", DIM),
             can_undo(operation),
             operation.queue,

@@ -1082,7 +1082,7 @@ def test_a_key_that_can_not_act_says_why(url: str, client: redis.Redis) -> None:
             ("3", "RCPX", "not in this view"),
             ("4", "P", "Replay: not in this view: see 5 (dead), 7 (groups)"),
             ("4", "E", "payloads are edited in the views of dead and delayed entries"),
-            ("4", ["y", "space", "enter"], "Nothing is under the cursor"),
+            ("4", ["y", "space", "enter"], "The list is empty."),
             ("5", "RC", "not in this view"),
             ("5", "f", "f Group all: it groups dead letters: 7."),
             ("5", ["tab"], "There is no other queue"),

@@ -200,10 +200,10 @@ def test_the_preview_follows_from_list_to_list_and_has_what_each_knows() -> None
         await see(pilot, "mail: p closes", "failed")
         await press(pilot, "5")
         await settled(app, pilot)
-        await see(pilot, "preview: Enter goes in")
+        await see(pilot, "preview: Enter scrolls and searches it")
         await press(pilot, "3")
         await settled(app, pilot)
-        await see(pilot, "holders  the first 7", "import-3102  open")
+        await see(pilot, "import-3110  sealed", "stream  rq:{mail}:s:import-3110, 41 entries")
         await press(pilot, "enter", "p")  # from inside too
         assert "preview:" not in text(app) and app.focused is app.current.table
 

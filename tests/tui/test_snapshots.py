@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,13 @@ from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import Selection
 from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
 from redisq_ops.ops.inspect.client_details import ClientDetails
-from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
+from redisq_ops.ops.inspect.consumers import (
+    AGES_MS,
+    DELIVERIES,
+    POISON,
+    ConsumerReport,
+    ConsumerStatus,
+)
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import Evidence, QueueRow
@@ -133,15 +140,17 @@ def overview() -> tuple[QueueRow, ...]:
         "exports": (Counts(sum(one.waiting for one in clients()), 18, 4, 9, 0, 88_310),
                     rates(30)),
         "billing": (Counts(37, 12, 4, 0, 0, 918_223, NOW - 41 * SECOND), rates(420)),
-        "geo-import": (Counts(2_210, 0, 0, 4, 0, 9_120, NOW - 14 * MINUTE), rates(40)),
+        "geo-import": (Counts(2_210, 0, 0, 4, 0, 9_120, NOW - 14 * MINUTE),
+                       replace(idle := rates(160), settled=(*idle.settled[:-13], *(0,) * 13))),
         "image-thumbnails": (Counts(184_220, 64, 911, 37, 0, 5_204_113, NOW - 26 * MINUTE),
                              rates(5_200, 3)),
-        "mail": (Counts(1_204, 24, 88, 1_240, 12, 44_210_000, NOW - 3 * MINUTE), rates(900, 41)),
+        "mail": (Counts(1_204, 24, 88, 1_240, 12, 44_210_000, NOW - 48 * SECOND),
+                 Rates(*(tuple(part[-60:]) for part in day()))),
         "nightly-reports": (Counts(12, 0, 0, 0, 0, 4_410, NOW - 5 * HOUR, "disk full on db-3"),
                             rates(0)),
         "reminders": (Counts(0, 3, 42_118, 2, 0, 88_120), rates(61)),
         "search-index": (Counts(0, 0, 0, 0, 0, 120, None, None, "by kim"), rates(0)),
-        "webhooks": (Counts(310, 40, 6_021, 411, 0, 1_420_008, NOW - 88 * SECOND), rates(310, 96)),
+        "webhooks": (Counts(310, 40, 6_021, 411, 0, 1_420_008, NOW - 88 * SECOND), rates(310, 9)),
     }  # fmt: skip
     for number, name in enumerate(KINDS):
         chance = random.Random(number)
@@ -166,55 +175,53 @@ def overview() -> tuple[QueueRow, ...]:
             name, KINDS[name], *counts[name],
             activity=lately.get(name, Activity(NOW - SECOND, 3, NOW + SECOND, 0)),
             evidence=evidence.get(name),
+            clients=clients() if name == "exports" else (),
         )
         for name in KINDS
     )  # fmt: skip
 
 
-def requests(settled: int = 6) -> tuple[Request, ...]:
-    chance = random.Random(7)
+def requests() -> tuple[Request, ...]:
+    """Of the queue mail: they add up to the counts of the overview. Open ones first, by age."""
+    held = Counter(row.id.partition("/")[0] for row in pending())
     rows = []
-    for at in range(24):
-        total = chance.choice([12, 400, 1_000, 25_000, 1_000_000])
-        limit = chance.choice([2, 4, 8, 16])
-        dead, delayed = chance.choice([0, 0, 3, 17]) if total > 12 else 0, 0
-        done = int((total - 40) * chance.random()) if total > 12 else chance.randint(0, 9)
-        if at >= 24 - settled:
-            state, pending, waiting = chance.choice(["done", "done", "cancelled"]), 0, 0
-            done, trash = total - dead, 0
-            if state == "cancelled":
-                done, trash = done // 2, total - dead - done // 2
-        else:
-            state, trash = chance.choice(["sealed", "sealed", "open"]), 0
-            pending = chance.randint(0, min(limit, total - done))
-            delayed = chance.choice([0, 0, 2])
-            waiting = max(0, total - done - dead - pending - delayed)
-        created = NOW - int(chance.expovariate(1 / HOUR)) - 24 * MINUTE + at * MINUTE
+    for id, state, priority, limit, waiting, delayed, dead, done, trash, minutes in [
+        ("import-3110", "sealed", 90, 4, 41, 0, 0, 959, 0, 246),
+        ("digest-3111", "sealed", 10, 8, 0, 12, 0, 388, 0, 122),
+        ("invoice-3112", "open", 50, 8, 22, 0, 0, 978, 0, 111),
+        ("import-3113", "sealed", 78, 100, 118, 0, 0, 24_882, 0, 73),
+        ("invoice-3114", "open", 40, 16, 6, 2, 0, 392, 0, 71),
+        ("digest-3115", "paused", 10, 16, 34, 0, 0, 366, 0, 66),
+        ("import-3116", "sealed", 79, 100, 204, 0, 0, 796, 0, 64),
+        ("invoice-3117", "open", 36, 4, 3, 0, 0, 9, 0, 62),
+        ("digest-3118", "sealed", 14, 8, 1, 0, 0, 11, 0, 58),
+        ("invoice-3119", "open", 62, 2, 9, 0, 0, 391, 0, 55),
+        ("newsletter-3120", "sealed", 0, 8, 60, 11, 155, 749, 0, 54),
+        ("newsletter-3121", "sealed", 0, 16, 84, 9, 155, 727, 0, 49),
+        ("newsletter-3122", "sealed", 5, 16, 71, 14, 155, 735, 0, 40),
+        ("newsletter-3123", "open", 50, 16, 92, 8, 155, 24_719, 0, 36),
+        ("newsletter-3124", "open", 50, 8, 58, 11, 155, 752, 0, 31),
+        ("newsletter-3125", "open", 50, 100, 110, 7, 155, 708, 0, 24),
+        ("newsletter-3126", "open", 55, 100, 136, 6, 155, 24_683, 0, 22),
+        ("newsletter-3127", "open", 50, 100, 155, 8, 155, 660_661, 12, 8),
+        ("invoice-3104", "done", 50, 8, 0, 0, 0, 1_000, 0, 304),
+        ("digest-3105", "cancelled", 50, 8, 0, 0, 0, 12_500, 0, 90),
+        ("import-3106", "cancelled", 90, 2, 0, 0, 0, 200, 0, 91),
+        ("digest-3107", "done", 90, 2, 0, 0, 0, 997, 0, 89),
+        ("invoice-3108", "done", 10, 8, 0, 0, 0, 1_000_000, 0, 100),
+        ("invoice-3109", "done", 50, 16, 0, 0, 0, 397, 0, 94),
+    ]:  # fmt: skip
+        created, paused = NOW - minutes * MINUTE - 11 * SECOND, state == "paused"
+        total = waiting + delayed + dead + done + trash + held[id]
         rows.append(
             Request(
-                f"{chance.choice(['import', 'newsletter', 'digest', 'invoice'])}-{3100 + at}",
-                state,
-                chance.choice([0, 10, 50, 50, 90]),
-                limit,
-                at == 5,
-                total,
-                waiting,
-                pending,
-                delayed,
-                done,
-                dead,
-                trash,
-                max(0, min(limit - pending, waiting)),
-                created,
-                created,
-                None,
-                0,
-                0,
-                "",
+                id, "sealed" if paused else state, priority, limit, paused,
+                2 * total if state == "cancelled" else total, waiting, held[id], delayed, done,
+                dead, total if state == "cancelled" else trash,
+                max(0, min(limit - held[id], waiting)), created, created, None, 0, 0, "",
             )
-        )
-    opened = sorted(rows[: 24 - settled], key=lambda row: row.created_ms)
-    return tuple(opened + rows[24 - settled :])
+        )  # fmt: skip
+    return tuple(rows)
 
 
 ERRORS = [
@@ -225,23 +232,28 @@ ERRORS = [
 ]
 
 
+CONSUMERS = tuple(f"mail-{at // 3 + 1}:{1001 + at}" for at in range(7))
+
+
 def dead(start: int, end: int, total: int = 1_240) -> tuple[Entry, ...]:
+    """Of eight newsletters; 211 died in the latest five minutes, when smtp-3 was away."""
     rows = []
     for at in range(start, min(end, total)):
         chance = random.Random(at)
-        since = NOW - at * 47 * SECOND - 9 * SECOND
+        ago = 5 * MINUTE * math.sqrt((at + 0.1) / 211) if at < 211 else (at - 204) * 47 * SECOND
+        since = NOW - int(ago)
         reason = chance.choice(["failed", "failed", "failed", "lost", "rejected"])
-        error = None if reason == "lost" else chance.choice(ERRORS)
+        error = None if reason == "lost" else chance.choices(ERRORS, (5, 2, 2, 1))[0]
         rows.append(
             Entry(
-                f"newsletter-{3127 - at // 40}/{4000 + at * 3}",
+                f"newsletter-{3127 - at // 155}/{4000 + at * 3}",
                 "dead",
                 since,
                 since,
                 failures=0 if reason == "lost" else 1 if reason == "rejected" else 20,
                 lost=3 if reason == "lost" else 0,
                 first_ms=since - chance.randint(1, 9) * HOUR,
-                consumer=f"mail-{chance.randint(1, 4)}:{chance.randint(1000, 1009)}",
+                consumer=chance.choice(CONSUMERS),
                 reason=reason,
                 error=error,
             )
@@ -249,26 +261,31 @@ def dead(start: int, end: int, total: int = 1_240) -> tuple[Entry, ...]:
     return tuple(rows)
 
 
+HELD_S = {
+    CONSUMERS[5]: (3 * 86_400, 3 * 86_400), CONSUMERS[3]: (22 * 60, 21 * 60, 20 * 60),
+    CONSUMERS[6]: (41, 23, 16, 8), CONSUMERS[0]: (29, 17), CONSUMERS[1]: (12, 9, 8, 3, 2),
+    CONSUMERS[4]: (9, 8, 7, 6, 5, 4, 2, 1),
+}  # fmt: skip
+"""consumer -> how long it has held each of its entries, in seconds"""
+
+
 def pending() -> tuple[Entry, ...]:
     rows = []
-    for at in range(24):
-        chance = random.Random(100 + at)
-        since = NOW - chance.randint(1, 29) * SECOND
-        deadline = (
-            NOW - 70 * SECOND + 11 * SECOND * at if at < 9 else NOW + chance.randint(18_000, 30_000)
-        )
-        if deadline < NOW:
-            since = deadline - 30 * SECOND
+    held = ((consumer, seconds) for consumer, all_s in HELD_S.items() for seconds in all_s)
+    for at, (consumer, seconds) in enumerate(held):
+        since = NOW - seconds * SECOND
+        alive = consumer in CONSUMERS[:3] + CONSUMERS[4:5] or seconds < 30
+        failures = (10, 10, 3, 4, 5)[at] if at < 5 else 2 if at % 6 == 3 else 0
         rows.append(
             Entry(
                 f"newsletter-{3120 + at % 5}/{700 + at * 7}",
                 "pending",
-                deadline,
+                since + 30 * SECOND + (seconds // 10 * 10 * SECOND if alive else 0),
                 since,
-                failures=(failures := chance.choice([0, 0, 0, 2])),
-                lost=1 if deadline < NOW else 0,
-                first_ms=since,
-                consumer=f"mail-{chance.randint(1, 4)}:{chance.randint(1000, 1009)}",
+                failures=failures,
+                lost=1 if at in (5, 9, 13) else 0,
+                first_ms=since - failures * MINUTE,
+                consumer=consumer,
                 error=ERRORS[1] if failures else None,
             )
         )
@@ -276,24 +293,34 @@ def pending() -> tuple[Entry, ...]:
 
 
 def waiting(start: int, end: int) -> tuple[Entry, ...]:
+    """Those of the first priority come first."""
+    ids = [
+        f"{request.id}/{9_000 + at}"
+        for request in sorted(requests(), key=lambda request: request.priority)
+        for at in range(request.waiting)
+    ]
     return tuple(
-        Entry(f"newsletter-{3127 + at // 40}/{9_000 + at}", "waiting", None, NOW - 9 * MINUTE
-              if at % 9 == 4 else None, failures=2 if at % 9 == 4 else 0,
-              error=ERRORS[1] if at % 9 == 4 else None)
-        for at in range(start, min(end, 1_204))
+        Entry(ids[at], "waiting", None, NOW - 48 * SECOND if at % 9 == 4 else None,
+              failures=2 if at % 9 == 4 else 0, error=ERRORS[1] if at % 9 == 4 else None)
+        for at in range(start, min(end, len(ids)))
     )  # fmt: skip
 
 
 def trash() -> tuple[Entry, ...]:
+    """What a change purged: entries with one error."""
+    rows = [row for row in dead(0, 100) if row.error is ERRORS[0]]
+    purged = NOW - 41 * MINUTE
     return tuple(
         replace(
-            entry,
+            rows[at],
+            id=f"newsletter-3127/{1_000 + at * 3}",
             state="trash",
-            at_ms=NOW - 41 * MINUTE,
-            since_ms=NOW - 41 * MINUTE,
+            at_ms=purged,
+            since_ms=purged,
+            first_ms=purged - HOUR - at * MINUTE,
             op="purge-1f2e3d4c5b",
         )
-        for entry in dead(0, 12)
+        for at in range(12)
     )
 
 
@@ -326,24 +353,27 @@ def upcoming(buckets: int) -> Upcoming:
 
 
 def levels() -> tuple[Level, ...]:
-    chance = random.Random(11)
-    found = []
-    for priority in range(100):
-        if priority in (0, 10, 50, 90) or chance.random() < 0.2:
-            tokens = int(10 ** (4 * chance.random() * chance.random())) + (priority == 50) * 3_400
-            found.append(Level(priority, tokens, (f"import-{3100 + priority}", "digest-3107")))
-    return tuple(found)
-
-
-def entry_history(before: int = 0) -> EntryHistory:
-    """Of an entry that died a minute ago, or ``before`` ms earlier."""
-    events = (
-        Event("3-0", NOW - 56 * SECOND, "mail-2:1004", {"dead": ("x|failed",)}),
-        Event("2-0", NOW - 4 * MINUTE, "mail-1:1001", {"failed": ("x|mail-1:1001",)}),
-        Event("1-0", NOW - 3 * HOUR, "mail-3:1009", {"lost": ("x|mail-3:1009",)}),
+    free: dict[int, list[Request]] = {}
+    for one in requests():
+        if one.tokens and not one.paused:
+            free.setdefault(one.priority, []).append(one)
+    return tuple(
+        Level(priority, sum(one.tokens for one in found), tuple(one.id for one in found[:2]))
+        for priority, found in sorted(free.items())
     )
-    shown = tuple(replace(event, at_ms=event.at_ms - before) for event in events)
-    return EntryHistory(shown, 1000, 88_120)
+
+
+def entry_history(row: Entry | None = None) -> EntryHistory:
+    """Of an entry that failed, and died where it is ``row``; without one, of a request."""
+    since, by = (NOW - 4 * MINUTE, CONSUMERS[2]) if row is None else (row.since_ms, row.consumer)
+    assert since is not None
+    events = (
+        Event("3-0", since, by or "", {"dead": (f"x|{row.reason}",)} if row else
+              {"failed": (f"x|{by}",)}),
+        Event("2-0", since - 14 * MINUTE, CONSUMERS[0], {"failed": (f"x|{CONSUMERS[0]}",)}),
+        Event("1-0", since - 29 * MINUTE, CONSUMERS[6], {"failed": (f"x|{CONSUMERS[6]}",)}),
+    )  # fmt: skip
+    return EntryHistory(events, 1000, 88_120)
 
 
 def entry(id: str) -> EntryDetails:
@@ -353,28 +383,27 @@ def entry(id: str) -> EntryDetails:
         "Traceback (most recent call last):\n"
         '  File "/srv/mail/handler.py", line 88, in handle\n'
         "    smtp.send_message(message)\n"
-        f"smtplib.{error.type}: {OSC_52}"
+        f"{error.type}: {error.message} {OSC_52}"
     )
     found = replace(
         row, id=id, receipt=None, error=replace(error, traceback=traceback),
         payload=b'{"to": "ada@example.org", "subject": "[red]Hi[/red]",\n "body": "\x1b[2J\xff'
         + OSC_52.encode() + b'"}',
     )  # fmt: skip
-    return EntryDetails(RequestQueue(None, "mail"), NOW, found, None, entry_history())
+    return EntryDetails(RequestQueue(None, "mail"), NOW, found, None, entry_history(row))
 
 
 def request(id: str) -> RequestDetails:
-    rows = [replace(row, id=f"{id}/{row.id.rpartition('/')[2]}") for row in pending()[6:13]]
+    record = next(one for one in requests() if one.id == id)
+    rows = [row for row in pending() if row.id.startswith(f"{id}/")]
     rows.sort(key=lambda row: int(row.id.rpartition("/")[2]))
-    held = tuple(PendingEntry(row, 4_000) for row in rows)
+    held = tuple(PendingEntry(row, NOW - (row.since_ms or NOW)) for row in rows)
     has = sorted(Counter(row.consumer or "-" for row in rows).items())
-    consumers = tuple(Consumer(name, n, (3 + 4 * k) * SECOND) for k, (name, n) in enumerate(has))
-    record = replace(requests()[2], id=id, limit=8, pending=7, delayed=2, tokens=1)
-    over = record.pending + record.delayed + record.done + record.dead + record.trash
-    record = replace(record, waiting=record.total - over)
+    idle = {status.name: status.idle_ms or 0 for status in report().consumers}
+    consumers = tuple(Consumer(name, n, idle[name]) for name, n in has)
     return RequestDetails(
-        RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id, record.total - record.done,
-        consumers, held, (), entry_history(),
+        RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id,
+        record.waiting + record.pending + record.delayed, consumers, held, (), entry_history(),
     )  # fmt: skip
 
 
@@ -385,56 +414,61 @@ def groups() -> tuple[ErrorGroup, ...]:
 
 
 def report() -> ConsumerReport:
-    seen = tuple(
-        ConsumerStatus(f"mail-{at // 3 + 1}:{1001 + at}", pending, idle, old, late, silent)
-        for at, (pending, idle, old, late, silent) in enumerate(
-            [
-                (2, 4_000, 29_000, 0, None), (4, 1_000, 12_000, 0, None), (0, 2_000, None, 0, None),
-                (3, 21 * MINUTE, 22 * MINUTE, 3, 21 * MINUTE), (7, 400, 9_000, 0, None),
-                (2, 3 * DAY, 3 * DAY, 2, 3 * DAY), (4, 8_000, 41_000, 1, None),
-            ]
-        )
+    """Who holds `pending()`; two workers are silent."""
+    held = tuple(
+        PendingDelivery(row.id, row.consumer, NOW - (row.since_ms or NOW),
+                        row.failures + row.lost + 1, NOW - (row.at_ms or NOW))
+        for row in sorted(pending(), key=lambda row: row.since_ms or 0)
     )  # fmt: skip
-    heat = ((9, 1, 0, 0, 0), (4, 2, 0, 0, 0), (0, 1, 1, 0, 0), (0, 0, 2, 0, 0), (0, 0, 0, 0, 2))
+    silent = {CONSUMERS[3]: 20 * MINUTE, CONSUMERS[5]: 3 * DAY}
+    seen = []
+    for name in sorted(CONSUMERS, key=lambda name: -silent.get(name, 0)):
+        own = [row for row in held if row.consumer == name]
+        idle = silent.get(name) or min((row.age_ms or 0 for row in own), default=2 * SECOND)
+        seen.append(
+            ConsumerStatus(
+                name, len(own), idle, own[0].age_ms if own else None,
+                sum((row.late_ms or 0) > 0 for row in own), silent.get(name),
+            )
+        )  # fmt: skip
+    heat = [[0] * 5 for _ in DELIVERIES]
+    for row in held:
+        column = sum((row.age_ms or 0) >= age for age in AGES_MS)
+        heat[sum(row.deliveries >= least for least in DELIVERIES) - 1][column] += 1
+    retried = Counter(row.id.partition("/")[0] for row in waiting(0, 1_204) if row.failures)
     loads = tuple(
-        GroupLoad(id, held, lag, again)
-        for id, held, lag, again in [
-            ("newsletter-3127", 12, 804, 2), ("digest-3121", 6, 122, 0), ("invoice-3125", 3, 41, 0),
-            ("import-3109", 1, 0, 0), ("newsletter-3122", 0, 19, 0), ("digest-3130", 0, 2, 0),
-        ]
-    )  # fmt: skip
-    poison = tuple(
-        PendingDelivery(f"newsletter-3127/{n}", "mail-2:1006", 3 * DAY, 11) for n in (44, 45)
+        GroupLoad(one.id, one.pending, one.waiting - retried[one.id], one.delayed + retried[one.id])
+        for one in sorted(requests(), key=lambda one: -one.waiting)
+        if one.waiting
     )
-    stuck = tuple(
-        PendingDelivery(f"newsletter-3121/{700 + at * 7}", "mail-2:1004", (22 - at) * MINUTE,
-                        4 + at, (21 - at) * MINUTE + 30 * SECOND)
-        for at in range(3)
-    )  # fmt: skip
-    poison = tuple(replace(row, late_ms=3 * DAY - 30 * SECOND) for row in poison)
-    errors = {"newsletter-3127/45": ERRORS[1], "newsletter-3121/707": ERRORS[1]}
-    return ConsumerReport("mail", None, loads, seen, heat, poison, 22, 22, poison + stuck, errors)
+    errors = {row.id: row.error for row in pending() if row.error is not None}
+    poison = tuple(row for row in held if row.deliveries >= POISON)
+    return ConsumerReport("mail", None, loads, tuple(seen), tuple(map(tuple, heat)), poison, 24, 24,
+                          held, errors)  # fmt: skip
 
 
 def explanation(address: str) -> Explanation:
     queue, _, id = address.partition("/")
     command = f"redisq replay {address}"
+    row = next((row for row in dead(0, 500) if row.id == id), dead(1, 2)[0])
+    ago = NOW - (row.since_ms or NOW)
+    alike = sum(one.error is ERRORS[0] for one in dead(0, 200))
     facts = {
-        "reason": "failed", "since_ms": NOW - 4 * MINUTE, "failures": 20, "lost": 0,
-        "error": {"type": ERRORS[0].type, "message": ERRORS[0].message}, "group": "1f6c0a52",
-        "alike": 161, "scanned": 200, "dead": 1_240,
+        "reason": "failed", "since_ms": row.since_ms, "failures": 20, "lost": 0,
+        "error": {"type": ERRORS[0].type, "message": ERRORS[0].message}, "group": "57364113",
+        "alike": alike, "scanned": 200, "dead": 1_240,
     }  # fmt: skip
     first = Reason(
         "dead",
-        "dead since 2026-03-14 03:08:45+00:00 (4m 00s ago) because it failed 20 times: "
-        "SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox unavailable; 161 with "
-        "this error (group 1f6c0a52) among 200 of 1,240 dead entries",
+        f"dead since {datetime.fromtimestamp((NOW - ago) // SECOND, UTC)} ({ago // SECOND}s ago) "
+        "because it failed 20 times: SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox "
+        f"unavailable; {alike} with this error (group 57364113) among 200 of 1,240 dead entries",
         "replay", command, facts=facts,
     )  # fmt: skip
     touched = Reason(
-        "touched", "last changed by an operator: replay by kim@ops-1 3h 02m ago because "
-        "'smtp-3 is back' (op replay-8a41c09be2)",
-        facts={"op": "replay-8a41c09be2", "started_ms": NOW - 182 * MINUTE},
+        "touched", "last changed by an operator: replay by kim@ops-1 9h 02m ago because "
+        "'smtp-3 restarted' (op replay-3c9e01aa77)",
+        facts={"op": "replay-3c9e01aa77", "started_ms": NOW - 542 * MINUTE},
     )  # fmt: skip
     return Explanation(address, queue, "request", id or None, "entry", "dead", NOW, first,
                        (touched,))  # fmt: skip
@@ -442,15 +476,16 @@ def explanation(address: str) -> Explanation:
 
 def operations() -> list[Operation]:
     rows = [
-        ("replay-8a41c09be2", "replay", 3, "kim", "smtp-3 is back", "error~smtp", 1_204, 0, 0),
-        ("purge-1f2e3d4c5b", "purge", 41, "ada", "bounced for good", "where group=1f6c0a52", 161, 0,
+        ("replay-8a41c09be2", "replay", 1 / 3, "kim", "smtp-3 is back", "error~smtp", 1_204, 0, 0),
+        ("purge-1f2e3d4c5b", "purge", 41, "ada", "bounced for good", "where group=57364113", 12, 0,
          0),
-        ("edit-0badcafe00", "edit", 64, "kim", "", "newsletter-3127/4003", 1, 0, 0),
+        ("edit-0badcafe00", "edit", 64, "kim", "", "newsletter-3126/4471", 1, 0, 0),
         ("pause-77aa88bb99", "pause", 130, "cron", "disk full on db-3", "paused = 1", 0, 1, 1),
+        ("replay-3c9e01aa77", "replay", 542, "kim", "smtp-3 restarted", "error~smtp", 88, 0, 0),
         ("purge-5566778899", "hard", 1_500, "ada", "legal request 88", "all", 20_411, 0, 0),
     ]  # fmt: skip
     return [
-        Operation(id, "mail", verb, NOW - ago * MINUTE, who, "ops-1", why, what,
+        Operation(id, "mail", verb, NOW - int(ago * MINUTE), who, "ops-1", why, what,
                   "" if verb == "pause" else "dead",
                   {"hard": "gone", "pause": ""}.get(verb, "waiting"), done, done, 9, undone, "",
                   True, tried)
@@ -458,54 +493,62 @@ def operations() -> list[Operation]:
     ]  # fmt: skip
 
 
-def chart_data(
-    scope: ChartScope, latest: Rates | None, changed: Sequence[Operation] = ()
-) -> ChartData:
-    """Rates of a day in which failures rose and fell, and the changes in it; ``latest``: of its
-    last two minutes."""
+def day() -> tuple[list[int], list[int], list[int]]:
+    """(in, out, failed) of each minute of a day in which failures rose and fell; for a quarter of
+    an hour less was done than came in, and after it more."""
     chance = random.Random(7)
     came, gone, failed = [], [], []
     for ago in range(1440, 0, -1):
-        daily = 900 * (1.2 + math.sin(ago / 230))
         bad = 0.8 if 200 < ago < 330 or 3 < ago < 22 else 0.01
-        came.append(round(daily * chance.uniform(0.8, 1.2)))
-        gone.append(round(daily * (1 - bad * 0.9) * chance.uniform(0.8, 1.2)))
-        failed.append(round(daily * bad * chance.uniform(0.5, 1.2)))
+        came.append(round(900 * (1.2 + math.sin(ago / 230)) * chance.uniform(0.8, 1.2)))
+        failed.append(round(came[-1] * bad * chance.uniform(0.6, 1)))
+        gone.append(came[-1] - failed[-1] - grown(ago))
+    return came, gone, failed
+
+
+def grown(ago: int) -> int:
+    """How many more entries wait after a minute than before it."""
+    return 600 if 40 < ago <= 55 else -600 if 25 < ago <= 40 else 0
+
+
+def chart_data(
+    scope: ChartScope, latest: Rates | None, changed: Sequence[Operation] = ()
+) -> ChartData:
+    """Rates of `day`, and the changes in it; ``latest``: of its last two minutes."""
+    came, gone, failed = day()
     last = slice(-scope.minutes, None)
     of = 17 if scope.all_queues else 1
     found = Rates(tuple(came[last]), tuple(gone[last]), tuple(failed[last]))
     if latest is not None:
         found = found.continued(latest, 0)
-    latest_ms = NOW - 20 * SECOND
-    changes = [
-        replace(one, started_ms=min(one.started_ms + 160 * SECOND, latest_ms)) for one in changed
-    ]
-    return ChartData(scope, found, tuple(changes), of, of)
+    return ChartData(scope, found, tuple(changed), of, of)
 
 
 async def watched(app: Top, source: "Seeded") -> None:
     """The dashboard has seen the queue for three hours, and its last minute twice a second."""
     chance, samples = random.Random(5), app.charts.samples
-    waiting, counters = 460, Counter[tuple[int, str]]()
-    for at in [
-        *range(NOW - 3 * HOUR, NOW - MINUTE, MINUTE),
-        *range(NOW - MINUTE, NOW, SECOND // 2),
-    ]:
-        left, minute = NOW - at, at // MINUTE
-        data = None
-        if left > MINUTE:
-            waiting = 460 + round(9_000 * math.exp(-(((left / MINUTE - 40) / 14) ** 2)))
-        else:
-            replayed = left < 20 * SECOND
-            counters[minute, "in"] += chance.randint(40, 60) if replayed else chance.randint(4, 11)
-            counters[minute, "out"] += chance.randint(28, 42) if replayed else chance.randint(6, 10)
-            counters[minute, "failed"] += chance.choice((0, 0, 1))
-            waiting += 20 if replayed else -1 if at % 2000 else 1
-            parts = ("in", "out", "failed")
-            arrays = [(counters[minute - 1, part], counters[minute, part]) for part in parts]
-            source.latest = Rates(*arrays)
-            data = ChartData(ChartScope(), source.latest)
-        counts = Counts(waiting, 24, 88, 1_240, 12, 0, at - 150 * waiting)
+    steps = []
+    for at in range(NOW - MINUTE, NOW, SECOND // 2):
+        replayed = NOW - at < 20 * SECOND
+        came = chance.randint(40, 60) if replayed else chance.randint(7, 11)
+        gone = chance.randint(28, 42) if replayed else chance.randint(7, 10)
+        steps.append((at, came, gone, chance.choice((0, 0, 1))))
+    waiting = 1_204 - sum(came - gone - failed for _, came, gone, failed in steps)
+    for ago in range(180, 1, -1):
+        total = waiting + sum(map(grown, range(ago, 200)))
+        at = NOW - ago * MINUTE
+        counts = Counts(total, 24, 88, 1_240, 12, 0, at - 28 * SECOND - 50 * (total - waiting))
+        samples.record(Snapshot(Viewport("charts", "mail"), at, counts=counts))
+    counters = Counter[tuple[int, str]]()
+    for at, *moved in steps:
+        minute, parts = at // MINUTE, ("in", "out", "failed")
+        counters.update({(minute, part): n for part, n in zip(parts, moved, strict=True)})
+        waiting += moved[0] - moved[1] - moved[2]
+        arrays = [(counters[minute - 1, part], counters[minute, part]) for part in parts]
+        source.latest = Rates(*arrays)
+        data = ChartData(ChartScope(), source.latest)
+        oldest = min(at - 28 * SECOND, NOW - 48 * SECOND)
+        counts = Counts(waiting, 24, 88, 1_240, 12, 0, oldest)
         samples.record(Snapshot(Viewport("charts", "mail"), at, counts=counts, charts=data))
 
 
@@ -531,13 +574,18 @@ def periodic() -> tuple[PeriodicStatus, ...]:
         status(
             "invoice-run",
             "0 6 * * mon-fri",
-            NOW + 2 * HOUR,
-            NOW - 22 * HOUR,
+            NOW + 49 * HOUR + 47 * MINUTE + 15 * SECOND,
+            NOW - 22 * HOUR - 12 * MINUTE - 45 * SECOND,
             state="dead",
             zone="Europe/Berlin",
         ),
         status(
-            "clean-up", "30 2 * * *", NOW - 40 * MINUTE, NOW - 25 * HOUR, state="pending", missed=1
+            "clean-up",
+            "30 2 * * *",
+            NOW - 2_565 * SECOND,
+            NOW - DAY - 2_565 * SECOND,
+            state="pending",
+            missed=1,
         ),
         status("yearly-report", "0 0 1 1 *", None, None, zone="America/New_York"),
         PeriodicStatus(corrupt, None, 0),
@@ -556,9 +604,10 @@ def clients() -> tuple[Client, ...]:
 
 def client(name: str) -> ClientDetails:
     known = next(one for one in clients() if one.client == name)
+    late = Failure("TimeoutError", "no answer from warehouse-2 after 30 s")
     first = tuple(
         Entry(f"export-{8_800 + at}", "waiting", None, NOW - 9 * MINUTE if at == 1 else None,
-              failures=2 if at == 1 else 0, error=ERRORS[1] if at == 1 else None, client=name)
+              failures=2 if at == 1 else 0, error=late if at == 1 else None, client=name)
         for at in range(min(5, known.waiting))
     )  # fmt: skip
     held = tuple(
@@ -577,21 +626,24 @@ def client(name: str) -> ClientDetails:
 
 def processes() -> tuple[Process, ...]:
     found = []
-    for at in range(7):
-        host, pid = f"mail-{at // 3 + 1}", 1001 + at
-        silent = (21 * MINUTE if at == 3 else 2 * SECOND + at * 300, 3 * DAY)[at == 5]
-        jobs = [f"newsletter-3127/{at * 7 + n}" for n in range(at % 4)]
-        since = NOW - max(silent, 9 * SECOND)
-        work = tuple(RunningJob(id, "mail", b"", since - 4 * SECOND) for id in jobs)
+    for at, status in enumerate(sorted(report().consumers, key=lambda status: status.name)):
+        host, _, pid = status.name.partition(":")
+        work = tuple(
+            RunningJob(row.id, "mail", b"", row.since_ms or 0)
+            for row in pending()
+            if row.consumer == status.name
+        )
+        silent = status.silent_ms or 2 * SECOND + at * 300
         found.append(
-            Process(f"{host}:{pid}", host, pid, ("mail", "digests") if at < 3 else ("mail",),
-                    NOW - (at + 2) * 7 * HOUR, silent, at not in (3, 5), work, quiet=at == 1)
+            Process(status.name, host, int(pid), ("mail", "digests") if at < 3 else ("mail",),
+                    NOW - (at + 2) * 14 * HOUR, silent, status.silent_ms is None, work,
+                    quiet=at == 2)
         )  # fmt: skip
     return tuple(found)
 
 
 def queue_settings() -> tuple[QueueSetting, ...]:
-    chosen = {"max_failures": "8", "trash_ms": str(7 * DAY)}
+    chosen = {"history_max": "250000", "max_waiting": "50000"}
     return tuple(
         QueueSetting(name, chosen.get(name, str(value)), name not in chosen)
         for name, value in asdict(DEFAULTS).items()
@@ -665,7 +717,7 @@ class Seeded:
                 if viewport.view == "trash":
                     purged = next(row for row in trash() if row.id == viewport.detail)
                     purged = replace(purged, payload=details.entry.payload)
-                    details = replace(details, entry=purged, history=entry_history(HOUR))
+                    details = replace(details, entry=purged, history=entry_history(purged))
                 bare = replace(bare, entry=details)
         match viewport.view:
             case "levels" if row.kind == "request":
@@ -848,7 +900,7 @@ def prepared(
 
 async def confirm(app: Top, source: Seeded) -> None:
     entries = list(dead(0, 1_240))
-    asked = question(prepared("purge", "smtp", entries), DAY)
+    asked = question(prepared("purge", "age<1d", entries), DAY)
     app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
 
 
@@ -858,9 +910,9 @@ async def weighed(app: Top, source: Seeded) -> None:
     entries[:50] = [replace(entry, payload=b"x" * 212) for entry in entries[:50]]
     queue = RequestQueue(None, "mail")
     weight = Consequences(queue, NOW)
-    weight._priorities = {f"newsletter-{n}": "50" if n % 3 else "10" for n in range(3000, 3200)}
+    weight._priorities = {one.id: str(one.priority) for one in requests()}
     await weight.add(entries)
-    weight.waiting, weight.settled_a_minute = 1_204, 900.0
+    weight.waiting, weight.settled_a_minute = 1_204, 1_080.0
     asked = question(prepared("replay", "age<1d", entries, weight), DAY)
     asked = replace(asked, typed="1240 prod", why=True)
     app.push_screen(Confirm(asked))  # type: ignore[unused-awaitable]
@@ -873,7 +925,7 @@ GROUP = [entry for entry in dead(0, 500) if entry.error is ERRORS[1]]
 async def group_replay(app: Top, source: Seeded) -> None:
     """The dialog for all that the list of a group shows."""
     weight = Consequences(RequestQueue(None, "mail"), NOW)
-    weight.waiting, weight.settled_a_minute = 1_204, 900.0
+    weight.waiting, weight.settled_a_minute = 1_204, 1_080.0
     assert app.current.filter is not None
     asked = question(prepared("replay", app.current.filter.text, GROUP, weight), DAY)
     app.push_screen(Confirm(replace(asked, why=True)))  # type: ignore[unused-awaitable]
@@ -889,7 +941,6 @@ async def group_replayed(app: Top, source: Seeded) -> None:
 
 
 async def group_undo(app: Top, source: Seeded) -> None:
-    source.operations[0] = replace(source.operations[0], started_ms=NOW - 20 * SECOND)
     app.push_screen(UndoScreen(source.operations, NOW, source.operations[0].id))  # type: ignore[unused-awaitable]
 
 
@@ -962,8 +1013,8 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
         (160, 45),
     ),
     "preview-binary": ([*MAIL, "5", binary_payload, "p", "j"], (120, 34)),
-    "preview-request": ([*MAIL, "3", "j", "j"], (160, 45)),
-    "request": ([*MAIL, "3", "j", "j", "enter"], (120, 34)),
+    "preview-request": ([*MAIL, "3", *"j" * 10], (160, 45)),
+    "request": ([*MAIL, "3", *"j" * 10, "enter"], (120, 34)),
     "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),
     "sorted": ([*MAIL, "3", "s", "s", "s", "s"], (120, 34)),
     "confirm": ([*MAIL, "5", confirm], (120, 34)),

@@ -118,14 +118,17 @@ def consequences(facts: Mapping[str, Any]) -> list[str]:
     if not facts["count"]:
         return []
     types = facts["error_types"]
-    errors = {f"{group} {types.get(group, '')}".strip(): n for group, n in facts["errors"].items()}
+    errors = {
+        group if group == "other" else f"{group} {types.get(group) or 'without an error'}": n
+        for group, n in facts["errors"].items()
+    }
     part = facts["scanned"] < facts["count"]
     lines = [f"of the first {count(facts['scanned'])} of {count(facts['count'])}:"] if part else []
     for label, shown in (
         ("clients", facts["clients"]),
         ("priorities", facts["priorities"]),
         ("error groups", errors),
-        ("in this state", facts["ages"]),
+        ("in this state for", facts["ages"]),
     ):
         if shown:
             top = sorted(shown.items(), key=lambda item: (item[0] == "other", -item[1]))

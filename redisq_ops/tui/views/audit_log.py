@@ -31,7 +31,7 @@ class AuditLogView(QueueView):
         TableColumn("undo", "undo", 6),
         TableColumn("who", "who", 12, flex=1),
         TableColumn("why", "why", 8, flex=2, priority=1),
-        TableColumn("what", "what", 8, flex=2, style=DIM, priority=2),
+        TableColumn("what", "what", 16, flex=2, style=DIM, priority=2),
     )
     orders = (
         SortOrder("ago", None, True, "latest first", "oldest first"),
@@ -65,8 +65,8 @@ class AuditLogView(QueueView):
             ("began", f"{began}  ({ago(operation.started_ms, snapshot)} ago)", ""),
             ("entries", f"{count(operation.done)} of {count(operation.matched)}", ""),
             ("steps", count(operation.steps), ""),
-            ("ended", "yes" if operation.ended else "no: it goes on, or was interrupted", ""),
-            ("taken back", count(operation.undone), ""),
+            ("finished", "yes" if operation.ended else "no: it goes on, or was interrupted", ""),
+            ("undone", f"{count(operation.undone)} of {count(operation.done)}", ""),
             ("undo", f"{undo}: U lists it" if operation.undoable else undo, style),
         ]
         lines = [fact(label, words or "-", style) for label, words, style in known]

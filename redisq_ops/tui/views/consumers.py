@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 _DELIVERIES = (1, 2, 3, 5, 10)
 """as `ops.consumers` has them, which isn't loaded before the first frame; a test compares them"""
-_LABEL, _CELL = 7, 7
+_LABEL, _CELL = 10, 7
 _GRID = 2 + _LABEL + _CELL * len(_AGES)
 _GROUPS = 5
 _APART = "\0"
@@ -218,8 +218,8 @@ def drawn(reports: tuple[ConsumerReport, ...], width: int) -> Text:
     text.append(f"pending {count(pending)}", f"bold {HELD}")
     text.append(" delivered, not settled", DIM)
     if again:
-        text.append(f" · {count(again)} run again", DIM)
-    text.append(f"\n {'given':<{_LABEL}}", DIM)
+        text.append(f" · {count(again)} wait to run again", DIM)
+    text.append(f"\n {'delivered':<{_LABEL}}", DIM)
     for title in _AGES:
         text.append(f"{title:>{_CELL}}", DIM)
     beside = width - _GRID >= 40 and any(load.group for load in loads)

@@ -165,7 +165,7 @@ class GroupsView(QueueView):
         elif (seen := self.snapshot) is not None and (seen.looked < seen.total or not seen.exact):
             which = "the latest" if seen.exact else "some"
             of = f"{'' if seen.exact else '≥'}{count(seen.total)}"
-            said.append(f"{which} {count(seen.looked)} of {of} dead; f: look at all")
+            said.append(f"{which} {count(seen.looked)} of {of} dead; f: all of them")
         elif seen is not None and seen.total:
             said.append(f"all {count(seen.total)} dead")
         return said
