@@ -62,8 +62,9 @@ async def history_of(queue: Queue[Any], id: str, window: int = PAGE) -> EntryHis
     searched = 0
     while events:
         for event in events:
-            changes = [item.split("|") for item in event.what.get("op", ())]
-            undone |= {event.at_ms: words[2] for words in changes if words[1:2] == ["undo"]}
+            for words in (item.split("|") for item in event.what.get("op", ())):
+                if words[1:2] == ["undo"]:
+                    undone[event.at_ms] = words[2]
             matching = {
                 name: tuple(filter((changed if name == "op" else subject).match, items))
                 for name, items in event.what.items()
