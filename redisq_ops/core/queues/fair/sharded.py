@@ -76,10 +76,9 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
                 )
                 left = [i for i in left if i not in replies]
             if left:
-                for i, one in zip(left, await at._submit(client, [pairs[i] for i in left], ()),
-                                  strict=True):  # fmt: skip
-                    if one.word != "elsewhere":
-                        replies[i] = one
+                answers = await at._submit(client, [pairs[i] for i in left], ())
+                here = zip(left, answers, strict=True)
+                replies |= {i: one for i, one in here if one.word != "elsewhere"}
             if len(replies) == len(pairs):
                 return [replies[i] for i in range(len(pairs))]
             await self._refresh()
