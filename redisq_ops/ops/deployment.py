@@ -109,10 +109,10 @@ class Deployment:
         return queue
 
     async def _missing(self, name: str) -> NotFound:
-        near = await self._near(name)
+        near = await self.similar(name)
         return NotFound(f"no queue {name!r} here{near} ({hint('ls')} shows what there is)")
 
-    async def _near(self, name: str) -> str:
+    async def similar(self, name: str) -> str:
         """The registered queue whose name is like this one, as the end of a sentence; or ''."""
         names = [entry.name for entry in await all_queues(self.prefix)]
         near = get_close_matches(name, names, 1)
@@ -135,7 +135,7 @@ class Deployment:
             raise await self._missing(name)
         hits = await self.find(text)
         if not hits:
-            near = await self._near(name)
+            near = await self.similar(name)
             raise NotFound(f"nothing here is called {text!r}: no queue, request or entry{near}")
         if len(hits) > 1:
             raise BadInput(f"{text!r} is in several queues: " + ", ".join(map(str, hits)))

@@ -504,8 +504,8 @@ def test_retention(redisq: Redisq, client: redis.Redis) -> None:
     queue = everywhere(client)
     shown = {row["name"]: row for row in redisq.rows("retention", "mail")}
     assert (shown["max_lost"]["value"], shown["max_lost"]["default"]) == ("3", True)
-    said = redisq("retention", "mail", "keep_ms=48h", "max_lost=5", "history=all", "--yes")
-    assert "keep_ms: 86400000 (1d 0h) to 172800000 (2d 0h)" in said
+    redisq("retention", "mail", "keep_ms=48h", "max_lost=5", "history=all", "--yes")
+    assert "keep_ms: 86400000 (1d 0h) to 172800000 (2d 0h)" in redisq.err
     have = {"keep_ms": "172800000", "max_lost": "5", "history": "all"}
     assert queue.settings() == have
     redisq("retention", "mail", "max_lost=", "--yes")

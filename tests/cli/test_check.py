@@ -109,7 +109,9 @@ def test_a_paused_queue_is_a_warning_unless_the_file_says_otherwise(
     sentence, _ = line(redisq, code=1)
     assert "paused by" in sentence and "db / migration" in sentence
     rules = tmp_path / "check.toml"
-    rules.write_text('[[check]]\nqueues = "mail"\nignore = ["paused"]\n[[check]]\nqueues = "mial"\ndead = 1\n')
+    rules.write_text(
+        '[[check]]\nqueues = "mail"\nignore = ["paused"]\n[[check]]\nqueues = "mial"\ndead = 1\n'
+    )
     line(redisq, "--rules", str(rules), code=0)
     explained = redisq("check", "--rules", str(rules), "--explain", code=0)
     assert re.search(r"^mail +paused +warning +ignored$", explained, re.M)

@@ -124,6 +124,7 @@ def test_refusals_name_what_is_typed(redisq: Redisq, client: redis.Redis) -> Non
     assert "--watch SPAN (Repeat every SPAN, such as 2s, until Ctrl+C)" in said
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     assert "no queue 'mial' here; did you mean mail?" in redisq.refusal("history", "mial", code=1)
+    assert "; did you mean mail?" in redisq.refusal("explain", "mial", code=1)
 
 
 def test_a_not_of_other_languages_is_told_how_it_is_written() -> None:

@@ -357,7 +357,7 @@ def test_a_request_per_line_and_its_memory(
     monkeypatch.setattr("redisq_ops.cli.actions.submit._MANY", 1_000)
     words = ["submit", "in.txt", "--id", "e", "--per-line", "--priority", "3"]
     assert cli.run(words) == 0
-    assert capfd.readouterr() == ("e\n", "")
+    assert capfd.readouterr() == ("e\n", "a request per line: e-1, e-2, …\n")
     assert queue.requests_total() == 1_000
     assert content(queue, "e-1000") == [b"999"]
     monkeypatch.setattr("redisq_ops.cli.actions.submit._MANY", 999)

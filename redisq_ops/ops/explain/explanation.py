@@ -89,9 +89,10 @@ async def _find_in_histories(deployment: Deployment, text: str) -> Address:
     searched, total = sum(h.searched for h in histories), sum(h.total for h in histories)
     unread = len(read) - len(histories)
     but = f"; the history of {quantity(unread, 'queue')} can't be read" if unread else ""
+    near = await deployment.similar(text.partition("/")[0])
     raise NotFound(
         f"no queue, request or entry is named {text!r}, and the latest {count(searched)} of "
-        f"{count(total)} history events do not mention it{but}"
+        f"{count(total)} history events do not mention it{but}{near}"
     )
 
 

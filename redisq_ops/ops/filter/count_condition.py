@@ -29,8 +29,8 @@ def parse_condition(text: str) -> Condition:
 
     The condition raises `Refused` for a count that the queue cannot know.
     """
-    if single := re.search("(?<![=!<>])=(?!=)", text):
-        raise BadInput(f"{text!r}, column {single.start() + 1}: write == for equal")
+    if single := re.search("(?<![=!<>])=(?!=)", text.strip()):
+        _fail(text, single.start() + 1, "== for equal")
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(text.strip(), mode="eval")

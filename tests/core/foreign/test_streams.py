@@ -242,7 +242,7 @@ def test_nothing_can_be_changed_and_nothing_is(
     queue: Stream, client: redis.Redis, redisq: Redisq
 ) -> None:
     before = picture(client)
-    with pytest.raises(Refused, match="only that program.s workers run"):
+    with pytest.raises(Refused, match=r"only that program.s workers run"):
         queue.take(1, consumer="w")
     with pytest.raises(Refused):
         queue.move("op", 1, ["x"], source="pending", target="waiting", high_water_ms=0)
