@@ -263,9 +263,16 @@ _CONFIG: Spec = {
 # With `ast` Vega interprets its expressions: the page's policy forbids evaluating text as code.
 _START = """
 for (const data of document.querySelectorAll('script[type="application/json"]')) {
-  const spec = JSON.parse(data.textContent), beside = spec.vconcat ? 70 : 200;
+  const spec = JSON.parse(data.textContent), beside = spec.vconcat ? 84 : 200;
   const room = Math.max(data.parentElement.clientWidth - beside, 160);
-  for (const view of spec.vconcat || [spec]) view.width = Math.min(view.width, room);
+  const letters = new RegExp(`.{1,${Math.floor(room / 6.5)}}( |$)`, "g");
+  const legend = spec.encoding?.color?.legend;
+  if (legend && room < 400) legend.columns = 1;
+  for (const view of spec.vconcat || [spec]) {
+    view.width = Math.min(view.width, room);
+    const below = view.title && view.title.subtitle;
+    if (below) view.title.subtitle = below.match(letters) || below;
+  }
   const options = {actions: false, ast: true, renderer: "svg", config: %s,
                    tooltip: {theme: "custom"}};
   vegaEmbed(data.parentElement.querySelector("div"), spec, options);

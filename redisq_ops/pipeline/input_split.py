@@ -6,7 +6,9 @@ was partitioned. So the same input gives the same requests.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -22,6 +24,7 @@ DEFAULT_PARTITIONS = 8
 _FILE, _BLOCK, _ROW = "_redisq_file", "_redisq_block", "_redisq_row"
 _NUMBER = "_redisq_number"
 """the row's number in the whole input, from 0"""
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _LINE, _PARSED = "_redisq_line", "_redisq_parsed"
 _NOT_UTF8, _NOT_JSON_OBJECT = "not UTF-8", "no JSON object"
 _HEADER_MISMATCH = "no row with the columns of the header"
@@ -66,7 +69,7 @@ class DatasetOptions:
             )
         if min(self.split, self.rows, self.parts, self.max_payload) < 1:
             raise BadInput("--split, --rows, --parts and --max-payload must be 1 or more")
-        priority = int(self.priority) if self.priority.isdecimal() else PRIORITY
+        priority = int(self.priority) if _WHOLE.fullmatch(self.priority) else PRIORITY
         checked_request(self.name or "id", priority, self.limit)
 
     def check_request(self, id: str | None, priority: int | None) -> None:
@@ -88,11 +91,7 @@ def read(
     text end with a line feed only. Rows that can't be read, such as CSV and JSON that are not
     UTF-8, have the reason in a column of their own (see `partition_by_request`).
     """
-    format = format or guess_format(path)
-    if format not in FORMATS:
-        raise BadInput(f"--format {format}: must be one of {', '.join(FORMATS)}")
-    if multiline and format != "csv":
-        raise BadInput(f"--multiline is for CSV, not {format}")
+    format = checked_format(path, format, multiline=multiline)
     if format == "csv":
         return _csv(spark, path, multiline)
     if format == "json":
@@ -215,6 +214,25 @@ def _exact_column(name: str) -> Column:
     from pyspark.sql import functions as F
 
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def check_file(path: str) -> None:
+    """Raise `BadInput` if a file or folder of this machine is not there.
+
+    A URL, or a pattern of several files, is left to Spark.
+    """
+    if not re.search(r"://|[*?\[{]", path) and not Path(path).exists():
+        raise BadInput(f"{path}: no such file or folder")
+
+
+def checked_format(path: str, format: str | None, *, multiline: bool = False) -> str:
+    """The format that is asked for, else the one that the file's name says."""
+    format = format or guess_format(path)
+    if format not in FORMATS:
+        raise BadInput(f"--format {format}: must be one of {', '.join(FORMATS)}")
+    if multiline and format != "csv":
+        raise BadInput(f"--multiline is for CSV, not {format}")
+    return format
 
 
 def guess_format(path: str) -> str:

@@ -13,14 +13,15 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.core.redis.operation import run, together
+from redisq_ops.core.redis.operation import together
 
-from .connection import Server
+from .connection import Server, run_retrying
 from .history_ranges import Mark, encode_marks, read_mark
 from .job_errors import translating
 from .lake_table import LakeTable, Manifest, day_of
@@ -72,9 +73,9 @@ def export(
     options of the data source.
     """
     lake_table = LakeTable(lake, table_named(name))
-    client, deployment = server.client, server.deployment()
-    names = queues or [queue.name for queue in run(client, deployment.queues())]
-    now_ms = run(client, server_ms())
+    deployment, ask = server.deployment(), partial(run_retrying, server.client)
+    names = queues or [queue.name for queue in ask(deployment.queues)]
+    now_ms = ask(server_ms)
     until_ms = now_ms - MARGIN_MS if until_ms is None else until_ms
     if queues:
         options["queue"] = ",".join(queues)
@@ -95,7 +96,7 @@ def export(
                 options["since"] = str(since_ms)
             bounds = {queue: (low, until_ms) for queue, low in starts.items() if low < until_ms}
             if name == "history":
-                marks = run(client, _marks(deployment.prefix, list(bounds), until_ms))
+                marks = ask(partial(_marks, deployment.prefix, list(bounds), until_ms))
                 if known_marks:
                     options["marks"] = encode_marks(known_marks)
             # The data source's bounds are both inclusive.

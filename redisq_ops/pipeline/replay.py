@@ -18,7 +18,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.errors import RedisqError, Refused, Superseded
+from redisq_ops.core.model.errors import RedisqError, Refused, Superseded, Unreachable
 from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import audit_log
@@ -29,7 +29,7 @@ from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import PlanHeader, home
 from redisq_ops.ops.hint import hint
 
-from .connection import Server, run_retrying
+from .connection import AWAY_S, Server, run_retrying
 from .rate_limiter import RateLimiter
 from .replay_plan import QueueReplay, ReplayPlan, picks
 from .spark_jobs import (
@@ -175,16 +175,20 @@ async def _record_operation(queue: Queue[Any], replay: QueueReplay) -> None:
 
 
 def outcomes(
-    server: Server, plan: ReplayPlan, reports: Sequence[TaskReport] = ()
+    server: Server, plan: ReplayPlan, reports: Sequence[TaskReport] = (), *, waits: bool = False
 ) -> list[ChangeOutcome]:
-    """The progress of each operation: moved entries from the audit log, others from reports."""
+    """The progress of each operation: moved entries from the audit log, others from reports.
+
+    ``waits``: for a server that is away, as a task does.
+    """
+    ask = partial(run_retrying, server.client, max_away_s=AWAY_S if waits else 0)
     found = []
     for replay in plan.queues:
         if not replay.count:
             continue
         header = replay.header
-        queue = run(server.client, server.deployment().queue(header.queue))
-        operation = run(server.client, audit_log.read(queue, header.op))
+        queue = ask(partial(server.deployment().queue, header.queue))
+        operation = ask(partial(audit_log.read, queue, header.op))
         outcome = ChangeOutcome(header.op, replay.count, operation.done if operation else 0)
         for report in reports:
             own = plan.of_unit(report.unit) is replay
@@ -214,12 +218,16 @@ def apply(
     frame = spark.range(0, units, 1, units).mapInArrow(
         ReplayTasks(server, plan, on_step), TASK_REPORT_SCHEMA
     )
-    reports = collect_reports(
-        spark, frame, lambda: progress(sum(o.done for o in outcomes(server, plan)), total)
-    )
+
+    def show() -> None:
+        with suppress(Unreachable):  # the tasks wait for the server
+            progress(sum(o.done for o in outcomes(server, plan)), total)
+
+    reports = collect_reports(spark, frame, show)
     raise_refusal(reports)
+    ask = partial(run_retrying, server.client, max_away_s=AWAY_S)
     for replay in plan.queues:
         if replay.count:
-            queue = run(server.client, server.deployment().queue(replay.header.queue))
-            run(server.client, audit_log.note(queue, replay.header.op, ended=1))
-    return outcomes(server, plan, reports)
+            queue = ask(partial(server.deployment().queue, replay.header.queue))
+            ask(partial(audit_log.note, queue, replay.header.op, ended=1))
+    return outcomes(server, plan, reports, waits=True)

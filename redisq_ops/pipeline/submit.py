@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.required_features import requests_of
 
-from .connection import Server
+from .connection import Server, run_retrying
 from .input_split import DatasetOptions, number_rows, partition_by_request
 from .input_validation import ValidationResult, validate_dataset
 from .request_writer import SAMPLES, RequestRows, RequestWriter
@@ -117,7 +117,7 @@ def submit(
         validation.raise_first()
     else:
         on_rejects(validation)
-    queue = run(server.client, opened(server.deployment(), options.queue))
+    queue = run_retrying(server.client, partial(opened, server.deployment(), options.queue))
     refuse_reserved_name(requests_of(queue).name, RequestQueue.kind)
     tasks = SubmitTasks(
         RequestWriter(

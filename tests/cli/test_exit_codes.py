@@ -109,6 +109,7 @@ MISTAKES = [
     ("no clients in it", "client block mail ann --yes", 1),
     *of("no such operation", 1, ["undo {} --yes"], "replay-0000000000"),
     *of("no such file", 2, FILES, "nosuch"),
+    ("no such file", "spark submit nosuch --id id", 2),
     *of("a directory", 2, FILES, "."),
     *of("no such folder", 2, OUTPUTS, "nosuch"),
     *of("not confirmed", 5, CHANGES, ""),

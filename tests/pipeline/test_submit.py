@@ -290,6 +290,7 @@ def test_small_requests_share_round_trips(client: redis.Redis, server_at: Server
         ({"id": "a", "name": "b"}, "--id COLUMN"),
         ({"id": "a", "split": 0}, "--split"),
         ({"id": "a", "priority": "100"}, "priority 100"),
+        ({"id": "a", "priority": "-3"}, "priority -3"),
         ({"id": "a", "limit": 0}, "limit 0"),
         ({"name": "a b"}, "request id"),
     ],

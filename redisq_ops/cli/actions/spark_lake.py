@@ -9,7 +9,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.errors import NotFound, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.redis.operation import together
 from redisq_ops.ops.filter.time import duration_ms
@@ -94,8 +94,16 @@ def kept(s: Session, given: dict[str, Any]) -> int:
             return redact_table(frame(s, session, name, **more), s.redaction)
 
         take = partial(export, server_of(s), read, "history", lake, queues=queues, **options)
+        done = None
         while True:
-            done = awaited(session, "exporting history", take)
+            try:
+                done = awaited(session, "exporting history", take)
+            except Unreachable as error:
+                if every is None or done is None:
+                    raise
+                say(f"{error}; the next run is in {given['interval']}")
+                sleep(every / 1000)
+                continue
             cared = maintain(lake_table, done.until_ms, keep)
             if s.json:
                 emit(done)

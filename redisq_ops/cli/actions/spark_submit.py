@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.ulid import ulid
@@ -30,7 +32,7 @@ _SAMPLES = 5
 
 
 def submitted(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.input_split import DatasetOptions
+    from redisq_ops.pipeline.input_split import DatasetOptions, check_file, checked_format
 
     if printed(given):
         return 0
@@ -39,9 +41,13 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
         given["rows"], given["payload"], tuple(given["order"] or ()), given["split"],
         given["priority"], given["limit"], given["max_payload"], rate_of(s, given), given["parts"],
     )  # fmt: skip
+    checked_format(given["input"], given["format"], multiline=given["multiline"])
+    if _reads_files_here(given):
+        check_file(given["input"])
     dry_run, skipped = given["dry_run"], given["skip_invalid"]
     if not dry_run:
         s.writable()
+        s.run(server_ms())  # before Spark starts: whether the server answers
     stopped = "what was sent stays; run the same command again to continue"
     with ExitStack() as stack:
         listed: RejectFile | None = None
@@ -88,9 +94,16 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
     return _submitted(s, wanted.queue, done, skipped)
 
 
+def _reads_files_here(given: dict[str, Any]) -> bool:
+    """Whether a path without a scheme is of this machine: Spark runs here, without Hadoop."""
+    is_here = given["remote"] is None and is_local(given["master"])
+    elsewhere = any("defaultFS" in conf for conf in given["conf"] or ())
+    return is_here and not elsewhere and "HADOOP_CONF_DIR" not in os.environ
+
+
 def _is_small(given: dict[str, Any]) -> bool:
-    """Whether the input is small and Spark runs on this machine, whose files it reads."""
-    if given["remote"] is not None or not is_local(given["master"]):
+    """Whether the input is small and on this machine."""
+    if not _reads_files_here(given):
         return False
     try:
         return is_small_input(Path(given["input"]))
