@@ -27,6 +27,7 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.destroy import DestroySteps
 from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 
 from ..command_line import ERROR, Redisq, dead_letters, everywhere
@@ -389,6 +390,22 @@ def test_an_interrupted_undo_goes_on(
     (second,) = redisq.rows("undo", "--yes")
     assert first["done"] + second["done"] == second["matched"] == 700
     assert second["skipped"] == {"by another undo": first["done"]}
+
+
+def test_what_a_killed_undo_left_alone_has_changed_and_not_expired(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = dead_letters(client, 5)
+    redisq("replay", "mail", "--yes")
+    queue.take(5, consumer="worker")
+
+    async def killed(self: UndoSteps) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killing:
+        killing.setattr(UndoSteps, "end", killed)
+        assert redisq.rows("undo", "--yes", code=130)[0]["skipped"] == {"changed": 5}
+    assert redisq.rows("undo", "--yes", code=1)[0]["skipped"] == {"changed": 5}
 
 
 def test_a_server_lost_half_way_is_told_with_how_far_it_came(
