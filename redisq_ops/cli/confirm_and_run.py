@@ -117,7 +117,7 @@ def drive(
     again: str = "",
     line: AbstractContextManager[Meter] | None = None,
 ) -> bool:
-    """Take the steps of a change; False after Ctrl+C. Its outcome says how far it came.
+    """Take the steps of a change; False after Ctrl+C or SIGTERM. Its outcome says how far it came.
 
     ``again``: the command that continues it. ``line`` shows how it goes, in place of a progress
     line.
@@ -170,6 +170,15 @@ def ended(
     if undo and outcome.done and outcome.op:
         say(printable(f"undo with: {hint('undo', outcome.op)}"))
     return None
+
+
+def tell_interrupted(s: Session, outcome: ChangeOutcome, again: str = "") -> None:
+    """Say how many entries an interrupted change did not come to. ``again``: the command that
+    continues it."""
+    left = outcome.matched - outcome.handled
+    if left > 0 and not s.json:
+        how = f"; continue with: {again}" if again else ""
+        say(printable(f"interrupted, {count(left)} left{how}"))
 
 
 def confirm_and_run(

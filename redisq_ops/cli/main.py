@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -60,10 +61,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     # Operations are described by coroutines; Ctrl+C may come before one starts.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    terminated = _sigterm_as_ctrl_c()
     try:
         code = run(words)
     except KeyboardInterrupt:  # while modules were loading
         code = INTERRUPTED
+    if code == INTERRUPTED and terminated:
+        with suppress(OSError):
+            sys.stdout.flush()
+        os.kill(os.getpid(), terminated[0])  # whoever sent it sees that it was obeyed
     if code == INTERRUPTED:
         # After an interrupt inside `exec`, which dataclasses use while modules load, Python ends
         # itself by the signal, even if it was handled: the exit code would not be 130.
@@ -80,6 +86,21 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _discard_output() -> None:
     """Write what is still to be written to stdout to nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _sigterm_as_ctrl_c() -> list[int]:
+    """Let SIGTERM end a command as Ctrl+C does, which says what was done; a second one ends it at
+    once. Returns a list that will have the signal's number."""
+    came: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        came.append(number)
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # else whoever started us ignores it
+        signal.signal(signal.SIGTERM, interrupt)
+    return came
 
 
 def _open_standard_streams() -> None:

@@ -7,6 +7,7 @@ import pty
 import re
 import select as readable
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.destroy import DestroySteps
 from redisq_ops.ops.change.runner import ChangeRun
+from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 
 from ..command_line import ERROR, Redisq, dead_letters, everywhere
@@ -297,9 +299,8 @@ def test_undo_leaves_alone_what_went_on(redisq: Redisq, client: redis.Redis) -> 
     assert queue.counts().dead == 2 and queue.invariants() == []
 
 
-@pytest.mark.parametrize("heard", [True, False])
-def test_ctrl_c_says_exactly_what_was_done(
-    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, heard: bool
+def test_ctrl_c_counts_a_step_whose_reply_was_never_read(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = dead_letters(client, 700)
     step = ChangeRun.step
@@ -311,23 +312,42 @@ def test_ctrl_c_says_exactly_what_was_done(
         before = self.outcome.done
         more = await step(self)
         if steps == 3:
-            if not heard:  # the step was carried out and its reply never read
-                self.outcome.done = before
+            self.outcome.done = before
             raise KeyboardInterrupt
         return more
 
     monkeypatch.setattr(ChangeRun, "step", interrupted)
     (outcome,) = redisq.rows("replay", "mail", "--yes", code=130)
-    monkeypatch.undo()
     moved = 700 - queue.counts().dead
     assert 0 < moved < 700
     assert (outcome["matched"], outcome["done"]) == (700, moved)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
+def test_a_signal_ends_a_change_that_says_what_it_did_and_how_to_go_on(
+    redisq: Redisq, client: redis.Redis, url: str, number: int, code: int
+) -> None:
+    queue = dead_letters(client, 100)
+    words = ("replay", "mail", "--yes")
+    with subprocess.Popen(
+        [sys.executable, "-m", "redisq_ops", "--url", url, *words, "--rate", "20/s"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        while queue.counts().dead == 100:
+            assert process.poll() is None
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    moved = 100 - queue.counts().dead
+    assert process.returncode == code and f": {moved} of 100 (op replay-" in out, (out, err)
+    again = f"redisq --url {url} replay mail --yes --rate 20/s"
+    assert f"interrupted, {100 - moved} left; continue with: {again}\n" in err
     assert redisq.rows("log")[0]["ended"] is False
     # The rest by the same command again; and each part can be undone.
-    assert redisq.rows("replay", "mail", "--yes")[0]["done"] == 700 - moved
-    assert redisq.rows("undo", outcome["op"], "--yes")[0]["done"] == moved
-    assert redisq.rows("undo", "--yes")[0]["done"] == 700 - moved
-    assert queue.counts().dead == 700
+    assert redisq.rows(*words)[0]["done"] == 100 - moved
+    (first,) = re.findall(r"\(op (.+)\)", out)
+    assert redisq.rows("undo", first, "--yes")[0]["done"] == moved
+    assert redisq.rows("undo", "--yes")[0]["done"] == 100 - moved
+    assert queue.counts().dead == 100
 
 
 def test_ctrl_c_before_the_first_write(
@@ -350,7 +370,7 @@ def test_an_interrupted_undo_goes_on(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = dead_letters(client, 700)
-    redisq("replay", "mail", "--yes")
+    op = redisq.rows("replay", "mail", "--yes")[0]["op"]
     step = ChangeRun.step
     steps = 0
 
@@ -363,13 +383,32 @@ def test_an_interrupted_undo_goes_on(
         return more
 
     monkeypatch.setattr(ChangeRun, "step", interrupted)
-    (first,) = redisq.rows("undo", "--yes", code=130)
+    redisq("undo", "--yes", code=130)
     monkeypatch.undo()
+    # By its name: another change may be the latest by then.
+    assert f"left; continue with: redisq undo --yes {op}\n" in redisq.err
+    first = redisq.rows("log")[0]
     assert first["done"] == queue.counts().dead
     assert [row["done"] for row in redisq.rows("log")] == [first["done"], 700]
     (second,) = redisq.rows("undo", "--yes")
     assert first["done"] + second["done"] == second["matched"] == 700
     assert second["skipped"] == {"by another undo": first["done"]}
+
+
+def test_what_a_killed_undo_left_alone_has_changed_and_not_expired(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = dead_letters(client, 5)
+    redisq("replay", "mail", "--yes")
+    queue.take(5, consumer="worker")
+
+    async def killed(self: UndoSteps) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killing:
+        killing.setattr(UndoSteps, "end", killed)
+        assert redisq.rows("undo", "--yes", code=130)[0]["skipped"] == {"changed": 5}
+    assert redisq.rows("undo", "--yes", code=1)[0]["skipped"] == {"changed": 5}
 
 
 def test_a_server_lost_half_way_is_told_with_how_far_it_came(

@@ -29,7 +29,7 @@ from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.hint import hint
 
 from ..address import place
-from ..confirm_and_run import agreed, confirm_and_run, drive, ended
+from ..confirm_and_run import agreed, confirm_and_run, drive, ended, tell_interrupted
 from ..outcome_report import UNDO, its_own, reporting
 from ..output import count, emit, printable, say, table
 from ..session import Session
@@ -38,6 +38,7 @@ from ..session import Session
 def undo(s: Session, given: dict[str, Any]) -> int:
     author = audit_log.Author.here(given["reason"])
     op = given["op"] or _latest(s, author, given)
+    again = s.again if given["op"] else f"{s.again} {op}"  # another one may be the latest by then
     queue, operation = s.run(audit_log.find(s.deployment, op))
     ahead = s.config.guard.max_rate is None
     steps = s.run(undo_of(s.deployment, queue, operation, ahead=ahead))
@@ -52,7 +53,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     with reporting(s, given["report"], op, of=UNDO) as report:
         report.change = change = ChangeRun(steps, author)
         steps.report = report.each
-        finished = drive(s, change, f"undo {op}", s.again)
+        finished = drive(s, change, f"undo {op}", again)
         unchanged = {"sample": steps.sample, "unnamed": steps.unnamed}
         report.end(change.outcome, {"unnamed": steps.unnamed})
     ended(s, change.outcome, f"undid {op}", undo=False, more=unchanged, recovered=steps.recovered)
@@ -64,9 +65,8 @@ def undo(s: Session, given: dict[str, Any]) -> int:
             back = "it comes" if one else "these come"
             how = hint("undo", op)
             say(printable(f"{them} there; once that is undone, {back} back with: {how}"))
-        left = change.outcome.matched - change.outcome.handled
-        if not finished and left > 0:
-            say(printable(f"interrupted, {count(left)} left; continue with: {s.again}"))
+    if not finished:
+        tell_interrupted(s, change.outcome, again)
     return change.outcome.exit_code if finished else INTERRUPTED
 
 

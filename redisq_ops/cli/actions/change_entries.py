@@ -24,6 +24,7 @@ from ..confirm_and_run import (
     drive,
     ended,
     nothing_matched,
+    tell_interrupted,
     tell_recovered,
     tell_unfinished,
 )
@@ -147,6 +148,9 @@ def _carried_out(
         if "away" in change.outcome.skipped and not s.json:
             say("away: moved to another queue; only the undo of that move brings these back")
         if not finished:
+            tell_interrupted(s, change.outcome, s.again)
+            if not s.json:
+                say("it covers all entries that match by then")
             return INTERRUPTED
         total.matched += change.outcome.matched
         total.done += change.outcome.done

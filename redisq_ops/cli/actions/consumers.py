@@ -35,7 +35,7 @@ from redisq_ops.ops.inspect.consumers import (
 )
 from redisq_ops.ops.terminal import kind_of
 
-from ..confirm_and_run import agreed, drive, nothing_matched
+from ..confirm_and_run import agreed, drive, nothing_matched, tell_interrupted
 from ..output import age, age_or_none, count, emit, printable, reading, say, table, tell
 from ..rows import tell_sentence
 from ..session import Session
@@ -217,4 +217,6 @@ def _changed(
         print(printable(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})"))
         if outcome.done and outcome.op and steps.undoable:
             say(printable(f"undo with: {hint('undo', outcome.op)}"))
+    if not finished:
+        tell_interrupted(s, outcome, s.again)
     return outcome.exit_code if finished else INTERRUPTED

@@ -28,7 +28,14 @@ from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.selection import Selection, select
 
-from ..confirm_and_run import agreed, drive, ended, interactive, nothing_matched
+from ..confirm_and_run import (
+    agreed,
+    drive,
+    ended,
+    interactive,
+    nothing_matched,
+    tell_interrupted,
+)
 from ..output import emit, printable, progress, reading, say, untouched
 from ..session import Session
 from .entries import targets_to_read
@@ -72,6 +79,8 @@ def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
     work = ChangeRun(EditSteps(selection, change), Author.here(given["reason"]))
     finished = drive(s, work, f"edit in {selection.queue.name}")
     ended(s, work.outcome, f"edited {state} entries of {selection.queue.name}")
+    if not finished:  # no command: the same patch would change edited entries a second time
+        tell_interrupted(s, work.outcome)
     return work.outcome.exit_code if finished else INTERRUPTED
 
 

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NoReturn
@@ -26,6 +27,7 @@ from redisq_ops.core.engine.registry import find
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
 from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.quoting import bytes_of
 from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Call
@@ -234,6 +236,8 @@ class PlanFile:
                 return header, facts, number - 3
             elif not isinstance(row.get("id"), str):
                 self._refuse(number, "an entry lacks its id")
+            elif not _any_bytes(row["id"]):
+                self._refuse(number, "that can't be an id")
             elif type(row.get("at_ms", 0)) is not int:
                 self._refuse(number, "an entry's time is no number")
             digest.update(line)
@@ -259,7 +263,7 @@ class PlanFile:
 
     def _header(self, row: dict[str, Any], number: int) -> PlanHeader:
         version = row.pop("redisq_plan")
-        if version != FORMAT:
+        if type(version) is not int or version != FORMAT:
             raise SchemaTooNew(
                 f"{self.path}: line 1: a plan of format {version}, this release knows {FORMAT}"
             )
@@ -269,7 +273,8 @@ class PlanFile:
         wrong = [name for name, value in row.items() if type(value) not in _TYPES[name]]
         if wrong or row["verb"] not in VERBS or row["state"] not in VERBS[row["verb"]][0]:
             self._refuse(number, f"that can't be its {(*wrong, 'verb and state')[0]}")
-        if not 1 <= row["step"] <= MAX_BATCH or (row["rate"] is not None and row["rate"] <= 0):
+        rate = 1 if row["rate"] is None else row["rate"]
+        if not 1 <= row["step"] <= MAX_BATCH or not 0 < rate < inf:
             self._refuse(number, "that can't be its step or rate")
         checked_name(row["op"], "operation")
         return PlanHeader(**row)
@@ -342,6 +347,15 @@ def checked_age(header: PlanHeader, now_ms: int) -> None:
             f"planned {age(old)} ago: the audit log is kept for {age(KEPT_MS)}, so it is unknown "
             "whether the plan was applied; plan again"
         )
+
+
+def _any_bytes(id: str) -> bool:
+    """Whether a text stands for bytes, as ids of other programs do."""
+    try:
+        bytes_of(id)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from redisq_ops.core.engine.queue_transfer import Transfer
 from redisq_ops.core.engine.transfer import OK
 from redisq_ops.core.model.errors import NotFound, Superseded
 from redisq_ops.core.model.settings import BATCH, DEFAULTS
+from redisq_ops.core.redis import acl_rights
 from redisq_ops.core.redis.operation import both
 from redisq_ops.core.sharding.sharded_queue import ShardedQueue
 
@@ -141,6 +142,7 @@ class MoveSteps(ListedSteps):
         self.recovers = (self.queue, into)
         await super().prepare()
         if await audit_log.read(into, self.op) is None:
+            await acl_rights.to_change(self.queue)  # before the first write, in either queue
             await audit_log.begin(
                 into, self.op, self.verb, self.author, self.what, now_ms=await into.now.op(),
                 target=self.action.state, matched=self.outcome.matched, origin=self.queue.name,

@@ -54,6 +54,8 @@ class UndoSteps(ChangeSteps):
         super().__init__(queue, "undo", about or operation.done - operation.undone, operation.id)
         self.recovers, self.subject = (queue,), operation.id
         self.operation = operation
+        self._tried_before = bool(operation.undoing)
+        """whether an undo that began earlier may have met entries that it left alone"""
         self._inverses = inverses
         """what is still to be undone of a change of anything but entries, newest last"""
         self._left: list[tuple[str, int]] = []
@@ -131,7 +133,7 @@ class UndoSteps(ChangeSteps):
         gone = max(0, outcome.matched - outcome.done - changed - deep)
         outcome.skip(OTHERS, min(gone, others))
         # What they left alone is kept no longer either.
-        left = others or operation.rest
+        left = others or operation.rest or self._tried_before
         outcome.skip("changed" if left else "expired", max(0, gone - others))
 
     async def _invert(self) -> int:

@@ -20,7 +20,8 @@ from ..filter.target import Target
 from ..redaction import NO_REDACTION, Redaction
 
 VERSION = 1
-STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
+STATES: tuple[State, ...] = ("delayed", "waiting", "pending", "dead", "trash")
+"""in the order they are read: what becomes due meanwhile is written twice, and not missed"""
 REQUEST = ("priority", "limit", "total")
 """fields of the request in a sub-request's line"""
 

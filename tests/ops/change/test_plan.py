@@ -17,6 +17,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -1089,7 +1090,7 @@ def test_a_spoilt_plan_is_refused_with_its_line(
     [
         ("verb", []), ("verb", "explode"), ("state", "waiting"), ("high_water_ms", "1"),
         ("op", 5), ("queue", 7), ("step", 0), ("step", "9"), ("rate", 0), ("rate", "x"),
-        ("planned_ms", None), ("created_ms", "x"), ("why", None),
+        ("rate", nan), ("planned_ms", None), ("created_ms", "x"), ("why", None),
     ],
 )  # fmt: skip
 def test_a_plan_of_another_hand_is_refused(
@@ -1106,11 +1107,26 @@ def test_a_plan_of_another_hand_is_refused(
     assert picture(client) == before
 
 
-def crafted(header: dict[str, Any]) -> None:
-    """The same plan under a header that nothing of ours would write."""
+def test_a_plan_with_an_id_that_can_t_be_is_refused_before_it_begins(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    before = picture(client)
+    header, *others, _ = lines()
+    crafted(header, [*others, {"id": "\ud800"}])
+    said = redisq.refusal("apply", "p", "--yes", code=2)
+    assert said.startswith("p: line 6: that can't be an id; nothing was done")
+    assert picture(client) == before
+
+
+def crafted(header: dict[str, Any], others: list[dict[str, Any]] | None = None) -> None:
+    """The same plan under a header, or with other lines, that nothing of ours would write."""
     from redisq_ops.ops.change.plan import _line
 
-    rows = [{k: v for k, v in row.items() if k != "crc"} for row in (header, *lines()[1:-1])]
+    rows = [
+        {k: v for k, v in row.items() if k != "crc"} for row in (header, *(others or lines()[1:-1]))
+    ]
     whole, crc = b"", 0
     for number, row in enumerate(rows):
         if number == 2:

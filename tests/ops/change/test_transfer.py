@@ -1390,6 +1390,25 @@ def test_a_plan_is_for_that_target(redisq: Redisq, client: redis.Redis) -> None:
     sound(source)
 
 
+@pytest.mark.parametrize("read_only", ["a", "b"])
+def test_a_move_without_a_right_in_one_queue_writes_nothing_in_the_other(
+    redisq: Redisq, client: redis.Redis, read_only: str
+) -> None:
+    for name in ("a", "b"):
+        filled(client, "delay", name)
+    before = picture(client)
+    client.acl_setuser(
+        "half", enabled=True, nopass=True, reset=True, categories=["+@all"], channels=["*"],
+        keys=["rq:registry", *(f"rq:{{{name}}}:*" for name in "ab" if name != read_only)],
+    )  # fmt: skip
+    client.execute_command("ACL", "SETUSER", "half", f"%R~rq:{{{read_only}}}:*")  # type: ignore[no-untyped-call]
+    redisq.url = redisq.url.replace("redis://", "redis://half:x@")
+    move = ("move", "--queue", "a", "--state", "waiting", "--to", "b", "--yes")
+    redisq(*move, code=None)
+    client.acl_deluser("half")
+    assert (redisq.code, picture(client)) == (1, before) and "ACL says no" in redisq.err
+
+
 def test_an_edited_plan_is_refused(redisq: Redisq, client: redis.Redis) -> None:
     filled(client, "delay", "a")
     made(client, "delay", "b")

@@ -21,6 +21,7 @@ from redisq_ops.core.queues.circular import CircularQueue, ShardedCircularQueue
 from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.queues.fair import FairQueue, ShardedFairQueue
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.ops.files.export import Export
 
 from ...command_line import ERROR, Redisq, dead_letters, everywhere
 
@@ -264,7 +265,7 @@ def test_an_export_says_what_it_is_and_is_all_there(
     redisq("export", "mail", "-o", file)
     heads = [row for row in rows(file) if row.get("redisq") == "export"]
     assert [(h["queue"], h["kind"], h["state"], h["version"]) for h in heads] == [
-        ("mail", "request", state, 1) for state in ("waiting", "pending", "delayed", "dead")
+        ("mail", "request", state, 1) for state in ("delayed", "waiting", "pending", "dead")
     ]
     ends = {row["state"]: row["entries"] for row in rows(file) if row.get("redisq") == "end"}
     assert ends == {"waiting": 4, "pending": 1, "delayed": 1, "dead": 1}
@@ -304,6 +305,26 @@ def test_run_again_it_adds_nothing(client: redis.Redis, redisq: Redisq, file: st
     assert again[-1] | {"op": ""} == {"op": "", "matched": 120, "done": 0, "skipped": {"same": 120}}
     queue.schedule([("e7", b"y")], at_ms=there(queue, "e7").at_ms)  # exists: nothing happens
     assert queue.counts().delayed == 120
+
+
+def test_what_becomes_due_during_an_export_is_in_it(
+    client: redis.Redis, redisq: Redisq, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = DelaySet(client, "later")
+    queue.schedule([(f"e{n}", b"x") for n in range(20)], after_ms=300)
+    step = Export.step
+
+    async def slow(self: Export) -> bool:
+        more = await step(self)
+        if not more:
+            time.sleep(0.4)
+        return more
+
+    monkeypatch.setattr(Export, "step", slow)
+    redisq("export", "later", "-o", file)
+    client.flushall()
+    redisq("import", file, "--yes", code=None)
+    assert queue.counts().waiting == 20
 
 
 def test_what_is_there_with_other_content_is_told_line_by_line(
