@@ -28,7 +28,7 @@ Its words become code, so what is documented is what runs::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
@@ -66,6 +66,7 @@ class ScriptHeader:
     ahead: tuple[str, ...] = ()
 
     @classmethod
+    @cache
     def parse(cls, text: str) -> ScriptHeader:
         words = {field.name.upper() for field in fields(cls)}
         found: dict[str, tuple[str, ...]] = {}
@@ -112,7 +113,7 @@ def modules(package: str, header: ScriptHeader) -> dict[str, str]:
             if unit in texts:
                 continue
             text = default[unit] if unit in default else read(package, unit)
-            if not any(statements(text)):
+            if not statements(text):
                 raise FileNotFoundError(f"{package}: no file implements {unit}")
             collect(ScriptHeader.parse(text).uses)
             texts[unit] = text
@@ -177,16 +178,16 @@ def _folder(package: str) -> Traversable:
     return files(f"{_CORE}.{package}") / "lua"
 
 
-def statements(text: str) -> Iterator[str]:
+@cache  # most files are in many scripts
+def statements(text: str) -> tuple[str, ...]:
     """The statements of a file's outermost level, without comments of their own line. Each begins
     with a line that isn't indented."""
-    found: list[str] = []
+    found: list[list[str]] = []
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("--"):
             continue
-        if found and not _GOES_ON.match(line):
-            yield "\n".join(found)
-            found = []
-        found.append(line)
-    if found:
-        yield "\n".join(found)
+        if found and _GOES_ON.match(line):
+            found[-1].append(line)
+        else:
+            found.append([line])
+    return tuple("\n".join(lines) for lines in found)

@@ -119,7 +119,7 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     work = [statement for text in (*texts.values(), body) for statement in statements(text)]
     needed = _needed([*checks, *work])
     code = "\n".join(needed)
-    mentioned = set(_WORD.findall(_NO_CODE.sub("", code)))
+    mentioned = frozenset().union(*map(_mentions, needed))
     keys = tuple(dict.fromkeys(key for each in headers for key in each.keys))
     lines = [f"#!lua flags={','.join(header.flags)}" if header.flags else "#!lua"]
     lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(keys, 1)]
@@ -162,23 +162,33 @@ def _needed(statements: Sequence[str]) -> list[str]:
     functions = [found[1] for found in map(_FUNCTION.match, statements) if found]
     assert len(functions) == len(set(functions)), "two functions of one name"
     defined = [_defines(statement) for statement in statements]
-    words = [set(_WORD.findall(_NO_CODE.sub("", statement))) for statement in statements]
+    words = [_mentions(statement) for statement in statements]
+    where: dict[str, set[int]] = {}
+    for i, names in enumerate(defined):
+        for name in names:
+            where.setdefault(name, set()).add(i)
     kept = {i for i, names in enumerate(defined) if not names}
     ahead = list(kept)
     while ahead:
-        mentioned = words[ahead.pop()]
-        more = {i for i, names in enumerate(defined) if i not in kept and mentioned & names}
+        more = {i for name in words[ahead.pop()] & where.keys() for i in where[name]} - kept
         kept |= more
         ahead += more
     return [statements[i] for i in sorted(kept)]
 
 
-def _defines(statement: str) -> set[str]:
+@cache
+def _mentions(statement: str) -> frozenset[str]:
+    """The words of a statement's code."""
+    return frozenset(_WORD.findall(_NO_CODE.sub("", statement)))
+
+
+@cache
+def _defines(statement: str) -> frozenset[str]:
     """The names that a statement defines, if it does nothing else."""
     if found := _FUNCTION.match(statement):
-        return {found[1]}
+        return frozenset({found[1]})
     found = _CONSTANT.match(re.sub(r"--[^\n]*", "", statement).rstrip())
-    return set(re.split(r", *", found[1])) if found else set()
+    return frozenset(re.split(r", *", found[1])) if found else frozenset()
 
 
 def _type_checks(header: ScriptHeader, types: dict[str, str]) -> list[str]:
