@@ -2,8 +2,7 @@
 
 import csv
 import json
-import subprocess
-import sys
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -272,26 +271,35 @@ def test_submit_export_and_results_by_command(
     assert b"ROW 0\nROW 3" in b"".join(p.read_bytes() for p in sorted(out.glob("part-*")))
 
 
-@pytest.mark.slow
-def test_bad_options_are_refused_before_a_jvm_starts(valkey_url: str, tmp_path: Path) -> None:
-    for words, why in (
-        (["submit", "x.csv"], "--id COLUMN"),
-        (["submit", "x.csv", "--id", "a", "--split", "0"], "--split"),
-        (["replay", "--yes"], "choose entries with"),
-        (["requeue", "--state", "dead", "--all"], "requeue is for"),
-        (["replay", "--all", "--parts", "999"], "--parts 999"),
-        (["export", "--table", "nothing", "--lake", str(tmp_path)], "no table 'nothing'"),
-        (["export", "--table", "dead", "--lake", str(tmp_path), "--on-trim", "x"], "onTrim 'x'"),
-        (["sql", "select 1 from waiting", "--since", "1h"], "waiting has no time"),
-        (["replay", "--all", "--since", "1h", "--until", "2h"], "--since is not before"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "redisq_ops", "--url", valkey_url, "spark", *words],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 2 and why in done.stderr, (words, done.stderr)
-        assert done.stderr.count("\n") == 1
+@pytest.fixture
+def without_jvm(
+    valkey_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Redisq:
+    """The command line in a process that can start no Spark."""
+    from redisq_ops.cli.actions import spark_session as running
+
+    monkeypatch.setattr(running, "started", None)
+    return Redisq(valkey_url, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("submit x.csv", "--id COLUMN"),
+        ("submit x.csv --id a --split 0", "--split"),
+        ("replay --yes", "choose entries with"),
+        ("requeue --state dead --all", "requeue is for"),
+        ("replay --all --parts 999", "--parts 999"),
+        ("export --table nothing --lake lake", "no table 'nothing'"),
+        ("export --table dead --lake lake --on-trim x", "onTrim 'x'"),
+        ("sql 'select 1 from waiting' --since 1h", "waiting has no time"),
+        ("replay --all --since 1h --until 2h", "--since is not before"),
+    ],
+)
+def test_bad_options_are_refused_before_a_jvm_starts(
+    without_jvm: Redisq, words: str, why: str
+) -> None:
+    assert why in without_jvm.refusal("spark", *shlex.split(words), code=2)
 
 
 @pytest.mark.parametrize(
@@ -303,11 +311,7 @@ def test_bad_options_are_refused_before_a_jvm_starts(valkey_url: str, tmp_path: 
     ],
 )
 def test_a_missing_queue_is_refused_before_a_jvm_starts(
-    valkey: redis.Redis, valkey_url: str, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch, words: list[str],
-) -> None:  # fmt: skip
-    from redisq_ops.cli.actions import spark_session as running
-
-    monkeypatch.setattr(running, "started", None)
-    message = Redisq(valkey_url, capsys).refusal("spark", *words, "--queue", "typo", code=1)
+    without_jvm: Redisq, valkey: redis.Redis, words: list[str]
+) -> None:
+    message = without_jvm.refusal("spark", *words, "--queue", "typo", code=1)
     assert "no queue 'typo'" in message
