@@ -46,6 +46,7 @@ from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
 
+from ...atomicity.database import Database
 from ...changes import plan_change
 from ...command_line import ERROR, Redisq, dead_letters
 from ...model.wire import picture
@@ -629,17 +630,18 @@ def test_an_apply_that_is_killed_anywhere_is_mended(
     redisq: Redisq, client: redis.Redis, kind: str, shards: int, mended: str, sent: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
+    source = filled(client, kind, "a", 25, shards)
+    target = made(client, kind, "b", shards)
+    all_ids, taken = ours(source), min(entries(source, "dead"))
+    put(target, [taken, "there"], b"another ")
+    redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
+    op = PlanFile("p").header.op
+    scene = Database(client)
+    scene.save()
     link, nth, killed = Link(monkeypatch), 0, True
     while killed:
         nth += 1 if shards == 1 else 3
-        client.flushall()
-        source = filled(client, kind, "a", 25, shards)
-        target = made(client, kind, "b", shards)
-        all_ids, taken = ours(source), min(entries(source, "dead"))
-        put(target, [taken, "there"], b"another ")
-        Path("p").unlink(missing_ok=True)
-        redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
-        op = PlanFile("p").header.op
+        scene.restore()
         killed = link.until(nth, sent, lambda: finish(client, applied(client)))
         once(source, target, all_ids, op)
         operation = run(client, audit_log.read(source, op))
@@ -663,21 +665,21 @@ def test_an_undo_that_is_killed_anywhere_is_mended(
     redisq: Redisq, client: redis.Redis, kind: str, shards: int, sent: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
+    source = filled(client, kind, "a", 25, shards)
+    target = made(client, kind, "b", shards)
+    all_ids = ids(source)
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    change = applied(client)
+    finish(client, change)
+    taken = target.take(3, consumer="w", lease_ms=3_600_000).deliveries
+    target.settle([Settlement(d, "ack") for d in taken[:2]])
+    gone, op = Counter(d.id for d in taken), change.op
+    scene = Database(client)
+    scene.save()
     link, nth, killed = Link(monkeypatch), 0, True
     while killed:
         nth += 1 if shards == 1 else 2
-        client.flushall()
-        source = filled(client, kind, "a", 25, shards)
-        target = made(client, kind, "b", shards)
-        all_ids = ids(source)
-        Path("p").unlink(missing_ok=True)
-        redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
-        change = applied(client)
-        finish(client, change)
-        taken = target.take(3, consumer="w").deliveries
-        target.settle([Settlement(d, "ack") for d in taken[:2]])
-        gone = Counter(d.id for d in taken)
-        op = change.op
+        scene.restore()
         killed = link.until(nth, sent, partial(undo, client, op))
         found = ids(source, target)
         assert max(found.values()) == 1 and not found & gone
@@ -701,23 +703,24 @@ def test_a_second_undo_that_is_killed_anywhere_is_mended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Of what was purged over there, and isn't any more."""
+    source = filled(client, kind, "a", 12, shards)
+    target = made(client, kind, "b", shards)
+    all_ids = ids(source)
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    change = applied(client)
+    finish(client, change)
+    purged = [entry.id for entry in target.page("waiting", None, 5).entries]
+    words = ("purge", *(f"b/{id}" for id in purged), "--yes")
+    purge = redisq.rows(*words)[-1]["op"]
+    undo(client, change.op)
+    assert not ids(source) & Counter(purged)
+    undo(client, purge)
+    scene = Database(client)
+    scene.save()
     link, nth, killed = Link(monkeypatch), 0, True
     while killed:
         nth += shards
-        client.flushall()
-        source = filled(client, kind, "a", 12, shards)
-        target = made(client, kind, "b", shards)
-        all_ids = ids(source)
-        Path("p").unlink(missing_ok=True)
-        redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
-        change = applied(client)
-        finish(client, change)
-        purged = [entry.id for entry in target.page("waiting", None, 5).entries]
-        words = ("purge", *(f"b/{id}" for id in purged), "--yes")
-        purge = redisq.rows(*words)[-1]["op"]
-        undo(client, change.op)
-        assert not ids(source) & Counter(purged)
-        undo(client, purge)
+        scene.restore()
         killed = link.until(nth, sent, partial(undo, client, change.op))
         found = ids(source, target)
         assert max(found.values()) == 1 and found <= all_ids

@@ -29,6 +29,7 @@ from redisq_ops.ops.change.transfer_plan import route_to
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.required_features import requests_of
 
+from ...atomicity.database import Database
 from ...command_line import ERROR, Redisq
 from .test_transfer import (
     STATES,
@@ -531,15 +532,16 @@ def test_an_apply_that_is_killed_anywhere_is_mended(
     redisq: Redisq, client: redis.Redis, shards: int, mended: str, sent: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
+    source, target = filled(client, "a", 12, shards), made(client, "b", shards)
+    before = ours_by_payload(source)
+    redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
+    op = PlanFile("p").header.op
+    scene = Database(client)
+    scene.save()
     link, nth, was_killed = Link(monkeypatch), 0, True
     while was_killed:
         nth += 1 if shards == 1 else 3
-        client.flushall()
-        source, target = filled(client, "a", 12, shards), made(client, "b", shards)
-        before = ours_by_payload(source)
-        Path("p").unlink(missing_ok=True)
-        redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
-        op = PlanFile("p").header.op
+        scene.restore()
         was_killed = link.until(nth, sent, lambda: finish(client, applied(client)))
         found = [*ours_by_payload(source), *ours_by_payload(target)]
         assert len(found) == len(set(found))
@@ -561,19 +563,20 @@ def test_an_apply_that_is_killed_anywhere_is_mended(
 def test_an_undo_that_is_killed_anywhere_is_mended(
     redisq: Redisq, client: redis.Redis, sent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    source, target = filled(client, "a", 12), made(client, "b")
+    before = of_payload(source, "waiting")
+    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
+    change = applied(client)
+    finish(client, change)
+    taken = target.take(3, consumer="w", lease_ms=3_600_000).deliveries
+    target.settle([Settlement(d, "ack") for d in taken[:2]])
+    gone = {d.payload for d in taken}
+    scene = Database(client)
+    scene.save()
     link, nth, was_killed = Link(monkeypatch), 0, True
     while was_killed:
         nth += 1
-        client.flushall()
-        source, target = filled(client, "a", 12), made(client, "b")
-        before = of_payload(source, "waiting")
-        Path("p").unlink(missing_ok=True)
-        redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
-        change = applied(client)
-        finish(client, change)
-        taken = target.take(3, consumer="w").deliveries
-        target.settle([Settlement(d, "ack") for d in taken[:2]])
-        gone = {d.payload for d in taken}
+        scene.restore()
         was_killed = link.until(nth, sent, partial(undo, client, change.op))
         found = [*of_payload(source, "waiting"), *of_payload(target, "waiting")]
         assert len(found) == len(set(found)) and not gone & set(found)
