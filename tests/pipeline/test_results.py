@@ -300,6 +300,7 @@ def test_bad_options_are_refused_before_a_jvm_starts(
     without_jvm: Redisq, words: str, why: str
 ) -> None:
     assert why in without_jvm.refusal("spark", *shlex.split(words), code=2)
+    assert "starting Spark" not in without_jvm.err
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
+from ..model.consumer_load import PendingPage, PendingQuery
 from ..model.entry import Delivery, Entry, Page, PageQuery, State, TakeResult
 from ..redis.operation import Description
 from .operator_changes import ChangeUndo
@@ -41,6 +42,11 @@ class Storage(Protocol):
         """A page of any state. Default: of the common sets, and `_page_waiting`.
 
         Replaced where another state is kept with the waiting entries.
+        """
+
+    async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:
+        """Deliveries that aren't settled, with the consumer of each. Default: of the page of pending
+        entries. Replaced where a request or a consumer can be asked for its own.
         """
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
