@@ -34,11 +34,7 @@ for i, key in ipairs(keys) do
 end
 return found
 """
-<<<<<<< HEAD
-"""all that is asked for by one command: a picture is taken a hundred thousand times in a run"""
-=======
 """all that is asked for by one command: stories of the models take many pictures"""
->>>>>>> suite
 
 
 def picture(client: redis.Redis, keys: Iterable[bytes] = ()) -> Picture:
