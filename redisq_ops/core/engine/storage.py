@@ -45,8 +45,9 @@ class Storage(Protocol):
         """
 
     async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:
-        """Deliveries that aren't settled, with the consumer of each. Default: of the page of pending
-        entries. Replaced where a request or a consumer can be asked for its own.
+        """Deliveries that aren't settled. Default: made of the page of pending entries.
+
+        Replaced where a request or a consumer can be asked for its own.
         """
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
