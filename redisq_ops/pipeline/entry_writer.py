@@ -205,7 +205,9 @@ class EntryWriter:
         return batch if self.kind == "request" else f"{batch}-{number}"
 
     def _reject(self, id: str | None, number: int | None, error: RedisqError) -> None:
-        line = RejectedLine(str(self.partition), number, id, str(error))
+        # The command line's option has another name here.
+        reason = str(error).replace("--max-payload", "option maxPayload")
+        line = RejectedLine(str(self.partition), number, id, reason)
         if self._rejects is None:
             raise type(error)(f"{line} (option rejects lists such rows and writes the others)")
         self.counts.rejected += 1

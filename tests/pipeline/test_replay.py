@@ -2,10 +2,11 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,13 @@ import redis
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Settlement
-from redisq_ops.core.model.errors import BadInput, QueueFull, Refused, SchemaTooNew
+from redisq_ops.core.model.errors import (
+    BadInput,
+    QueueFull,
+    Refused,
+    SchemaTooNew,
+    Unreachable,
+)
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
 from redisq_ops.core.redis.client import ServerAddress
@@ -179,6 +186,25 @@ def test_a_repeated_part_moves_nothing(
     again = sum((part.run() for part in parts(server_at, plan)), Counter())
     assert again["moved"] == 120 and queue.counts().dead == 120
     assert operation(queue, plan).done == 120
+
+
+def test_a_replay_outlasts_a_server_that_does_not_answer_for_its_progress(
+    client: redis.Redis, server_at: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 5)
+    plan = planned(server_at, tmp_path, [f"r1/{n}" for n in range(1, 6)])
+
+    def tasks(spark: Any, frame: Any, on_poll: Callable[[], object]) -> list[Any]:
+        with monkeypatch.context() as away:
+            away.setattr(replay, "outcomes", Mock(side_effect=Unreachable("gone")))
+            on_poll()
+        for part in parts(server_at, plan):
+            part.run()
+        return []
+
+    monkeypatch.setattr(replay, "collect_reports", tasks)
+    (outcome,) = replay.apply(Mock(), server_at, plan)
+    assert (outcome.done, outcome.matched) == (5, 5)
 
 
 class TaskKilled(Exception):

@@ -110,6 +110,7 @@ def test_rows_that_cannot_be_written_are_refused_or_listed(
     counts = write(url, kind, rows, maxPayload="100", rejects=str(tmp_path / "bad"))
     assert (counts.rows, counts.rejected) == (len(bad) + 1, len(bad))
     (file,) = (tmp_path / "bad").iterdir()
+    assert "option maxPayload" in file.read_text()
     listed = [json.loads(line) for line in file.read_text().splitlines()]
     assert [each["row"] for each in listed] == list(range(1, len(bad) + 1))
     assert all(each["reason"] for each in listed)

@@ -26,7 +26,7 @@ def server_watched(
                 ask()
             except Unreachable as error:
                 if answered and not over.is_set():
-                    say(f"{error}; tasks try again for up to a minute")
+                    say(f"{str(error).rstrip('.')}; tasks try again for up to a minute")
                 answered = False
             except RedisqError:
                 return  # such as a user who may not ask

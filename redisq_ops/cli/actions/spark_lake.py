@@ -101,7 +101,7 @@ def kept(s: Session, given: dict[str, Any]) -> int:
             except Unreachable as error:
                 if every is None or done is None:
                     raise
-                say(f"{error}; the next run is in {given['interval']}")
+                say(f"{str(error).rstrip('.')}; the next run is in {given['interval']}")
                 sleep(every / 1000)
                 continue
             cared = maintain(lake_table, done.until_ms, keep)

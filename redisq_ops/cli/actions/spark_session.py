@@ -186,7 +186,7 @@ def on_spark(
 
         known = translate_job_error(error)
         if stopped and type(known) is Unreachable:
-            known = Unreachable(f"{known} ({stopped})")
+            known = Unreachable(f"{str(known).rstrip('.')} ({stopped})")
         if known is error:
             raise
         raise known from error
