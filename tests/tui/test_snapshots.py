@@ -187,22 +187,22 @@ def requests() -> tuple[Request, ...]:
     for id, state, priority, limit, waiting, delayed, dead, done, trash, minutes in [
         ("import-3110", "sealed", 90, 4, 41, 0, 0, 959, 0, 246),
         ("digest-3111", "sealed", 10, 8, 0, 12, 0, 388, 0, 122),
-        ("invoice-3112", "open", 50, 8, 22, 0, 0, 978, 0, 111),
-        ("import-3113", "sealed", 78, 100, 118, 0, 0, 24_882, 0, 73),
+        ("invoice-3112", "open", 50, 8, 22, 0, 0, 5, 0, 111),
+        ("import-3113", "sealed", 78, 100, 118, 0, 0, 64, 0, 73),
         ("invoice-3114", "open", 40, 16, 6, 2, 0, 392, 0, 71),
-        ("digest-3115", "paused", 10, 16, 34, 0, 0, 366, 0, 66),
-        ("import-3116", "sealed", 79, 100, 204, 0, 0, 796, 0, 64),
+        ("digest-3115", "paused", 10, 16, 34, 0, 0, 20, 0, 66),
+        ("import-3116", "sealed", 79, 100, 204, 0, 0, 96, 0, 64),
         ("invoice-3117", "open", 36, 4, 3, 0, 0, 9, 0, 62),
         ("digest-3118", "sealed", 14, 8, 1, 0, 0, 11, 0, 58),
         ("invoice-3119", "open", 62, 2, 9, 0, 0, 391, 0, 55),
-        ("newsletter-3120", "sealed", 0, 8, 60, 11, 155, 749, 0, 54),
-        ("newsletter-3121", "sealed", 0, 16, 84, 9, 155, 727, 0, 49),
-        ("newsletter-3122", "sealed", 5, 16, 71, 14, 155, 735, 0, 40),
-        ("newsletter-3123", "open", 50, 16, 92, 8, 155, 24_719, 0, 36),
-        ("newsletter-3124", "open", 50, 8, 58, 11, 155, 752, 0, 31),
-        ("newsletter-3125", "open", 50, 100, 110, 7, 155, 708, 0, 24),
-        ("newsletter-3126", "open", 55, 100, 136, 6, 155, 24_683, 0, 22),
-        ("newsletter-3127", "open", 50, 100, 155, 8, 155, 660_661, 12, 8),
+        ("newsletter-3120", "sealed", 0, 8, 60, 11, 155, 749, 0, 1600),
+        ("newsletter-3121", "sealed", 0, 16, 84, 9, 155, 727, 0, 1480),
+        ("newsletter-3122", "sealed", 5, 16, 71, 14, 155, 735, 0, 1360),
+        ("newsletter-3123", "open", 50, 16, 92, 8, 155, 24_719, 0, 1240),
+        ("newsletter-3124", "open", 50, 8, 58, 11, 155, 752, 0, 1120),
+        ("newsletter-3125", "open", 50, 100, 110, 7, 155, 708, 0, 1000),
+        ("newsletter-3126", "open", 55, 100, 136, 6, 155, 24_683, 0, 820),
+        ("newsletter-3127", "open", 50, 100, 155, 8, 155, 660_661, 12, 700),
         ("invoice-3104", "done", 50, 8, 0, 0, 0, 1_000, 0, 304),
         ("digest-3105", "cancelled", 50, 8, 0, 0, 0, 12_500, 0, 90),
         ("import-3106", "cancelled", 90, 2, 0, 0, 0, 200, 0, 91),
@@ -220,7 +220,8 @@ def requests() -> tuple[Request, ...]:
                 max(0, min(limit - held[id], waiting)), created, created, None, 0, 0, "",
             )
         )  # fmt: skip
-    return tuple(rows)
+    opened = sorted(rows[:18], key=lambda row: row.created_ms)
+    return (*opened, *rows[18:])
 
 
 ERRORS = [
@@ -1012,8 +1013,8 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
         (160, 45),
     ),
     "preview-binary": ([*MAIL, "5", binary_payload, "p", "j"], (120, 34)),
-    "preview-request": ([*MAIL, "3", *"j" * 10], (160, 45)),
-    "request": ([*MAIL, "3", *"j" * 10, "enter"], (120, 34)),
+    "preview-request": ([*MAIL, "3", "j"], (160, 45)),
+    "request": ([*MAIL, "3", "j", "enter"], (120, 34)),
     "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),
     "sorted": ([*MAIL, "3", "s", "s", "s", "s"], (120, 34)),
     "confirm": ([*MAIL, "5", confirm], (120, 34)),
