@@ -11,6 +11,7 @@ import redis
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.recording.file import RecordingFile
@@ -27,8 +28,9 @@ pytestmark = [pytest.mark.alike, pytest.mark.slow]
 @pytest.fixture
 def path(tmp_path: Path, client: redis.Redis) -> Path:
     """A minute of the queue mail: 4 entries wait, and 9 from the 30th second on; 12 die at the
-    end."""
+    end. The delay set reminders has no periodic entries."""
     queue = everywhere(client)
+    DelaySet(client, "reminders").schedule([("e1", b"x")], after_ms=3_600_000)
     sampler = Sampler(Deployment(client))
     run(client, sampler.sample())
     path = tmp_path / "q.rec"
