@@ -157,6 +157,8 @@ def test_the_time_line_says_where_the_moment_is(path: Path) -> None:
         bars.add(line.index("●"))
     low, middle, high = sorted(bars)
     assert high - low == 39 and middle - low in (19, 20)
+    narrow = timeline(replay, None, 80)
+    assert len(narrow) <= 80 and "●" in narrow and narrow.endswith("Space plays")
 
 
 def test_one_frame_and_what_is_refused(path: Path, redisq: Redisq, tmp_path: Path) -> None:
