@@ -58,6 +58,7 @@ from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import Selection
 from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
+from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.inspect.client_details import ClientDetails
 from redisq_ops.ops.inspect.consumers import (
     AGES_MS,
@@ -378,15 +379,17 @@ def entry_history(row: Entry | None = None) -> EntryHistory:
 
 def entry(id: str) -> EntryDetails:
     row = next((row for row in dead(0, 500) if row.id == id), dead(1, 2)[0])
-    error = row.error or ERRORS[0]
-    traceback = (
-        "Traceback (most recent call last):\n"
-        '  File "/srv/mail/handler.py", line 88, in handle\n'
-        "    smtp.send_message(message)\n"
-        f"{error.type}: {error.message} {OSC_52}"
-    )
+    error = row.error
+    if error is not None:
+        traceback = (
+            "Traceback (most recent call last):\n"
+            '  File "/srv/mail/handler.py", line 88, in handle\n'
+            "    smtp.send_message(message)\n"
+            f"{error.type}: {error.message} {OSC_52}"
+        )
+        error = replace(error, traceback=traceback)
     found = replace(
-        row, id=id, receipt=None, error=replace(error, traceback=traceback),
+        row, id=id, receipt=None, error=error,
         payload=b'{"to": "ada@example.org", "subject": "[red]Hi[/red]",\n "body": "\x1b[2J\xff'
         + OSC_52.encode() + b'"}',
     )  # fmt: skip
@@ -452,17 +455,18 @@ def explanation(address: str) -> Explanation:
     command = f"redisq replay {address}"
     row = next((row for row in dead(0, 500) if row.id == id), dead(1, 2)[0])
     ago = NOW - (row.since_ms or NOW)
-    alike = sum(one.error is ERRORS[0] for one in dead(0, 200))
+    error, group = row.error or ERRORS[0], fingerprint(row)
+    alike = sum(one.error is error for one in dead(0, 200))
     facts = {
         "reason": "failed", "since_ms": row.since_ms, "failures": 20, "lost": 0,
-        "error": {"type": ERRORS[0].type, "message": ERRORS[0].message}, "group": "57364113",
+        "error": {"type": error.type, "message": error.message}, "group": group,
         "alike": alike, "scanned": 200, "dead": 1_240,
     }  # fmt: skip
     first = Reason(
         "dead",
         f"dead since {datetime.fromtimestamp((NOW - ago) // SECOND, UTC)} ({ago // SECOND}s ago) "
-        "because it failed 20 times: SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox "
-        f"unavailable; {alike} with this error (group 57364113) among 200 of 1,240 dead entries",
+        f"because it failed 20 times: {error.line}; {alike} with this error (group {group}) among "
+        "200 of 1,240 dead entries",
         "replay", command, facts=facts,
     )  # fmt: skip
     touched = Reason(
@@ -1110,7 +1114,7 @@ def test_all_views_look_as_they_did(suffix: str) -> None:
 
 TOUR: dict[str, tuple[Step, ...]] = {
     "tour-1-trouble": (at("mail"),),
-    "tour-2-groups": ("7", "j", json_payload, "p"),
+    "tour-2-groups": ("7", "j", "j", json_payload, "p"),
     "tour-3-preview": ("enter",),
     "tour-4-replay": ("A", group_replay),
     "tour-5-charts": ("n", "p", group_replayed, watched, "v"),
