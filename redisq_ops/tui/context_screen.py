@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.host import FIRST, Completion
-from redisq_ops.tui.theme import DIM, HELD, OK
+from redisq_ops.tui.theme import DIM, HELD, OK, WARN
 
 
 class ContextScreen(ModalScreen["str | None"]):
@@ -29,7 +29,9 @@ class ContextScreen(ModalScreen["str | None"]):
             width: 78; max-width: 100%; height: auto;
             background: $surface; border: round $border; padding: 0 1;
         }
-        OptionList { height: auto; max-height: 20; border: none; background: $surface; padding: 0; }
+        OptionList, OptionList:focus {
+            height: auto; max-height: 20; border: none; background: $surface; padding: 0;
+        }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "Close")]
@@ -55,6 +57,8 @@ class ContextScreen(ModalScreen["str | None"]):
         with Vertical():
             yield Static(Text("Contexts", "bold"))
             yield OptionList(*options)
+            if len(self._contexts) == 1:
+                yield Static(Text("The configuration file has no [contexts.NAME] yet.", WARN))
             yield Static(Text("Enter shows its server; Esc goes back", DIM))
 
     def on_mount(self) -> None:

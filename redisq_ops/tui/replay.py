@@ -36,6 +36,8 @@ STEP_MS: Final = 10_000
 LEAP_MS: Final = 300_000
 _BAR: Final = 40
 """cells of the time line"""
+_SHORT: Final = 10
+"""its cells on a narrow terminal"""
 _PAST: Final = "this is a recording: nothing can be changed."
 
 
@@ -144,7 +146,7 @@ class ReplayTop(Top):
 
     def tick(self) -> None:
         super().tick()
-        self._timeline.update(printable(timeline(self.replay, self.zone)))
+        self._timeline.update(printable(timeline(self.replay, self.zone, self.size.width)))
 
     def action_scrub(self, ms: int) -> None:
         self.replay.scrub(ms)
@@ -185,21 +187,26 @@ class ReplayTop(Top):
         self.refuse("a recording can't be explained.")
 
 
-def timeline(replay: Replay, zone: tzinfo | None) -> str:
-    """Where the moment is between the ends of the recording."""
+def timeline(replay: Replay, zone: tzinfo | None, width: int = 140) -> str:
+    """Where the moment is between the ends of the recording, and the keys that move it; a narrow
+    line has a shorter bar, without the times of its ends."""
 
     def clock(ms: int) -> str:
         return datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone).strftime("%H:%M:%S")
 
-    length = max(1, replay.end_ms - replay.begin_ms)
-    place = round((_BAR - 1) * (replay.at_ms - replay.begin_ms) / length)
-    bar = "─" * place + "●" + "─" * (_BAR - 1 - place)
     day = datetime.fromtimestamp(replay.at_ms / 1000, UTC).astimezone(zone).strftime("%Y-%m-%d")
-    how = "playing" if replay.playing else "stopped"
-    return (
-        f" PAST {day} {clock(replay.at_ms)} {how}  {clock(replay.begin_ms)} {bar} "
-        f"{clock(replay.end_ms)}  [ ] 10 s  {{ }} 5 min  Space"
-    )
+    how, other = ("playing", "stops") if replay.playing else ("stopped", "plays")
+    head = f" PAST {day} {clock(replay.at_ms)} {how}  "
+    keys = f"  [ ] 10 s  {{ }} 5 min  Space {other}"
+    begin, end = f"{clock(replay.begin_ms)} ", f" {clock(replay.end_ms)}"
+    room = width - len(head + keys)
+    if room < len(begin + end) + _SHORT:
+        begin = end = ""
+    cells = max(_SHORT, min(_BAR, room - len(begin + end)))
+    length = max(1, replay.end_ms - replay.begin_ms)
+    place = round((cells - 1) * (replay.at_ms - replay.begin_ms) / length)
+    bar = "─" * place + "●" + "─" * (cells - 1 - place)
+    return f"{head}{begin}{bar}{end}{keys}"
 
 
 def _snapshot(
@@ -238,7 +245,8 @@ def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Itera
         died = None if then is None or dead is None else max(0, dead - then)
         minute = [row[f"{what}_per_min"] for what in ("in", "out", "failed")]
         rates = None if None in minute else Rates(*((number,) for number in minute))
-        periodic = row["periodic"] and (row["periodic"], row["periodic_overdue"])
+        defined = row["periodic"]
+        periodic = None if defined is None else (defined, row["periodic_overdue"])
         yield QueueRow(
             row["name"], row["kind"], _counts(row), rates, row["problem"],
             tuple(row["unfinished"]), Activity(dead_lately=died), periodic=periodic,

@@ -152,6 +152,8 @@ class PagedTable(ScrollView, can_focus=True):
         self._columns = tuple(columns)
         self.empty = empty
         self._cursor = RowCursor()
+        self._page_before = 1
+        """rows on the screen before its latest change of size"""
         self._marks: frozenset[str] = frozenset()
         self._kept: frozenset[str] | None = None
         self._left_out: frozenset[str] = frozenset()
@@ -401,7 +403,8 @@ class PagedTable(ScrollView, can_focus=True):
     # -- drawing ------------------------------------------------------------------------------
 
     def on_resize(self, event: Resize) -> None:
-        in_sight = self._in_sight
+        in_sight = 0 <= self.cursor - self.scroll_offset.y < self._page_before
+        self._page_before = self._page
         self._arrange()
         if in_sight:
             self._bring_in_sight()

@@ -203,7 +203,7 @@ def test_the_preview_follows_from_list_to_list_and_has_what_each_knows() -> None
         await see(pilot, "preview: Enter scrolls and searches it")
         await press(pilot, "3")
         await settled(app, pilot)
-        await see(pilot, "import-3110  sealed", "stream  rq:{mail}:s:import-3110, 41 entries")
+        await see(pilot, "holders  the first 5", "newsletter-3120  sealed")
         await press(pilot, "enter", "p")  # from inside too
         assert "preview:" not in text(app) and app.focused is app.current.table
 

@@ -11,6 +11,7 @@ import redis
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.recording.file import RecordingFile
@@ -27,8 +28,9 @@ pytestmark = [pytest.mark.alike, pytest.mark.slow]
 @pytest.fixture
 def path(tmp_path: Path, client: redis.Redis) -> Path:
     """A minute of the queue mail: 4 entries wait, and 9 from the 30th second on; 12 die at the
-    end."""
+    end. The delay set reminders has no periodic entries."""
     queue = everywhere(client)
+    DelaySet(client, "reminders").schedule([("e1", b"x")], after_ms=3_600_000)
     sampler = Sampler(Deployment(client))
     run(client, sampler.sample())
     path = tmp_path / "q.rec"
@@ -155,6 +157,8 @@ def test_the_time_line_says_where_the_moment_is(path: Path) -> None:
         bars.add(line.index("●"))
     low, middle, high = sorted(bars)
     assert high - low == 39 and middle - low in (19, 20)
+    narrow = timeline(replay, None, 80)
+    assert len(narrow) <= 80 and "●" in narrow and narrow.endswith("Space plays")
 
 
 def test_one_frame_and_what_is_refused(path: Path, redisq: Redisq, tmp_path: Path) -> None:

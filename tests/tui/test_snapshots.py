@@ -59,6 +59,7 @@ from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import Selection
 from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
+from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.inspect.client_details import ClientDetails
 from redisq_ops.ops.inspect.consumers import (
     AGES_MS,
@@ -188,22 +189,22 @@ def requests() -> tuple[Request, ...]:
     for id, state, priority, limit, waiting, delayed, dead, done, trash, minutes in [
         ("import-3110", "sealed", 90, 4, 41, 0, 0, 959, 0, 246),
         ("digest-3111", "sealed", 10, 8, 0, 12, 0, 388, 0, 122),
-        ("invoice-3112", "open", 50, 8, 22, 0, 0, 978, 0, 111),
-        ("import-3113", "sealed", 78, 100, 118, 0, 0, 24_882, 0, 73),
+        ("invoice-3112", "open", 50, 8, 22, 0, 0, 5, 0, 111),
+        ("import-3113", "sealed", 78, 100, 118, 0, 0, 64, 0, 73),
         ("invoice-3114", "open", 40, 16, 6, 2, 0, 392, 0, 71),
-        ("digest-3115", "paused", 10, 16, 34, 0, 0, 366, 0, 66),
-        ("import-3116", "sealed", 79, 100, 204, 0, 0, 796, 0, 64),
+        ("digest-3115", "paused", 10, 16, 34, 0, 0, 20, 0, 66),
+        ("import-3116", "sealed", 79, 100, 204, 0, 0, 96, 0, 64),
         ("invoice-3117", "open", 36, 4, 3, 0, 0, 9, 0, 62),
         ("digest-3118", "sealed", 14, 8, 1, 0, 0, 11, 0, 58),
         ("invoice-3119", "open", 62, 2, 9, 0, 0, 391, 0, 55),
-        ("newsletter-3120", "sealed", 0, 8, 60, 11, 155, 749, 0, 54),
-        ("newsletter-3121", "sealed", 0, 16, 84, 9, 155, 727, 0, 49),
-        ("newsletter-3122", "sealed", 5, 16, 71, 14, 155, 735, 0, 40),
-        ("newsletter-3123", "open", 50, 16, 92, 8, 155, 24_719, 0, 36),
-        ("newsletter-3124", "open", 50, 8, 58, 11, 155, 752, 0, 31),
-        ("newsletter-3125", "open", 50, 100, 110, 7, 155, 708, 0, 24),
-        ("newsletter-3126", "open", 55, 100, 136, 6, 155, 24_683, 0, 22),
-        ("newsletter-3127", "open", 50, 100, 155, 8, 155, 660_661, 12, 8),
+        ("newsletter-3120", "sealed", 0, 8, 60, 11, 155, 749, 0, 1600),
+        ("newsletter-3121", "sealed", 0, 16, 84, 9, 155, 727, 0, 1480),
+        ("newsletter-3122", "sealed", 5, 16, 71, 14, 155, 735, 0, 1360),
+        ("newsletter-3123", "open", 50, 16, 92, 8, 155, 24_719, 0, 1240),
+        ("newsletter-3124", "open", 50, 8, 58, 11, 155, 752, 0, 1120),
+        ("newsletter-3125", "open", 50, 100, 110, 7, 155, 708, 0, 1000),
+        ("newsletter-3126", "open", 55, 100, 136, 6, 155, 24_683, 0, 820),
+        ("newsletter-3127", "open", 50, 100, 155, 8, 155, 660_661, 12, 700),
         ("invoice-3104", "done", 50, 8, 0, 0, 0, 1_000, 0, 304),
         ("digest-3105", "cancelled", 50, 8, 0, 0, 0, 12_500, 0, 90),
         ("import-3106", "cancelled", 90, 2, 0, 0, 0, 200, 0, 91),
@@ -221,7 +222,8 @@ def requests() -> tuple[Request, ...]:
                 max(0, min(limit - held[id], waiting)), created, created, None, 0, 0, "",
             )
         )  # fmt: skip
-    return tuple(rows)
+    opened = sorted(rows[:18], key=lambda row: row.created_ms)
+    return (*opened, *rows[18:])
 
 
 ERRORS = [
@@ -378,15 +380,17 @@ def entry_history(row: Entry | None = None) -> EntryHistory:
 
 def entry(id: str) -> EntryDetails:
     row = next((row for row in dead(0, 500) if row.id == id), dead(1, 2)[0])
-    error = row.error or ERRORS[0]
-    traceback = (
-        "Traceback (most recent call last):\n"
-        '  File "/srv/mail/handler.py", line 88, in handle\n'
-        "    smtp.send_message(message)\n"
-        f"{error.type}: {error.message} {OSC_52}"
-    )
+    error = row.error
+    if error is not None:
+        traceback = (
+            "Traceback (most recent call last):\n"
+            '  File "/srv/mail/handler.py", line 88, in handle\n'
+            "    smtp.send_message(message)\n"
+            f"{error.type}: {error.message} {OSC_52}"
+        )
+        error = replace(error, traceback=traceback)
     found = replace(
-        row, id=id, receipt=None, error=replace(error, traceback=traceback),
+        row, id=id, receipt=None, error=error,
         payload=b'{"to": "ada@example.org", "subject": "[red]Hi[/red]",\n "body": "\x1b[2J\xff'
         + OSC_52.encode() + b'"}',
     )  # fmt: skip
@@ -452,17 +456,18 @@ def explanation(address: str) -> Explanation:
     command = f"redisq replay {address}"
     row = next((row for row in dead(0, 500) if row.id == id), dead(1, 2)[0])
     ago = NOW - (row.since_ms or NOW)
-    alike = sum(one.error is ERRORS[0] for one in dead(0, 200))
+    error, group = row.error or ERRORS[0], fingerprint(row)
+    alike = sum(one.error is error for one in dead(0, 200))
     facts = {
         "reason": "failed", "since_ms": row.since_ms, "failures": 20, "lost": 0,
-        "error": {"type": ERRORS[0].type, "message": ERRORS[0].message}, "group": "57364113",
+        "error": {"type": error.type, "message": error.message}, "group": group,
         "alike": alike, "scanned": 200, "dead": 1_240,
     }  # fmt: skip
     first = Reason(
         "dead",
         f"dead since {datetime.fromtimestamp((NOW - ago) // SECOND, UTC)} ({ago // SECOND}s ago) "
-        "because it failed 20 times: SMTPRecipientsRefused: 550 5.1.1 <ada@example.org>: mailbox "
-        f"unavailable; {alike} with this error (group 57364113) among 200 of 1,240 dead entries",
+        f"because it failed 20 times: {error.line}; {alike} with this error (group {group}) among "
+        "200 of 1,240 dead entries",
         "replay", command, facts=facts,
     )  # fmt: skip
     touched = Reason(
@@ -1013,8 +1018,8 @@ LOOKS: dict[str, tuple[list[Step], tuple[int, int]]] = {
         (160, 45),
     ),
     "preview-binary": ([*MAIL, "5", binary_payload, "p", "j"], (120, 34)),
-    "preview-request": ([*MAIL, "3", *"j" * 10], (160, 45)),
-    "request": ([*MAIL, "3", *"j" * 10, "enter"], (120, 34)),
+    "preview-request": ([*MAIL, "3", "j"], (160, 45)),
+    "request": ([*MAIL, "3", "j", "enter"], (120, 34)),
     "filter": ([*MAIL, "5", "slash", *"Timeout"], (120, 34)),
     "sorted": ([*MAIL, "3", "s", "s", "s", "s"], (120, 34)),
     "confirm": ([*MAIL, "5", confirm], (120, 34)),
@@ -1110,7 +1115,7 @@ def test_all_views_look_as_they_did(suffix: str) -> None:
 
 TOUR: dict[str, tuple[Step, ...]] = {
     "tour-1-trouble": (at("mail"),),
-    "tour-2-groups": ("7", "j", json_payload, "p"),
+    "tour-2-groups": ("7", "j", "j", json_payload, "p"),
     "tour-3-preview": ("enter",),
     "tour-4-replay": ("A", group_replay),
     "tour-5-charts": ("n", "p", group_replayed, watched, "v"),

@@ -427,6 +427,10 @@ def test_a_terminal_of_16_by_5_works() -> None:
         await pilot.pause()
         assert "state" in table.text(0)
         assert table.identity == "e0"
+        await pilot.press("G")
+        await pilot.resize_terminal(100, 12)
+        await pilot.pause()
+        assert table.identity == "e99" and "e99" in table.in_sight
 
     run(check, Bench(100), size=(16, 5))
 
