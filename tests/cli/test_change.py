@@ -328,7 +328,7 @@ def test_a_signal_ends_a_change_that_says_what_it_did_and_how_to_go_on(
     redisq: Redisq, client: redis.Redis, url: str, number: int, code: int
 ) -> None:
     queue = dead_letters(client, 100)
-    words = ("replay", "mail", "--yes")
+    words = ("replay", "mail", "--max", "90", "--yes")
     with subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", "--url", url, *words, "--rate", "20/s"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -338,15 +338,16 @@ def test_a_signal_ends_a_change_that_says_what_it_did_and_how_to_go_on(
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
     moved = 100 - queue.counts().dead
-    assert process.returncode == code and f": {moved} of 100 (op replay-" in out, (out, err)
-    again = f"redisq --url {url} replay mail --yes --rate 20/s"
-    assert f"interrupted, {100 - moved} left; continue with: {again}\n" in err
+    assert process.returncode == code and f": {moved} of 90 (op replay-" in out, (out, err)
+    again = f"redisq --url {url} replay mail --max {90 - moved} --yes --rate 20/s"
+    assert f"interrupted, {90 - moved} left; continue with: {again}\n" in err
     assert redisq.rows("log")[0]["ended"] is False
-    # The rest by the same command again; and each part can be undone.
-    assert redisq.rows(*words)[0]["done"] == 100 - moved
+    # The rest by that command, no more than was chosen first; and each part can be undone.
+    rest = ("replay", "mail", "--max", str(90 - moved), "--yes")
+    assert redisq.rows(*rest)[0]["done"] == 90 - moved
     (first,) = re.findall(r"\(op (.+)\)", out)
     assert redisq.rows("undo", first, "--yes")[0]["done"] == moved
-    assert redisq.rows("undo", "--yes")[0]["done"] == 100 - moved
+    assert redisq.rows("undo", "--yes")[0]["done"] == 90 - moved
     assert queue.counts().dead == 100
 
 

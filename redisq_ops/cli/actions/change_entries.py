@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -148,9 +149,13 @@ def _carried_out(
         if "away" in change.outcome.skipped and not s.json:
             say("away: moved to another queue; only the undo of that move brings these back")
         if not finished:
-            tell_interrupted(s, change.outcome, s.again)
+            again, whose = s.again, "all entries"
+            if given.get("max") is not None and len(prepared) == 1:
+                left = change.outcome.matched - change.outcome.handled
+                again, whose = re.sub(r"--max[= ]\d+", f"--max {left}", again), "the first entries"
+            tell_interrupted(s, change.outcome, again)
             if not s.json:
-                say("it covers all entries that match by then")
+                say(f"it covers {whose} that match by then")
             return INTERRUPTED
         total.matched += change.outcome.matched
         total.done += change.outcome.done
