@@ -7,11 +7,8 @@ from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import Any
 
-from redis.exceptions import RedisError
-
 from redisq_ops.core.model.entry import STATES, Counts
-from redisq_ops.core.model.errors import NotFound, RedisqError
-from redisq_ops.core.redis.server_errors import translate
+from redisq_ops.core.model.errors import NotFound
 from redisq_ops.ops.check.evaluation import (
     Standing,
     broken_rules,
@@ -37,21 +34,18 @@ MINUTES = 60
 
 def check(s: Session, given: dict[str, Any]) -> int:
     """Monitors take any other exit code as unknown, so an error is 3 here."""
-    try:
-        rules = read_rules(given["rules"]) if given["rules"] else Rules()
-        rules = rules.with_options(
-            given["settings"] or (), given["warning"] or (), given["critical"] or ()
-        )
-        seen = s.run(
-            overview(s.deployment, MINUTES, signs=True, limits=lambda name: rules.of(name).limits)
-        )
-        pattern = given["pattern"] or "*"
-        unused = rules.unused([row.name for row in seen.rows])
-        rows = tuple(row for row in seen.rows if fnmatchcase(row.name, pattern))
-        seen = Overview(seen.now_ms, rows)
-        server = s.run(examine(s.deployment)) if given["server"] else ()
-    except (RedisqError, RedisError) as error:
-        return unknown(s.json, known := translate(error), str(known))
+    rules = read_rules(given["rules"]) if given["rules"] else Rules()
+    rules = rules.with_options(
+        given["settings"] or (), given["warning"] or (), given["critical"] or ()
+    )
+    seen = s.run(
+        overview(s.deployment, MINUTES, signs=True, limits=lambda name: rules.of(name).limits)
+    )
+    pattern = given["pattern"] or "*"
+    unused = rules.unused([row.name for row in seen.rows])
+    rows = tuple(row for row in seen.rows if fnmatchcase(row.name, pattern))
+    seen = Overview(seen.now_ms, rows)
+    server = s.run(examine(s.deployment)) if given["server"] else ()
     if not rows and given["pattern"]:
         missing = f"no queue matches {given['pattern']!r}"
         return unknown(s.json, NotFound(missing), missing)
