@@ -145,10 +145,10 @@ def announced(s: Session, given: Mapping[str, Any]) -> None:
 
     parse_conf(given["conf"] or ())
     check_installed()
-    if not s.json and given.get("remote") is None:
+    on_terminal = sys.stderr.isatty()
+    if (on_terminal or not s.json) and given.get("remote") is None:
         quicker = ""
-        on_terminal = sys.stderr.isatty() and is_local(given.get("master"))
-        if on_terminal and not class_archive.is_written():
+        if on_terminal and is_local(given.get("master")) and not class_archive.is_written():
             quicker = " (redisq spark doctor --archive, once, makes this quicker)"
         print(f"starting Spark…{quicker}", file=sys.stderr, flush=True)
 
