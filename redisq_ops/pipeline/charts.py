@@ -254,7 +254,7 @@ _CONFIG: Spec = {
     "font": 'system-ui, "DejaVu Sans", sans-serif',
     "axis": {"labelColor": "var(--soft)", "titleColor": "var(--soft)", "gridColor": "var(--rule)",
              "domainColor": "var(--rule)", "tickColor": "var(--rule)", "titleFontWeight": "normal"},
-    "axisX": {"grid": False, "labelFlush": True},
+    "axisX": {"grid": False, "labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 8},
     "axisY": {"minExtent": 46, "maxExtent": 46, "tickCount": 4, "domain": False},
     "legend": {"labelColor": "var(--ink)", "symbolSize": 300, "symbolStrokeWidth": 2},
     "title": {"anchor": "start", "frame": "group", "color": "var(--ink)", "fontSize": 14,

@@ -563,7 +563,7 @@ def its_page_in_a_browser(text: str, tmp_path: Path) -> None:
         shown.evaluate("scrollTo(0, 0)")
         light = shown.screenshot(path=tmp_path / "light.png")
         shown.emulate_media(color_scheme="dark")
-        dark = shown.screenshot()
+        dark = shown.screenshot(path=tmp_path / "dark.png")
         shown.emulate_media(media="print", color_scheme="dark")
         assert shown.evaluate("getComputedStyle(document.body).backgroundColor") == (
             "rgb(255, 255, 255)"
