@@ -74,7 +74,7 @@ async def nothing(*given: Any) -> None:
 
 refused = queue_transfer._refused
 PYTHON: dict[str, tuple[Any, Any, int]] = {
-    "_refused": (queue_transfer, all_of_it, 5), "_end_steps": (MoveAction, nothing, 0),
+    "_refused": (queue_transfer, all_of_it, 5), "_end_steps": (MoveAction, nothing, 20),
 }  # fmt: skip
 """what stands there instead, and the story that tells"""
 LUA = {
@@ -87,7 +87,7 @@ LUA = {
         ("transfer_revert", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"), 1,
     ),
     "put back and not noted": (
-        ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""), 36,
+        ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""), 8,
     ),
     "restored here and there": (
         ("transfer_names", "return op:find(TRANSFER_NAMES_MOVED) or", "return"), 13,

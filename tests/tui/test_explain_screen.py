@@ -13,7 +13,7 @@ from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
-from redisq_ops.ops.explain import explanation
+from redisq_ops.ops.explain import entry_reasons, queue_reasons
 from redisq_ops.ops.inspect import consumers
 from redisq_ops.tui import run_change
 from redisq_ops.tui.app import Top
@@ -32,7 +32,7 @@ ADA = Author("ada", "desk", "smtp is down")
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who holds an entry holds it for long."""
-    for module in (consumers, run_change, explanation):
+    for module in (consumers, run_change, entry_reasons, queue_reasons):
         monkeypatch.setattr(module, "SILENT_MS", 0)
     monkeypatch.setattr(
         consumers.consumer_reports, "__kwdefaults__", {"silent_ms": 0, "poison": 10}

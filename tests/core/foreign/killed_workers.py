@@ -377,7 +377,7 @@ def operate(url: str, name: str, seed: float) -> None:
             most = str(rng.choice([1, 10, 200]))
             words = (*rng.choice(commands), "--queue", name, "--max", most, "--yes")
             if words[:2] == ("dlq", "purge"):
-                words = (*words, "--where", f"error~'group {rng.randrange(3)}'")
+                words = (*words, "--where", f'error~"group {rng.randrange(3)}"')
         code, _, err = commanded(url, *words)
         client.hincrby("ran:codes", f"{' '.join(words[:2])} {code}")
         if code not in (0, 1, 3) or "unexpected" in err:
