@@ -571,11 +571,11 @@ def test_an_export_stopped_by_ctrl_c_leaves_nothing(
     url: str, client: redis.Redis, tmp_path: Path
 ) -> None:
     queue = DelaySet(client, "later")
-    for k in range(40):
+    for k in range(8):
         queue.schedule([(f"e{k}-{n}", b"x" * 100) for n in range(500)])
     out = tmp_path / "there"
     out.mkdir()
-    done = command(url, "export", "later", "-o", str(out / "e.ndjson"))
+    done = command(url, "export", "later", "-o", str(out / "e.ndjson"), "--scan-rate", "2000/s")
     while not any(path.stat().st_size for path in out.iterdir()):
         assert done.poll() is None
         time.sleep(0.005)
