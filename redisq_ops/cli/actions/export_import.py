@@ -28,7 +28,7 @@ from redisq_ops.ops.terminal import entries as some
 from redisq_ops.ops.terminal import kind_of
 
 from ..confirm_and_run import agreed, drive, ended
-from ..output import count, emit, printable, progress, say, untouched
+from ..output import count, emit, printable, progress, rate_limited, say, untouched
 from ..rows import tell_unread
 from ..session import Session
 from .entries import targets_to_read
@@ -51,7 +51,7 @@ def export(s: Session, given: dict[str, Any]) -> int:
                 for target in targets_to_read(s, (state,), given):
                     now = s.run(target.queue.now.op())
                     done.append(Export(target, now, redaction))
-                    _write(s, done[-1], out)
+                    _write(s, done[-1], out, given["scan_rate"])
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise
@@ -85,8 +85,9 @@ def _states(named: list[str] | None) -> list[State]:
     return [x for x in STATES if x in named] if named else [x for x in STATES if x != "trash"]
 
 
-def _write(s: Session, section: Export, out: BinaryIO) -> None:
-    with progress(f"exporting {section.state} of {section.queue.name}") as meter:
+def _write(s: Session, section: Export, out: BinaryIO, rate: str | None) -> None:
+    with progress(f"exporting {section.state} of {section.queue.name}") as line:
+        meter = line if rate is None else rate_limited(line, per_second(rate))
         more = True
         while more:
             more = s.run(section.step())

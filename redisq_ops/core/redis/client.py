@@ -245,7 +245,8 @@ def _known(client: _Single) -> _Single:
     """Make a connection without opening it: only then redis-py reports unknown options."""
     pool: Any = client.connection_pool
     try:
-        pool.connection_class(**pool.connection_kwargs)
+        # Kept: a Ctrl+C is lost if it comes while the garbage collector finalizes a connection.
+        pool.never_opened = pool.connection_class(**pool.connection_kwargs)
     except TypeError as error:
         raise ValueError(str(error).rpartition("argument ")[2] + " is no option") from error
     return client
