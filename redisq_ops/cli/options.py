@@ -22,7 +22,7 @@ MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
 _LIST_WIDTH = 62
 """of a help text in a list of commands on 80 columns"""
-_MEANS = {
+_ARGUMENT_HELP = {
     "QUEUE": "Name of the queue.",
     "ADDRESS": "Queue, request or entry: mail, mail/r1, mail/r1/17.",
     "[ADDRESS]...": "Queues, requests or entries: mail, mail/r1, mail/r1/17.",
@@ -86,7 +86,7 @@ def argument(metavar: str, kind: Any = str, help: str = "", complete: Any = None
     parser = _number(kind, None, None) if kind is int else None
     declared = typer.Argument(
         metavar=metavar,
-        help=help or _MEANS.get(metavar, ""),
+        help=help or _ARGUMENT_HELP.get(metavar, ""),
         show_default=False,
         autocompletion=complete,
         parser=parser,

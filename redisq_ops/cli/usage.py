@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-_ALSO: Final = {
+_SYNONYMS: Final = {
     "retry": ("replay", "requeue"), "requeue": ("replay",), "replay": ("requeue",),
     "list": ("ls",), "ls": ("ls",), "stats": ("ls",), "status": ("ls",), "info": ("inspect",),
     "show": ("inspect",), "delete": ("destroy", "rm", "purge"), "rm": ("destroy", "purge"),
@@ -15,7 +15,7 @@ _ALSO: Final = {
     "start": ("resume",), "unpause": ("resume",), "monitor": ("top",), "dashboard": ("top",),
 }  # fmt: skip
 """what other tools call a command -> its names here, the likeliest first"""
-_USUAL: Final = {"inspect": "queue", "wait": "request"}
+_DEFAULT_COMMAND: Final = {"inspect": "queue", "wait": "request"}
 """group -> its command that a name is probably meant for"""
 
 
@@ -28,7 +28,7 @@ def usage_message(error: Any, root: Any, words: Sequence[str]) -> str:
     path, command = _called(root, words)
     if error.ctx is not None:
         path, command = error.ctx.command_path, error.ctx.command
-    if more := _instead(error, message, path, command, root):
+    if more := _suggestion(error, message, path, command, root):
         message = f"{message}: {more}"
     return f"{message} (see {path} --help)"
 
@@ -44,7 +44,7 @@ def _called(root: Any, words: Sequence[str]) -> tuple[str, Any]:
     return path, command
 
 
-def _instead(error: Any, message: str, path: str, command: Any, root: Any) -> str:
+def _suggestion(error: Any, message: str, path: str, command: Any, root: Any) -> str:
     """What to write; '' if that is not known."""
     if "requires an argument" in message:
         for param in command.params:
@@ -53,10 +53,10 @@ def _instead(error: Any, message: str, path: str, command: Any, root: Any) -> st
     found = re.match("No such command '(.*)'$", message)
     if found:
         for group, of in ((command, path), (root, "redisq")):
-            for name in _ALSO.get(found[1], ()):
+            for name in _SYNONYMS.get(found[1], ()):
                 if name in group.commands:
                     return f"write {of} {name}"
-        if usual := _USUAL.get(command.name):
+        if usual := _DEFAULT_COMMAND.get(command.name):
             return f"write {path} {usual} {found[1]}"
     if "unexpected extra argument" in message and command.name == "ls" and path == "redisq ls":
         return "redisq inspect queue NAME shows one queue"

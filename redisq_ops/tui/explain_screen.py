@@ -21,7 +21,8 @@ from textual.widgets import Footer, Static
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, Snapshot, View
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.tui.outline import Line, OutlineSection, Parts
-from redisq_ops.tui.section_tree import OutlineTree, SectionTree
+from redisq_ops.tui.outline_tree import OutlineTree
+from redisq_ops.tui.section_tree import SectionTree
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.views.delayed import moment
 

@@ -15,7 +15,8 @@ from textual.widgets import Input, Static
 
 from redisq_ops.tui.entry_tree import EntryTree
 from redisq_ops.tui.keys import CHANGE, LEAVE, sign
-from redisq_ops.tui.section_tree import OutlineTree, SectionTree
+from redisq_ops.tui.outline_tree import OutlineTree
+from redisq_ops.tui.section_tree import SectionTree
 from redisq_ops.tui.table import PagedTable
 from redisq_ops.tui.theme import DIM, HELD
 
