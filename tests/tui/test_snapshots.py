@@ -38,7 +38,7 @@ from redisq_ops.core.model.entry import (
 )
 from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.model.rates import Rates
-from redisq_ops.core.model.settings import DEFAULTS
+from redisq_ops.core.model.settings import BATCH, DEFAULTS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.model.worker_process import Process, RunningJob
 from redisq_ops.core.queues.delay import DelaySet
@@ -369,12 +369,17 @@ def entry_history(row: Entry | None = None) -> EntryHistory:
     """Of an entry that failed, and died where it is ``row``; without one, of a request."""
     since, by = (NOW - 4 * MINUTE, CONSUMERS[2]) if row is None else (row.since_ms, row.consumer)
     assert since is not None
-    events = (
-        Event("3-0", since, by or "", {"dead": (f"x|{row.reason}",)} if row else
-              {"failed": (f"x|{by}",)}),
-        Event("2-0", since - 14 * MINUTE, CONSUMERS[0], {"failed": (f"x|{CONSUMERS[0]}",)}),
-        Event("1-0", since - 29 * MINUTE, CONSUMERS[6], {"failed": (f"x|{CONSUMERS[6]}",)}),
+
+    def event(id: str, minutes: int, consumer: str, kind: str, said: str = "") -> Event:
+        return Event(id, since - minutes * MINUTE, consumer, {kind: (f"x|{said or consumer}",)})
+
+    reason = "failed" if row is None else row.reason
+    last = ("failed", "") if row is None else ("dead", row.reason or "")
+    before = () if reason == "rejected" else (
+        event("2-0", 14, CONSUMERS[0], reason or "failed"),
+        event("1-0", 29, CONSUMERS[6], reason or "failed"),
     )  # fmt: skip
+    events = (event("3-0", 0, by or "", *last), *before)
     return EntryHistory(events, 1000, 88_120)
 
 
@@ -492,8 +497,8 @@ def operations() -> list[Operation]:
     return [
         Operation(id, "mail", verb, NOW - int(ago * MINUTE), who, "ops-1", why, what,
                   "" if verb == "pause" else "dead",
-                  {"hard": "gone", "pause": ""}.get(verb, "waiting"), done, done, 9, undone, "",
-                  True, tried)
+                  {"hard": "gone", "pause": ""}.get(verb, "waiting"), done, done,
+                  -(-done // BATCH), undone, "", True, tried)
         for id, verb, ago, who, why, what, done, undone, tried in rows
     ]  # fmt: skip
 
