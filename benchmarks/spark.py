@@ -34,18 +34,17 @@ from redisq_ops.pipeline.options import Options, parse_options
 from redisq_ops.pipeline.read_partitions import TablePart
 from redisq_ops.pipeline.session import session
 from redisq_ops.pipeline.source import RedisqDataSource
+from redisq_ops.pipeline.spark_tuning import startup_conf
 from redisq_ops.pipeline.table_reader import TableReader
 
 from .measure import ROUNDS, spread
 
 MANY = 600_000
 MILLION = 1_000_000
+WARM_UP = 4
+"""rounds until the JVM has compiled what a read runs"""
 COLUMNS = "id,failures,attempts,first_at,since_at,consumer,reason,error_type,error,traceback"
-CONF = (
-    "spark.driver.memory=1g",
-    "spark.sql.adaptive.enabled=false",
-    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-)
+CONF = ("spark.driver.memory=1g", *startup_conf(MANY))
 PAGE = 500
 START_MS = 1_900_000_000_000
 _BURY = """
@@ -84,9 +83,9 @@ def read_directly(url: str) -> int:
     return sum(batch.num_rows for part in reader.plan() for batch in reader.read(part))
 
 
-def read_half(url: str, size: dict[str, str], nth: int) -> int:
+def read_half(url: str, nth: int) -> int:
     """Read every other partition of the same table without Spark."""
-    reader = TableReader(parse_options(options(url, **size)))
+    reader = TableReader(parse_options(options(url)))
     return sum(batch.num_rows for part in reader.plan()[nth::2] for batch in reader.read(part))
 
 
@@ -195,7 +194,6 @@ def read_server(cores: int, url: str) -> Iterator[Callable[..., float]]:
 
 
 def throughput(url: str) -> None:
-    size = {"rowsPerPartition": str(MANY // 4)}
     direct: list[float] = []
     halves: list[float] = []
     arrow: list[float] = []
@@ -203,16 +201,16 @@ def throughput(url: str) -> None:
     two_cores: list[float] = []
     two = ProcessPoolExecutor(2, get_context("spawn"))
     with two, read_server(1, url) as single_core, read_server(2, url) as dual_core:
-        half = partial(read_half, url, size)
-        for nth in range(ROUNDS + 1):
-            if nth == 1:  # the first round warms the JVMs up
+        half = partial(read_half, url)
+        for nth in range(WARM_UP + ROUNDS):
+            if nth == WARM_UP:
                 for times in (direct, halves, arrow, tuples, two_cores):
                     times.clear()
             direct.append(seconds(lambda: read_directly(url)))
             halves.append(seconds(lambda: list(two.map(half, range(2)))))
-            arrow.append(single_core(**size))
-            two_cores.append(dual_core(**size))
-            tuples.append(single_core("redisq-tuples", **size))
+            arrow.append(single_core())
+            two_cores.append(dual_core())
+            tuples.append(single_core("redisq-tuples"))
     for what, times in (
         ("one process", direct), ("two processes", halves), ("Arrow, local[1]", arrow),
         ("Arrow, local[2]", two_cores), ("row tuples, local[1]", tuples),
