@@ -31,8 +31,8 @@ class ListPlace(Place):
     def size(self) -> Call[int]:
         return Call(("LLEN", self.key), int, key=self.key)
 
-    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
-        """The entries of these elements, looked for `DEPTH` deep from either end."""
+    async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
+        """These elements, looked for `DEPTH` deep from either end."""
 
         def nearest(rank: int) -> Description[list[int | None]]:
             words = ("RANK", rank, "MAXLEN", DEPTH)
@@ -47,7 +47,10 @@ class ListPlace(Place):
             at = last if first is None else first
             if at is not None:
                 rows.append(Row(element, float(size - 1 - at if self.reverse else at), at))
-        return await self.located(rows)
+        return rows
+
+    def finds(self, row: LocatedEntry) -> bool:
+        return row.score < DEPTH
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
         if not (read := self.few(max) or int(self.whole)):

@@ -20,6 +20,9 @@ from ..redis.parsers import number
 from ..redis.parsers import spelt as score_text
 from .long_records import LONG_RECORD, few, mean_bytes
 
+GONE = "is gone"
+"""the end of an entry's problem when its place has it and its record is missing"""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -44,6 +47,10 @@ class LocatedEntry:
     """its exact bytes; a ticket or a label where the place is ours"""
     at: int = 0
     score: float = 0.0
+
+    @property
+    def lacks_record(self) -> bool:
+        return self.entry.problem is not None and self.entry.problem.endswith(GONE)
 
     async def rank(self) -> int:
         """How many elements of its place come before it."""
@@ -112,13 +119,21 @@ class Place:
         """How many elements there are, also of other queues."""
         return await self.size()
 
-    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
-        """The entries of these elements, or fields of a hash, as far as they are there."""
+    async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
+        """These elements, or fields of a hash, as far as they are there."""
         scores = await together(
             Call(("ZSCORE", self.key, member), number, key=self.key) for member in members
         )
         found = zip(members, scores, strict=True)
-        return await self.located([Row(m, score) for m, score in found if score is not None])
+        return [Row(member, score) for member, score in found if score is not None]
+
+    def finds(self, row: LocatedEntry) -> bool:
+        """Whether `rows_of` is sure to find it, if it is there."""
+        return True
+
+    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
+        """The entries of these elements, as far as they are there."""
+        return await self.located(await self.rows_of(members))
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
         """Elements by rank, without those of other queues; and how many there are in all."""
@@ -132,15 +147,23 @@ class Place:
         return Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key)
 
     async def located(self, rows: Sequence[Row]) -> list[LocatedEntry]:
-        """The entries of these rows, without those of other queues."""
+        """The entries of these rows, without those of other queues.
+
+        A job may end between the two reads of its row and its record. So rows without a record are
+        looked up again, and left out unless they are still there.
+        """
         if not rows:
             return []
         entries = await self.read(self, rows)
-        return [
+        found = [
             LocatedEntry(entry, self, row.member, row.at, row.score)
             for entry, row in zip(entries, rows, strict=True)
             if entry is not None
         ]
+        gone = {seen.member for seen in found if seen.lacks_record and self.finds(seen)}
+        if gone:
+            gone -= {row.member for row in await self.rows_of([*gone])}
+        return [seen for seen in found if seen.member not in gone]
 
     async def _seen(self, rows: Sequence[Position]) -> list[LocatedEntry]:
         return await self.located([Row(member, score) for score, member in rows])
@@ -207,8 +230,8 @@ class DuePart(Place):
         border = behind(self.now)
         return ScoreRange(cursor, border) if self.due else ScoreRange(cursor or border)
 
-    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
-        found = await Place.of_members(self, members)
+    async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
+        found = await Place.rows_of(self, members)
         return [row for row in found if (row.score <= self.now) is self.due]
 
 

@@ -24,14 +24,13 @@ class ScannedPlace(Place):
     def size(self) -> Call[int]:
         return Call(("HLEN" if self.kind == "hash" else "SCARD", self.key), int, key=self.key)
 
-    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
+    async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
         if self.kind == "hash":
             values = await Call(("HMGET", self.key, *members), list[Any], key=self.key)
             fields = zip(members, values, strict=True)
-            return await self.located([Row(m, value=v) for m, v in fields if v is not None])
+            return [Row(member, value=value) for member, value in fields if value is not None]
         there = await Call(("SMISMEMBER", self.key, *members), list[Any], key=self.key)
-        known = [member for member, is_in in zip(members, there, strict=True) if is_in]
-        return await self.located([Row(member) for member in known])
+        return [Row(member) for member, is_in in zip(members, there, strict=True) if is_in]
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
         """The rank is that in a scan from the beginning, which ends after 10,000 elements."""

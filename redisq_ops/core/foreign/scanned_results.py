@@ -44,7 +44,7 @@ class ScannedResults(Place):
     def behind(self, seen: LocatedEntry) -> str:
         return f"{seen.at}:{base64.b64encode(seen.member).decode()}"
 
-    async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
+    async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
         keys = [bytes_of(self.begin) + id for id in members]
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
-        return await self.located([Row(id) for id, is_ in zip(members, there, strict=True) if is_])
+        return [Row(id) for id, is_there in zip(members, there, strict=True) if is_there]

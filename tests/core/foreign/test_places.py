@@ -83,3 +83,36 @@ def test_a_worker_s_set_of_another_type_is_named(client: redis.Redis) -> None:
     page, counts = queue.page("pending"), queue.counts()
     assert len(page.entries) == 9 and not page.exact
     assert "pending" in counts.unknown and counts.dead == 7 and counts.waiting == 6
+
+
+@pytest.mark.parametrize(("state", "id"), [("waiting", "w0"), ("pending", "p0")])
+@pytest.mark.parametrize("how", ["page", "window", "get"])
+def test_a_job_that_ends_between_the_two_reads_of_it_is_not_called_corrupt(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, state: State, id: str, how: str
+) -> None:
+    queue = shelf.fill(client)
+    read = shelf.ShelfQueue.read
+
+    async def ends_before(self: Any, *args: Any) -> Any:
+        client.lrem("shelf:low", 1, id)
+        client.srem("shelf:acks.one-0.low", id)
+        client.hdel("shelf:low.msgs", id)
+        return await read(self, *args)
+
+    monkeypatch.setattr(shelf.ShelfQueue, "read", ends_before)
+    if how == "get":
+        assert queue.get(id) is None
+        return
+    page = queue.page(state, **({"start": 0} if how == "window" else {}))
+    assert page.entries and id not in {entry.id for entry in page.entries}
+    assert {entry.problem for entry in page.entries} == {None}
+
+
+@pytest.mark.parametrize(("state", "id"), [("waiting", "w3"), ("pending", "p3")])
+def test_a_job_whose_record_is_missing_stays_in_sight(
+    client: redis.Redis, state: State, id: str
+) -> None:
+    queue = shelf.fill(client)
+    client.hdel("shelf:low.msgs", id)
+    (broken,) = [entry for entry in queue.page(state).entries if entry.problem]
+    assert (broken.id, broken.problem) == (id, "its message is gone")

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...model.entry import Failure
 from ..json_text import encoded
+from ..places import GONE
 from ..python_values import SHORT, plain
 from .pickled import Unmade, first_items, unpickled
 
@@ -27,7 +28,7 @@ class Record:
     @classmethod
     def read(cls, data: bytes | None) -> Record:
         if data is None:
-            return cls({}, 0, problem="its job is gone")
+            return cls({}, 0, problem=f"its job {GONE}")
         try:
             found = json.loads(data) if data[:1] == b"{" else unpickled(data)
             if isinstance(found, dict) and isinstance(found.get("f"), str):

@@ -9,6 +9,7 @@ from typing import Any
 from ...model.entry import Failure
 from ..job_hashes import JobHash
 from ..json_text import decoded, encoded
+from ..places import GONE
 
 FIELDS = (
     "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
@@ -30,7 +31,7 @@ class Job(JobHash):
     def problem(self) -> str | None:
         if self.values["name"] is not None:
             return None
-        return "its job has lost its name" if any(self.values.values()) else "its job is gone"
+        return "its job has lost its name" if any(self.values.values()) else f"its job {GONE}"
 
     def shown(self) -> bytes:
         """Shown as the payload: the job's name, its data, options, priority and parent."""

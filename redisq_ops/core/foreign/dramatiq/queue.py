@@ -24,7 +24,7 @@ from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
 from ..json_text import text_member
 from ..long_records import not_read
-from ..places import LocatedEntry, Place, Row
+from ..places import GONE, LocatedEntry, Place, Row
 from .message import Message
 
 HELD = "held by a worker"
@@ -130,7 +130,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         at = moment(row.score) if died else None
         broker = self._broker(place) if place.kind == "set" else None
         if not isinstance(data, bytes):
-            why = "its message is gone" if data is None else not_read(data)
+            why = f"its message {GONE}" if data is None else not_read(data)
             return Entry(id, state, at, called=called, consumer=broker, problem=why)
         message = Message.read(data)
         return Entry(

@@ -13,6 +13,7 @@ from ..call_descriptions import call_of
 from ..iso_times import iso_ms
 from ..job_hashes import JobHash
 from ..json_text import encoded
+from ..places import GONE
 from ..tracebacks import failure_of
 
 MOST = 256 * 1024
@@ -30,7 +31,7 @@ class Record(JobHash):
 
     @property
     def problem(self) -> str | None:
-        return None if self.size else "its job is gone"
+        return None if self.size else f"its job {GONE}"
 
     def ms(self, field: str) -> int | None:
         return iso_ms(self.text(field))
