@@ -11,12 +11,12 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.errors import (
-    Forbidden,
     NotFound,
     RedisqError,
     Refused,
     Superseded,
     Unconfirmed,
+    Unreachable,
 )
 from redisq_ops.core.model.exit_codes import DONE
 from redisq_ops.ops.change.audit_log import Author
@@ -137,7 +137,7 @@ def drive(
             outcome.done = s.run(change.reached())
         if s.json:
             conclude(as_line(outcome))
-        elif outcome.done or not isinstance(error, Forbidden):  # else it did not begin
+        elif change.begun or isinstance(error, Unreachable):  # else it was refused as a whole
             say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
             # A change that was undone meanwhile, or whose queue was destroyed, can't be continued.
             if again and not isinstance(error, (NotFound, Superseded)):

@@ -25,6 +25,8 @@ class Run(Protocol):
     outcome: ChangeOutcome
 
     @property
+    def begun(self) -> bool: ...
+    @property
     def progress(self) -> tuple[int, int]: ...
     @property
     def pause(self) -> float: ...
@@ -80,6 +82,11 @@ class ChangeRun(Generic[S_co]):
         return self.steps.op
 
     @property
+    def begun(self) -> bool:
+        """Whether the audit log is known to have the operation."""
+        return self._began is not None
+
+    @property
     def progress(self) -> tuple[int, int]:
         """How many entries of the change were dealt with, by this run and others, and of how
         many."""
@@ -99,7 +106,7 @@ class ChangeRun(Generic[S_co]):
 
     async def open(self) -> None:
         """Record the operation in the audit log, or read how far it was carried out before."""
-        if self._began is not None:
+        if self.begun:
             return
         began, steps = self._clock(), self.steps
         await steps.prepare()

@@ -96,6 +96,10 @@ class WatchedReplay:
         self._last = False
 
     @property
+    def begun(self) -> bool:
+        return self.change.begun
+
+    @property
     def progress(self) -> tuple[int, int]:
         return self.change.progress
 
