@@ -16,6 +16,9 @@ from typing import Any
 
 from redisq_ops.core.model.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 
+_SPARK_PACKAGES = {"pandas", "pyarrow", "pyspark"}
+"""packages that only the commands of `redisq spark` need"""
+
 
 @cache
 def global_options() -> dict[str, bool]:
@@ -165,6 +168,9 @@ def _run(words: Sequence[str]) -> int:
             where = f": {error.filename}" if error.filename else ""
             refusal = file_error(error, f"{error.strerror or error}{where}")
             return _report(words, str(refusal), refusal.exit_code, refusal)
+        if isinstance(error, ModuleNotFoundError) and error.name in _SPARK_PACKAGES:
+            missing = f"{error.name} isn't installed: pip install 'redisq-ops[spark]'"
+            return _report(words, missing, BAD_INPUT, error)
         return _unexpected(error, words)
 
 
