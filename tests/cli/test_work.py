@@ -596,7 +596,7 @@ def test_asked_to_stop_a_worker_ends_what_it_has_begun(
     [
         (["nowhere:handle"], "handler 'nowhere:handle' can't be imported: ModuleNotFoundError"),
         (["json:nothing"], "handler 'json:nothing' can't be imported: AttributeError"),
-        (["json"], "handler 'json': write it as module:function"),
+        (["jobs.py:handle"], "write it as module:function, such as jobs:handle"),
         (["--exec", "no-such-program"], "program 'no-such-program' can't be found"),
         (["json:loads", "--exec", "cat"], "give either a handler"),
         ([], "MODULE:FUNCTION, or --exec CMD"),

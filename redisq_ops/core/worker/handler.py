@@ -115,8 +115,8 @@ def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
 def load_handler(spec: str) -> Handler:
     """Import the handler ``module:function``, also from the current directory."""
     module, colon, name = spec.partition(":")
-    if not (module and colon and name):
-        raise BadInput(f"handler {spec!r}: write it as module:function")
+    if not (module and colon and name) or module.endswith(".py"):
+        raise BadInput(f"handler {spec!r}: write it as module:function, such as jobs:handle")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
