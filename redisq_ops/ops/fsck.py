@@ -18,6 +18,9 @@ from .change import audit_log
 from .change.unfinished import unfinished
 from .terminal import date
 
+CHECKS, CHECKS_IN_USE = 5, 20
+"""checks that confirm a finding; in a queue whose figures change meanwhile, a client of it that is
+always taken from is off by one in most of them"""
 _WHOLE_NUMBER = re.compile(rb"-?\d{1,16}")
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")
 _FIGURES = re.compile(r"(?<!\S)\d[\d,]*(?=[\s,;.)]|$)")
@@ -39,6 +42,8 @@ class QueueCheck:
     """findings that a later check did not confirm"""
     not_checked: str | None = None
     """what the latest check left out because checks are bounded"""
+    _in_use: bool = False
+    """whether findings, or the figures in them, differ between two checks"""
 
     async def check(self) -> bool:
         """Check the queue once more; returns whether another check is needed to confirm."""
@@ -55,9 +60,10 @@ class QueueCheck:
         earlier = {same(finding) for finding in self.findings}
         confirmed = [finding for finding in found if not self.checks or same(finding) in earlier]
         self.transient += max(0, len(self.findings) - len(confirmed))
+        self._in_use |= self.checks > 0 and confirmed != self.findings
         self.findings = confirmed
         self.checks += 1
-        return bool(confirmed)
+        return bool(confirmed) and self.checks < (CHECKS_IN_USE if self._in_use else CHECKS)
 
     async def _corrupt_counters(self) -> list[str]:
         """Counters that are not whole numbers, with which the queue's scripts refuse to work."""

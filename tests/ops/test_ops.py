@@ -701,6 +701,15 @@ def test_fsck_reports_only_what_every_check_finds() -> None:
     assert checked(["x is off", "y is 3, counted 1"], ["y is 3, counted 2"]).findings == []
 
 
+@pytest.mark.parametrize(("figures", "checks"), [([3], 5), ([3, 3, 3, 3, 7], 20)])
+def test_fsck_checks_a_queue_in_use_more_often(figures: list[int], checks: int) -> None:
+    found = [[f"c1: waiting is {n + 1}, counted {n}"] for n in figures + [figures[-1]] * 30]
+    check = QueueCheck(cast(Any, ScriptedFindings(*found)))
+    while run(cast(Any, None), check.check()):
+        pass
+    assert (check.checks, len(check.findings)) == (checks, 1)
+
+
 @pytest.mark.parametrize("kind", ["delay", "request"])
 def test_later_entry_of_the_same_id_is_not_changed(client: redis.Redis, kind: str) -> None:
     clock = FakeClock()
