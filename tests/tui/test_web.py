@@ -145,6 +145,10 @@ def test_a_replay_and_its_undo_are_clicked_through_in_a_browser(
         screen.see("ALL that match")
         screen.click("P Replay")
         screen.see("Replay 3 dead entries")
+        screen.see("Yes (y)")
+        picture = page.screenshot()
+        if os.environ.get("REDISQ_PICTURES") == "redraw":
+            PICTURE.write_bytes(picture)
         screen.click("Yes (y)")
         until(lambda: mail.counts().waiting == 3, page)
         screen.click("U Undo")
@@ -153,9 +157,6 @@ def test_a_replay_and_its_undo_are_clicked_through_in_a_browser(
         screen.click("Yes (y)")
         until(lambda: mail.counts().dead == 3, page)
         screen.see("rejected")
-        picture = page.screenshot()
-        if os.environ.get("REDISQ_PICTURES") == "redraw":
-            PICTURE.write_bytes(picture)
         browser.close()
     assert len(picture) > 20_000, "a blank page is smaller"
     assert set(asked) == {urlsplit(address).netloc}, "nothing is loaded from elsewhere"
