@@ -18,7 +18,7 @@ _SYNONYMS: Final = {
 """what other tools call a command -> its names here, the likeliest first"""
 _DEFAULT_COMMAND: Final = {"inspect": "queue", "wait": "request"}
 """group -> its command that a name is probably meant for"""
-_VERB_GROUPS: Final = ("queue", "request", "periodic", "client", "delay", "trash", "dlq")
+_VERB_GROUPS: Final = ("queue", "request", "periodic", "client", "delay", "trash", "dlq", "workers")
 """the groups to look through for a verb that was written without its group: `redisq pause`"""
 
 
