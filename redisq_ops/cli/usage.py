@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 _SYNONYMS: Final = {
@@ -17,6 +18,8 @@ _SYNONYMS: Final = {
 """what other tools call a command -> its names here, the likeliest first"""
 _DEFAULT_COMMAND: Final = {"inspect": "queue", "wait": "request"}
 """group -> its command that a name is probably meant for"""
+_VERB_GROUPS: Final = ("queue", "request", "periodic", "client", "delay", "trash", "dlq", "workers")
+"""the groups to look through for a verb that was written without its group: `redisq pause`"""
 
 
 def usage_message(error: Any, root: Any, words: Sequence[str]) -> str:
@@ -29,7 +32,8 @@ def usage_message(error: Any, root: Any, words: Sequence[str]) -> str:
     if error.ctx is not None:
         path, command = error.ctx.command_path, error.ctx.command
     if more := _suggestion(error, message, path, command, root):
-        message = f"{message}: {more}"
+        # Click's own guess goes by the spelling: for `pause` it names `purge`.
+        message = f"{message.partition('. Did you mean')[0]}: {more}"
     return f"{message} (see {path} --help)"
 
 
@@ -50,14 +54,22 @@ def _suggestion(error: Any, message: str, path: str, command: Any, root: Any) ->
         for param in command.params:
             if error.option_name in param.opts:
                 return f"{error.option_name} {param.metavar} ({param.help.rstrip('.')})"
-    found = re.match("No such command '(.*)'$", message)
+    found = re.match("No such command '(.*?)'", message)
     if found:
+        names = _SYNONYMS.get(found[1], ())
         for group, of in ((command, path), (root, "redisq")):
-            for name in _SYNONYMS.get(found[1], ()):
+            for name in names:
                 if name in group.commands:
                     return f"write {of} {name}"
         if usual := _DEFAULT_COMMAND.get(command.name):
             return f"write {path} {usual} {found[1]}"
+        verbs = {group: root.get_command(None, group).commands for group in _VERB_GROUPS}
+        known = {*command.commands, *(verb for of in verbs.values() for verb in of)}
+        for name in (found[1], *names, *get_close_matches(found[1], known, 1)):
+            if name in command.commands:
+                break
+            if groups := [group for group, of in verbs.items() if name in of]:
+                return "write " + " or ".join(f"redisq {group} {name}" for group in groups)
     if "unexpected extra argument" in message and command.name == "ls" and path == "redisq ls":
         return "redisq inspect queue NAME shows one queue"
     return ""

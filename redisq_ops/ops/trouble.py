@@ -132,7 +132,8 @@ def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     if not counts.waiting and not counts.pending and due <= 0 and not _missed_runs(row):
         return
     if counts.oldest_ms is None:  # some layouts don't keep the time
-        oldest = limits.no_worker_ms if seen.registered else 0
+        known = seen.registered or _none_arrived(row, limits.no_worker_ms)
+        oldest = limits.no_worker_ms if known else 0
     else:
         oldest = now_ms - counts.oldest_ms
     if silent is None and max(oldest, late, due) < limits.no_worker_ms and not _missed_runs(row):
@@ -142,6 +143,13 @@ def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
         return
     since = "a day or more" if silent is None else rough_age(silent)
     yield "no worker seen yet" if silent is None and not counts.done else f"no worker for {since}"
+
+
+def _none_arrived(row: QueueRow, period_ms: int) -> bool:
+    """Whether the minute counters say that what waits was there before this period (ms)."""
+    minutes = -(-period_ms // 60_000) + 1  # the last minute is still running
+    arrived = row.rates.arrived[-minutes:] if row.rates else ()
+    return len(arrived) == minutes and not any(arrived) and bool(row.counts and row.counts.waiting)
 
 
 def _stalled(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:

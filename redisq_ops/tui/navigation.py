@@ -39,7 +39,7 @@ class Navigation:
     def here(self) -> VisitedPlace:
         view = self._app.current
         queue = None if view.name_ == "overview" else self._app.queue
-        return VisitedPlace(view.name_, queue, view.filter, view.table.identity)
+        return VisitedPlace(view.name_, queue, view.filter, view.table.identity, view.title)
 
     @property
     def crumbs(self) -> str:

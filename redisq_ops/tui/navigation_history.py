@@ -24,6 +24,8 @@ class VisitedPlace:
     queue: str | None = None
     filter: Query | None = field(default=None, compare=False)
     row: str | None = field(default=None, compare=False)
+    title: str = field(default="", compare=False)
+    """the view's, as the header shows it; empty: its name"""
 
 
 class NavigationHistory:
@@ -51,7 +53,8 @@ class NavigationHistory:
         words, queue = [], here.queue
         for place in reversed(self._past[-_SHOWN:]):
             other = place.queue is not None and place.queue != queue
-            words.append(f"‹ {place.queue} {place.view}" if other else f"‹ {place.view}")
+            title = place.title or place.view
+            words.append(f"‹ {place.queue} {title}" if other else f"‹ {title}")
             queue = place.queue
         return " ".join(words)
 

@@ -982,4 +982,5 @@ def test_a_pause_of_another_program_s_queue_says_who_heeds_it(
     said = redisq("queue", "pause", "sidekiq:low", "--dry-run")
     assert "only redisq's workers and producers heed it; Sidekiq's own go on" in said
     RequestQueue(client, "mail").submit([b"x"], id="r1")
-    assert "heed" not in redisq("queue", "pause", "mail", "--dry-run")
+    said = redisq("queue", "pause", "mail", "--dry-run")
+    assert "heed" not in said and said.count("waiting") == 1

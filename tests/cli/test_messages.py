@@ -120,6 +120,9 @@ def test_refusals_name_what_is_typed(redisq: Redisq, client: redis.Redis) -> Non
     assert "a plan is read from a file" in said
     said = redisq.refusal("ls", "mail", code=2)
     assert "redisq inspect queue NAME shows one queue" in said
+    for word in ("pause", "puase", "stop"):  # in spelling, `purge` is nearer
+        said = redisq.refusal(word, "mail", code=2)
+        assert "write redisq queue pause or" in said and "purge" not in said
     said = redisq.refusal("dlq", "ls", "mail", "--watch", code=2)
     assert "--watch SPAN (Repeat every SPAN, such as 2s, until Ctrl+C)" in said
     RequestQueue(client, "mail").submit([b"x"], id="r1")

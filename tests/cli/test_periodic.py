@@ -45,7 +45,7 @@ def stored(client: redis.Redis) -> dict[bytes, Any]:
 def test_added_entry_is_listed_and_undo_removes_it(redisq: Redisq, client: redis.Redis) -> None:
     words = ("periodic", "add", "later/report", "--cron", "0 6 * * mon-fri", "daily", "--zone",
              "Europe/Berlin", "--missed", "all", "--overlap")  # fmt: skip
-    assert "it becomes a delay queue" in redisq(*words, "--dry-run")
+    assert "it becomes a delay set" in redisq(*words, "--dry-run")
     assert client.keys() == []
     assert "next run" in redisq(*words, code=5) and client.keys() == []
     redisq(*words, *YES)

@@ -48,6 +48,10 @@ STILL = rates()
         (row(replace(WAITING, done=0), Activity(None, 0, None, 0)), "no worker seen yet"),
         # Just submitted, and the workers are on their way.
         (row(replace(WAITING, oldest_ms=NOW), Activity(None, 0, None, 0)), ""),
+        # Nobody knows how long the entries wait, but none arrived in the last minute.
+        (row(replace(WAITING, oldest_ms=None), Activity(None, 0, None, 0), STILL),
+         "no worker for a day or more"),
+        (row(replace(WAITING, oldest_ms=None), Activity(None, 0, None, 0)), ""),
         # All busy: their leases run, and they ask for no more.
         (row(HELD, replace(SILENT, deadline_ms=NOW + SECOND)), ""),
         (row(HELD, replace(SILENT, deadline_ms=NOW - 2 * MINUTE)), "no worker for 13 m"),

@@ -136,7 +136,7 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
     there = s.run(s.deployment.named(checked_name(name, "queue name")))
     queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)
     if not isinstance(queue, DelaySet):
-        raise WrongKind(f"queue {name} is {kind_of(queue.kind)}, not a delay queue")
+        raise WrongKind(f"queue {name} is {kind_of(queue.kind)}, not a delay set")
     (done,) = queue.schedule([(id, content)], at_ms=ready_ms)
     if done.word == "exists":
         raise Exists(f"{address} is there already, with another payload or time")

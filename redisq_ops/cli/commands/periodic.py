@@ -10,7 +10,7 @@ from ..options import GO, WATCHING, Options, add, argument, option
 
 commands = typer.Typer()
 periodic = typer.Typer(
-    help="List the periodic entries of delay queues; add, change, pause, run and remove them."
+    help="List the periodic entries of delay sets; add, change, pause, run and remove them."
 )
 commands.add_typer(periodic, name="periodic")
 

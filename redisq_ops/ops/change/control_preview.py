@@ -46,7 +46,7 @@ def request_preview(
 def queue_preview(queues: Sequence[Queue[Any]], counts: Sequence[Counts], verb: str) -> Preview:
     """What pausing, resuming or draining one or more queues will do."""
     one, names = len(queues) == 1, [queue.name for queue in queues]
-    lines = [contents(counts[0]) or "nothing in it"] if one else []
+    lines = [contents(counts[0]) or "nothing in it"] if one and verb == "drain" else []
     if verb == "resume":
         reasons = [reason for each in counts if (reason := each.paused or each.closed)]
         lines += [f"paused or drained: {reason}" for reason in reasons[:SHOWN]]

@@ -176,7 +176,7 @@ def periodic_preview(change: PeriodicChange, *, new: bool = False, utc: bool = F
     if change.verb not in ("add", "resume") and change.before is not None and change.before.paused:
         lines.append("it is paused")
     if new:
-        lines.append(f"queue {queue} does not exist yet: it becomes a delay queue")
+        lines.append(f"queue {queue} does not exist yet: it becomes a delay set")
     facts = {
         "verb": f"periodic-{change.verb}", "queue": queue, "periodic": change.name,
         "matched": int(not change.same), "next_ms": change.next_ms,

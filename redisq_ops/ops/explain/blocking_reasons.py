@@ -124,7 +124,8 @@ class BlockingReasons(ReasonParts):
         source = f"group {position.group}" if position.group is not None else self.queue.name
         examined = "" if position.askers_all else f" (among {position.askers} consumers examined)"
         if silent is None and position.group is None and not self.queue.worked_on_here:
-            evidence = f"none is registered for {source}"  # a worker that ended is forgotten
+            # A worker that ended is forgotten.
+            evidence = f"none is registered for {source}; start one with its own program"
         elif silent is None:
             evidence = f"no consumer of {source} was seen{examined or ' in the last day'}"
         else:

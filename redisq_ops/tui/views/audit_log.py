@@ -42,7 +42,7 @@ class AuditLogView(QueueView):
         SortOrder("why", lambda o: o.why),
         SortOrder("what", lambda o: o.what),
     )
-    empty = "no operator changed anything here"
+    empty = "no operator changed anything here: replays, pauses, purges are listed"
 
     @property
     def window(self) -> tuple[int, int]:

@@ -45,7 +45,7 @@ class ClientsView(QueueView):
         SortOrder("cap", lambda c: c.cap),
         SortOrder("weight", lambda c: c.weight, True),
     )
-    empty = "no client has entries or rules"
+    empty = "no client has entries or rules: each is listed once it has some"
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(snapshot.start, snapshot.total, snapshot.clients)

@@ -95,7 +95,7 @@ class Consumers(QueueView):
         SortOrder("late", lambda one: one.seen.late, True),
         SortOrder("poison", lambda one: one.poison, True),
     )
-    empty = "nobody holds anything"
+    empty = "nobody holds anything: a worker is here while it has entries"
     tall = 18
 
     @property

@@ -54,7 +54,7 @@ class Dead(EntryView):
         SortOrder("first", lambda e: e.first_ms),
         SortOrder("worker", lambda e: e.consumer),
     )
-    empty = "no dead letters"
+    empty = "no dead letters: entries that were rejected, or failed too often, come here"
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         entry: Entry = item

@@ -45,7 +45,7 @@ class Delayed(EntryView):
         SortOrder("attempts", lambda e: e.attempts, True),
         SortOrder("error", by_error),
     )
-    empty = "nothing is delayed"
+    empty = "nothing is delayed: entries that wait for a time or a retry come here"
     tall = 18
 
     def __init__(self) -> None:

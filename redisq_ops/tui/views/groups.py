@@ -66,7 +66,7 @@ class GroupsView(QueueView):
         SortOrder("requests", lambda g: len(g.requests), True),
         SortOrder("error", lambda g: (g.type or "", g.form)),
     )
-    empty = "no dead letters"
+    empty = "no dead letters: once some are in view 5, they are grouped here by error"
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class PendingView(EntryView):
         SortOrder("lost", lambda e: e.lost, True),
         SortOrder("error", by_error),
     )
-    empty = "nothing is being worked on"
+    empty = "nothing is being worked on: an entry is here while a worker has it"
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         entry: Entry = item

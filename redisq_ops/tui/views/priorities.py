@@ -49,7 +49,7 @@ class Levels(QueueView):
         SortOrder("progress", settled_share, True),
         SortOrder("age", lambda r: -r.created_ms, True),
     )
-    empty = "no open requests"
+    empty = "no open requests: `:submit FILE --queue %q` makes one"
     tall = 20
 
     def items(self, snapshot: Snapshot) -> Items:
@@ -83,7 +83,7 @@ def drawn(snapshot: Snapshot, width: int) -> Text:
     held = snapshot.counts.pending if snapshot.counts else 0
     text = Text(no_wrap=True, end="")
     lists = "1 list" if len(snapshot.levels) == 1 else f"{len(snapshot.levels)} lists"
-    text.append(f" {count(sum(counts))} free tokens in {lists}", OK)
+    text.append(f" free tokens by priority: {count(sum(counts))} in {lists}", OK)
     text.append(f", {count(held)} held", HELD)
     grid = 4 + 10 * LEVEL_WIDTH
     beside = width - grid >= _ASIDE

@@ -43,7 +43,7 @@ class ProcessesView(QueueView):
         SortOrder("host", lambda p: p.host),
         SortOrder("queues", lambda p: p.queues),
     )
-    empty = "no worker process is registered"
+    empty = "no worker process is registered: each is listed while it runs"
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:

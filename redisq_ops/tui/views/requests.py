@@ -18,9 +18,14 @@ BAR = 8
 
 
 def settled_share(request: Request) -> float:
-    """The part of a request that is settled, from 0 to 1."""
-    settled = request.done + request.dead + request.trash
-    return settled / request.total if request.total else 1.0
+    """The part of a request that is settled, from 0 to 1. What its cancellation threw away is not:
+    it shows how far the request had come."""
+    return _settled(request) / request.total if request.total else 1.0
+
+
+def _settled(request: Request) -> int:
+    removed = 0 if request.state == "cancelled" else request.trash
+    return request.done + request.dead + removed
 
 
 class Requests(QueueView):
@@ -59,7 +64,7 @@ class Requests(QueueView):
         SortOrder("done", lambda r: r.done, True),
         SortOrder("dead", lambda r: r.dead, True),
     )
-    empty = "no requests"
+    empty = "no requests: `:submit FILE --queue %q` makes one"
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(snapshot.start, snapshot.total, snapshot.requests)
@@ -107,6 +112,6 @@ def number(value: int | None, style: str) -> Cell:
 
 def progress_cell(request: Request) -> Cell:
     """Settled of all, as a bar and in percent; 100 % means all."""
-    settled = request.done + request.dead + request.trash
+    settled = _settled(request)
     percent = 100 if settled >= request.total else min(99, 100 * settled // request.total)
     return (f"{bar(settled, request.total, BAR)} {percent:>3}%", DIM if request.settled else PART)

@@ -35,7 +35,7 @@ class TrashView(EntryView):
         SortOrder("attempts", lambda e: e.attempts, True),
         SortOrder("error", by_error),
     )
-    empty = "the trash is empty"
+    empty = "the trash is empty: X puts entries here, and B restores them"
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         entry: Entry = item

@@ -39,7 +39,7 @@ class WaitingView(EntryView):
         SortOrder("attempts", lambda e: e.attempts, True),
         SortOrder("error", by_error),
     )
-    empty = "nothing waits"
+    empty = "nothing waits: new, requeued (R) and replayed (P) entries come here"
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         entry: Entry = item
