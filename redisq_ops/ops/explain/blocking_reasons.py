@@ -125,7 +125,8 @@ class BlockingReasons(ReasonParts):
         examined = "" if position.askers_all else f" (among {position.askers} consumers examined)"
         if silent is None and position.group is None and not self.queue.worked_on_here:
             # A worker that ended is forgotten.
-            evidence = f"none is registered for {source}; start one with its own program"
+            start = f"; start one of {self.queue.owner}" if self.queue.owner else ""
+            evidence = f"none is registered for {source}{start}"
         elif silent is None:
             evidence = f"no consumer of {source} was seen{examined or ' in the last day'}"
         else:
