@@ -17,7 +17,7 @@ from redisq_ops.ops.terminal import percent
 
 from . import charts
 from .charts import Bar, Panel, Series
-from .critical_path import DESCRIPTIONS
+from .critical_path import DESCRIPTIONS, time_spent
 from .figures import (
     Figures,
     Row,
@@ -357,14 +357,9 @@ def _requests(figures: Figures) -> str:
 
 
 def _path(request: Row, segments: Sequence[Row]) -> str:
-    spent: dict[str, int] = {}
-    for s in segments:
-        spent[s["what"]] = spent.get(s["what"], 0) + s["took_ms"]
+    spent = time_spent(segments)
     total_ms = sum(spent.values()) or 1
-    shares = ", ".join(
-        f"{percent(ms / total_ms)} {DESCRIPTIONS[kind]}"
-        for kind, ms in sorted(spent.items(), key=lambda item: -item[1])
-    )
+    shares = ", ".join(f"{percent(ms / total_ms)} {what}" for what, ms in spent.items())
     cells = [
         (escaped_text(s["id"]), str(s["attempt"]), DESCRIPTIONS[s["what"]], s["ended"] or "",
          escaped_text(s["consumer"] or ""), duration(s["from_ms"] - segments[0]["from_ms"]),

@@ -59,9 +59,9 @@ def reported(s: Session, given: dict[str, Any]) -> int:
         with atomic_write(html) as file:
             file.write(_page(s, figures, given).encode())
     if s.json:
-        spark_tables.emitted(figures)
+        spark_tables.print_json(figures)
     else:
-        spark_tables.described(s, figures)
+        spark_tables.print_report(s, figures)
     for what, where in ((html, html), (parquet, f"{len(written)} tables below {parquet}")):
         if what is not None:
             say(f"written: {where}")
@@ -93,7 +93,7 @@ def grouped(s: Session, given: dict[str, Any]) -> int:
         figures = report.dead_letter_groups(progress=meter)
     groups, traits = figures["dead_groups"], figures["contrasts"]
     if not s.json:
-        spark_tables.groups(s, groups, traits)
+        spark_tables.print_groups(s, groups, traits)
         say(
             f"{count(sum(row['entries'] for row in groups))} dead letters in "
             f"{count(len(groups))} {'group' if len(groups) == 1 else 'groups'}"
@@ -135,7 +135,7 @@ def held_back(s: Session, given: dict[str, Any]) -> int:
         raise BadInput(f"request {request} is in more than one queue: {here}")
     if not found:
         _nothing(request, queue, silent)
-    spark_tables.walked(s, rows, f"{found[0]}/{request}")
+    spark_tables.print_critical_path(s, rows, f"{found[0]}/{request}")
     return 0
 
 
