@@ -106,9 +106,7 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     if (code := run_elsewhere(s, given)) is not None:
         return code
     named = named_tables(given["query"])
-    common = bounds(s, given, by_server=given["lake"] is None) | (
-        {} if given["queue"] is None else {"queue": given["queue"]}
-    )
+    common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
     payloads = given["payloads"] or re.search(r"\bpayload", given["query"], re.IGNORECASE)
     own = {
         name: common | ({"payloads": "true"} if payloads and _has(name) else {}) for name in named

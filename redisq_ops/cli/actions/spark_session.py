@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, Interrupted, Unreachable
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
@@ -298,14 +298,16 @@ def lake_rows(
     return rows if until is None else rows.where(F.unix_millis(str(at)) <= int(until))
 
 
-def bounds(s: Session, given: Mapping[str, Any], *, by_server: bool = True) -> dict[str, str]:
-    """``--since`` and ``--until`` as options of the reader, ages by the server's clock, or by this
-    machine's."""
-    asked = {name: given[name] for name in ("since", "until") if given[name] is not None}
-    if not asked:
+def now_ms(s: Session, given: Mapping[str, Any]) -> int:
+    """The time from which ages count: the server's, or this machine's if a lake is read."""
+    return s.run(server_ms()) if given.get("lake") is None else wall_ms()
+
+
+def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
+    """``--since`` and ``--until`` as options of the reader, in ms since 1970."""
+    if given["since"] is None and given["until"] is None:
         return {}
-    now = s.run(server_ms()) if by_server else round(time() * 1000)
-    since, until = time_range(s, given, now)
+    since, until = time_range(s, given, now_ms(s, given))
     found = {"since": since, "until": until}
     return {name: str(ms) for name, ms in found.items() if ms is not None}
 
