@@ -30,7 +30,7 @@ from redisq_ops.ops.hint import hint
 
 from ..address import place
 from ..confirm_and_run import agreed, confirm_and_run, drive, ended, tell_interrupted
-from ..outcome_report import UNDO, its_own, reporting
+from ..outcome_report import UNDO, check_report_file, reporting
 from ..output import count, emit, printable, say, table
 from ..session import Session
 
@@ -43,7 +43,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     ahead = s.config.guard.max_rate is None
     steps = s.run(undo_of(s.deployment, queue, operation, ahead=ahead))
     if not given["dry_run"]:
-        its_own(given["report"], op, UNDO)
+        check_report_file(given["report"], op, UNDO)
     now = s.run(queue.now.op())
     dry, asks = given["dry_run"], not given["yes"]
     most = MOST_DRY if dry else MOST_ASKED if asks else 0

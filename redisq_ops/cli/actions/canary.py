@@ -1,4 +1,4 @@
-"""`--canary` and `--ramp`: a replay that watches what comes of it."""
+"""`--canary` and `--ramp`: a replay that slows down or stops when replayed entries fail again."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from ..session import Session
 
 _THRESHOLDS = ("max_reentry", "max_latency", "max_waiting", "watch", "patience")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
-_FINE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
+_LATENCY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 SHOWN_S = 0.2
+"""seconds between two updates of the line on a terminal"""
 
 
 def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") -> Limits | None:
-    """What `RAMPING` asks for; None: no canary, no ramp."""
+    """The limits that the options `RAMPING` set; None: neither --canary nor --ramp is given."""
     if not given["canary"] and not given["ramp"]:
         if set_ := [name for name in _THRESHOLDS if given[name] is not None]:
             option = "--" + set_[0].replace("_", "-")
@@ -45,7 +46,7 @@ def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") 
     if given["max_reentry"] is not None:
         found = replace(found, reentry=_share(given["max_reentry"]))
     if given["max_latency"] is not None:
-        found = replace(found, latency_ms=_fine_ms(given["max_latency"]))
+        found = replace(found, latency_ms=_latency_ms(given["max_latency"]))
     if given["watch"] is not None:
         found = replace(found, watch_ms=max(1, duration_ms(given["watch"])))
     if given["patience"] is not None:
@@ -62,16 +63,16 @@ def _share(text: str) -> float:
     return share
 
 
-def _fine_ms(text: str) -> float:
+def _latency_ms(text: str) -> float:
     """``5ms``, ``0.5ms`` or ``1s`` in milliseconds."""
-    found = _FINE.fullmatch(text.strip())
+    found = _LATENCY.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"{text!r} is not a latency: write 5ms or 0.5ms")
     return float(found[1]) * (1000 if found[2] == "s" else 1)
 
 
 def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str) -> int:
-    """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code."""
+    """Run a replay with canary and ramp, show its progress and outcome; returns the exit code."""
     ramp = WatchedReplay(change, limits)
     outcome = ramp.outcome
     try:
@@ -91,7 +92,7 @@ def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str)
         elif course.why and finished:
             say(printable(course.why))
         if left:
-            # The same words again, so that the rest is as careful: without --ramp it would not be.
+            # The same options again: without --ramp the rest would not be watched.
             say(printable(f"{left:,} left; continue with: {s.again}"))
             _tell_rest(s, change)
     return ramp.exit_code if finished else INTERRUPTED
@@ -104,7 +105,7 @@ def _tell_rest(s: Session, change: ChangeRun[EntrySteps]) -> None:
 
 
 class _RampLine:
-    """How a ramp stands: one line that changes on a terminal, else a line for each change."""
+    """The state of a ramp: one line that is redrawn on a terminal, else a line per change."""
 
     def __init__(self, ramp: WatchedReplay) -> None:
         self._ramp = ramp
@@ -128,7 +129,7 @@ class _RampLine:
         course = self._ramp.course
         changed = self._state != (now := (course.phase, course.rate))
         if self._terminal:
-            if changed and course.phase == "paused":  # a reason that stays, and isn't cut
+            if changed and course.phase == "paused":  # the whole reason, on a line that stays
                 sys.stderr.write("\r\x1b[K")
                 self._line(f"paused after {self._ramp.outcome.done:,}: {course.why}")
             if changed or time.monotonic() - self._shown >= SHOWN_S:

@@ -21,7 +21,7 @@ from .preview import Preview
 from .transfer_plan import Route
 from .transfer_undo import MoveUndoSteps, stays
 from .undo import UndoSteps
-from .wording import entries
+from .wording import state_entries
 
 MOST_DRY = 10_000
 """entries of a state that `undo --dry-run` reads at most to count those it would restore"""
@@ -41,7 +41,7 @@ async def undo_preview(
     ago = age(now_ms - operation.started_ms)
     about = operation.what if operation.moved_back else operation.about
     if operation.moved_back:
-        about = f"{entries(n, cast('State', operation.source))} (filter: {about})"
+        about = f"{state_entries(n, cast('State', operation.source))} (filter: {about})"
     lines = [about] if about else []
     lines.append(stays(operation, change))
     lines += [f"reason: {operation.why}"] if operation.why else []
