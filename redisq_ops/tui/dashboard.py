@@ -343,10 +343,9 @@ class Dashboard(App[Exception]):
         if not view.has_preview or self.bars.notice.display:
             return None
         queue, item = self.queue, view.item
-        if view.has_details:
-            return PreviewSubject(view.name_, queue, view.subject, item)
-        if view.read_by_row:
-            return PreviewSubject(view.name_, queue, view.table.identity, item)
+        if view.has_details or view.read_by_row:
+            shown = view.subject if view.has_details else view.table.identity
+            return PreviewSubject(view.name_, queue, shown, item)
         if item is None or seen is None:
             return PreviewSubject(view.name_, queue, None, sections=list)
         if view is self.overview:

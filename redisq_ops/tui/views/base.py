@@ -95,6 +95,8 @@ class QueueView(Vertical):
     """column -> the capability without which a queue has no values for it"""
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
+    explains_rows: ClassVar[bool] = True
+    """whether an explanation is asked of the row under the cursor; else of the queue"""
     has_details: ClassVar[bool] = False
     """whether a row is an entry or a request, or has some, whose details can be opened"""
     read_by_row: ClassVar[bool] = False
@@ -222,7 +224,7 @@ class QueueView(Vertical):
     @property
     def subject(self) -> str | None:
         """The request or entry that an explanation is asked of; None: of the queue."""
-        return self.table.identity
+        return self.table.identity if self.explains_rows else None
 
     @property
     def item(self) -> Any:
