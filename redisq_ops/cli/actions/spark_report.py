@@ -298,16 +298,13 @@ def _against(
         return None
     if since is None:
         raise BadInput("--against needs --since: how long is the time to compare?")
-    begin = moment("24h" if text == "yesterday" else text, now, utc=s.utc)
-    shift = now - begin if _is_age(text) else since - begin
+    text = "24h" if text == "yesterday" else text
+    begin = moment(text, now, utc=s.utc)
+    shift = now - begin if AGE.fullmatch(text) else since - begin
     end = now if until is None else until
     if shift < end - since:
-        raise BadInput(f"--against {text}: that time is not before the report's")
+        raise BadInput(f"--against {given['against']}: that time is not before the report's")
     return since - shift, end - shift
-
-
-def _is_age(text: str) -> bool:
-    return text == "yesterday" or AGE.fullmatch(text) is not None
 
 
 def _pattern(text: str | None) -> str | None:
