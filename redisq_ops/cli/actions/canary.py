@@ -6,8 +6,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, RedisqError
@@ -24,7 +23,6 @@ from ..confirm_and_run import drive, ended
 from ..output import Meter, printable, say
 from ..session import Session
 
-_THRESHOLDS = ("max_reentry", "max_latency", "max_waiting", "watch", "patience")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 _LATENCY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 SHOWN_S = 0.2
@@ -33,25 +31,18 @@ SHOWN_S = 0.2
 
 def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") -> Limits | None:
     """The limits that the options `RAMPING` set; None: neither --canary nor --ramp is given."""
+    chosen = [name for name in _LIMITS if given[name] is not None]
     if not given["canary"] and not given["ramp"]:
-        if set_ := [name for name in _THRESHOLDS if given[name] is not None]:
-            option = "--" + set_[0].replace("_", "-")
+        if chosen:
+            option = "--" + chosen[0].replace("_", "-")
             raise BadInput(f"{option} is for a ramp: say --ramp, or --canary N")
         return None
     if verb != "replay":
         raise BadInput(f"--canary and --ramp are for replay only, not for {verb}")
     if given.get("plan") is not None:
         raise BadInput("--plan changes nothing: say --canary and --ramp to redisq apply")
-    found = Limits(canary=given["canary"] or 0, rate=rate)
-    if given["max_reentry"] is not None:
-        found = replace(found, reentry=_share(given["max_reentry"]))
-    if given["max_latency"] is not None:
-        found = replace(found, latency_ms=_latency_ms(given["max_latency"]))
-    if given["watch"] is not None:
-        found = replace(found, watch_ms=max(1, duration_ms(given["watch"])))
-    if given["patience"] is not None:
-        found = replace(found, patience_ms=duration_ms(given["patience"]))
-    return replace(found, waiting=given["max_waiting"])
+    fields = {field: read(given[name]) for name in chosen for field, read in [_LIMITS[name]]}
+    return Limits(canary=given["canary"] or 0, rate=rate, **fields)
 
 
 def _share(text: str) -> float:
@@ -69,6 +60,16 @@ def _latency_ms(text: str) -> float:
     if found is None:
         raise BadInput(f"{text!r} is not a latency: write 5ms or 0.5ms")
     return float(found[1]) * (1000 if found[2] == "s" else 1)
+
+
+_LIMITS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "max_reentry": ("reentry", _share),
+    "max_latency": ("latency_ms", _latency_ms),
+    "max_waiting": ("waiting", int),
+    "watch": ("watch_ms", lambda text: max(1, duration_ms(text))),
+    "patience": ("patience_ms", duration_ms),
+}
+"""option -> the field of `Limits` that it sets, and how its text is read"""
 
 
 def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str) -> int:
