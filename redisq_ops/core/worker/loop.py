@@ -111,9 +111,8 @@ class Worker:
             raise BadInput("lease, grace and time-out must be positive")
         self._endpoint = None if ping is None else Endpoint(ping, self._health, pages)
         host = socket.gethostname()
-        fallback = f"{host}.{os.getpid()}"
-        named = consumer or (self._endpoint.name if self._endpoint else fallback)
-        self.consumer = checked_consumer(named)
+        name = self._endpoint.name if self._endpoint else f"{host}.{os.getpid()}"
+        self.consumer = checked_consumer(consumer or name)
         self._client = several[0].client
         self._sources = QueueRotation(several, lease_ms, redacted)
         registration = WorkerRegistration(self.consumer, concurrency * batch, host, os.getpid())
