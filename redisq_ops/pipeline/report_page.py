@@ -236,10 +236,8 @@ def _groups(figures: Figures, limit: int) -> str:
     if not traits or single_group_reason(rows):
         reason = single_group_reason(rows) or empty_table_reasons(figures)["contrasts"]
         parts.append(f'<p class="soft">{safe(reason[0].upper() + reason[1:], 600)}.</p>')
-    for row in shown:
-        parts.append(_group(row, traits.get((row["queue"], row["fingerprint"]), [])))
-    left = ranked[limit:]
-    if left:
+    parts += [_group(row, traits.get((row["queue"], row["fingerprint"]), [])) for row in shown]
+    if left := ranked[limit:]:
         entries = sum(row["entries"] for row in left)
         parts.append(
             f'<p class="soft">{entries:,} more in {counted(len(left), "smaller group")}.</p>'

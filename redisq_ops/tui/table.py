@@ -22,15 +22,7 @@ from textual.strip import Strip
 
 from redisq_ops.ops.terminal import ELLIPSIS, count, printable
 from redisq_ops.tui.table_cursor import RowCursor
-from redisq_ops.tui.table_model import (
-    GAP,
-    GUTTER,
-    RowWindow,
-    TableColumn,
-    TableRow,
-    fit,
-    styled,
-)
+from redisq_ops.tui.table_model import GAP, GUTTER, RowWindow, TableColumn, TableRow, fit, styled
 from redisq_ops.tui.theme import DIM
 
 _LONGEST: Final = 240

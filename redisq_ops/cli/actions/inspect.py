@@ -21,13 +21,7 @@ from redisq_ops.ops.terminal import entries, size
 
 from ..address import place
 from ..output import age, emit, printable, quantity, table, tell, when
-from ..rows import (
-    client_row,
-    entry_row,
-    operation_row,
-    request_row,
-    tell_events,
-)
+from ..rows import client_row, entry_row, operation_row, request_row, tell_events
 from ..session import Session
 from .periodic import periodic_row, periodic_table
 
