@@ -21,9 +21,11 @@ from . import spark_tables
 from .spark_session import (
     AGE,
     announced,
+    between,
     check_lake,
     check_queues,
     frame,
+    lake_rows,
     moment,
     now_ms,
     on_kept_server,
@@ -212,7 +214,7 @@ def _read_report(
     if "dead" in wanted:
         letters = tables.read(running, "dead")
         if "history" not in wanted:
-            letters = _between(letters, "since_at", since, until)
+            letters = between(letters, "since_at", since, until)
         elif since is not None:
             earlier = tables.read(running, "history", None, since - 1)
     if against is not None:
@@ -258,14 +260,10 @@ class _Tables:
         self, running: SparkSession, name: str, since: int | None = None, until: int | None = None
     ) -> DataFrame:
         from redisq_ops.pipeline import report
-        from redisq_ops.pipeline.lake import read_table
         from redisq_ops.pipeline.small_tables import small_table_frame
 
         if self.lake is not None:
-            found = read_table(running, self.lake, name)
-            if self.names:
-                found = found.where(found["queue"].isin(*self.names))
-            return _between(found, "at" if name == "history" else "since_at", since, until)
+            return lake_rows(running, self.lake, name, self.names, since, until)
         columns: tuple[str, ...] = report.HISTORY_COLUMNS
         if name == "dead":
             columns = (*report.DEAD_COLUMNS, "payload") if self.payloads else report.DEAD_COLUMNS
@@ -278,15 +276,6 @@ class _Tables:
         if small is not None:
             return small_table_frame(running, small)
         return frame(self.s, running, name, **wanted)
-
-
-def _between(rows: DataFrame, column: str, since: int | None, until: int | None) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    at = F.unix_millis(column)
-    if since is not None:
-        rows = rows.where(at >= since)
-    return rows if until is None else rows.where(at <= until)
 
 
 def _against(

@@ -150,17 +150,14 @@ def print_groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None
 
     by_group = by_queue(traits or (), "fingerprint")
     ranked = sorted(groups, key=lambda row: -row["entries"])
-    rows = []
-    for row in ranked:
-        rows.append([row["queue"], row["fingerprint"], row["entries"], percent(row["share"]),
-                     row["lost"], row["clients"] or None, row["requests"] or None,
-                     _minute(s, row["last_ms"]), group_error(row)])  # fmt: skip
     _section(
         "dead letters",
         ["queue", "group", "entries", "share", "lost", "clients", "requests", "last", "error"],
-        rows,
+        ([r["queue"], r["fingerprint"], r["entries"], percent(r["share"]), r["lost"],
+          r["clients"] or None, r["requests"] or None, _minute(s, r["last_ms"]), group_error(r)]
+         for r in ranked),
         "no dead letters",
-    )
+    )  # fmt: skip
     if traits is None:
         return
     if why := single_group_reason(ranked):
