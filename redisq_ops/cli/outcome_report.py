@@ -110,7 +110,7 @@ def _head(op: str, of: str) -> dict[str, Any]:
     return {"redisq": "report" if of == PLAN else f"{of} report", "op": op}
 
 
-def its_own(path: str | None, op: str, of: str = PLAN) -> None:
+def check_report_file(path: str | None, op: str, of: str = PLAN) -> None:
     """Raise `BadInput` for an existing file that isn't the report of this operation."""
     if path is not None:
         resolved_path(path)

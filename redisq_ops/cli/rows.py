@@ -90,13 +90,13 @@ def entry_cells(entry: Entry) -> list[Any]:
 
 def entries_found(scan: Scan) -> str:
     """``3 dead entries``; where a condition excludes all, ``0 of 20 dead entries match``."""
-    from redisq_ops.ops.change.wording import entries
+    from redisq_ops.ops.change.wording import state_entries
 
     filter, total = scan.filter, scan.total
     excludes = filter.where is not None or filter.match is not None or filter.older_than_ms
     if scan.found or not (excludes and total and scan.exact):
-        return entries(scan.found, scan.state)
-    return f"0 of {entries(total, scan.state)} {'matches' if total == 1 else 'match'}"
+        return state_entries(scan.found, scan.state)
+    return f"0 of {state_entries(total, scan.state)} {'matches' if total == 1 else 'match'}"
 
 
 def tell_unread(scans: Iterable[Scan]) -> bool:

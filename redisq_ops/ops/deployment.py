@@ -80,10 +80,8 @@ class Deployment:
         return (await self.registered())[0]
 
     async def registered(self) -> tuple[list[Queue[Any]], dict[str, Refused]]:
-        """Every queue that this release can open, and by name why it can't open the others.
-
-        So a queue that is too new or has a corrupt registry entry does not hide the rest.
-        """
+        """Every queue that this release can open, and by name why it can't open the others: their
+        schema is too new, or their registry entry is corrupt."""
         queues, refused = [], dict[str, Refused]()
         for entry in await all_queues(self.prefix):
             try:
@@ -92,9 +90,9 @@ class Deployment:
                 refused[entry.name] = refusal
         return queues, refused
 
-    async def apart(self) -> list[Queue[Any]]:
-        """As `queues`, with each entry in one queue only: another program's whole deployment leaves
-        out its queues that are registered by themselves."""
+    async def disjoint_queues(self) -> list[Queue[Any]]:
+        """As `queues`, but no entry is in two of them: a queue that stands for another program's
+        whole deployment leaves out the queues that are registered separately."""
         queues = await self.queues()
         for whole in queues:
             if whole.whole:
@@ -113,7 +111,7 @@ class Deployment:
         return NotFound(f"no queue {name!r} here{near} ({hint('ls')} shows what there is)")
 
     async def similar(self, name: str) -> str:
-        """The registered queue whose name is like this one, as the end of a sentence; or ''."""
+        """``; did you mean NAME?`` if a registered queue has a similar name, else ''."""
         names = [entry.name for entry in await all_queues(self.prefix)]
         near = get_close_matches(name, names, 1)
         return f"; did you mean {near[0]}?" if near else ""
@@ -146,7 +144,7 @@ class Deployment:
 
         Queues that can't be read are ignored if another queue has the id.
         """
-        queues = await self.apart()
+        queues = await self.disjoint_queues()
         with_requests = [queue for queue in queues if isinstance(queue, HasRequests)]
         reads: list[Description[Any]] = [queue.request.op(id) for queue in with_requests]
         reads += [queue.get.op(id) for queue in queues]

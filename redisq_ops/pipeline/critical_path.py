@@ -10,9 +10,9 @@ request's whole time.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 RETRY_EVENTS = ("failed", "lost")
 SegmentKind = Literal["queue", "run", "again", "turn"]
@@ -22,6 +22,15 @@ DESCRIPTIONS: dict[str, str] = {
     "again": "between attempts",
     "turn": "free to go on, no worker came",
 }
+
+
+def time_spent(segments: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Description -> ms of the segments of that kind, the longest time first."""
+    found: dict[str, int] = {}
+    for row in segments:
+        name = DESCRIPTIONS[row["what"]]
+        found[name] = found.get(name, 0) + row["took_ms"]
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
 @dataclass(frozen=True, slots=True)

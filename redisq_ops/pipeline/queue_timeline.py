@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from . import charts
@@ -20,6 +20,31 @@ METRICS = {
 """column of the throughput or of the times -> what it is called"""
 
 
+_DURATIONS = (
+    ("Wait", "wait", "from submission (or ready time) to the first delivery, by time of delivery",
+     "No waits: no first delivery in this time."),
+    ("Run time", "run", "of deliveries that ended done, by time of delivery",
+     "No run times: no delivery ended done in this time."),
+)  # fmt: skip
+"""title, prefix of the columns, caption, and the sentence in place of a panel without values"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The steps of the charts, from ``begin_ms`` on."""
+
+    begin_ms: int
+    step_ms: int
+    number: int
+
+    def values(self, rows: Sequence[Row], column: str, default: float | None = 0) -> list[Any]:
+        """A value per step: that of the row which begins there, or the default."""
+        values: list[Any] = [default] * self.number
+        for row in rows:
+            values[(row["from_ms"] - self.begin_ms) // self.step_ms] = row[column]
+        return values
+
+
 def timeline(
     figures: Figures,
     name: str,
@@ -29,107 +54,73 @@ def timeline(
     anomalies: Sequence[Row],
 ) -> str:
     """The charts as HTML. The rows are those of this queue, of the tables with these names."""
-    begin, end, step = figures.begin_ms or 0, figures.end_ms or 0, figures.step_ms
-    begin -= begin % step
-    n = (end - begin) // step + 1
-
-    def dense(rows: Sequence[Row], value: Callable[[Row], Any], default: float | None) -> list[Any]:
-        values: list[Any] = [default] * n
-        for row in rows:
-            values[(row["from_ms"] - begin) // step] = value(row)
-        return values
-
-    def spans(*metrics: str) -> list[ShadedSpan]:
-        return [
-            ShadedSpan(a["from_ms"], a["to_ms"], f"{METRICS[a['metric']]} {a['side']} usual")
-            for a in anomalies
-            if a["metric"] in metrics
-        ]
-
-    per = each_step(step)
+    step_ms = figures.step_ms
+    begin_ms = (figures.begin_ms or 0) // step_ms * step_ms
+    steps = _Steps(begin_ms, step_ms, ((figures.end_ms or 0) - begin_ms) // step_ms + 1)
     panels = [
         Panel(
-            "Throughput", f"entries {per}",
-            [
-                Series("submitted", dense(counts, itemgetter("submitted"), 0), 4, 2),
-                Series("done", dense(counts, itemgetter("done"), 0), 0, 0, fill=True),
-                Series("failed", dense(counts, itemgetter("bad"), 0), 1, 1),
-            ],
+            "Throughput", f"entries {each_step(step_ms)}",
+            [Series("submitted", steps.values(counts, "submitted"), 4, 2),
+             Series("done", steps.values(counts, "done"), 0, 0, fill=True),
+             Series("failed", steps.values(counts, "bad"), 1, 1)],
             "“failed” counts failed, lost and rejected deliveries",
-            spans=spans("submitted", "done", "failed"), height=160,
+            spans=_spans(anomalies, "submitted", "done", "failed"), height=160,
         )
     ]  # fmt: skip
-    missing = ""
+    missing = []
     if any(row["waits"] or row["runs"] for row in times):
+        backlog = _backlog(counts, figures.opened.get(name, 0), steps)
         panels += [
-            Panel(
-                "Backlog", "entries",
-                [Series("backlog", _backlog(counts, figures.opened.get(name, 0), dense), 3,
-                        fill=True)],
-                "entries neither done nor dead, the most of each step",
-            ),
-            Panel(
-                "Workers", "workers",
-                [Series("workers", dense(workers, itemgetter("workers"), 0), 2, 2),
-                 Series("busy", dense(workers, itemgetter("busy"), 0), 0, 0, fill=True)],
-                "consumers that held a delivery, and how many deliveries were in progress on "
-                "average",
-            ),
+            Panel("Backlog", "entries", [Series("backlog", backlog, 3, fill=True)],
+                  "entries neither done nor dead, the most of each step"),
+            Panel("Workers", "workers",
+                  [Series("workers", steps.values(workers, "workers"), 2, 2),
+                   Series("busy", steps.values(workers, "busy"), 0, 0, fill=True)],
+                  "consumers that held a delivery, and how many deliveries were in progress on "
+                  "average"),
         ]  # fmt: skip
-        if any(row["waits"] for row in times):
-            panels.append(
-                _times("Wait", "wait", times, dense, spans("wait_ms"),
-                       "from submission (or ready time) to the first delivery, by time of delivery")
-            )  # fmt: skip
-        else:
-            missing += '<p class="soft">No waits: no first delivery in this time.</p>'
-        if any(row["runs"] for row in times):
-            panels.append(
-                _times("Run time", "run", times, dense, spans("run_ms"),
-                       "of deliveries that ended done, by time of delivery")
-            )  # fmt: skip
-        else:
-            missing += '<p class="soft">No run times: no delivery ended done in this time.</p>'
+        for title, kind, caption, none in _DURATIONS:
+            if any(row[f"{kind}s"] for row in times):
+                lines = [
+                    Series(f"{kind} {p}", steps.values(times, f"{kind}_{p}_ms", None), color, dash)
+                    for p, color, dash in (("p99", 3, 2), ("p95", 1, 1), ("p50", 0, 0))
+                ]
+                spans = _spans(anomalies, f"{kind}_ms")
+                panels.append(
+                    Panel(title, title.lower(), lines, caption, durations=True, spans=spans)
+                )
+            else:
+                missing.append(none)
     else:
-        reason = "no delivery in this time"
-        if name in figures.failures_only:
-            reason = failures_only_reason([name])
-        words = f"No backlog, workers, waits or run times: {safe(reason, 600)}."
-        missing = f'<p class="soft">{words}</p>'
-    marks = [
-        TimeMark(row["at_ms"], _change(row))
-        for row in figures.tables["changes"]
-        if row["queue"] == name
-    ][:MAX_CHANGES]
-    spec = charts.timeline(begin, step, panels, marks)
-    return charts.figure(spec, f"Queue {safe(name)} over time") + missing
+        failures_only = name in figures.failures_only
+        why = failures_only_reason([name]) if failures_only else "no delivery in this time"
+        missing.append(f"No backlog, workers, waits or run times: {safe(why, 600)}.")
+    changes = [row for row in figures.tables["changes"] if row["queue"] == name][:MAX_CHANGES]
+    marks = [TimeMark(row["at_ms"], _change(row)) for row in changes]
+    chart = charts.figure(
+        charts.timeline(begin_ms, step_ms, panels, marks), f"Queue {safe(name)} over time"
+    )
+    return chart + "".join(f'<p class="soft">{sentence}</p>' for sentence in missing)
 
 
-def _backlog(counts: Sequence[Row], opened: int, dense: Callable[..., list[Any]]) -> list[int]:
+def _spans(anomalies: Sequence[Row], *metrics: str) -> list[ShadedSpan]:
+    return [
+        ShadedSpan(a["from_ms"], a["to_ms"], f"{METRICS[a['metric']]} {a['side']} usual")
+        for a in anomalies
+        if a["metric"] in metrics
+    ]
+
+
+def _backlog(counts: Sequence[Row], opened: int, steps: _Steps) -> list[int]:
     """The most open entries of each step; a step without events keeps the backlog that the step
     before ended with."""
     before = max((row["before"] for row in counts), default=0)
-    peaks, ends = (dense(counts, itemgetter(name), None) for name in ("peak", "grown"))
+    peaks, ends = (steps.values(counts, column, None) for column in ("peak", "grown"))
     level, backlog = opened, []
     for peak, end in zip(peaks, ends, strict=True):
         backlog.append(before + (level if peak is None else peak))
         level = level if end is None else end
     return backlog
-
-
-def _times(
-    title: str,
-    kind: str,
-    rows: Sequence[Row],
-    dense: Callable[..., list[Any]],
-    spans: Sequence[ShadedSpan],
-    caption: str,
-) -> Panel:
-    lines = [
-        Series(f"{kind} {p}", dense(rows, itemgetter(f"{kind}_{p}_ms"), None), colour, dash)
-        for p, colour, dash in (("p99", 3, 2), ("p95", 1, 1), ("p50", 0, 0))
-    ]
-    return Panel(title, title.lower(), lines, caption, durations=True, spans=spans)
 
 
 def _change(row: Row) -> str:

@@ -17,7 +17,7 @@ from redisq_ops.ops.terminal import percent
 
 from . import charts
 from .charts import Bar, Panel, Series
-from .critical_path import DESCRIPTIONS
+from .critical_path import DESCRIPTIONS, time_spent
 from .figures import (
     Figures,
     Row,
@@ -51,6 +51,7 @@ MAX_BYTES = 480_000
 says so"""
 MAX_QUEUES = 10
 MAX_GROUPS = 12
+MAX_HOURS = 72
 MAX_SEGMENTS = 40
 """segments of a critical path that are listed, the longest ones"""
 MAX_ANOMALIES = 12
@@ -185,18 +186,15 @@ def _queues(figures: Figures, limit: int) -> str:
 def _hourly_table(rows: Sequence[Row]) -> str:
     if not any(row["waits"] or row["runs"] for row in rows):
         return ""
+    times = [f"{what}_{p}_ms" for what in ("wait", "run") for p in ("p50", "p95", "p99", "max")]
     cells = [
-        (
-            moment(row["from_ms"]), f"{row['taken']:,}",
-            *(time(row[f"wait_{p}_ms"]) for p in ("p50", "p95", "p99", "max")),
-            *(time(row[f"run_{p}_ms"]) for p in ("p50", "p95", "p99", "max")),
-        )
-        for row in rows[-72:]
-    ]  # fmt: skip
+        (moment(row["from_ms"]), f"{row['taken']:,}", *(time(row[name]) for name in times))
+        for row in rows[-MAX_HOURS:]
+    ]
     headers = ["hour, UTC", "deliveries", "wait p50", "p95", "p99", "max", "run p50", "p95", "p99",
                "max"]  # fmt: skip
     more = len(rows) - len(cells)
-    rest = f" (the latest 72 of {len(rows):,})" if more > 0 else ""
+    rest = f" (the latest {MAX_HOURS} of {len(rows):,})" if more > 0 else ""
     return f"<details><summary>By the hour{rest}</summary>{table(headers, cells, 1)}</details>"
 
 
@@ -222,19 +220,11 @@ def _groups(figures: Figures, limit: int) -> str:
     ranked = sorted(rows, key=lambda row: -row["entries"])
     shown = ranked[:limit]
     bars = [
-        Bar(
-            f"{row['queue']} {row['fingerprint']}",
-            0,
-            row["entries"],
-            "dead letters",
-            {
-                "error": group_error(row),
-                "dead letters": f"{row['entries']:,}",
-                "share": percent(row["share"]),
-            },
-        )
+        Bar(f"{row['queue']} {row['fingerprint']}", 0, row["entries"], "dead letters",
+            {"error": group_error(row), "dead letters": f"{row['entries']:,}",
+             "share": percent(row["share"])})
         for row in shown
-    ]
+    ]  # fmt: skip
     parts = [
         "<h2>Dead letters</h2>",
         f"<p>{sum(r['entries'] for r in rows):,} dead letters in {counted(len(rows), 'group')}: "
@@ -246,10 +236,8 @@ def _groups(figures: Figures, limit: int) -> str:
     if not traits or single_group_reason(rows):
         reason = single_group_reason(rows) or empty_table_reasons(figures)["contrasts"]
         parts.append(f'<p class="soft">{safe(reason[0].upper() + reason[1:], 600)}.</p>')
-    for row in shown:
-        parts.append(_group(row, traits.get((row["queue"], row["fingerprint"]), [])))
-    left = ranked[limit:]
-    if left:
+    parts += [_group(row, traits.get((row["queue"], row["fingerprint"]), [])) for row in shown]
+    if left := ranked[limit:]:
         entries = sum(row["entries"] for row in left)
         parts.append(
             f'<p class="soft">{entries:,} more in {counted(len(left), "smaller group")}.</p>'
@@ -357,14 +345,9 @@ def _requests(figures: Figures) -> str:
 
 
 def _path(request: Row, segments: Sequence[Row]) -> str:
-    spent: dict[str, int] = {}
-    for s in segments:
-        spent[s["what"]] = spent.get(s["what"], 0) + s["took_ms"]
+    spent = time_spent(segments)
     total_ms = sum(spent.values()) or 1
-    shares = ", ".join(
-        f"{percent(ms / total_ms)} {DESCRIPTIONS[kind]}"
-        for kind, ms in sorted(spent.items(), key=lambda item: -item[1])
-    )
+    shares = ", ".join(f"{percent(ms / total_ms)} {what}" for what, ms in spent.items())
     cells = [
         (escaped_text(s["id"]), str(s["attempt"]), DESCRIPTIONS[s["what"]], s["ended"] or "",
          escaped_text(s["consumer"] or ""), duration(s["from_ms"] - segments[0]["from_ms"]),

@@ -65,8 +65,8 @@ class Dashboard(App[Exception]):
         clock: Callable[[], float] = time.monotonic,
         guide: Sequence[GuideStep] = (),
     ) -> None:
-        """``interval`` in seconds; ``queue`` is opened at once; ``host`` knows the commands and the
-        other servers; ``clock`` only measures; ``guide``: the steps of a demo's incidents."""
+        """``interval``: seconds; ``queue``: opened at once; ``host``: runs commands and opens other
+        servers; ``clock``: measures ages on the screen; ``guide``: steps of a demo's incidents."""
         self._theme_colors = {name: ThemeColors(name) for name in COLORS}
         super().__init__()
         self.settings = settings or DashboardSettings()
@@ -78,20 +78,20 @@ class Dashboard(App[Exception]):
         self.source = source
         self.interval = interval
         self.queue = queue
-        """what all views but the overview are about"""
+        """the open queue, which all views but the overview show"""
         self.view: View = "overview"
         self._read_only = read_only
         self.zone = zone
         self.clock = clock
         self.snapshot: Snapshot | None = None
         self.problem: Exception | None = None
-        """why the latest look brought no picture"""
+        """why the latest poll brought no snapshot"""
         self.poller = Poller(source, self.viewport, self.post_message, interval)
         self.changes = Changes(self)
         self.host = host or Host()
         self.navigation, self.explanations = Navigation(self), Explanations(self)
         self.refused = ""
-        """why the latest key did nothing"""
+        """why the latest key had no effect"""
         self._order = InputOrder(self)
         self._in_terminal = False
         self._opened = queue is None
@@ -131,7 +131,7 @@ class Dashboard(App[Exception]):
         for name, columns in self.settings.columns.items():
             self.views[name].table.keep_columns(columns)
         self.current.table.focus()
-        # After `fg` the terminal shows nothing of ours, and only what changes would be drawn.
+        # After `fg` the screen is empty, and Textual would draw only what changes.
         self.app_resume_signal.subscribe(self, lambda _: self._redraw())
         self.set_interval(1.0, self.tick)
         self._watch_for_alerts()
@@ -156,20 +156,21 @@ class Dashboard(App[Exception]):
         self.refresh(layout=True)
 
     def _fatal_error(self) -> None:
-        """Leave after a crash. Textual's own trace quotes local variables, and so payloads."""
+        """Leave after a crash, without the local variables that Textual prints: they may hold
+        payloads."""
         from rich.traceback import Traceback
 
         self.bell()
         self.panic(Traceback(show_locals=False))
 
-    # --- pictures --------------------------------------------------------------------------------
+    # --- snapshots -------------------------------------------------------------------------------
 
     @property
     def current(self) -> QueueView:
         return self.views[self.view]
 
     def viewport(self) -> Viewport:
-        """What the poller asks for."""
+        """What the poller reads for the screen."""
         view = self.current
         start, end = view.window
         buckets = max(10, min(200, self.size.width - 2))
@@ -189,13 +190,13 @@ class Dashboard(App[Exception]):
 
     @property
     def _explained(self) -> ExplainSubject | None:
-        """What the latest explanation on the screen is about."""
+        """The subject of the topmost explanation."""
         explaining = (s.about for s in reversed(self.screen_stack) if isinstance(s, ExplainScreen))
         return next(explaining, None)
 
     def on_snapshot_fetched(self, seen: SnapshotFetched) -> None:
         if not self.screen_stack or seen.source is not self.source:
-            return  # it came while we were leaving, or going to another server
+            return  # the dashboard ends, or has switched to another server
         first, self.snapshot = self.snapshot is None, seen.snapshot
         self.charts.samples.record(seen.snapshot)
         self.seen_at, self.problem = self.clock(), None
@@ -211,11 +212,11 @@ class Dashboard(App[Exception]):
                     screen.show(seen.snapshot)
             self.tick()
             if self.focused is None and len(self.screen_stack) == 1:
-                self.current.table.focus()  # it could not have it before it was shown
+                self.current.table.focus()  # a hidden table can't take the focus
 
     @property
     def answered(self) -> bool:
-        """Whether the latest picture is of the view that is open."""
+        """Whether the latest snapshot is of the open view and queue."""
         if self.snapshot is None:
             return False
         viewport = self.snapshot.viewport
@@ -235,8 +236,8 @@ class Dashboard(App[Exception]):
 
     def _connected(self) -> None:
         if self._in_terminal:
-            # All modules are loaded. Searched for garbage over and over, with what each refresh
-            # makes, they cost a fifth of the CPU time.
+            # All modules are loaded now. Collecting garbage among their objects at every refresh
+            # would take a fifth of the CPU time.
             gc.freeze()
             gc.set_threshold(10_000)
         if self.read_only:
@@ -256,7 +257,7 @@ class Dashboard(App[Exception]):
     # --- what is shown ---------------------------------------------------------------------------
 
     def drop_unreadable_filter(self) -> bool:
-        """A filter that can't be read is none, once its line is left by other ways than Enter."""
+        """Remove a filter with an error when its line is left; False: there is none."""
         if not self.field.problem:
             return False
         self.field.display = False
@@ -271,7 +272,7 @@ class Dashboard(App[Exception]):
         self.view = self._switcher.current = name
 
     def show_queue(self, queue: str | None) -> None:
-        """Make another queue the open one: its views begin empty."""
+        """Open another queue, with empty views."""
         self.queue = queue
         for view in self.views.values():
             if view.name_ != "overview":
@@ -280,30 +281,31 @@ class Dashboard(App[Exception]):
     def open_screen(
         self, screen: ModalScreen[None], closed: Callable[[None], None] | None = None
     ) -> None:
-        # Not awaited: its mounting needs this very message loop.
+        # Not awaited: the screen is mounted by this message loop.
         self.push_screen(screen, closed)  # type: ignore[unused-awaitable]
 
     def drop_scan(self, changed_in: QueueView | None) -> None:
-        """Show no groups of a scan that a change elsewhere has made untrue."""
+        """Drop the groups of a full scan after a change in another view made them outdated."""
         groups = self.views["groups"]
         if changed_in is not groups and isinstance(groups, GroupsView) and groups.whole:
             groups.take(None)
 
     def look(self) -> None:
+        """Focus the table and poll at once."""
         self.current.table.focus()
         self.tick()
         self.poller.wake()
 
     def tick(self) -> None:
-        """Say again what depends on the time or on keys rather than on a picture."""
+        """Redraw what depends on the time or on keys rather than on a snapshot."""
         self.bars.tick()
 
     def say_status(self) -> None:
-        """The line above the keys: a problem, a running change, or where we are."""
+        """Redraw the status line: a problem, a running change, or the position in the list."""
         self.bars.say_status()
 
     def refuse(self, why: str) -> None:
-        """Say why a key does nothing."""
+        """Say why a key has no effect."""
         self.refused = why
         if why and len(self.screen_stack) > 1:  # the line above the keys is behind a dialog
             self.notify(why, severity="warning", markup=False, timeout=3)
@@ -317,7 +319,7 @@ class Dashboard(App[Exception]):
 
     @property
     def queues(self) -> tuple[ListedQueue, ...]:
-        """All there are, by name."""
+        """All queues of the server, by name."""
         return self.snapshot.queues if self.snapshot else ()
 
     @property
@@ -328,7 +330,7 @@ class Dashboard(App[Exception]):
 
     @property
     def counts(self) -> Counts | None:
-        """The counts of the queue that is open; before they are read, those of the overview."""
+        """The counts of the open queue; those of the overview until they are read."""
         seen = self.snapshot
         if seen is not None and seen.viewport.queue == self.queue and seen.counts is not None:
             return seen.counts
@@ -336,15 +338,14 @@ class Dashboard(App[Exception]):
 
     @property
     def preview_subject(self) -> PreviewSubject | None:
-        """The row under the cursor; of a group the latest entry."""
+        """What the preview shows: the row under the cursor or, for a group, its latest entry."""
         view, seen = self.current, self.current.snapshot
         if not view.has_preview or self.bars.notice.display:
             return None
         queue, item = self.queue, view.item
-        if view.has_details:
-            return PreviewSubject(view.name_, queue, view.subject, item)
-        if view.read_by_row:
-            return PreviewSubject(view.name_, queue, view.table.identity, item)
+        if view.has_details or view.read_by_row:
+            shown = view.subject if view.has_details else view.table.identity
+            return PreviewSubject(view.name_, queue, shown, item)
         if item is None or seen is None:
             return PreviewSubject(view.name_, queue, None, sections=list)
         if view is self.overview:
@@ -366,14 +367,14 @@ class Dashboard(App[Exception]):
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing may be changed here; known with the connection, before any picture."""
+        """Whether changes are refused; known once connected, before the first snapshot."""
         connected = self.source.connected
         return self._read_only or (connected is not None and connected.read_only)
 
     # --- server ----------------------------------------------------------------------------------
 
     def switch_server(self, context: str) -> None:
-        """Leave this server for that of another context; nothing of this one is kept."""
+        """Switch to another context's server; queue, filters and notifications are dropped."""
         if self.changes.running:
             self.refuse("A change is running here: Esc stops it, then :ctx leaves.")
             return
@@ -398,7 +399,7 @@ class Dashboard(App[Exception]):
         self.look()
 
     def choose_context(self) -> None:
-        """List the contexts, and switch to the one that is chosen."""
+        """List the contexts, and switch to the chosen one."""
         connected = self.source.connected
         open_one = FIRST if connected is None else connected.context
         answers = self.snapshot is not None and self.problem is None
@@ -411,7 +412,7 @@ class Dashboard(App[Exception]):
         self.push_screen(screen, chosen)  # type: ignore[unused-awaitable]
 
     def _watch_for_alerts(self) -> None:
-        """Begin to look for new trouble on this server, if the configuration file says so."""
+        """Begin to watch this server for new trouble, if the configuration file asks for it."""
         if self.settings.alerts is not None:
             watch = AlertWatch(self.settings.alerts)
             self.run_worker(watch.run(self.source, self._alert), group="alerts", exclusive=True)

@@ -34,7 +34,7 @@ from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun, Run
 from redisq_ops.ops.change.scope import PlannedScope
 from redisq_ops.ops.change.transfer_undo import undo_of
-from redisq_ops.ops.change.undo_preview import FEWER, undo_preview
+from redisq_ops.ops.change.undo_preview import MOST_ASKED, undo_preview
 from redisq_ops.ops.change.wording import PAST
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
@@ -273,7 +273,7 @@ async def _undo(changes: Changes, queue: Queue[Any], operation: Operation, now: 
     deployment, client = changes.deployment, changes.deployment.client
     # Refuses what can't be undone, and says why.
     steps = await arun(client, undo_of(deployment, queue, operation))
-    preview = await arun(client, undo_preview(steps, now, most=FEWER))
+    preview = await arun(client, undo_preview(steps, now, most=MOST_ASKED))
     if not await changes.ask(asked(preview), steps.outcome.matched):
         return False
     await _drive(changes, ChangeRun(steps, Author.here(changes.why)), "undo", "put back", False)

@@ -1,8 +1,8 @@
 """A table of any length that draws only what is on the screen.
 
-It never fetches. Whoever owns it reads :attr:`PagedTable.wanted` at every poll (and at once on
-:class:`PagedTable.Wanted`) and hands rows back with :meth:`PagedTable.show`. Memory and time
-depend on the height of the terminal, not on the number of rows.
+It fetches no rows itself. Its owner reads `PagedTable.wanted` at every poll, and at once after the
+message `PagedTable.Wanted`, and passes the rows to `PagedTable.show`. Memory and time depend on the
+height of the terminal, not on the number of rows.
 """
 
 from collections.abc import Iterable
@@ -22,25 +22,17 @@ from textual.strip import Strip
 
 from redisq_ops.ops.terminal import ELLIPSIS, count, printable
 from redisq_ops.tui.table_cursor import RowCursor
-from redisq_ops.tui.table_model import (
-    GAP,
-    GUTTER,
-    RowWindow,
-    TableColumn,
-    TableRow,
-    fit,
-    styled,
-)
+from redisq_ops.tui.table_model import GAP, GUTTER, RowWindow, TableColumn, TableRow, fit, styled
 from redisq_ops.tui.theme import DIM
 
 _LONGEST: Final = 240
-"""cells of a text above which a column asks for no more room"""
+"""cells of the widest text for which a column gets room"""
 _PLAIN: Final = Style()
 
 
 @dataclass(frozen=True, slots=True)
 class _DrawnLine:
-    """All that a drawn line depends on: equal lines need no repaint."""
+    """Everything a drawn line depends on: an equal line needs no repaint."""
 
     row: TableRow | None = None
     text: str = ""
@@ -49,7 +41,7 @@ class _DrawnLine:
 
 
 class PagedTable(ScrollView, can_focus=True):
-    """A table over a window of rows, with a cursor and marks that hold on to identities."""
+    """A table over a window of rows; cursor and marks stay on their entries when rows move."""
 
     HELP = """
     ## Table
@@ -98,24 +90,24 @@ class PagedTable(ScrollView, can_focus=True):
         def control(self) -> "PagedTable":
             return self.table
 
+    class _LatestOnly(_TableMessage):
+        """Replaces an earlier message of its class that is still in the queue."""
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, type(self)) and message.table is self.table
+
     @dataclass(eq=False)
-    class Wanted(_TableMessage):
+    class Wanted(_LatestOnly):
         """Rows ``start`` to before ``end`` are needed, at most four screens of them."""
 
         start: int
         end: int
 
-        def can_replace(self, message: Message) -> bool:
-            return isinstance(message, PagedTable.Wanted) and message.table is self.table
-
     @dataclass(eq=False)
-    class Moved(_TableMessage):
+    class Moved(_LatestOnly):
         """The cursor is on another entry; on none if ``identity`` is None."""
 
         identity: str | None
-
-        def can_replace(self, message: Message) -> bool:
-            return isinstance(message, PagedTable.Moved) and message.table is self.table
 
     @dataclass(eq=False)
     class Opened(_TableMessage):
@@ -146,7 +138,7 @@ class PagedTable(ScrollView, can_focus=True):
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        """A table of these columns; ``empty`` is what it says when there are no rows."""
+        """``empty``: the text that is shown when there are no rows."""
         self._drawn: dict[int, tuple[_DrawnLine, Strip]] = {}
         super().__init__(id=id, classes=classes)
         self._columns = tuple(columns)
@@ -161,9 +153,9 @@ class PagedTable(ScrollView, can_focus=True):
         self._layout: tuple[tuple[TableColumn, int, int], ...] = ()
         self._asked: tuple[int, int] | None = None
         self._needs: dict[str, int] = {}
-        """the cells of the longest text that a flexible column had"""
+        """flexible column -> cells of the longest text it had since `clear`"""
 
-    # -- what its owner reads -----------------------------------------------------------------
+    # -- for its owner to read ----------------------------------------------------------------
 
     @property
     def identity(self) -> str | None:
@@ -184,7 +176,7 @@ class PagedTable(ScrollView, can_focus=True):
     def cursor_lost(self) -> bool:
         """True if the cursor's entry is gone and its line shows another one.
 
-        Nothing is selected then: a key pressed in this moment was meant for the entry that went.
+        Nothing is selected then: a key pressed at this moment was meant for the lost entry.
         """
         return self._cursor.lost
 
@@ -209,13 +201,13 @@ class PagedTable(ScrollView, can_focus=True):
 
     @property
     def unsaid(self) -> str:
-        """What the cursor's row says behind its cells, if it has no room for all of that."""
+        """The text behind the cells of the cursor's row, if it is cut; else ''."""
         row = self._cursor.row
         text, _ = styled(row.rest if row else "")
         return text if row and cell_len(printable(text)) > self._room(row) else ""
 
     def cut_text(self, key: str) -> str:
-        """All of what the cursor's row has in a column, or behind its cells, if some is cut."""
+        """The text of the cursor's row in a column, or behind its cells, if it is cut; else ''."""
         row = self._cursor.row
         for column, index, width in self._layout:
             if row and column.key == key and index < len(row.cells):
@@ -239,14 +231,14 @@ class PagedTable(ScrollView, can_focus=True):
     def wanted(self) -> tuple[int, int]:
         """The rows (start, end) to fetch: what is visible, at least a page before and after it.
 
-        Whole pages, so that a line of scrolling does not ask again; the end may lie behind the
-        last row, so that a list is seen to grow.
+        Whole pages, so that scrolling by a line fetches nothing; the end may lie behind the last
+        row, so that new rows there are noticed.
         """
         page, first = self._page, self.scroll_offset.y
         start = max(0, first // page - 1) * page
         return start, ((first + page - 1) // page + 2) * page
 
-    # -- what its owner says ------------------------------------------------------------------
+    # -- for its owner to call ----------------------------------------------------------------
 
     def show(self, window: RowWindow) -> None:
         """Show these rows; the cursor follows its entry and stays in sight if it was."""
@@ -261,7 +253,7 @@ class PagedTable(ScrollView, can_focus=True):
         self._say_moved(before)
 
     def clear(self) -> None:
-        """Forget rows, cursor and marks: another list follows."""
+        """Drop rows, cursor and marks before another list is shown."""
         before = self.identity
         self._cursor, self._asked, self._needs = RowCursor(), None, {}
         self.mark(())
@@ -277,7 +269,7 @@ class PagedTable(ScrollView, can_focus=True):
             self._move_to(line)
 
     def stay(self) -> None:
-        """Keep the cursor on its row from now on, whatever comes above it."""
+        """Keep the cursor on its row from now on, also when rows are added above it."""
         self._cursor.stay()
 
     def mark(self, identities: Iterable[str]) -> None:
@@ -289,14 +281,14 @@ class PagedTable(ScrollView, can_focus=True):
             self._repaint()
 
     def sorted_by(self, key: str, *, descending: bool = False, exact: bool = True) -> None:
-        """Show in the header what orders the rows; not ``exact`` if only the loaded ones are."""
+        """Show the order in the header; not ``exact``: only the loaded rows are sorted."""
         sort = (key, (" ▼" if descending else " ▲") + ("" if exact else " (loaded)"))
         if sort != self._sort:
             self._sort = sort
             self._arrange()
 
     def leave_out(self, keys: frozenset[str]) -> None:
-        """Don't show these columns now: there is nothing in them."""
+        """Hide these columns, which have no values; others appear again."""
         if keys != self._left_out:
             self._left_out = keys
             self._arrange()
@@ -315,7 +307,7 @@ class PagedTable(ScrollView, can_focus=True):
         self._move_to(self.cursor + pages * self._page)
 
     def action_first(self) -> None:
-        """To the top, and stay there whatever comes."""
+        """Go to the first line, and stay there when rows are added."""
         self._move_to(0)
         self._cursor.follow_top()
 
@@ -389,7 +381,7 @@ class PagedTable(ScrollView, can_focus=True):
     # -- asking for rows ----------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Post what is missing, once: an answer that came back short must not ask for ever."""
+        """Ask for rows that are missing; once, because the answer may not have all of them."""
         wanted = self.wanted
         if window := self._cursor.window:
             start, rows = window.start, len(window.rows)
@@ -438,8 +430,10 @@ class PagedTable(ScrollView, can_focus=True):
         self.refresh()
 
     def _widen(self, window: RowWindow) -> None:
-        """Give flexible columns the room that their texts need. They never get narrower as long as
-        the list is the same: the columns would move about while it is read."""
+        """Give flexible columns the room that their texts need.
+
+        They get narrower only after `clear`: columns must not move while a list is read.
+        """
         if not window.rows:
             return
         needs = dict(self._needs)
@@ -462,7 +456,7 @@ class PagedTable(ScrollView, can_focus=True):
             # comes or goes; nothing but the scroll bar depends on it here.
             self.set_reactive(PagedTable.virtual_size, size)
             self._scroll_update(size)
-            # Where the wheel counts from; left behind the end it would have to come back first.
+            # The mouse wheel scrolls from here: behind the end, its first steps would do nothing.
             self.scroll_target_y = min(self.scroll_target_y, self.max_scroll_y)
 
     def _repaint(self) -> None:
@@ -512,7 +506,7 @@ class PagedTable(ScrollView, can_focus=True):
         return strip
 
     def _room(self, row: TableRow) -> int:
-        """The cells from behind a row's own to the edge of the screen."""
+        """The width from the end of a row's cells to the edge of the screen."""
         taken = sum(width + GAP for _, index, width in self._layout if index < len(row.cells))
         return max(0, self.scrollable_content_region.width - GUTTER - taken)
 
@@ -548,7 +542,7 @@ class PagedTable(ScrollView, can_focus=True):
 
 
 def _padded(text: str, width: int, align: Literal["left", "right"]) -> str:
-    # Escaped here once more, whatever the caller did: what a strip holds reaches the terminal raw.
+    # Escaped here in any case, because a strip's text reaches the terminal as it is.
     text = printable(text, width)
     padding = " " * (width - cell_len(text))
     return padding + text if align == "right" else text + padding

@@ -1,18 +1,18 @@
-"""The cursor of a table: it holds on to an entry while the rows around it change."""
+"""The cursor of a table, which stays on its entry when rows come and go."""
 
 from redisq_ops.tui.table_model import RowWindow, TableRow
 
 
 class RowCursor:
-    """The cursor's line in a window of rows: the top line until it is moved, then one entry's."""
+    """The cursor's line in a window of rows: the first line until it is moved, then an entry's."""
 
     def __init__(self) -> None:
         self.window: RowWindow | None = None
         self.index = 0
         self.lost = False
-        """the entry is gone, and its line shows another one"""
+        """whether the entry is gone and its line shows another one"""
         self.new = 0
-        """rows that came since the cursor left the top; of a long list those above it"""
+        """rows added since the cursor left the top; if not all rows are loaded, those above it"""
         self._held: str | None = None
         self._follows_top = True
         self._seen: frozenset[str] | None = None
@@ -24,7 +24,7 @@ class RowCursor:
 
     @property
     def row(self) -> TableRow | None:
-        """The row under the cursor, with the same exceptions."""
+        """The row under the cursor; None where `identity` is None."""
         return None if self.lost else self.row_at(self.index)
 
     @property
@@ -43,22 +43,22 @@ class RowCursor:
         return next(found, None)
 
     def stay(self) -> None:
-        """Keep to the row from now on, whatever comes above it."""
+        """Stay on this row from now on, also when rows are added above it."""
         self._follows_top = False
 
     def move_to(self, index: int) -> None:
-        """Go to a line, or to the end that it lies beyond."""
+        """Go to a line, or to the first or last one if there is no such line."""
         self.stay()
         self.index = max(0, min(index, self.total - 1))
         self._hold()
 
     def follow_top(self) -> None:
-        """Go to the first line and stay there whatever comes."""
+        """Go to the first line, and stay there when rows are added."""
         self.move_to(0)
         self._follows_top, self.new = True, 0
 
     def take(self, window: RowWindow) -> None:
-        """Find the entry in new rows, or know that it is lost; count what came."""
+        """Take new rows: find the cursor's entry or mark it as lost, and count added rows."""
         line, self.window = self.index, window
         self._follow(window)
         if self._follows_top:
@@ -76,11 +76,11 @@ class RowCursor:
         elif (held := self.line_of(self._held)) is not None:
             self.index, self.lost = held, False
         elif self._held is None or not window.total:
-            # Nothing to follow: take what is here, or in an empty list what comes first.
+            # No entry yet: take this line's; in an empty list, the first one that comes.
             self.index = min(self.index, last)
             self._hold()
         elif self.index > last or self.row_at(self.index):
-            # Not merely out of the window: there is no such line, or it shows another entry.
+            # The line is loaded, or is gone, so the entry isn't merely outside of the window.
             self.index, self.lost = min(self.index, last), True
 
     def _hold(self) -> None:

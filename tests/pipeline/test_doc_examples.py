@@ -39,7 +39,7 @@ def test_a_page_runs_as_printed(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(spark_session, "started", lambda s, given, *, waits: kept)
     for module in (spark_commands, spark_session):
-        monkeypatch.setattr(module, "handed_on", lambda s, spark: os.environ["REDIS_URL"])
+        monkeypatch.setattr(module, "url_for_workers", lambda s, spark: os.environ["REDIS_URL"])
     monkeypatch.setattr(session, "session", lambda *given, **named: kept)
     # It was written before the session, which uses it: then it can't be written again.
     monkeypatch.setattr(doctor, "write_class_archive", lambda target: archived_classes)

@@ -48,7 +48,7 @@ def test_spark_s_commands_print_what_they_declare_and_the_figures_of_a_real_hist
 
     monkeypatch.setattr(running, "started", lambda s, given, *, waits: SharedSession(spark))
     for module in (running, reading):
-        monkeypatch.setattr(module, "handed_on", lambda s, spark: url)
+        monkeypatch.setattr(module, "url_for_workers", lambda s, spark: url)
     monkeypatch.setenv("REDIS_URL", url)
     history(url)
     worked(client)

@@ -392,7 +392,7 @@ def test_a_page_escapes_foreign_text() -> None:
 def test_a_single_group_has_no_contrasts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from redisq_ops.cli.actions.spark_tables import groups
+    from redisq_ops.cli.actions.spark_tables import print_groups
     from redisq_ops.cli.session import Session
     from redisq_ops.pipeline.report_page import page
 
@@ -406,7 +406,7 @@ def test_a_single_group_has_no_contrasts(
     why = "he dead letters of mail are one group, with no others to compare it with"
     shown = page(figures)
     assert f"T{why}." in shown and "in common" not in shown.lower()
-    groups(Session({}), figures.tables["dead_groups"], [])
+    print_groups(Session({}), figures.tables["dead_groups"], [])
     assert f"\nt{why}\n" in capsys.readouterr().out
 
 
@@ -627,7 +627,7 @@ def test_spark_settings_follow_the_number_of_rows(client: redis.Redis, tmp_path:
 
 
 def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    from redisq_ops.cli.actions.spark_tables import groups
+    from redisq_ops.cli.actions.spark_tables import print_groups
     from redisq_ops.cli.session import Session
 
     row = {
@@ -644,7 +644,7 @@ def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture
     }
     trait = {"queue": HOSTILE, "fingerprint": "f00d", "field": "client", "value": HOSTILE,
              "share": 0.996, "rest": 0.001}  # fmt: skip
-    groups(Session({}, utc=True), [row], [trait])
+    print_groups(Session({}, utc=True), [row], [trait])
     shown = capsys.readouterr().out
     assert "\u202e" not in shown and "\x1b" not in shown and "\\u202e\\x1b[31m" in shown
     assert ">99 % have client=" in shown and "<1 % of the rest" in shown

@@ -24,13 +24,13 @@ from redisq_ops.ops.change.destroy import DestroySteps, destroy_preview, destroy
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo import UndoSteps, why_not
-from redisq_ops.ops.change.undo_preview import FEW, FEWER, undo_preview
+from redisq_ops.ops.change.undo_preview import MOST_ASKED, MOST_DRY, undo_preview
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.hint import hint
 
 from ..address import place
 from ..confirm_and_run import agreed, confirm_and_run, drive, ended, tell_interrupted
-from ..outcome_report import UNDO, its_own, reporting
+from ..outcome_report import UNDO, check_report_file, reporting
 from ..output import count, emit, printable, say, table
 from ..session import Session
 
@@ -43,10 +43,10 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     ahead = s.config.guard.max_rate is None
     steps = s.run(undo_of(s.deployment, queue, operation, ahead=ahead))
     if not given["dry_run"]:
-        its_own(given["report"], op, UNDO)
+        check_report_file(given["report"], op, UNDO)
     now = s.run(queue.now.op())
     dry, asks = given["dry_run"], not given["yes"]
-    most = FEW if dry else FEWER if asks else 0
+    most = MOST_DRY if dry else MOST_ASKED if asks else 0
     preview = s.run(undo_preview(steps, now, most=most, listed=dry))
     if not agreed(s, [preview], given):
         return 0

@@ -1,4 +1,4 @@
-"""Plans as files: `--plan FILE` writes one and changes nothing, `apply` does just what it says."""
+"""Plan files: `--plan FILE` writes one and changes nothing, `redisq apply` carries it out."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
 from ..confirm_and_run import agreed, drive, ended, indented
-from ..outcome_report import its_own, reporting
+from ..outcome_report import check_report_file, reporting
 from ..output import count, emit, printable, reading, say, untouched, when
 from ..session import Session
 from .canary import limits, ramped
 
 
 def draft(verb: Verb, queues: Sequence[Queue[Any]], given: Mapping[str, Any]) -> Draft:
-    """A plan file that was begun."""
+    """Begin a plan file for one queue."""
     if given["dry_run"]:
         raise BadInput("--plan writes a file and --dry-run writes nothing: use one of them")
     if len(queues) > 1:
@@ -37,7 +37,7 @@ def draft(verb: Verb, queues: Sequence[Queue[Any]], given: Mapping[str, Any]) ->
 
 
 def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
-    """Finish a plan file and say what is in it; exit code 0."""
+    """Finish a plan file and print its content; exit code 0."""
     with untouched():
         s.run(prepared.write_plan(file, why, s.deployment))
     preview = prepared.preview
@@ -66,7 +66,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         plan = PlanFile(path, meter)
     header = plan.header
     if not given["dry_run"]:
-        its_own(report_path, header.op)
+        check_report_file(report_path, header.op)
     rate = None if given["rate"] is None else per_second(given["rate"])
     with reading("looking again", plan.count) as meter:
         preparing = prepare_plan(
@@ -120,12 +120,12 @@ def _carried_out(
     if not finished:
         return INTERRUPTED
     if left and not steps.halted and outcome.done == outcome.matched - left:
-        return 0  # as many as were asked for
+        return 0  # --max was reached
     return outcome.exit_code
 
 
 def _already(s: Session, before: Operation, what: str) -> int:
-    """Report that the plan was applied to its end already; nothing is done."""
+    """Report that the plan was carried out before; change nothing."""
     outcome = ChangeOutcome(before.id, before.matched, before.done)
     if s.json:
         skipped = {"earlier": before.matched - before.done} if before.matched > before.done else {}

@@ -1,4 +1,4 @@
-"""`--canary` and `--ramp`: a replay that watches what comes of it."""
+"""`--canary` and `--ramp`: a replay that slows down or stops when replayed entries fail again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, RedisqError
@@ -24,33 +23,26 @@ from ..confirm_and_run import drive, ended
 from ..output import Meter, printable, say
 from ..session import Session
 
-_THRESHOLDS = ("max_reentry", "max_latency", "max_waiting", "watch", "patience")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
-_FINE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
+_LATENCY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 SHOWN_S = 0.2
+"""seconds between two updates of the line on a terminal"""
 
 
 def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") -> Limits | None:
-    """What `RAMPING` asks for; None: no canary, no ramp."""
+    """The limits that the options `RAMPING` set; None: neither --canary nor --ramp is given."""
+    chosen = [name for name in _LIMITS if given[name] is not None]
     if not given["canary"] and not given["ramp"]:
-        if set_ := [name for name in _THRESHOLDS if given[name] is not None]:
-            option = "--" + set_[0].replace("_", "-")
+        if chosen:
+            option = "--" + chosen[0].replace("_", "-")
             raise BadInput(f"{option} is for a ramp: say --ramp, or --canary N")
         return None
     if verb != "replay":
         raise BadInput(f"--canary and --ramp are for replay only, not for {verb}")
     if given.get("plan") is not None:
         raise BadInput("--plan changes nothing: say --canary and --ramp to redisq apply")
-    found = Limits(canary=given["canary"] or 0, rate=rate)
-    if given["max_reentry"] is not None:
-        found = replace(found, reentry=_share(given["max_reentry"]))
-    if given["max_latency"] is not None:
-        found = replace(found, latency_ms=_fine_ms(given["max_latency"]))
-    if given["watch"] is not None:
-        found = replace(found, watch_ms=max(1, duration_ms(given["watch"])))
-    if given["patience"] is not None:
-        found = replace(found, patience_ms=duration_ms(given["patience"]))
-    return replace(found, waiting=given["max_waiting"])
+    fields = {field: read(given[name]) for name in chosen for field, read in [_LIMITS[name]]}
+    return Limits(canary=given["canary"] or 0, rate=rate, **fields)
 
 
 def _share(text: str) -> float:
@@ -62,16 +54,26 @@ def _share(text: str) -> float:
     return share
 
 
-def _fine_ms(text: str) -> float:
+def _latency_ms(text: str) -> float:
     """``5ms``, ``0.5ms`` or ``1s`` in milliseconds."""
-    found = _FINE.fullmatch(text.strip())
+    found = _LATENCY.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"{text!r} is not a latency: write 5ms or 0.5ms")
     return float(found[1]) * (1000 if found[2] == "s" else 1)
 
 
+_LIMITS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "max_reentry": ("reentry", _share),
+    "max_latency": ("latency_ms", _latency_ms),
+    "max_waiting": ("waiting", int),
+    "watch": ("watch_ms", lambda text: max(1, duration_ms(text))),
+    "patience": ("patience_ms", duration_ms),
+}
+"""option -> the field of `Limits` that it sets, and how its text is read"""
+
+
 def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str) -> int:
-    """Drive a replay by canary and ramp, say how it goes and how it ended; its exit code."""
+    """Run a replay with canary and ramp, show its progress and outcome; returns the exit code."""
     ramp = WatchedReplay(change, limits)
     outcome = ramp.outcome
     try:
@@ -91,7 +93,7 @@ def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str)
         elif course.why and finished:
             say(printable(course.why))
         if left:
-            # The same words again, so that the rest is as careful: without --ramp it would not be.
+            # The same options again: without --ramp the rest would not be watched.
             say(printable(f"{left:,} left; continue with: {s.again}"))
             _tell_rest(s, change)
     return ramp.exit_code if finished else INTERRUPTED
@@ -104,7 +106,7 @@ def _tell_rest(s: Session, change: ChangeRun[EntrySteps]) -> None:
 
 
 class _RampLine:
-    """How a ramp stands: one line that changes on a terminal, else a line for each change."""
+    """The state of a ramp: one line that is redrawn on a terminal, else a line per change."""
 
     def __init__(self, ramp: WatchedReplay) -> None:
         self._ramp = ramp
@@ -128,7 +130,7 @@ class _RampLine:
         course = self._ramp.course
         changed = self._state != (now := (course.phase, course.rate))
         if self._terminal:
-            if changed and course.phase == "paused":  # a reason that stays, and isn't cut
+            if changed and course.phase == "paused":  # the whole reason, on a line that stays
                 sys.stderr.write("\r\x1b[K")
                 self._line(f"paused after {self._ramp.outcome.done:,}: {course.why}")
             if changed or time.monotonic() - self._shown >= SHOWN_S:

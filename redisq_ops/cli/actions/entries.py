@@ -1,7 +1,7 @@
 """Entries by state: `waiting`, `pending`, `dlq` …, and the same verbs without a noun.
 
-Which verb there is in which state is the core's table; here are its words and options. The table
-is read when a noun is used: loading it takes the Redis client, which `redisq --help` must not.
+`core.model.states` says which verbs a state has. It is loaded when a noun is used, because it loads
+the Redis client, which `redisq --help` must not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
-from redisq_ops.ops.change.wording import entries
+from redisq_ops.ops.change.wording import state_entries
 from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.filter.target import Target, targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
@@ -53,7 +53,7 @@ def targets_of(
 def targets_to_read(
     s: Session, states: Sequence[State], given: Mapping[str, Any]
 ) -> Iterator[Target]:
-    """As `targets_of`; says of each why no entry can match, if none can."""
+    """As `targets_of`; reports each target whose filter excludes all of its entries, and why."""
     for target in targets_of(s, states, given):
         if mismatch := target.filter.state_mismatch(target.state):
             say(printable(f"{target.queue.name}: no entry matches: {mismatch}"))
@@ -61,7 +61,7 @@ def targets_to_read(
 
 
 def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
-    """``ls``: all of them for programs, the first 100 for people."""
+    """``ls``: with --json all entries, else the first 100 or ``--max``."""
     most = given["max"] or (None if s.json else 100)
     broken = False
     for target in targets_to_read(s, (state,), {**given, "max": most}):
@@ -70,7 +70,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         found: list[Entry] = []
         for page in pages(s, scan, given):
             if not s.json:
-                # Of a stream only a look at the payloads shows which of them are gone from it.
+                # Only reading the payloads shows which entries are gone from a stream.
                 looks = state == "pending" and isinstance(queue, HasConsumerGroups)
                 found += reads_payloads(s, queue, page) if looks else page
                 continue
@@ -82,7 +82,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
                 _print_table(queue.name, state, found, now)
             if gone := [entry for entry in found if entry.called == GONE]:
                 how = f"{hint('explain', f'{queue.name}/{gone[0].id}')} says what clears one"
-                some = entries(len(gone), state)
+                some = state_entries(len(gone), state)
                 say(f"{queue.name}: {some} without a payload, gone from the stream: {how}")
             capped = scan.found == most and not scan.complete
             of = f" of {scan.total_text}: --max shows more" if capped else ""
@@ -101,7 +101,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
 
 
 def tell_cancelled(s: Session, target: Target) -> None:
-    """Say what the trash counts and doesn't list."""
+    """Report the entries of cancelled requests: the trash counts them, but lists none."""
     if target.state == "trash" and (text := s.run(cancelled_trash(target.queue))):
         say(printable(f"{target.queue.name}: {text}"))
 

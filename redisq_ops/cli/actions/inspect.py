@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from redisq_ops.core.model.entry import State
 from redisq_ops.ops.change.unfinished import unfinished
-from redisq_ops.ops.change.wording import entries
+from redisq_ops.ops.change.wording import state_entries
 from redisq_ops.ops.inspect.details import (
     QueueDetails,
     RequestDetails,
@@ -17,18 +17,11 @@ from redisq_ops.ops.inspect.details import (
 )
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
-from redisq_ops.ops.terminal import entries as some
-from redisq_ops.ops.terminal import size
+from redisq_ops.ops.terminal import entries, size
 
 from ..address import place
 from ..output import age, emit, printable, quantity, table, tell, when
-from ..rows import (
-    client_row,
-    entry_row,
-    operation_row,
-    request_row,
-    tell_events,
-)
+from ..rows import client_row, entry_row, operation_row, request_row, tell_events
 from ..session import Session
 from .periodic import periodic_row, periodic_table
 
@@ -194,7 +187,7 @@ def _request_facts(view: RequestDetails) -> dict[str, Any]:
         "created_ms": request.created_ms, "added_ms": request.added_ms,
         "closed_ms": request.closed_ms,
         "results": f"{size(request.results_bytes)}, {request.results_dropped:,} over the limit",
-        "stream": f"{view.stream}: {some(view.length)}, group g",
+        "stream": f"{view.stream}: {entries(view.length)}, group g",
     }  # fmt: skip
 
 
@@ -216,7 +209,7 @@ def _entry(s: Session, address: str) -> None:
     _tell_history(s, view.history)
     if done is not None:
         state = cast("State", done.source or done.target)  # the audit log stores text
-        what = f"{done.verb} of {entries(done.done, state)} (op {done.id})"
+        what = f"{done.verb} of {state_entries(done.done, state)} (op {done.id})"
         why = f": {done.why}" if done.why else ""
         tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
 

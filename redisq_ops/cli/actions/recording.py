@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
+from math import inf
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -33,21 +33,21 @@ from .overview import print_operations, print_queues
 LOOKS = ("ls", "consumers", "log")
 LEAST_MS = 100
 MEMBER_S = 60.0
-"""time of a member of the file, which begins with a whole state"""
+"""seconds of the recording in one gzip member, which begins with a whole state"""
 STALE_MS = 5_000
-"""a state that is older than this at the moment that was asked for is reported"""
+"""a state that is older than this at the requested moment is reported as such"""
 
 
 def record(s: Session, given: dict[str, Any]) -> int:
+    """Add a sample to the file every ``--interval``, until ``--duration`` is over or a signal."""
     interval_ms = duration_ms(given["interval"])
     if interval_ms < LEAST_MS:
         raise BadInput(f"--interval {given['interval']}: at least {LEAST_MS}ms")
-    ends = (
-        None if given["duration"] is None else monotonic() + duration_ms(given["duration"]) / 1000
-    )
-    stopped = Event()  # by a signal, which ends a recording in order
+    duration = given["duration"]
+    ends = inf if duration is None else monotonic() + duration_ms(duration) / 1000
+    stopped = Event()
     with (
-        _recording(given["file"], given["most"] * 1_000_000) as file,
+        closing(RecordingFile(given["file"], given["most"] * 1_000_000)) as file,
         handled(lambda *_: stopped.set()),
     ):
         sampler = Sampler(s.deployment)
@@ -57,20 +57,9 @@ def record(s: Session, given: dict[str, Any]) -> int:
             queues = quantity(len(first["queues"]), "queue")
             say(printable(f"recording {queues} to {file.path}; Ctrl+C stops"))
         samples, member_ends = 1, monotonic() + MEMBER_S
-        lost, due = False, monotonic() + interval_ms / 1000
-        while not stopped.wait(max(0.0, due - monotonic())):
-            if ends is not None and monotonic() >= ends:
-                break
-            try:
-                line = s.run(sampler.sample())
-                if lost:
-                    say("the server answers again")
-                lost = False
-            except Unreachable as error:
-                line = sampler.lost(wall_ms(), str(error))
-                if not lost:
-                    say(printable(f"connection lost: {error}; retrying"))
-                lost = True
+        due = monotonic() + interval_ms / 1000
+        while not stopped.wait(max(0.0, due - monotonic())) and monotonic() < ends:
+            line = _sample(s, sampler)
             samples += 1
             if monotonic() >= member_ends:
                 file.begin(sampler.state.whole())
@@ -86,13 +75,18 @@ def record(s: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-@contextmanager
-def _recording(path: str, most: int) -> Iterator[RecordingFile]:
-    file = RecordingFile(path, most)
+def _sample(s: Session, sampler: Sampler) -> dict[str, Any]:
+    """The next line of the file. Says once that the server is lost, and once that it is back."""
+    was_lost = sampler.state.lost is not None
     try:
-        yield file
-    finally:
-        file.close()
+        line = s.run(sampler.sample())
+    except Unreachable as error:
+        if not was_lost:
+            say(printable(f"connection lost: {error}; retrying"))
+        return sampler.lost(wall_ms(), str(error))
+    if was_lost:
+        say("the server answers again")
+    return line
 
 
 def playback(s: Session, given: dict[str, Any]) -> int:
@@ -122,6 +116,14 @@ def playback(s: Session, given: dict[str, Any]) -> int:
         say(printable(f"the server could not be read at that moment: {state.lost}"))
     elif at_ms - state.at_ms > STALE_MS:
         say(f"no later sample up to {when(at_ms, s.utc)}")
+    _print_look(s, look, queue, state, before)
+    return 0
+
+
+def _print_look(
+    s: Session, look: str, queue: str | None, state: RecordedState, before: RecordedState | None
+) -> None:
+    """Print what ``look`` asks for; with ``before`` only what came or changed since then."""
     if look == "consumers":
         print_reports(s, recorded_reports(state, queue), POISON, first=True, all=queue is not None)
     elif look == "log":
@@ -133,11 +135,8 @@ def playback(s: Session, given: dict[str, Any]) -> int:
         if not state.queues and not s.json:
             say("no queues at that moment")
     else:
-        changed = differences(before, state)
-        _print_differences(
-            s, [each for each in changed if queue in (None, each.name)], before, state
-        )
-    return 0
+        changed = [each for each in differences(before, state) if queue in (None, each.name)]
+        _print_differences(s, changed, before, state)
 
 
 def _state(s: Session, path: Path, at_ms: int, span: tuple[int, int]) -> RecordedState:

@@ -99,8 +99,8 @@ def _queues(s: Session, given: Mapping[str, Any]) -> tuple[list[Queue[Any]], dic
     if given["all_queues"]:
         if given["name"] is not None:
             raise BadInput("give either a queue or --all-queues")
-        refused = s.run(s.deployment.registered())[1]
-        return s.run(s.deployment.apart()), {name: str(why) for name, why in refused.items()}
+        refused = s.run(s.deployment.registered())[1].items()
+        return s.run(s.deployment.disjoint_queues()), {name: str(why) for name, why in refused}
     return [s.run(s.deployment.queue(queue_named(s, given["name"])))], {}
 
 

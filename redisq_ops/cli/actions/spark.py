@@ -22,7 +22,6 @@ from .spark_session import (
     check_lake,
     check_queues,
     frame_options,
-    handed_on,
     lake_rows,
     on_kept_server,
     on_spark,
@@ -31,6 +30,7 @@ from .spark_session import (
     small_table,
     source_frame,
     table_options,
+    url_for_workers,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
         report([write_class_archive(s.config.server_address())])
     if all(finding.ok for finding in found):
         with on_spark(s, given, waits=False) as spark:
-            report(check_executors(spark, given["tasks"], handed_on(s, spark)))
+            report(check_executors(spark, given["tasks"], url_for_workers(s, spark)))
     return 0 if all(finding.ok for finding in found) else 1
 
 
@@ -106,9 +106,7 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     if (code := run_elsewhere(s, given)) is not None:
         return code
     named = named_tables(given["query"])
-    common = bounds(s, given, by_server=given["lake"] is None) | (
-        {} if given["queue"] is None else {"queue": given["queue"]}
-    )
+    common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
     payloads = given["payloads"] or re.search(r"\bpayload", given["query"], re.IGNORECASE)
     own = {
         name: common | ({"payloads": "true"} if payloads and _has(name) else {}) for name in named
@@ -132,8 +130,10 @@ def queried(s: Session, given: dict[str, Any]) -> int:
         with on_spark(s, here | {"conf": conf}, announces=False) as spark:
             frames = {}
             if given["lake"] is not None:
+                span = [int(common[at]) if at in common else None for at in ("since", "until")]
+                queues = () if given["queue"] is None else (given["queue"],)
                 for name in named:
-                    lake = lake_rows(spark, given["lake"], name, **common)
+                    lake = lake_rows(spark, given["lake"], name, queues, *span)
                     redact_table(lake, s.redaction).createOrReplaceTempView(name)
             else:
                 for name, read in small.items():

@@ -23,7 +23,11 @@ from ..session import Session
 from .spark_session import awaited, check_queues, frame, on_spark, printed, server_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def _redacted_frame(s: Session, session: SparkSession, table: str, **options: str) -> DataFrame:
+    return redact_table(frame(s, session, table, **options), s.redaction)
 
 
 def exported(s: Session, given: dict[str, Any]) -> int:
@@ -45,10 +49,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     corrupt = 0
     stopped = "what is in the lake stays; run the same command again to continue"
     with on_spark(s, given, stopped=stopped) as session:
-
-        def read(name: str, **more: str) -> DataFrame:
-            return redact_table(frame(s, session, name, **more), s.redaction)
-
+        read = partial(_redacted_frame, s, session)
         for name, options in wanted.items():
             take = partial(
                 export, server_of(s), read, name, Path(given["lake"]), queues=queues,
@@ -89,10 +90,7 @@ def kept(s: Session, given: dict[str, Any]) -> int:
     lake_table = LakeTable(lake, TABLES["history"])
     stopped = "what is in the lake stays; run the same command again to continue"
     with on_spark(s, given, stopped=stopped) as session:
-
-        def read(name: str, **more: str) -> DataFrame:
-            return redact_table(frame(s, session, name, **more), s.redaction)
-
+        read = partial(_redacted_frame, s, session)
         take = partial(export, server_of(s), read, "history", lake, queues=queues, **options)
         done = None
         while True:
@@ -132,7 +130,7 @@ def collected(s: Session, given: dict[str, Any]) -> int:
     _known(s, queue, requests)
     options = {"request": requests[0]} if len(requests) == 1 else {}
     with on_spark(s, given, stopped="nothing was written") as session:
-        found = redact_table(frame(s, session, "results", queue=queue, **options), s.redaction)
+        found = _redacted_frame(s, session, "results", queue=queue, **options)
         picked = select_requests(found, requests, given["starting"] or "")
         put = partial(
             write, picked, out, format, overwrite=given["overwrite"], require_rows=not requests,

@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.ops.filter.regex import BadRegex, regex
 from redisq_ops.ops.hint import hint
@@ -23,10 +21,13 @@ from . import spark_tables
 from .spark_session import (
     AGE,
     announced,
+    between,
     check_lake,
     check_queues,
     frame,
+    lake_rows,
     moment,
+    now_ms,
     on_kept_server,
     on_spark,
     run_elsewhere,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.pipeline.figures import Figures
-    from redisq_ops.pipeline.report import Progress, QueueReport
+    from redisq_ops.pipeline.report import Progress, QueueReport, Weights
 
 
 DAY = 86_400_000
@@ -59,9 +60,9 @@ def reported(s: Session, given: dict[str, Any]) -> int:
         with atomic_write(html) as file:
             file.write(_page(s, figures, given).encode())
     if s.json:
-        spark_tables.emitted(figures)
+        spark_tables.print_json(figures)
     else:
-        spark_tables.described(s, figures)
+        spark_tables.print_report(s, figures)
     for what, where in ((html, html), (parquet, f"{len(written)} tables below {parquet}")):
         if what is not None:
             say(f"written: {where}")
@@ -93,7 +94,7 @@ def grouped(s: Session, given: dict[str, Any]) -> int:
         figures = report.dead_letter_groups(progress=meter)
     groups, traits = figures["dead_groups"], figures["contrasts"]
     if not s.json:
-        spark_tables.groups(s, groups, traits)
+        spark_tables.print_groups(s, groups, traits)
         say(
             f"{count(sum(row['entries'] for row in groups))} dead letters in "
             f"{count(len(groups))} {'group' if len(groups) == 1 else 'groups'}"
@@ -127,7 +128,7 @@ def held_back(s: Session, given: dict[str, Any]) -> int:
     if (code := run_elsewhere(s, given)) is not None:
         return code
     own = given | {"queues": [queue] if queue else None}
-    with _report(s, own, request=request) as (report, meter):
+    with _report(s, own, dead=False) as (report, meter):
         rows, silent = report.critical_path(request, progress=meter)
     found = sorted({row["queue"] for row in rows})
     if len(found) > 1:
@@ -135,7 +136,7 @@ def held_back(s: Session, given: dict[str, Any]) -> int:
         raise BadInput(f"request {request} is in more than one queue: {here}")
     if not found:
         _nothing(request, queue, silent)
-    spark_tables.walked(s, rows, f"{found[0]}/{request}")
+    spark_tables.print_critical_path(s, rows, f"{found[0]}/{request}")
     return 0
 
 
@@ -155,60 +156,72 @@ def _report(
     s: Session,
     given: Mapping[str, Any],
     *,
-    client: str | None = None,
     history: bool = True,
-    request: str | None = None,
+    dead: bool = True,
+    client: str | None = None,
 ) -> Iterator[tuple[QueueReport, Progress]]:
-    """A report from the tables of the server or of a lake, and a meter for its parts."""
-    names, payloads = tuple(given["queues"] or ()), bool(given.get("payloads"))
-    tables = _Tables(s, given["lake"], names)
+    """A report on the history, the dead letters or both, and a meter for its parts."""
+    from redisq_ops.pipeline.session import parse_conf
+
+    queues = tuple(given["queues"] or ())
+    tables = _Tables(s, given["lake"], queues, payloads=bool(given.get("payloads")))
     if tables.lake is None:
-        check_queues(s, names)
+        check_queues(s, queues)
     else:
         check_lake(tables.lake)
-    since, until = _range(s, given, DAY if history else None)
-    against = _against(s, given, since, until)
+    now = now_ms(s, given)
+    since, until = time_range(s, given, now)
+    if history and since is None and tables.lake is None:
+        since = (until or now) - DAY
+    against = _against(s, given, since, until, now)
+    wanted = [*(["history"] if history else []), *(["dead"] if dead else [])]
     with on_kept_server(s, given, "report") as here:
         announced(s, here)
-        from redisq_ops.pipeline import spark_tuning
-
-        # A critical path needs no dead letters, groups need no history.
-        wanted = [*(["history"] if history else []), *(["dead"] if request is None else [])]
         conf = [*tables.startup_conf(wanted), *(given["conf"] or ())]
-        with on_spark(s, {**here, "conf": conf}, announces=False) as running:
-            from redisq_ops.pipeline.report import QueueReport
-            from redisq_ops.pipeline.schemas import struct
-            from redisq_ops.pipeline.session import parse_conf
-            from redisq_ops.pipeline.tables import TABLES
+        with (
+            on_spark(s, {**here, "conf": conf}, announces=False) as running,
+            progress("working the tables out") as meter,
+        ):
+            report = _read_report(running, tables, wanted, client, (since, until), against)
+            asked = parse_conf(given["conf"] or ())
+            for name, value in (report.settings if history else {}).items():
+                if name not in asked:
+                    running.conf.set(name, value)
+            yield report, meter
 
-            with progress("working the tables out") as meter:
-                events, letters = (
-                    running.createDataFrame([], struct(TABLES[name]))
-                    for name in ("history", "dead")
-                )
-                if history:
-                    events = tables.read(running, "history", since, until)
-                if request is None:
-                    letters = tables.read(running, "dead", payloads=payloads)
-                if not history:
-                    letters = _between(letters, "since_at", since, until)
-                weights = None
-                if history and tables.lake is None and client is None:
-                    weights = s.run(spark_tuning.weights(names, s.config["prefix"] or "rq"))
-                earlier = None
-                if history and since is not None and request is None:
-                    earlier = tables.read(running, "history", None, since - 1)
-                other = None
-                if against is not None:
-                    other = QueueReport(tables.read(running, "history", *against), letters, client)
-                report = QueueReport(
-                    events, letters, client, payloads, s.redaction, weights, earlier, other
-                )
-                asked = parse_conf(given["conf"] or ())
-                for name, value in (report.settings if history else {}).items():
-                    if name not in asked:
-                        running.conf.set(name, value)
-                yield report, meter
+
+def _read_report(
+    running: SparkSession,
+    tables: _Tables,
+    wanted: Sequence[str],
+    client: str | None,
+    span: tuple[int | None, int | None],
+    against: tuple[int, int] | None,
+) -> QueueReport:
+    """A report on the ``wanted`` tables: those that are not wanted count as empty."""
+    from redisq_ops.pipeline.report import QueueReport
+    from redisq_ops.pipeline.schemas import struct
+    from redisq_ops.pipeline.tables import TABLES
+
+    since, until = span
+    weights = earlier = other = None
+    events, letters = (
+        running.createDataFrame([], struct(TABLES[name])) for name in ("history", "dead")
+    )
+    if "history" in wanted:
+        events = tables.read(running, "history", since, until)
+        weights = tables.weights() if client is None else None
+    if "dead" in wanted:
+        letters = tables.read(running, "dead")
+        if "history" not in wanted:
+            letters = between(letters, "since_at", since, until)
+        elif since is not None:
+            earlier = tables.read(running, "history", None, since - 1)
+    if against is not None:
+        other = QueueReport(tables.read(running, "history", *against), letters, client)
+    return QueueReport(
+        events, letters, client, tables.payloads, tables.s.redaction, weights, earlier, other
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +231,8 @@ class _Tables:
     s: Session
     lake: Path | None
     names: tuple[str, ...]
+    payloads: bool = False
+    """whether the dead letters have their payloads"""
 
     def startup_conf(self, wanted: Sequence[str]) -> list[str]:
         """Settings for a session that reads these tables."""
@@ -233,26 +248,25 @@ class _Tables:
 
         return self.s.run(server_rows(wanted, self.names, self.s.config["prefix"] or "rq"))
 
+    def weights(self) -> Weights | None:
+        """The clients' weights, which a lake does not have."""
+        from redisq_ops.pipeline.spark_tuning import weights
+
+        if self.lake is not None:
+            return None
+        return self.s.run(weights(self.names, self.s.config["prefix"] or "rq"))
+
     def read(
-        self,
-        running: SparkSession,
-        name: str,
-        since: int | None = None,
-        until: int | None = None,
-        payloads: bool = False,
+        self, running: SparkSession, name: str, since: int | None = None, until: int | None = None
     ) -> DataFrame:
         from redisq_ops.pipeline import report
-        from redisq_ops.pipeline.lake import read_table
         from redisq_ops.pipeline.small_tables import small_table_frame
 
         if self.lake is not None:
-            found = read_table(running, self.lake, name)
-            if self.names:
-                found = found.where(found["queue"].isin(*self.names))
-            return _between(found, "at" if name == "history" else "since_at", since, until)
+            return lake_rows(running, self.lake, name, self.names, since, until)
         columns: tuple[str, ...] = report.HISTORY_COLUMNS
         if name == "dead":
-            columns = (*report.DEAD_COLUMNS, "payload") if payloads else report.DEAD_COLUMNS
+            columns = (*report.DEAD_COLUMNS, "payload") if self.payloads else report.DEAD_COLUMNS
         bounds = {"since": since, "until": until}
         wanted = {bound: str(ms) for bound, ms in bounds.items() if ms is not None}
         wanted |= {"queue": ",".join(self.names)} if self.names else {}
@@ -264,28 +278,8 @@ class _Tables:
         return frame(self.s, running, name, **wanted)
 
 
-def _between(rows: DataFrame, column: str, since: int | None, until: int | None) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    at = F.unix_millis(column)
-    if since is not None:
-        rows = rows.where(at >= since)
-    return rows if until is None else rows.where(at <= until)
-
-
-def _range(
-    s: Session, given: Mapping[str, Any], default: int | None
-) -> tuple[int | None, int | None]:
-    """Since and until in ms, by the server's clock; the default for a lake is all of it."""
-    now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
-    since, until = time_range(s, given, now)
-    if since is None and default is not None and not given["lake"]:
-        since = (until or now) - default
-    return since, until
-
-
 def _against(
-    s: Session, given: Mapping[str, Any], since: int | None, until: int | None
+    s: Session, given: Mapping[str, Any], since: int | None, until: int | None, now: int
 ) -> tuple[int, int] | None:
     """The time to compare with, in ms: as long as the report's, and before it."""
     text = given.get("against")
@@ -293,17 +287,13 @@ def _against(
         return None
     if since is None:
         raise BadInput("--against needs --since: how long is the time to compare?")
-    now = s.run(server_ms()) if given["lake"] is None else round(time() * 1000)
-    begin = moment("24h" if text == "yesterday" else text, now, utc=s.utc)
-    shift = now - begin if _is_age(text) else since - begin
+    text = "24h" if text == "yesterday" else text
+    begin = moment(text, now, utc=s.utc)
+    shift = now - begin if AGE.fullmatch(text) else since - begin
     end = now if until is None else until
     if shift < end - since:
-        raise BadInput(f"--against {text}: that time is not before the report's")
+        raise BadInput(f"--against {given['against']}: that time is not before the report's")
     return since - shift, end - shift
-
-
-def _is_age(text: str) -> bool:
-    return text == "yesterday" or AGE.fullmatch(text) is not None
 
 
 def _pattern(text: str | None) -> str | None:

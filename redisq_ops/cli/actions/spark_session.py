@@ -1,6 +1,6 @@
 """The Spark session of a command: start, tables, progress, interrupts.
 
-Spark is imported, and a JVM started, only where rows are read.
+Functions import Spark, so that a command that reads no rows starts without it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import logging
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, Interrupted, Unreachable
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
@@ -36,20 +36,20 @@ AGE = re.compile(r"(\s*\d+\s*(ms|s|m|h|d))+\s*")
 
 
 def printed(given: Mapping[str, Any]) -> bool:
-    """Whether only the spark-submit command was asked for; then print it."""
+    """Print the spark-submit command and return True, if ``--print-submit`` asks for it."""
     if not given["print_submit"]:
         return False
     from redisq_ops.pipeline.session import spark_submit_line
 
     if given["remote"]:
         raise BadInput("--print-submit goes with --master: nothing is submitted to Spark Connect")
-    print(spark_submit_line(_typed(sys.argv[1:]), given["master"], given["conf"] or ()))
+    print(spark_submit_line(_submitted_words(sys.argv[1:]), given["master"], given["conf"] or ()))
     return True
 
 
 def run_elsewhere(s: Session, given: Mapping[str, Any]) -> int | None:
-    """The exit code if the command was handled, else None: its spark-submit line was printed, or
-    the process that `redisq spark serve` keeps for commands ran it."""
+    """The exit code if the command needs no session here, else None: its spark-submit line was
+    printed, or the process of `redisq spark serve` ran it."""
     if printed(given):
         return 0
     from redisq_ops.pipeline.connect_server import commands_socket
@@ -61,8 +61,8 @@ def run_elsewhere(s: Session, given: Mapping[str, Any]) -> int | None:
 
 
 def _kept_server(s: Session, given: Mapping[str, Any]) -> str | None:
-    """The address of the server of `redisq spark serve`, if it can run this command: none of
-    --master, --remote and --conf asks for another."""
+    """The address of the server of `redisq spark serve`, if there is one and none of --master,
+    --remote and --conf asks for another."""
     from redisq_ops.pipeline.connect_server import find_server
 
     if given["master"] or given["remote"] or given["conf"]:
@@ -70,20 +70,19 @@ def _kept_server(s: Session, given: Mapping[str, Any]) -> str | None:
     return find_server(s.config.server_address())
 
 
-_TAKEN = {"--master": 1, "--conf": 1, "--print-submit": 0, "--url": 1}
+_NOT_SUBMITTED = {"--master": 1, "--conf": 1, "--print-submit": 0, "--url": 1}
+"""options left out of the submitted command -> their values: spark-submit has them itself, and a
+URL may contain a password"""
 
 
-def _typed(argv: list[str]) -> list[str]:
-    """The words of the command without the options that spark-submit gets itself.
-
-    Also without the URL, which may contain a password: set it in the environment.
-    """
+def _submitted_words(argv: list[str]) -> list[str]:
+    """The words of the command that spark-submit runs."""
     words, kept = iter(argv), list[str]()
     for word in words:
         name, equals, _ = word.partition("=")
-        if name not in _TAKEN:
+        if name not in _NOT_SUBMITTED:
             kept.append(word)
-        elif _TAKEN[name] and not equals:
+        elif _NOT_SUBMITTED[name] and not equals:
             next(words, None)
     return kept
 
@@ -94,7 +93,8 @@ def on_kept_server(
 ) -> Iterator[dict[str, Any]]:
     """``given`` with the address of the server of `redisq spark serve`, if it can run this command.
 
-    ``reuses``: the command leaves nothing in a session that would change later ones.
+    ``reuses``: it may run in the session of earlier commands, because it leaves nothing there that
+    would change later ones.
     """
     from redisq_ops.pipeline.connect_server import reused_session
 
@@ -172,7 +172,7 @@ def on_spark(
     logging.getLogger().addFilter(_no_interrupt)
     made = started(s, given, waits=waits)
     with suppress(ValueError):  # not the main thread
-        # PySpark's own handler calls the JVM, perhaps in the middle of another call.
+        # PySpark's handler would call the JVM, perhaps during another call.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with nullcontext() if s.json else server_watched(_own_clock(s), say):
@@ -201,14 +201,14 @@ def _own_clock(s: Session) -> Callable[[], int]:
 
 
 def awaited(spark: SparkSession, what: str, job: Callable[[], T]) -> T:
-    """The result of a job; shows how many of its tasks have ended."""
+    """The result of a job, with a progress line of its tasks."""
     from redisq_ops.pipeline.spark_jobs import run_job, task_progress
 
     with progress(what) as meter:
         return run_job(spark, job, lambda: meter(*task_progress(spark)))
 
 
-def handed_on(s: Session, spark: SparkSession) -> str | None:
+def url_for_workers(s: Session, spark: SparkSession) -> str | None:
     """The server's URL without password, for workers whose environment we can't set.
 
     None: they have it in their environment, or no URL is set.
@@ -238,7 +238,7 @@ def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -
     from redisq_ops.pipeline.options import parse_options
 
     given = table_options(s, table, **options)
-    if (url := handed_on(s, spark)) is not None:
+    if (url := url_for_workers(s, spark)) is not None:
         given["url"] = url
     parse_options(given)  # Spark would report an error in fifty lines
     return given
@@ -276,43 +276,53 @@ def lake_rows(
     spark: SparkSession,
     lake: Path,
     name: str,
-    *,
-    queue: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
+    queues: Sequence[str] = (),
+    since: int | None = None,
+    until: int | None = None,
 ) -> DataFrame:
-    """A table of a lake, of one queue or all, between two times in ms."""
-    from pyspark.sql import functions as F
-
+    """A table of a lake, of some queues or all, between two times in ms."""
     from redisq_ops.pipeline.lake import read_table
     from redisq_ops.pipeline.tables import TABLES
 
     rows = read_table(spark, lake, name)
-    if queue is not None:
-        rows = rows.where(F.col("queue") == queue)
-    at = TABLES[name].time
-    if at is None and (since or until):
+    if queues:
+        rows = rows.where(rows["queue"].isin(*queues))
+    column = TABLES[name].time
+    if column is None and (since or until):
         raise BadInput(f"{name} has no time for --since and --until")
+    return rows if column is None else between(rows, column, since, until)
+
+
+def between(rows: DataFrame, column: str, since: int | None, until: int | None) -> DataFrame:
+    """The rows whose time is between two times in ms."""
+    from pyspark.sql import functions as F
+
+    at = F.unix_millis(column)
     if since is not None:
-        rows = rows.where(F.unix_millis(str(at)) >= int(since))
-    return rows if until is None else rows.where(F.unix_millis(str(at)) <= int(until))
+        rows = rows.where(at >= since)
+    return rows if until is None else rows.where(at <= until)
 
 
-def bounds(s: Session, given: Mapping[str, Any], *, by_server: bool = True) -> dict[str, str]:
-    """``--since`` and ``--until`` as options of the reader, ages by the server's clock, or by this
-    machine's."""
-    asked = {name: given[name] for name in ("since", "until") if given[name] is not None}
-    if not asked:
+def now_ms(s: Session, given: Mapping[str, Any]) -> int:
+    """The time from which ages count: the server's, or this machine's if a lake is read."""
+    return s.run(server_ms()) if given.get("lake") is None else wall_ms()
+
+
+def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
+    """``--since`` and ``--until`` as options of the reader, in ms since 1970."""
+    if given["since"] is None and given["until"] is None:
         return {}
-    now = s.run(server_ms()) if by_server else round(time() * 1000)
-    since, until = time_range(s, given, now)
+    since, until = time_range(s, given, now_ms(s, given))
     found = {"since": since, "until": until}
     return {name: str(ms) for name, ms in found.items() if ms is not None}
 
 
 def time_range(s: Session, given: Mapping[str, Any], now: int) -> tuple[int | None, int | None]:
-    """``--since`` and ``--until`` as ms since 1970. A time of day means its latest one: at 13:00
-    those of 12:00 and 16:00 are of yesterday, as the first one is before the second."""
+    """``--since`` and ``--until`` as ms since 1970.
+
+    A time of day means its latest occurrence before ``--until`` or now: at 13:00, from 12:00 to
+    16:00 means yesterday.
+    """
     since, until = (given[name] for name in ("since", "until"))
     end = None if until is None else moment(until, now, utc=s.utc)
     if since is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.terminal import percent
@@ -17,7 +17,8 @@ SHOWN = 30
 """rows of a table shown to a person; --json and --parquet have all"""
 
 
-def emitted(figures: Figures) -> None:
+def print_json(figures: Figures) -> None:
+    """Print the figures as JSON lines: the report's own facts, then the rows of each table."""
     from redisq_ops.pipeline.figures import empty_table_reasons, notes
 
     emit(
@@ -30,20 +31,27 @@ def emitted(figures: Figures) -> None:
             emit({"table": name, **row})
 
 
-def described(s: Session, figures: Figures) -> None:
-    from redisq_ops.pipeline.figures import by_queue, empty_table_reasons, notes, totals
-    from redisq_ops.pipeline.page_elements import duration, number
-    from redisq_ops.pipeline.queue_timeline import METRICS
+def print_report(s: Session, figures: Figures) -> None:
+    """Print the figures as tables, and why a table is empty."""
+    from redisq_ops.pipeline.figures import empty_table_reasons, notes
 
-    def moment(ms: int | None) -> str:
-        return when(ms, s.utc)[:16]
-
-    def time(ms: float | None) -> str | None:
-        return None if ms is None else duration(ms)
-
-    tables, why = figures.tables, empty_table_reasons(figures)
+    why = empty_table_reasons(figures)
     if figures.begin_ms is not None:
         say(f"{when(figures.begin_ms, s.utc)} to {when(figures.end_ms, s.utc)}")
+    _print_deliveries(s, figures, why)
+    print_groups(s, figures.tables["dead_groups"], None)
+    _print_changes(s, figures, why)
+    _print_clients_and_requests(s, figures, why)
+    for note in notes(figures):
+        say(note)
+
+
+def _print_deliveries(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
+    from redisq_ops.pipeline.figures import totals
+    from redisq_ops.pipeline.page_elements import duration
+    from redisq_ops.pipeline.queue_timeline import METRICS
+
+    tables = figures.tables
     names = ("submitted", "taken", "done", "failed", "lost", "dead")
     _section(
         "queues",
@@ -55,53 +63,61 @@ def described(s: Session, figures: Figures) -> None:
     _section(
         "latency by the hour",
         ["queue", "hour", "taken", "wait p50", "p95", "p99", "run p50", "p95", "p99"],
-        ([r["queue"], moment(r["from_ms"]), r["taken"], *(time(r[name]) for name in spread)]
+        ([r["queue"], _minute(s, r["from_ms"]), r["taken"],
+          *(None if r[name] is None else duration(r[name]) for name in spread)]
          for r in tables["latency"]),
         why.get("latency"),
     )  # fmt: skip
+    ends = ("queue", "attempt", "n", "done", "failed", "lost", "dead")
     _section(
         "how deliveries end",
         ["queue", "attempt", "deliveries", "done", "failed", "lost", "dead", "not done"],
-        ([r["queue"], r["attempt"], r["n"], r["done"], r["failed"], r["lost"], r["dead"],
-          None if r["bad_share"] is None else percent(r["bad_share"])] for r in tables["retries"]),
+        ([*(r[name] for name in ends), _percent(r["bad_share"])] for r in tables["retries"]),
         why.get("retries"),
-    )  # fmt: skip
-
-    def value(row: Row, name: str) -> str | None:
-        if row[name] is None:
-            return None
-        return (duration if row["metric"].endswith("_ms") else number)(row[name])
-
+    )
     _section(
         f"unusual (steps of {duration(figures.anomaly_ms)})",
         ["queue", "what", "from", "to", "", "value", "usually", "z"],
-        ([r["queue"], METRICS[r["metric"]], moment(r["from_ms"]), moment(r["to_ms"]), r["side"],
-          value(r, "value"), value(r, "median"), f"{r['z']:.1f}"] for r in tables["anomalies"]),
+        ([r["queue"], METRICS[r["metric"]], _minute(s, r["from_ms"]), _minute(s, r["to_ms"]),
+          r["side"], _metric(r, "value"), _metric(r, "median"), f"{r['z']:.1f}"]
+         for r in tables["anomalies"]),
         why.get("anomalies"),
     )  # fmt: skip
-    groups(s, tables["dead_groups"], None)
+
+
+def _print_changes(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
     if figures.against is not None:
         _section(
             "compared with the other time",
             ["queue", "what", "group", "this time", "then"],
-            ([r["queue"], r["metric"], r["fingerprint"], value(r, "value"), value(r, "against")]
-             for r in tables["comparison"]),
+            ([r["queue"], r["metric"], r["fingerprint"], _metric(r, "value"), _metric(r, "against")]
+             for r in figures.tables["comparison"]),
             why.get("comparison"),
         )  # fmt: skip
     _section(
         "operators' changes",
         ["queue", "at", "change", "entries", "operation"],
-        ([r["queue"], moment(r["at_ms"]), r["change"], r["entries"], r["op"]]
-         for r in tables["changes"]),
+        ([r["queue"], _minute(s, r["at_ms"]), r["change"], r["entries"], r["op"]]
+         for r in figures.tables["changes"]),
         why.get("changes"),
     )  # fmt: skip
-    paths = by_queue(tables["critical_paths"], "request")
+
+
+def _print_clients_and_requests(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
+    from redisq_ops.pipeline.figures import by_queue
+    from redisq_ops.pipeline.page_elements import duration
+
+    tables = figures.tables
+    hours = by_queue(tables["fairness"], "from_ms").items()
     _section(
         "fairness",
         ["queue", "hour", "Jain", "clients", "most to", "share", "of fair"],
-        _fairness(tables["fairness"], moment),
+        ([queue, _minute(s, at), _decimal(first["jain"], 3), 1 + len(others), first["client"],
+          _percent(first["share"]), _decimal(first["ratio"], 2)]
+         for (queue, at), (first, *others) in hours),
         why.get("fairness"),
-    )
+    )  # fmt: skip
+    paths = by_queue(tables["critical_paths"], "request")
     _section(
         "slowest requests",
         ["request", "took", "sub-requests", "deliveries", "failed", "mostly"],
@@ -111,42 +127,19 @@ def described(s: Session, figures: Figures) -> None:
         why.get("requests"),
         most=10,
     )  # fmt: skip
-    for note in notes(figures):
-        say(note)
 
 
-def _fairness(rows: Iterable[Row], moment: Any) -> Iterator[list[Any]]:
-    from redisq_ops.pipeline.figures import by_queue
-
-    for (queue, at), clients in by_queue(rows, "from_ms").items():
-        first = clients[0]
-        yield [
-            queue, moment(at), None if first["jain"] is None else f"{first['jain']:.3f}",
-            len(clients), first["client"],
-            None if first["share"] is None else percent(first["share"]),
-            None if first["ratio"] is None else f"{first['ratio']:.2f}",
-        ]  # fmt: skip
-
-
-def _mostly(path: Iterable[Row]) -> str | None:
+def _mostly(path: Sequence[Row]) -> str | None:
     """What most of a request's critical path was spent on."""
-    if not (spent := _spent(path)):
+    from redisq_ops.pipeline.critical_path import time_spent
+
+    if not (spent := time_spent(path)):
         return None
-    what, ms = spent[0]
-    return f"{percent(ms / max(1, sum(took for _, took in spent)))} {what}"
+    what, ms = next(iter(spent.items()))
+    return f"{percent(ms / max(1, sum(spent.values())))} {what}"
 
 
-def _spent(stretches: Iterable[Row]) -> list[tuple[str, int]]:
-    from redisq_ops.pipeline.critical_path import DESCRIPTIONS
-
-    found: dict[str, int] = {}
-    for row in stretches:
-        name = DESCRIPTIONS[row["what"]]
-        found[name] = found.get(name, 0) + row["took_ms"]
-    return sorted(found.items(), key=lambda item: -item[1])
-
-
-def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
+def print_groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
     """Groups, and with ``traits`` what is more frequent in each."""
     from redisq_ops.pipeline.figures import (
         by_queue,
@@ -157,17 +150,14 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
 
     by_group = by_queue(traits or (), "fingerprint")
     ranked = sorted(groups, key=lambda row: -row["entries"])
-    rows = []
-    for row in ranked:
-        rows.append([row["queue"], row["fingerprint"], row["entries"], percent(row["share"]),
-                     row["lost"], row["clients"] or None, row["requests"] or None,
-                     when(row["last_ms"], s.utc)[:16], group_error(row)])  # fmt: skip
     _section(
         "dead letters",
         ["queue", "group", "entries", "share", "lost", "clients", "requests", "last", "error"],
-        rows,
+        ([r["queue"], r["fingerprint"], r["entries"], percent(r["share"]), r["lost"],
+          r["clients"] or None, r["requests"] or None, _minute(s, r["last_ms"]), group_error(r)]
+         for r in ranked),
         "no dead letters",
-    )
+    )  # fmt: skip
     if traits is None:
         return
     if why := single_group_reason(ranked):
@@ -182,8 +172,8 @@ def groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> N
                 _line(f"  {sentence}")
 
 
-def walked(s: Session, rows: Sequence[Row], named: str) -> None:
-    from redisq_ops.pipeline.critical_path import DESCRIPTIONS
+def print_critical_path(s: Session, rows: Sequence[Row], named: str) -> None:
+    from redisq_ops.pipeline.critical_path import DESCRIPTIONS, time_spent
     from redisq_ops.pipeline.figures import longest
     from redisq_ops.pipeline.page_elements import duration
 
@@ -193,7 +183,7 @@ def walked(s: Session, rows: Sequence[Row], named: str) -> None:
         return
     begin, whole = rows[0]["from_ms"], max(1, rows[-1]["to_ms"] - rows[0]["from_ms"])
     _line(f"{named}: {duration(rows[-1]['to_ms'] - begin)} from {when(begin, s.utc)}")
-    for what, ms in _spent(rows):
+    for what, ms in time_spent(rows).items():
         _line(f"  {percent(ms / whole):>5}  {duration(ms):>8}  {what}")
     shown = longest(rows, SHOWN)
     _section(
@@ -209,6 +199,27 @@ def walked(s: Session, rows: Sequence[Row], named: str) -> None:
     most = sorted(held.items(), key=lambda item: -item[1])[:3]
     ids = ", ".join(f"{id} ({percent(ms / whole)})" for id, ms in most)
     say(f"held back most by {ids}; {len(rows):,} stretches in all")
+
+
+def _minute(s: Session, ms: int | None) -> str:
+    return when(ms, s.utc)[:16]
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else percent(share)
+
+
+def _decimal(value: float | None, places: int) -> str | None:
+    return None if value is None else f"{value:.{places}f}"
+
+
+def _metric(row: Row, name: str) -> str | None:
+    """A value of the row's metric: a duration or a number."""
+    from redisq_ops.pipeline.page_elements import duration, number
+
+    if row[name] is None:
+        return None
+    return (duration if row["metric"].endswith("_ms") else number)(row[name])
 
 
 def _section(

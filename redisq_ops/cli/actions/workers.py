@@ -16,11 +16,7 @@ from redisq_ops.ops.change.prune_processes import (
 )
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.time import duration_ms
-from redisq_ops.ops.inspect.worker_processes import (
-    ProcessRegister,
-    process_registers,
-    processes_of,
-)
+from redisq_ops.ops.inspect.worker_processes import ProcessRegister, process_registers, processes_of
 
 from ..confirm_and_run import agreed, drive, ended, nothing_matched
 from ..output import age_or_none, emit, printable, say, table, untouched, when

@@ -23,7 +23,7 @@ from .scripts import Script, commands
 
 
 class HasScripts(Protocol):
-    """One shard: its keys and its scripts."""
+    """One shard of a queue: its keys and scripts."""
 
     @property
     def keys(self) -> Keys: ...
@@ -47,7 +47,7 @@ class ScriptedQueue(Protocol):
 
 PUT = ("submit", "schedule", "push", "enqueue")
 WORK = ("take", "settle", "extend", "sweep", "fire_periodic")
-"""names of scripts; each kind has some of them"""
+"""names of scripts, of which each kind has some"""
 _OF_WORKERS = ("blpop", "eval", "lpush")
 _OF_OPERATORS = ("eval", "hdel", "hsetnx", "unlink", "zrem")
 _CORE = Path(__file__).parent.parent

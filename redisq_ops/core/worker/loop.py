@@ -41,9 +41,9 @@ from .upkeep import UPKEEP_S, Upkeep
 from .wake_up import WakeUp, WakeUpListener
 
 LINGER_S = 0.05
-"""how long a finished entry of a batch may wait until others can be settled with it"""
+"""how long a finished entry waits for others of its batch, to be settled with them"""
 _MOST_SLOTS = 1000
-_LAST_WORD_S = 1.0
+_LAST_REPLIES_S = 1.0
 """how long a worker that stops waits for replies of the server"""
 
 Ended = tuple[Work, Settlement | None]
@@ -111,9 +111,8 @@ class Worker:
             raise BadInput("lease, grace and time-out must be positive")
         self._endpoint = None if ping is None else Endpoint(ping, self._health, pages)
         host = socket.gethostname()
-        fallback = f"{host}.{os.getpid()}"
-        named = consumer or (self._endpoint.name if self._endpoint else fallback)
-        self.consumer = checked_consumer(named)
+        name = self._endpoint.name if self._endpoint else f"{host}.{os.getpid()}"
+        self.consumer = checked_consumer(consumer or name)
         self._client = several[0].client
         self._sources = QueueRotation(several, lease_ms, redacted)
         registration = WorkerRegistration(self.consumer, concurrency * batch, host, os.getpid())
@@ -124,17 +123,17 @@ class Worker:
         self._grace_s, self._timeout_s, self._burst = grace_s, timeout_s, burst
         self._random = random
         self._inbox: SimpleQueue[Message] = SimpleQueue()
-        self._turn = threading.RLock()  # of the thread that does the loop's work now
+        self._turn = threading.RLock()  # held by the thread that does the loop's work
         rest = self._wait if batch == 1 else sleep
         self._connection = ReconnectingConnection(self._client, random, rest, self._has_given_up)
         self._exchanges: ExchangeThreads
         self._slots: Slots
         self._listener: WakeUpListener
         self._listening = False
-        self._overdue: set[Work] = set()
+        self._overdue: set[Work] = set()  # failed by time-out, but the handler still runs
         self._stops = 0
         self._leave_by = inf
-        self._quick = False
+        self._quick = False  # whether the latest full batch was done within LINGER_S
         self._quiet_until = 0.0
         self._limits: list[Limit] | None = None  # limits that a burst waits for; None: not read yet
         self._refused: Forbidden | None = None
@@ -156,7 +155,7 @@ class Worker:
         post = self._inbox.put
         self._exchanges = ExchangeThreads(1 if self._batch == 1 else 2, self._connection, post)
         only_slot = self._concurrency == self._batch == 1 and not self._handler.is_async
-        ended = self._go_on if only_slot else post
+        ended = self._exchange_in_slot if only_slot else post
         self._slots = slots(self._concurrency, self._handler, ended, self._random, self._timeout_s)
         self._listener = WakeUpListener(self._client, post, lambda: self._free() > 0)
         renewal = LeaseRenewal(self._sources, self._lease_ms)
@@ -204,11 +203,11 @@ class Worker:
                     raise
                 return
 
-    def _go_on(self, ended: Ended) -> None:
-        """Called by the only slot, in its thread: settle, and take the next entry, there.
+    def _exchange_in_slot(self, ended: Ended) -> None:
+        """Settle and take the next entry in the only slot's thread.
 
-        To wake the loop's thread and to be woken by it would take as long as the exchange. The loop
-        is woken where it has to decide what comes next.
+        Handing over to the loop's thread and back would take as long as the exchange itself. The
+        loop is woken if nothing runs afterwards.
         """
         if self._stops or not self._turn.acquire(blocking=False):
             self._inbox.put(ended)
@@ -225,6 +224,7 @@ class Worker:
             self._turn.release()
 
     def _is_done(self) -> bool:
+        """Whether the loop ends: stopped or, in a burst, with all queues confirmed empty."""
         if self._sources.held() or self._exchanges.busy:
             return self._is_late()
         return self._stops > 0 or (self._burst and self._limits == [])
@@ -256,6 +256,7 @@ class Worker:
         return self._stops > 1 or (self._stops > 0 and monotonic() >= self._leave_by)
 
     def _has_given_up(self) -> bool:
+        """Whether there is no reason left to wait for a lost server."""
         return self._is_late() or (self._stops > 0 and not self._sources.held())
 
     def _free(self) -> int:
@@ -278,7 +279,7 @@ class Worker:
         return not self._exchanges.busy and (waits or (due and idle))
 
     def _patience(self) -> float:
-        """For how many seconds the loop has nothing to do unless a message comes."""
+        """Seconds until the loop has something to do, unless a message comes before."""
         now = monotonic()
         if self._exchange_is_due(now) or self._is_done():
             return 0.0
@@ -377,8 +378,8 @@ class Worker:
         source = self._sources.next([s for s, _ in settling]) if free > 0 else None
         alone = not self._sources.held() and not self._exchanges.busy
         self._sources.since = now if self._sources.finished() else None
-        at_once = bool(source) and [source] == [s for s, _ in settling]
-        at_once = at_once and not self._connection.troubled
+        # One call settles and takes if only this queue has finished entries.
+        at_once = [source] == [s for s, _ in settling] and not self._connection.troubled
         asks: list[Description[Any]] = []
         if not at_once:
             asks += [s.queue.settle.op(settlements(works)) for s, works in settling]
@@ -450,6 +451,7 @@ class Worker:
         self._quiet_until = monotonic() + self._connection.pause_for(replies, work=False)
 
     def _took(self, source: QueueSource, taken: TakeResult) -> None:
+        """Start the taken entries, and note when to look at the queue again."""
         works = [Work(delivery, source.renew) for delivery in taken.deliveries]
         source.held.update(works)
         if works or taken.more or source.woken:
@@ -469,6 +471,7 @@ class Worker:
     # --- stopping ------------------------------------------------------------------------------
 
     def _give_back(self, begun: bool) -> None:
+        """Release entries whose handlers have not begun or, with ``begun``, all."""
         for work in self._sources.unsettled():
             if begun or work.started is None:
                 self._sources.finish(work, Settlement(work.delivery, "release"))
@@ -477,8 +480,8 @@ class Worker:
         """Release all entries, without counting an attempt and without waiting for handlers."""
         self._stops = max(1, self._stops)
         self._exchanges.send(self._upkeep.leave(), lambda _: None)
-        self._exchanges.close(_LAST_WORD_S)
-        for _ in range(1 + self._exchanges.busy):  # a reply may be that there is no server
+        self._exchanges.close(_LAST_REPLIES_S)
+        for _ in range(1 + self._exchanges.busy):  # each reply may be an error
             with suppress(RedisqError, RedisError):
                 self._receive(0.0)
         running = [work for work in self._sources.unsettled() if work.started is not None]

@@ -1,7 +1,7 @@
 """The rules of a canary and a ramp: how fast a replay may be. Pure: no server and no clock.
 
-A canary first, then a ramp that doubles while what was replayed stays well, pauses above a
-threshold, and goes on or gives up. `WatchedReplay` observes and does what is decided here.
+After the canary, the ramp doubles its rate while replayed entries succeed. Above a threshold it
+pauses, and later continues or gives up. `WatchedReplay` observes and carries out these decisions.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from ..terminal import age, count
 
 Phase = Literal["canary", "watching", "ramp", "paused", "settling", "over", "stopped"]
 JUDGED = 10
-"""verdicts needed, while the ramp runs, to judge how many die again"""
+"""replayed entries that must have ended before the ramp judges how many die again"""
 EASE = 0.8
 """the ramp goes on below this part of a threshold"""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an operator allows."""
+    """The thresholds that an operator sets."""
 
     canary: int = 0
-    """entries to be replayed first, and judged before any other is"""
+    """entries that are replayed first and must succeed; 0: no canary"""
     rate: float | None = None
     """entries per second at the end of the ramp; None: as many as thresholds allow"""
     first: float = 10.0
-    """entries per second at its beginning"""
+    """entries per second at the beginning of the ramp"""
     reentry: float = 0.2
-    """share of what was replayed that may die or fail again"""
+    """share of the replayed entries that may die or fail again"""
     latency_ms: float = 5.0
-    """by how much the server may answer later than it did before"""
+    """how much longer than before the replay the server may take to answer, in ms"""
     waiting: int | None = None
     """entries that may wait for workers"""
     window_ms: int = 5_000
-    """a rate is kept so long before it is doubled"""
+    """time for which a rate is kept before it is doubled"""
     watch_ms: int = 60_000
-    """how long to wait for the canary, and for the last ones, to be settled"""
+    """how long to wait until the canary, and the last entries, are settled"""
     patience_ms: int = 300_000
-    """how long it may stay paused before it gives up"""
+    """how long the ramp stays paused before it gives up"""
 
     @property
     def full(self) -> float:
@@ -49,35 +49,35 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is known at one moment; ``at_ms`` of any clock that only goes forward."""
+    """An observation; ``at_ms`` is of any clock that only goes forward."""
 
     at_ms: int
     replayed: int
     left: int
-    """entries not yet dealt with"""
+    """entries not handled yet"""
     judged: int = 0
-    """replayed entries that ended, well or not; of those that are watched, the latest 200"""
+    """watched entries that ended, done or dead again; at most the latest 200"""
     died: int = 0
-    """of those, dead again"""
+    """entries of ``judged`` that are dead again"""
     failing: int = 0
     """watched entries that failed again and will be tried again"""
     unsettled: int = 0
-    """watched entries whose end isn't known, failing ones among them"""
+    """watched entries that have not ended, failing ones included"""
     verdicts: int = 0
-    """all that ended since the beginning"""
+    """replayed entries that ended since the beginning"""
     waiting: int = 0
     oldest_ms: int | None = None
-    """for how long the oldest waiting work waits"""
+    """for how long the oldest waiting entry has waited"""
     late_ms: float = 0.0
-    """by how much the server answers later than before"""
+    """how much longer than before the replay the server takes to answer"""
     unknown: int = 0
-    """unsettled entries whose end nobody will know"""
+    """unsettled entries whose end can't be observed"""
     owed: int = 0
     """watched entries to be read once more before the end"""
 
     @property
     def coming(self) -> int:
-        """Watched entries whose end is yet to come."""
+        """Watched entries whose end can still be observed."""
         return self.unsettled - self.unknown
 
     @property
@@ -90,13 +90,13 @@ class Observed:
 
     @property
     def share(self) -> float:
-        """Of what can be judged, how much died or failed again."""
+        """The share of ``seen`` that died or failed again."""
         return self.bad / self.seen if self.seen else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What the ramp does until the next observation."""
+    """What the replay does until the next observation."""
 
     phase: Phase
     rate: float = 0.0
@@ -105,9 +105,9 @@ class Course:
     """begin of the phase, or of the window of the ramp"""
     why: str = ""
     goal: int = 0
-    """canary: how many replayed entries it ends at"""
+    """the number of replayed entries at which the canary ends"""
     proven: bool = False
-    """a canary went well, or none was asked for"""
+    """whether the canary succeeded, or none was asked for"""
     paused_ms: int | None = None
     """since when it has been paused or probing"""
     verdicts: int = 0

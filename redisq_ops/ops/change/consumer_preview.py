@@ -8,7 +8,7 @@ from . import consumer_steps
 from .confirmation import typed_number
 from .held_entries import HeldEntries
 from .preview import Preview
-from .wording import claimed_by, entries, meaning
+from .wording import claimed_by, meaning, state_entries
 
 
 def undoable(held: HeldEntries) -> bool:
@@ -35,11 +35,11 @@ def consumer_preview(held: HeldEntries, to: str | None, *, remove: bool = False)
             noun = "group" if groups == 1 else "groups"
             lines.append(f"it is removed from {count(groups)} {noun} once it holds nothing")
         lines += [f"{last}: if it lives, it comes back"] if last else []
-        what = f"remove {held.what} in queue {queue}, which holds {entries(n, 'pending')}"
+        what = f"remove {held.what} in queue {queue}, which holds {state_entries(n, 'pending')}"
     else:
         lines += [f"{last}: it may be at work on them"] if last else []
         lines += [f"{held.consumer} stays a consumer"] if n else []
-        what = f"{verb} {entries(n, 'pending')} of {held.what} in queue {queue}"
+        what = f"{verb} {state_entries(n, 'pending')} of {held.what} in queue {queue}"
     if not undoable(held):
         back = f" from {to}" if to else ""
         lines.append(f"there is no undo for so many in a stream: claim them back{back}")

@@ -24,7 +24,7 @@ from .json_patch import Unfit
 from .payload_diff import diff
 from .preview import Preview
 from .steps import ChangeSteps
-from .wording import entries
+from .wording import state_entries
 
 BATCH = 50
 STEP_BYTES = 1024 * 1024
@@ -208,7 +208,7 @@ def edit_preview(selection: Selection, found: Counter[str], looked: Sequence[Sam
             for x in looked
         ],
     }  # fmt: skip
-    what = f"edit {some}{entries(n, state)} of {queue}"
+    what = f"edit {some}{state_entries(n, state)} of {queue}"
     shown = lines if changes else lines[1:]
     return Preview(what, tuple(shown), typed_number(changes), facts, str(selection.filter))
 

@@ -1,4 +1,4 @@
-"""How many entries the next step of a change handles: adapted to how fast the server answers."""
+"""How many entries the next step of a change handles, adapted to how fast the server answers."""
 
 from __future__ import annotations
 
@@ -12,76 +12,79 @@ from redisq_ops.core.model.settings import MAX_BATCH
 FIRST = 50
 """entries of the first step at most"""
 LEAST_S = 0.000_01
-"""of the server's time an entry takes at least, whatever was measured from here: 10 to 18 µs"""
+"""seconds of the server's time that an entry is assumed to take at least; measured: 10 to 18 µs"""
 STEP_S = {1: 0.0005, 2: 0.0002}
-"""how long a step is to keep the server busy, by how many are on their way at a time: others wait
-for all of them"""
+"""steps in flight -> seconds that each may keep the server busy; other clients wait for all"""
 LARGEST = {1: 120, 2: 64}
-"""entries a step of a whole state moves at most, by the same. An undo takes back 128 of them in one
-call, at about 5 µs an entry; and of a quick server others need not wait as long as they may"""
-USUAL = 20
-"""steps among which one is as quick as the server allows; some 5 ms of them"""
+"""steps in flight -> entries of a whole state that each moves at most: an undo takes back 128
+entries in one call, 5 µs each"""
+RECENT = 20
+"""recent steps, about 5 ms of the server's time, of which the second quickest sets the size"""
 
 
 class Stride:
-    """How many entries the next step handles: adapted so that a call keeps the server busy for
-    about half a millisecond, and never planned above one."""
+    """The size of the next step: a call should keep the server busy for half a millisecond."""
 
-    trips = 1
-    """calls by which the round trip is measured"""
+    probes = 1
+    """empty calls by which the round trip is measured"""
 
     def __init__(self, size: int = FIRST, *, largest: int = MAX_BATCH, calls: int = 1) -> None:
-        """``largest``: entries of a step at most; ``calls``: to the server, in each step."""
+        """``largest``: entries of a step at most; ``calls``: calls to the server in each step."""
         self.size = min(size, largest)
         self.largest = largest
         self.calls = calls
         self.round_trip_s = 0.0
-        """seconds of a call that does nothing: a distant server is not a slow one"""
+        """seconds of an empty call; subtracted, because a distant server is not a slow one"""
 
     async def measure(self, queue: Queue[Any], clock: Callable[[], float]) -> None:
         """Measure the round trip, before the first step."""
         trips = []
-        for _ in range(self.trips):
+        for _ in range(self.probes):
             asked = clock()
             await queue.now.op()
             trips.append(clock() - asked)
         self.round_trip_s = min(trips)
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
-        """A step handled ``done`` entries of ``asked``, or of `size`: a rate may want fewer."""
+        """Adapt the size to a step that handled ``done`` of ``asked`` entries (default: `size`).
+
+        A step that handled less than half of them, such as the last one, changes nothing.
+        """
         seconds /= self.calls
         if done < (asked or self.size) // 2 or seconds <= self.round_trip_s:
-            return  # it doesn't show how long such a step takes
-        # The round trip took longer than usual when it was measured: a step seems to take nothing.
+            return
+        # If the round trip was measured in a slow moment, the step would seem to cost nothing.
         busy = max(seconds - self.round_trip_s, done * LEAST_S)
-        aim = int(0.0005 * done / busy)
+        aim = int(STEP_S[1] * done / busy)
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = min(self.largest, max(10, (self.size + aim) // 2))
 
 
 class EvenStride(Stride):
-    """For steps that cost about the same again and again: what counts is the second quickest of
-    the latest, since what else the machine does can only make them longer. On a busy machine that
-    is most of them, and small steps would cost it most.
+    """For steps that all cost about the same per entry: the second quickest recent step sets the
+    size.
 
-    Of two that are under way at a time one's reply may be there as soon as it is asked for, so as
-    many are measured together; and for a server far away each waits half the way.
+    Slower ones were held up by other work on the machine. On a busy machine most steps are, and
+    smaller steps would only add more calls.
+
+    With two steps in flight, a reply may be there before it is waited for. So the latest two are
+    measured together, and each is taken to have waited for half of the round trip.
     """
 
-    trips = 3  # one that is held up would make any step seem short
+    probes = 3  # a single slow one would make every step seem short
 
     def __init__(self, size: int = FIRST) -> None:
         super().__init__(size)
         self.in_flight = 1
-        """how many are under way at a time, as `WholeStateSteps` has it"""
+        """1 or 2 steps on their way at a time: `WholeStateSteps.in_flight`"""
         self._latest: deque[tuple[int, float]] = deque(maxlen=2)
-        self._each: deque[float] = deque(maxlen=USUAL)
+        self._per_entry_s: deque[float] = deque(maxlen=RECENT)
 
     def set_in_flight(self, n: int) -> None:
         self.in_flight, self.size = n, min(self.size, LARGEST[n])
 
     def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
-        if done < (asked or self.size) // 2:  # it doesn't show how long such a step takes
+        if done < (asked or self.size) // 2:
             return
         self._latest.append((done, seconds))
         latest = list(self._latest)[-self.in_flight :]
@@ -89,8 +92,8 @@ class EvenStride(Stride):
         busy = min(took, self.in_flight * took - self.round_trip_s)
         if busy <= 0:
             return
-        self._each.append(busy * len(latest) / sum(done for done, _ in latest))
-        usual = sorted(self._each)[:2][-1]
-        aim = max(10, min(LARGEST[self.in_flight], round(STEP_S[self.in_flight] / usual)))
+        self._per_entry_s.append(busy * len(latest) / sum(done for done, _ in latest))
+        per_entry_s = sorted(self._per_entry_s)[:2][-1]
+        aim = max(10, min(LARGEST[self.in_flight], round(STEP_S[self.in_flight] / per_entry_s)))
         if abs(aim - self.size) > self.size // 8:
             self.size = aim

@@ -37,7 +37,7 @@ MEANS = {
 def what(verb: str, n: int, state: State, queue: str, into: str = "") -> str:
     """``move 3 dead entries of mail to other``"""
     does = "remove for good" if verb == "hard" else verb
-    return f"{does} {entries(n, state)} of {queue}" + (f" to {into}" if into else "")
+    return f"{does} {state_entries(n, state)} of {queue}" + (f" to {into}" if into else "")
 
 
 def past(verb: str, state: State, queue: str, into: str = "") -> str:
@@ -56,7 +56,7 @@ def claimed_by(consumer: str) -> str:
     return f"{consumer} receives them; the present consumer can't settle them any more"
 
 
-def entries(n: int, state: State) -> str:
+def state_entries(n: int, state: State) -> str:
     """``1 dead entry``, ``1,234 waiting entries``, ``2 entries in the trash``."""
     noun = "entry" if n == 1 else "entries"
     return f"{count(n)} {noun} in the trash" if state == "trash" else f"{count(n)} {state} {noun}"

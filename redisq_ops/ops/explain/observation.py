@@ -175,7 +175,7 @@ async def _failures(queue: Queue[Any], id: str | None, now: int) -> tuple[Troubl
     rates = queue_rates(queue, now, RATE_MINUTES + 1)
     row = await queue_row(queue, queue.name, queue.kind, now, rates, USUAL)
     seen = await attempt(evidence(queue, row, {one.rule for one in troubles(row, now)}))
-    if not isinstance(seen, Exception):  # without it the reason stands, with no names in it
+    if not isinstance(seen, Exception):  # without evidence the reason names no entries
         row = replace(row, evidence=seen)
     return tuple(one for one in troubles(row, now) if one.rule in ("dying", "poison", "failing"))
 
@@ -183,11 +183,11 @@ async def _failures(queue: Queue[Any], id: str | None, now: int) -> tuple[Troubl
 async def _blocked(
     queue: Queue[Any], id: str | None
 ) -> tuple[tuple[Blocker, ...], list[ConsumerReport]]:
-    """Of a queue: what keeps its entries from delivery, and who holds them."""
+    """What keeps a queue's entries from delivery, and who holds them; nothing for an id."""
     if id:
         return (), []
     blockers, reports = await both(_blockers(queue), attempt(consumer_reports(queue)))
-    # A part that can't be read is a reason of its own, and hides no other reason.
+    # Consumers that can't be read must not hide the other reasons.
     return blockers, [] if isinstance(reports, Exception) else reports
 
 

@@ -44,12 +44,14 @@ _SHOWN = 60
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _NEGATED = re.compile(r"!([A-Za-z_][\w.]*(?:!=|!~|[<>=:~])|\()[^\s()]*")
-"""``not`` as other languages write it"""
+"""``!`` for ``not``, as in other languages"""
 _KEY = re.compile(r"\.([\w-]+)|\[(\d{1,9})\]|\.(?=\")")
 _OPERATOR = re.compile(r"!=|!~|>=|<=|==|[=:~<>]")
 _SYMBOLS = {"|": "or", "||": "or", "&": "and", "&&": "and"}
-"""what other languages write -> the word for it"""
+"""operators of other languages -> our words"""
 _WORD = re.compile(r"(?:and|or|not)(?=[\s()\"]|$)", re.IGNORECASE)
+_ANY_DAY_MS = 1_800_000_000_000
+"""a time by which a value's form is checked: its result is not used"""
 _BYTES = re.compile(r"(\d{1,15})([kKmMgG]?)(?:i?[bB])?")
 _UNIT = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
@@ -208,7 +210,7 @@ class _Parser:
         return self._field(named, 0)
 
     def _field_name(self) -> tuple[str, Path] | None:
-        """A name, and the path behind a name of `PLACES`; None if no name begins here."""
+        """A name, and the path that follows a name of `PLACES`; None if no name begins here."""
         began = self._at
         name = _NAME.match(self._text, began)
         if name is None:
@@ -252,7 +254,7 @@ class _Parser:
             value = FilterValue(self._bare())
             if value.text in _SYMBOLS:
                 self._fail(began, f"write {_SYMBOLS[value.text]} for {value.text}")
-            # Not a search for this text: a mistyped field behind `not` would then match everything.
+            # Refused, because after `not` a mistyped field would match everything.
             sign = None if value.text.startswith("(?") else re.search("[:=~<>]", value.text)
             if sign or not value.text:
                 at = began + sign.start() if sign else began
@@ -345,7 +347,7 @@ class _Parser:
         try:
             return regex(value.text).search
         except BadRegex as error:
-            # Escapes in quotes move the place: name the beginning of the text.
+            # In quotes, escapes shift the column: point at the beginning of the text.
             inside = 0 if value.quoted or error.at is None else error.at
             self._fail(at + inside, f"invalid regular expression: {error}")
 
@@ -374,7 +376,7 @@ class _Parser:
             number = int(size[1]) * _UNIT[size[2].lower()]
         elif kind == "moment":
             try:
-                moment_ms(text, _SOME_DAY_MS, utc=utc)
+                moment_ms(text, _ANY_DAY_MS, utc=utc)
             except (BadInput, ValueError, OverflowError):
                 self._fail(at, wrong)
             return moment_of(text, utc)
@@ -385,9 +387,6 @@ class _Parser:
             except (BadInput, ValueError):
                 self._fail(at, wrong)
         return constant(number)
-
-
-_SOME_DAY_MS = 1_800_000_000_000
 
 
 def _joined(kind: type[And] | type[Or], parts: list[Node]) -> Node:

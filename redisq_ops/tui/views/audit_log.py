@@ -24,6 +24,7 @@ class AuditLogView(QueueView):
     short = "log"
     about = "Audit log of changes"
     named_rows = True
+    explains_rows = False
     columns = (
         TableColumn("op", "change", 18),
         TableColumn("ago", "ago", 7, align="right"),
@@ -71,10 +72,6 @@ class AuditLogView(QueueView):
         ]
         lines = [fact(label, words or "-", style) for label, words, style in known]
         return [fact_section("change", operation.id, lines)]
-
-    @property
-    def subject(self) -> str | None:
-        return None
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         operation: Operation = item

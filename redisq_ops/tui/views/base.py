@@ -1,4 +1,4 @@
-"""What the views have in common: a table over a window, an order, a filter."""
+"""The base class of the views: a table over a window of rows, with an order and a filter."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ if TYPE_CHECKING:
     from redisq_ops.ops.redaction import Redaction
 
 LOADED: Final = 500
-"""rows looked through by a filter, and sorted by what the server keeps no order of"""
+"""rows that are loaded to be filtered here, or sorted in an order that the server doesn't keep"""
 WITH_PAYLOADS: Final = 100
-"""the same where the filter looks at payloads: each may have a mebibyte, at every refresh"""
+"""rows that are loaded if the filter reads payloads: up to 1 MiB each, at every refresh"""
 
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """Sorts by the column ``key``, in either direction; ``descending`` says which comes first."""
+    """Sorts by the column ``key``; ``descending`` is the direction that is shown first."""
 
     key: str
     by: Callable[[Any], Any] | None = None
-    """what is compared, None last of all; without it the order is the server's own"""
+    """what is compared, with None last; without it the server keeps the order"""
     descending: bool = False
     words: str = ""
+    """name of the order in the status line"""
     back: str = ""
-    """the words for the opposite order"""
+    """name of the opposite order"""
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A window of what a view lists, before it is drawn."""
+    """A window of the items that a view lists; ``start`` is the index of the first one."""
 
     start: int
     total: int
@@ -60,7 +61,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class ChangeTarget:
-    """What a change is about: the ids, or all of the state that ``where`` means."""
+    """The entries that a change applies to: these ids, or all of a state that match ``where``."""
 
     state: State
     ids: tuple[str, ...] = ()
@@ -68,10 +69,10 @@ class ChangeTarget:
 
 
 class QueueView(Vertical):
-    """One view. Subclasses say what it lists, how a row looks, and what may be done to it.
+    """One view. A subclass declares what it lists, how a row looks and which verbs apply.
 
-    Not an `ABC`, whose metaclass and that of Textual's widgets exclude each other: a test refuses
-    half a view, and mypy one that is made by name.
+    Not an `ABC`: its metaclass conflicts with that of Textual's widgets. A test checks instead that
+    every view has its abstract methods.
     """
 
     name_: ClassVar[View]
@@ -82,39 +83,41 @@ class QueueView(Vertical):
     needs: ClassVar[str | None] = None
     """the capability without which a queue can't offer this view"""
     state: ClassVar[State | None] = None
-    """of the entries listed here"""
+    """the state whose entries are listed here, if any"""
     verbs: ClassVar[frozenset[str]] = frozenset()
-    """what may be done to them, beside hold and undo"""
+    """the verbs that apply to these entries; hold and undo apply in every view"""
     edits: ClassVar[bool] = False
     """whether payloads can be edited here"""
     holds: ClassVar[Literal["queues", "requests", "periodic", "queue"]] = "queue"
-    """what hold is about: rows that are queues, requests, periodic entries; else the open queue"""
+    """what hold applies to: the rows, if they are of such a kind, or the open queue"""
     columns: ClassVar[tuple[TableColumn, ...]]
     of_some_kinds: ClassVar[Mapping[str, str]] = {}
-    """column -> the capability without which a queue has nothing for it"""
+    """column -> the capability without which a queue has no values for it"""
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
+    explains_rows: ClassVar[bool] = True
+    """whether an explanation is asked of the row under the cursor; else of the queue"""
     has_details: ClassVar[bool] = False
-    """whether its rows are or have entries or requests, of which more is known than a row has"""
+    """whether a row is an entry or a request, or has some, whose details can be opened"""
     read_by_row: ClassVar[bool] = False
-    """whether the preview reads by the row's identity what is known of it"""
+    """whether the preview reads more from the server, by the row's identity"""
     has_preview: ClassVar[bool] = True
-    """whether more can be shown of the row under the cursor beside or below the list"""
+    """whether the preview beside or below the list shows the row under the cursor"""
     named_rows: ClassVar[bool] = False
-    """whether commands take the rows by their names alone, without the queue"""
+    """whether commands address a row by its name alone, without the queue"""
     reversible: ClassVar[bool] = False
-    """whether the server's own order can be read from its end"""
+    """whether the server can be read from the end of its order"""
     tall: ClassVar[int] = 0
-    """lines of terminal below which the chart is left out"""
+    """lines that the terminal needs for the chart to be shown"""
 
     def __init__(self) -> None:
         super().__init__(id=self.name_)
         self.order = 0
         self.backwards = False
-        """whether the order is turned around"""
+        """whether the order is reversed"""
         self.filter: Query | None = None
         self.everything = False
-        """whether the next change is for all that match, not for marked rows or the cursor's"""
+        """whether the next change applies to all that match, not to the `chosen` rows"""
         self.snapshot: Snapshot | None = None
         self.table = PagedTable(self.columns, empty=self.empty)
         self._chart = Static(classes="chart", markup=False)
@@ -122,11 +125,11 @@ class QueueView(Vertical):
         self._items = Items(0, 0, ())
         self._shown = 0
         self._item_of: dict[str, Any] = {}
-        """what is listed, by the identities of its rows"""
+        """the listed items, by the identities of their rows"""
         self._kept: str | None = None
-        """the row that the cursor goes back to, once it is loaded"""
+        """the row that the cursor returns to, once it is loaded"""
 
-    # --- what a subclass says ------------------------------------------------------------------
+    # --- for subclasses to override ------------------------------------------------------------
 
     @abstractmethod
     def items(self, snapshot: Snapshot) -> Items:
@@ -137,16 +140,15 @@ class QueueView(Vertical):
         """An item as a row of the table."""
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
-        """What stands above the table, if anything: text of ``width`` cells."""
+        """The chart above the table, ``width`` cells wide; None: no chart."""
         return None
 
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
-        """What the snapshot knows of a row that is neither entry nor request, for the preview;
-        more than the row says itself."""
+        """The preview of a row that is neither entry nor request, from the snapshot."""
         return []
 
     def words(self, item: Any) -> tuple[str, ...]:
-        """What the filter looks at."""
+        """The texts that the filter searches."""
         return (item.id,)
 
     @classmethod
@@ -193,7 +195,7 @@ class QueueView(Vertical):
 
     @property
     def fetched(self) -> frozenset[Need]:
-        """What has to be fetched for the filter, besides the rows."""
+        """What the filter needs besides the rows."""
         return frozenset() if self.filter is None else self.filter.needs | {"record"}
 
     @property
@@ -212,7 +214,7 @@ class QueueView(Vertical):
 
     @property
     def target(self) -> ChangeTarget | None:
-        """What the next change is about, if there is something."""
+        """The entries that the next change applies to; None: there are none."""
         if self.state is None:
             return None
         if self.everything:
@@ -222,39 +224,39 @@ class QueueView(Vertical):
     @property
     def subject(self) -> str | None:
         """The request or entry that an explanation is asked of; None: of the queue."""
-        return self.table.identity
+        return self.table.identity if self.explains_rows else None
 
     @property
     def item(self) -> Any:
-        """What the row under the cursor stands for; None: there is no such row."""
+        """The item of the row under the cursor; None: there is no such row."""
         under = self.table.identity
         return None if under is None else self._item_of.get(under)
 
     @property
     def lines(self) -> int:
-        """The lines it takes to show all of its rows."""
+        """The lines of terminal that show all rows and the chart."""
         chart = self._chart_lines + 1 if self._chart.display else 0
         return chart + 1 + self.table.total
 
     @property
     def charts(self) -> ChartScope:
-        """What charts are to be read for."""
+        """The queues and time for which the poller reads charts."""
         return ChartScope()
 
     @property
     def bar_ms(self) -> int | None:
-        """The width of a bar of the timeline; None: as fits."""
+        """Time of one bar of the timeline, in ms; None: chosen by the width of the terminal."""
         return None
 
     def zoom(self, step: int) -> str:
-        """Show a shorter (1) or longer (-1) time; returns why it can't."""
+        """Show a shorter (1) or longer (-1) time; returns why it can't, or ''."""
         return "only charts (v) and delayed entries (6) have a time that can be zoomed."
 
     def acted_on(self, chosen: tuple[str, ...]) -> None:
-        """A change is over: of these rows, or () if only of some of what they stand for."""
+        """Called after a change of all entries of these rows; (): of some of them only."""
 
     def copied(self, identity: str) -> str:
-        """What is copied of a row."""
+        """The text that the copy key puts on the clipboard for a row."""
         return identity
 
     def next_order(self) -> None:
@@ -266,20 +268,20 @@ class QueueView(Vertical):
         self.rearrange()
 
     def turn_order(self) -> None:
-        """The same order the other way round."""
+        """Reverse the order."""
         self.backwards = not self.backwards
         self.rearrange()
 
     def sort_by(self, key: str) -> None:
-        """Sort by a column; by the one it is sorted by already: the other way round."""
+        """Sort by a column; if the rows are sorted by it already, reverse the order."""
         at = next((at for at, order in enumerate(self.orders) if order.key == key), self.order)
         self.backwards = at == self.order and not self.backwards
         self.order = at
         self.rearrange()
 
     def narrow(self, query: Query | None, keep: bool = False) -> None:
-        """Show only rows that match, of those loaded; to ``keep`` the cursor on its row, or when
-        the filter goes."""
+        """Show only the loaded rows that match; None: all. The cursor stays on its row if ``keep``
+        is true or the filter is removed."""
         if query != self.filter:
             self._kept = self.table.identity if keep or query is None else None
             self.filter, self.everything = query, False
@@ -290,8 +292,7 @@ class QueueView(Vertical):
         self._kept = identity
 
     def rearrange(self) -> None:
-        """Begin at the top again, because other rows come first now."""
-        # The entry under the cursor may be anywhere now; marks are about entries, and stay.
+        """Show the first rows of the changed order or filter; marks stay."""
         marks = self.table.marks
         self.table.clear()
         self.table.mark(marks)
@@ -300,39 +301,26 @@ class QueueView(Vertical):
             self.show(self.snapshot)
 
     def forget(self) -> None:
-        """Another queue follows: nothing on the screen, no mark and no filter is about it."""
+        """Drop rows, marks and filter, because another queue is opened."""
         self.snapshot, self.filter, self.everything = None, None, False
         self._items, self._shown, self._item_of = Items(0, 0, ()), 0, {}
         self.table.clear()
         self._chart.display = False
 
     def show(self, snapshot: Snapshot) -> None:
+        """Draw a snapshot, unless it was asked for before the order or the filter changed."""
         if snapshot.viewport.descending != self.descending:
-            return  # asked for before the order was changed
+            return
         if not self.fetched <= snapshot.viewport.needs:
-            return  # asked for before the filter was typed, without what it looks at
+            return
         self.snapshot = snapshot
         if (queue := snapshot.queue) is not None:
             lacks = {key for key, one in self.of_some_kinds.items() if one not in queue.features}
             self.table.leave_out(frozenset(lacks))
-        drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
-        self._chart.display = drawn is not None
-        if drawn is not None:
-            lines = drawn.plain.count("\n")
-            self._chart.update(drawn, layout=lines != self._chart_lines)
-            self._chart_lines = lines
+        self._draw_chart(snapshot)
         self._items = listed = self.items(snapshot)
-        order, items, start, total = (
-            self.orders[self.order], listed.items, listed.start, listed.total,
-        )  # fmt: skip
-        if self.filter is not None:
-            items = [item for item in items if self.accepts(item, snapshot)]
-        if order.by is not None:
-            items = _sorted(items, order.by, self._falls)
-        elif not self._by_server:
-            items = items[::-1]
-        if self.local:
-            start, total = 0, len(items)
+        items = self._arranged(listed.items, snapshot)
+        start, total = (0, len(items)) if self.local else (listed.start, listed.total)
         rows = tuple(self.row(self.shown(item), snapshot) for item in items)
         self._item_of = {row.identity: item for row, item in zip(rows, items, strict=True)}
         self._shown = len(rows)
@@ -343,8 +331,25 @@ class QueueView(Vertical):
             self._kept = None
         self._say_order()
 
+    def _draw_chart(self, snapshot: Snapshot) -> None:
+        drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
+        self._chart.display = drawn is not None
+        if drawn is not None:
+            lines = drawn.plain.count("\n")
+            self._chart.update(drawn, layout=lines != self._chart_lines)
+            self._chart_lines = lines
+
+    def _arranged(self, items: Sequence[Any], snapshot: Snapshot) -> Sequence[Any]:
+        """The items that the filter accepts, in the order that is shown."""
+        if self.filter is not None:
+            items = [item for item in items if self.accepts(item, snapshot)]
+        by = self.orders[self.order].by
+        if by is not None:
+            return _sorted(items, by, self._falls)
+        return items if self._by_server else items[::-1]
+
     def _nothing_here(self, snapshot: Snapshot) -> str:
-        """What an empty list says: where the layout doesn't tell the state, that isn't none."""
+        """The text of an empty list: no entries, no matches, or a state the layout can't list."""
         if self.filter is not None and self._items.items:
             of = "" if self._items.complete else f" of {count(self._items.total)}"
             among = f"{count(len(self._items.items))}{of} looked at"
@@ -355,16 +360,16 @@ class QueueView(Vertical):
         return f"unknown: {kind_of(queue.kind)} keeps no list of its {self.state} entries"
 
     def shown(self, item: Any) -> Any:
-        """The item as it may be shown; filters look at it as it is, as changes do."""
+        """The item with redaction applied; filters and changes use the item itself."""
         return item
 
     def accepts(self, item: Any, snapshot: Snapshot) -> bool:
-        """Whether the filter means it."""
+        """Whether the item matches the filter."""
         return self.filter is None or self.filter.accepts_text(self.words(item))
 
     @property
     def exact(self) -> bool:
-        """Whether the order is that of all rows, not only of those loaded."""
+        """Whether the order covers all rows, not only the loaded ones."""
         return self._by_server or self._items.complete
 
     def _say_order(self) -> None:
@@ -381,7 +386,7 @@ class QueueView(Vertical):
 
     @property
     def status(self) -> list[str]:
-        """Where we are in the list, its order and filter, in words."""
+        """The parts of the status line: position, order, filter, marks."""
         complete = self._items.complete
         loaded, total = count(len(self._items.items)), count(self._items.total)
         total = total if self._items.exact else f"≥{total}"
@@ -401,13 +406,13 @@ class QueueView(Vertical):
 
 
 def _sorted(items: Sequence[Any], by: Callable[[Any], Any], falls: bool) -> list[Any]:
-    """Sort by what may be None, which comes last in both directions."""
+    """Items sorted by a value; those whose value is None come last in both directions."""
     known = [item for item in items if by(item) is not None]
     return [*sorted(known, key=by, reverse=falls), *(item for item in items if by(item) is None)]
 
 
 TASK: Final = TableColumn("task", "task", 20, flex=2, priority=1, optional=True)
-"""for the entries of task programs: their tasks' names"""
+"""for task programs: the name of an entry's task"""
 BY_TASK: Final = SortOrder("task", lambda entry: entry.task)
 
 
@@ -437,7 +442,7 @@ class EntryView(QueueView):
 
 
 def redaction_of(widget: Any) -> Redaction | None:
-    """What isn't to be shown on the server the dashboard looks at."""
+    """What the configuration hides on the dashboard's server."""
     source = getattr(widget.app, "source", None)
     connected = source and source.connected
     return connected.redaction if connected else None

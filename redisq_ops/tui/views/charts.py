@@ -45,6 +45,7 @@ class ChartsView(QueueView):
     short = "charts"
     about = "Charts: rates, depth, age"
     named_rows = True
+    explains_rows = False
     columns = (
         TableColumn("mark", "", 1, style=f"bold {WARN}"),
         TableColumn("op", "change", 18),
@@ -116,10 +117,6 @@ class ChartsView(QueueView):
 
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.id, item.queue, item.by, item.why)
-
-    @property
-    def subject(self) -> str | None:
-        return None
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         operation: Operation = item

@@ -29,6 +29,7 @@ class ClientsView(QueueView):
     needs = "HasClients"
     named_rows = True
     read_by_row = True
+    explains_rows = False
     columns = (
         TableColumn("client", "client", 20, flex=1),
         TableColumn("rule", "rule", 8),
@@ -52,10 +53,6 @@ class ClientsView(QueueView):
 
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.client, "blocked" if item.blocked else "")
-
-    @property
-    def subject(self) -> str | None:
-        return None
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         client: Client = item

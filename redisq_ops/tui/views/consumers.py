@@ -74,6 +74,7 @@ class Consumers(QueueView):
     short = "cons"
     about = "Consumers: who holds what"
     verbs = frozenset({"claim", "requeue"})
+    explains_rows = False
     of_some_kinds: ClassVar[Mapping[str, str]] = {"group": "HasConsumerGroups"}
     columns = (
         TableColumn("consumer", "consumer", 20, flex=2),
@@ -151,10 +152,6 @@ class Consumers(QueueView):
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         busy = any(report.pending or report.loads for report in snapshot.reports)
         return drawn(snapshot.reports, width) if busy else None
-
-    @property
-    def subject(self) -> str | None:
-        return None
 
     def copied(self, identity: str) -> str:
         return parted(identity)[1]

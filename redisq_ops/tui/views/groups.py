@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """Groups of all dead letters there were at one moment; the small ones are only counted."""
+    """The groups of all dead letters at one moment; small groups are only counted."""
 
     groups: tuple[ErrorGroup, ...]
     looked: int
@@ -33,7 +33,7 @@ class Scanned:
 
 
 class GroupsView(QueueView):
-    """Of the latest dead letters, as each snapshot has them, or of a scan of all."""
+    """Groups of the latest dead letters, from each snapshot, or of all, from a scan."""
 
     name_ = "groups"
     title = "groups"
@@ -71,21 +71,21 @@ class GroupsView(QueueView):
     def __init__(self) -> None:
         super().__init__()
         self.whole: Scanned | None = None
-        """what a scan of all found, shown instead of the latest until Esc"""
+        """the groups of a scan, shown instead of the latest ones until Esc"""
 
     @property
     def window(self) -> tuple[int, int]:
-        return 0, 1  # the snapshot's window is its own: the latest, whatever is in sight
+        return 0, 1  # groups are always of the latest dead letters, not of the rows in sight
 
     def take(self, whole: Scanned | None) -> None:
-        """Show all groups, or with None those of the latest again."""
+        """Show the groups of a scan; None: of the latest dead letters again."""
         self.whole = whole
         self.table.clear()
         if self.snapshot is not None:
             self.show(self.snapshot)
 
     def acted_on(self, chosen: tuple[str, ...]) -> None:
-        """What a scan found stays in sight, without the groups that were handled just now."""
+        """Keep the groups of a scan on the screen, without those that the change handled."""
         if self.whole is not None and chosen:
             gone = [group for group in self.whole.groups if group.fingerprint in chosen]
             self.whole = replace(
@@ -135,7 +135,7 @@ class GroupsView(QueueView):
 
     @property
     def subject(self) -> str | None:
-        """The latest of the group under the cursor: what holds it holds the others."""
+        """The latest entry of the group under the cursor, which stands for the others."""
         under = self.table.identity
         group = self.group(under) if under else None
         return group.sample if group else None
@@ -145,7 +145,7 @@ class GroupsView(QueueView):
         chosen = self.chosen
         if not chosen:
             return None
-        # What a scan of all has found needs no second one.
+        # A scan has all ids already.
         known = [self.group(each) for each in chosen] if self.whole else []
         ids = [group.all_ids if group else () for group in known]
         found = tuple(id for each in ids for id in each) if ids and all(ids) else ()

@@ -25,6 +25,7 @@ class ProcessesView(QueueView):
     short = "procs"
     about = "Worker processes"
     named_rows = True
+    explains_rows = False
     columns = (
         TableColumn("process", "process", 24, flex=2),
         TableColumn("state", "state", 8),
@@ -90,10 +91,6 @@ class ProcessesView(QueueView):
         if queue is not None and "HasWorkerProcesses" in queue.features:
             return f"wait until it is removed: :workers prune {queue.name}"
         return "wait again once their leases end: 4 lists them, R requeues them now"
-
-    @property
-    def subject(self) -> str | None:
-        return None
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         process: Process = item

@@ -40,6 +40,7 @@ class SettingsView(QueueView):
     short = "set"
     about = "Settings of the queue"
     named_rows = True
+    explains_rows = False
     columns = (
         TableColumn("name", "setting", 14),
         TableColumn("value", "value", 11),
@@ -84,10 +85,6 @@ class SettingsView(QueueView):
             lines.append(fact("to reset it", how))
         value = (setting.value or "-") + _span(setting.name, setting.value)
         return [fact_section("change", f"{setting.name}  {value}", lines)]
-
-    @property
-    def subject(self) -> str | None:
-        return None
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         setting: QueueSetting = item

@@ -493,7 +493,7 @@ def test_a_deployment_beside_a_queue_of_it_is_without_that(
     put(client, "resque")
     run(client, queue._ensure_registered())
     run(client, whole._ensure_registered())
-    rest, low = run(client, Deployment(client).apart())
+    rest, low = run(client, Deployment(client).disjoint_queues())
     assert (rest.name, low.name) == ("resque", "resque:low")
     expected: dict[State, int] = {"waiting": 4, "pending": 1, "dead": 2}
     for state, n in expected.items():

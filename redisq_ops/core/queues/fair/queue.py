@@ -5,7 +5,7 @@ queueing: with k busy clients each gets every k-th delivery, a client of weight 
 many, however many entries each has waiting. First in, first out within a client.
 
 Keys beside the common ones (docs/explanation/fair-queue.md): ``c:<client>`` its waiting ids,
-``f:<client>`` their front part while the list is packed, ``body`` id → client and payload,
+``f:<client>`` their front part while the list is compacted, ``body`` id → client and payload,
 ``owner`` delivered id → client, ``accounts`` client → counts and rules, ``clients`` those by name,
 ``ring`` those that can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists
 with too many.
@@ -119,13 +119,13 @@ class FairQueue(ClientRules[C_co]):
     async def _submit(
         self, client: str, pairs: Sequence[tuple[str, bytes]], given: Collection[str]
     ) -> list[SubmittedEntry]:
-        """``given``: the ids that the caller chose; others are new for sure."""
+        """``given``: the ids that the caller chose; the others are new."""
 
         def read(reply: list[bytes]) -> list[SubmittedEntry]:
             return [SubmittedEntry(id, w) for (id, _), w in zip(pairs, each(reply), strict=True)]
 
         each = row_words(len(pairs))
-        rows = [(id, together_with(client, payload)) for id, payload in pairs]
+        rows = [(id, packed(client, payload)) for id, payload in pairs]
         done: list[SubmittedEntry] = await self._call_idempotent(
             "submit", read, rows, client=client, layout=self.layout
         )
@@ -141,7 +141,7 @@ class FairQueue(ClientRules[C_co]):
     async def delete(self, client: str, op: str, max: int = BATCH) -> Deleted:
         """Move a client's waiting entries to the trash, ``max`` at a step. Pending ones stay.
 
-        ``op``: a name for the operation; the same one again continues it. To take it back call
+        ``op``: a name for the operation; a call with the same name continues it. To undo it, call
         ``undo(op, step, target="trash", …)`` for its steps, the last one first.
         """
         now = await self._now()
@@ -181,7 +181,7 @@ class FairQueue(ClientRules[C_co]):
         return [
             Delivery(name, id, payload, receipt, deadline_ms, 0, 0, consumer, client)
             for id, receipt, (client, payload) in zip(
-                ids, receipts, map(parted, payloads), strict=True
+                ids, receipts, map(unpacked, payloads), strict=True
             )
         ]
 
@@ -226,10 +226,10 @@ class FairQueue(ClientRules[C_co]):
         return columns
 
     async def _payloads(self, ids: Sequence[str]) -> list[bytes | None]:
-        return [None if body is None else parted(body)[1] for body in await self._bodies(ids)]
+        return [None if body is None else unpacked(body)[1] for body in await self._bodies(ids)]
 
     async def _payloads_or_errors(self, ids: Sequence[str]) -> list[bytes | Exception | None]:
-        return [_content(body) for body in await self._bodies(ids)]
+        return [_payload_or_error(body) for body in await self._bodies(ids)]
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         return await Queue._payloads(self, ids)
@@ -252,7 +252,7 @@ class FairQueue(ClientRules[C_co]):
         (body,) = await self._bodies([id])
         if body is None:
             return None
-        client, payload = parted(body)
+        client, payload = unpacked(body)
         (entry,) = await self._entries("waiting", [(id, None)], payloads=False)
         return replace(entry, client=client, payload=payload)
 
@@ -280,7 +280,7 @@ class FairQueue(ClientRules[C_co]):
                 ),
             ),
         )
-        client = text(owners[0]) if owners[0] else parted(bodies[0])[0] if any(bodies) else ""
+        client = text(owners[0]) if owners[0] else unpacked(bodies[0])[0] if any(bodies) else ""
         if not client:
             return replace(askers, open=served)
         return await waiting_pages.queue_position(self, client, id, replace(askers, open=served))
@@ -292,21 +292,24 @@ class FairQueue(ClientRules[C_co]):
         return await violations(self)
 
 
-def together_with(client: str, payload: bytes) -> bytes:
-    """The value that is stored for an entry: its client, a space, its payload."""
+def packed(client: str, payload: bytes) -> bytes:
+    """The stored value of an entry: its client, a space, its payload."""
     return b"%b %b" % (client.encode(), payload)
 
 
-def _content(body: bytes | None) -> bytes | Exception | None:
+def _payload_or_error(body: bytes | None) -> bytes | Exception | None:
+    """The payload in a stored value, or the error that the client's name is not UTF-8."""
+    if body is None:
+        return None
+    client, _, payload = body.partition(b" ")
     try:
-        if body is not None:
-            body.partition(b" ")[0].decode()
-    except ValueError as error:  # the client's name is corrupt
+        client.decode()
+    except ValueError as error:
         return error
-    return None if body is None else parted(body)[1]
+    return payload
 
 
-def parted(body: bytes | None) -> tuple[str, bytes]:
-    """The client and the payload in a stored value; both empty where there is none."""
+def unpacked(body: bytes | None) -> tuple[str, bytes]:
+    """The client and the payload in a stored value; both empty for None."""
     client, _, payload = (body or b"").partition(b" ")
     return text(client), payload

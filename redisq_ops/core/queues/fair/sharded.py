@@ -23,7 +23,7 @@ from ...sharding.shard_map import Head, home, next_due
 from ...sharding.sharded_queue import ShardedQueue
 from .account import Account, accounts
 from .client_rules import Rule
-from .queue import Deleted, FairQueue, SubmittedEntry, together_with
+from .queue import Deleted, FairQueue, SubmittedEntry, packed
 
 _ATTEMPTS = 4
 USUAL: dict[Rule, int] = {"weight": 1, "cap": 0, "blocked": 0}
@@ -98,7 +98,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
         for bodies in found:
             for i, body in zip(which, bodies, strict=True):
                 if body is not None:
-                    same = body == together_with(client, pairs[i][1])
+                    same = body == packed(client, pairs[i][1])
                     replies[i] = SubmittedEntry(pairs[i][0], "same" if same else "exists")
         return replies
 

@@ -1,10 +1,10 @@
--- What Carmine sees of a message, written when its state changes. Dead and purged messages are out of
--- its sight: their content is in `body`, and what they left in the circle is `stray` until the circle
--- comes round to it. `next`: the content that waits for the present delivery to end.
+-- Write the keys that Carmine reads when a message changes its state. Dead and purged messages are
+-- hidden from it: their content is in `body`, and their id stays in the circle, listed in `stray`, until
+-- the circle reaches it. `next`: newer content that waits until the present delivery has ended.
 -- KEYS: messages backoffs nattempts requeued body next stray delay dead meta err
 -- USES: circle wake_workers
 
--- By key: what to HSET, HDEL, SADD and SREM.
+-- By key: arguments of HSET, HDEL, SADD and SREM.
 local visible_puts, visible_cuts, joins, visible_parts = {}, {}, {}, {}
 
 local function visible_add(map, key, one, two)

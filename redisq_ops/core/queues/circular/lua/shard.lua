@@ -1,4 +1,4 @@
--- A shard that is given up: whether nothing waits in its list, and what is left of it in the end.
+-- Giving up a shard: whether its list is empty, and removal of its last keys.
 -- KEYS: stat queue spent
 -- IMPLEMENTS: storage_empty storage_clear
 -- USES: elements
