@@ -617,7 +617,7 @@ def test_a_finding_whose_number_moves_is_the_same_finding(
     redisq("discover", "--register", "--yes")
     naps.append(lambda s: client.lpush("bqueues:processing:w", "{}"))
     (row,) = redisq.rows("fsck", "raw-fair:w", code=1)
-    assert any("5 in processing" in line for line in row["faults"]) and row["momentary"] == 0
+    assert any("20 in processing" in line for line in row["faults"]) and row["momentary"] == 0
 
 
 def test_registering_is_planned_and_confirmed(redisq: Redisq, client: Client) -> None:
