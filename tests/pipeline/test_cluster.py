@@ -128,7 +128,7 @@ def its_executors_use_the_shipped_environment(
     assert summary["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
 
 
-def its_job_is_finished_by_others(orders: RequestQueue, folder: Path) -> None:
+def its_job_is_finished_by_others(orders: RequestQueue[redis.Redis], folder: Path) -> None:
     worker = subprocess.run([sys.executable, "-c", DYING_WORKER], check=False, timeout=60)
     assert worker.returncode == -signal.SIGKILL
     assert orders.counts().pending, "it took them with it"
