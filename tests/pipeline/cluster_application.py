@@ -1,5 +1,5 @@
-"""Applications for `test_cluster`: one ships its Python environment, checks the executors and reads
-a table; one begins the documented job, and is killed in the middle."""
+"""An application for `test_cluster`: it ships its Python environment, checks the executors, reads a
+table, begins the documented job, and is killed in the middle."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline.connection import Server
@@ -18,6 +19,9 @@ from redisq_ops.pipeline.doctor import check_executors
 from redisq_ops.pipeline.session import session
 
 from .spark_cluster import conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "spark_job.py"
 
@@ -30,11 +34,17 @@ def example() -> ModuleType:
     return made
 
 
-def check(url: str, master: str) -> None:
-    from pyspark.sql.functions import udf
-
+def main(url: str, master: str, folder: Path) -> None:
     settings = [*conf(), "spark.archives=env.tar.gz#env"]
     spark = session("tests", master=master, conf=settings, target=ServerAddress(url))
+    print(json.dumps(summary(spark)), flush=True)
+    begin_job(spark, ServerAddress(url), folder)
+
+
+def summary(spark: SparkSession) -> dict[str, Any]:
+    """What the executors are, and what they read."""
+    from pyspark.sql.functions import udf
+
     executors = check_executors(spark, 4)
 
     def prefix(_: int) -> str:
@@ -46,18 +56,16 @@ def check(url: str, master: str) -> None:
     places = spark.range(0, 4, 1, 4).select(udf(prefix, "string")("id")).collect()
     dead = spark.read.format("redisq").options(table="dead", rowsPerPartition="50").load()
     rows = dead.select("id", "error").collect()
-    spark.stop()
-    summary = {
+    return {
         "executors": [asdict(finding) for finding in executors],
         "rows": sorted(row["id"] for row in rows),
         "prefixes": sorted({row[0] for row in places}),
     }
-    print(json.dumps(summary))
 
 
-def begin_job(url: str, master: str, folder: Path) -> None:
+def begin_job(spark: SparkSession, target: ServerAddress, folder: Path) -> None:
     """The first half of the job: a task kills its executor, and, repeated, this process."""
-    target, driver, job = ServerAddress(url), os.getpid(), example()
+    driver, job = os.getpid(), example()
 
     def kill(entries: int) -> None:
         from pyspark import TaskContext
@@ -65,7 +73,7 @@ def begin_job(url: str, master: str, folder: Path) -> None:
         context = TaskContext.get()
         if context is None or context.partitionId() != 0 or entries < 20:
             return
-        # Not by the attempt: one may have failed on a worker that can't reach the server.
+        # Not by the attempt: one may have failed for another reason.
         if not (folder / "executor-killed").exists():
             (folder / "executor-killed").touch()
             daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
@@ -74,12 +82,8 @@ def begin_job(url: str, master: str, folder: Path) -> None:
             (folder / "driver-killed").touch()
             os.kill(driver, signal.SIGKILL)
 
-    spark = session("tests", master=master, conf=conf(), target=target)
     job.split(spark, Server(target), job.generated(folder), kill)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        check(sys.argv[1], sys.argv[2])
-    else:
-        begin_job(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -12,7 +12,7 @@ import sysconfig
 import venv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -28,9 +28,6 @@ from redisq_ops.pipeline.session import check_reachable
 from ..command_line import dead_letters
 from .cluster_application import EXAMPLE
 from .spark_cluster import SparkCluster, conf
-
-if TYPE_CHECKING:
-    from redisq_ops.demo.server import EmbeddedServer
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("archived_classes"),
@@ -83,37 +80,6 @@ def packed_environment(folder: Path) -> None:
     subprocess.run(tar, cwd=folder, check=True)
 
 
-@pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_workers_read_with_a_shipped_environment_and_doctor_names_one_without_the_server(
-    cluster: SparkCluster, client: redis.Redis, server: EmbeddedServer, url: str, tmp_path: Path
-) -> None:
-    dead_letters(client, 200, "letters")
-    packed_environment(tmp_path)
-    done = ran(
-        "tests.pipeline.cluster_application", url, cluster.url,
-        folder=tmp_path, PYTHONPATH=str(ROOT), PYSPARK_PYTHON="./env/bin/python",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
-    assert len(summary["prefixes"]) == 2, "each executor has unpacked its own"
-    assert all(place.startswith(str(cluster.folder)) for place in summary["prefixes"])
-    assert [check["ok"] for check in summary["executors"]] == [True, True], summary
-    assert summary["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
-
-    port = url.rpartition(":")[2].partition("/")[0]
-    (tmp_path / "sitecustomize.py").write_text(BEHIND_A_WALL.format(port=port))
-    cluster.workers("third", environment={"PYTHONPATH": str(tmp_path)})
-    settings = [word for setting in conf() for word in ("--conf", setting)]
-    words = ["--json", "spark", "doctor", "--master", cluster.url, "--tasks", "6", *settings]
-    doctor = ran("redisq_ops", "--url", url, *words)
-    assert doctor.returncode == 1, doctor.stderr
-    rows = [json.loads(line) for line in doctor.stdout.splitlines()]
-    executors = [row for row in rows if row["check"] == "executor"]
-    assert len({row["sentence"] for row in executors}) == 3, doctor.stdout
-    (wrong,) = [row["sentence"] for row in rows if not row["ok"]]
-    assert "executor" in wrong and "can't reach the server" in wrong, wrong
-
-
 DYING_WORKER = """
 import os, signal
 from redisq_ops import RequestQueue, Worker, connect
@@ -133,30 +99,66 @@ Worker(queue, transform, lease_ms=2000, burst=True).run()
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_the_documented_job_survives_the_death_of_an_executor_its_driver_and_a_worker(
+def test_the_documented_job_survives_deaths_on_a_cluster_with_a_shipped_environment(
     cluster: SparkCluster, client: redis.Redis, url: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    orders = RequestQueue(client, "orders")
-    begun = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))
+    """One test, so that one application starts its JVMs once; then the doctor, with one more
+    worker, which can't reach the server."""
+    dead_letters(client, 200, "letters")
+    packed_environment(tmp_path)
+    begun = ran(
+        "tests.pipeline.cluster_application", url, cluster.url, str(tmp_path),
+        folder=tmp_path, PYTHONPATH=str(ROOT), PYSPARK_PYTHON="./env/bin/python",
+    )  # fmt: skip
     assert begun.returncode == -signal.SIGKILL, begun.stderr
+    its_executors_use_the_shipped_environment(json.loads(begun.stdout), cluster)
     assert (tmp_path / "executor-killed").exists() and (tmp_path / "driver-killed").exists()
     monkeypatch.setenv("REDIS_URL", url)
+    its_job_is_finished_by_others(RequestQueue(client, "orders"), tmp_path)
+    doctor_names_a_worker_without_the_server(cluster, url, tmp_path)
+
+
+def its_executors_use_the_shipped_environment(
+    summary: dict[str, Any], cluster: SparkCluster
+) -> None:
+    assert len(summary["prefixes"]) == 2, "each executor has unpacked its own"
+    assert all(place.startswith(str(cluster.folder)) for place in summary["prefixes"])
+    assert [check["ok"] for check in summary["executors"]] == [True, True], summary
+    assert summary["rows"] == sorted(f"r1/{n}" for n in range(1, 201))
+
+
+def its_job_is_finished_by_others(orders: RequestQueue[redis.Redis], folder: Path) -> None:
     worker = subprocess.run([sys.executable, "-c", DYING_WORKER], check=False, timeout=60)
     assert worker.returncode == -signal.SIGKILL
     assert orders.counts().pending, "it took them with it"
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
     settings = [word for setting in conf() for word in ("--conf", setting)]
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     done = subprocess.run(
-        [*submit, *settings, str(EXAMPLE), str(tmp_path)],
+        [*submit, *settings, str(EXAMPLE), str(folder)],
         capture_output=True, text=True, timeout=180, check=False,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("the result is equal to the sequential one\n"), done.stdout
     assert "'same': " in done.stdout, "some requests were submitted before"
     counts = orders.counts()
     assert (counts.waiting, counts.pending, counts.dead) == (0, 0, 0)
+
+
+def doctor_names_a_worker_without_the_server(cluster: SparkCluster, url: str, folder: Path) -> None:
+    port = url.rpartition(":")[2].partition("/")[0]
+    (folder / "sitecustomize.py").write_text(BEHIND_A_WALL.format(port=port))
+    cluster.workers("third", environment={"PYTHONPATH": str(folder)})
+    settings = [word for setting in conf() for word in ("--conf", setting)]
+    words = ["--json", "spark", "doctor", "--master", cluster.url, "--tasks", "6", *settings]
+    doctor = ran("redisq_ops", "--url", url, *words)
+    assert doctor.returncode == 1, doctor.stderr
+    rows = [json.loads(line) for line in doctor.stdout.splitlines()]
+    executors = [row for row in rows if row["check"] == "executor"]
+    assert len({row["sentence"] for row in executors}) == 3, doctor.stdout
+    (wrong,) = [row["sentence"] for row in rows if not row["ok"]]
+    assert "executor" in wrong and "can't reach the server" in wrong, wrong
 
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)

@@ -541,6 +541,7 @@ def command(url: str, *words: str, **more: Any) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 def test_a_full_disk_leaves_no_half_file(url: str, client: redis.Redis, tmp_path: Path) -> None:
     DelaySet(client, "later").schedule([(f"e{n}", b"x" * 5000) for n in range(60)])
@@ -566,6 +567,7 @@ def test_a_full_device_is_one_line(client: redis.Redis, redisq: Redisq) -> None:
     assert "no such" in redisq.refusal("export", "later", "-o", "/nowhere/x", code=2).lower()
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 def test_an_export_stopped_by_ctrl_c_leaves_nothing(
     url: str, client: redis.Redis, tmp_path: Path
@@ -585,6 +587,7 @@ def test_an_export_stopped_by_ctrl_c_leaves_nothing(
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 def test_an_import_that_was_killed_goes_on(
     url: str, client: redis.Redis, redisq: Redisq, file: str
@@ -610,6 +613,7 @@ def test_an_import_that_was_killed_goes_on(
     assert queue.invariants() == []
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 def test_an_import_stopped_by_ctrl_c_says_how_far_it_came(
     url: str, client: redis.Redis, redisq: Redisq, file: str
@@ -632,6 +636,7 @@ def test_an_import_stopped_by_ctrl_c_says_how_far_it_came(
     assert queue.counts().delayed == 0
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 def test_a_request_import_that_was_killed_goes_on(
     url: str, client: redis.Redis, redisq: Redisq, file: str

@@ -490,6 +490,7 @@ def test_syntax_error_as_line_and_as_json(client: redis.Redis, redisq: Redisq) -
     assert picture(client) == before
 
 
+@pytest.mark.alike
 def test_terminal_shows_caret_under_the_column(url: str) -> None:
     leader, follower = pty.openpty()
     with subprocess.Popen(
@@ -515,6 +516,7 @@ def test_terminal_shows_caret_under_the_column(url: str) -> None:
     assert second.lstrip().startswith("^ column 7: there is no field 'eror'")
 
 
+@pytest.mark.alike
 @pytest.mark.slow
 def test_ctrl_c_during_the_scan_changes_nothing(url: str, client: redis.Redis) -> None:
     dead_letters(client, 2000)
