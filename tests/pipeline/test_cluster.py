@@ -137,7 +137,7 @@ def test_the_documented_job_survives_the_death_of_an_executor_its_driver_and_a_w
     cluster: SparkCluster, client: redis.Redis, url: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    orders = RequestQueue(client, "orders")
+    orders = RequestQueue(client, "taxes")
     begun = ran("tests.pipeline.cluster_application", url, cluster.url, str(tmp_path))
     assert begun.returncode == -signal.SIGKILL, begun.stderr
     assert (tmp_path / "executor-killed").exists() and (tmp_path / "driver-killed").exists()
