@@ -18,6 +18,9 @@ T = TypeVar("T")
 _OWN_ERROR = re.compile(rf"{re.escape(errors.__name__)}\.(\w+): (.*)")
 _TRACEBACK = "Traceback (most recent call last):"
 _HEADER = re.compile(r"CSV header does not conform to the schema.*?CSV file: (\S+)", re.DOTALL)
+_FILE_URL = re.compile(r"\bfile:/+")
+"""Spark's URL of a file has three slashes, Hadoop's one"""
+_DENIED = re.compile(r"(?:AccessDenied|FileNotFound)Exception: (\S+?):? \(?Permission denied")
 _FILE = re.compile(r"\[FAILED_READ_FILE\S*\] .*? file (\S+?)\. ")
 
 
@@ -54,7 +57,7 @@ def translate_job_error(error: Exception) -> Exception:
     """
     if isinstance(error, RedisqError):
         return error
-    text = str(error)
+    text = _FILE_URL.sub("/", str(error))
     own = _OWN_ERROR.findall(text)
     if own:
         name, message = own[-1]
@@ -63,6 +66,8 @@ def translate_job_error(error: Exception) -> Exception:
         return found
     if "No space left on device" in text:
         return RedisqError("the disk is full: what was written so far is not part of the result")
+    if denied := _DENIED.search(text):
+        return BadInput(f"Permission denied: {denied[1]}")
     if "Python worker exited unexpectedly" in text:
         return RedisqError(
             "the job failed: a Python worker process died (run the same command again to continue)"

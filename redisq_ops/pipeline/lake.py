@@ -8,6 +8,7 @@ trimmed in between.
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -122,10 +123,15 @@ def export(
     )  # fmt: skip
 
 
-def check_lake(folder: Path) -> None:
-    """Raise `BadInput` if there is no lake, `SchemaTooNew` if a newer release wrote to it."""
-    if not folder.is_dir():
+def check_lake(folder: Path, *, writes: bool = False) -> None:
+    """Raise `SchemaTooNew` if a newer release wrote a table of the lake, and `BadInput` if there is
+    no lake, or no right to use it. ``writes``: a run will write to it, or make it."""
+    if not writes and not folder.is_dir():
         raise BadInput(f"no lake at {folder}")
+    if writes:
+        made = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        if not os.access(made, os.W_OK | os.X_OK):
+            raise BadInput(f"no right to write to the folder {made}")
     for table in TABLES.values():
         LakeTable(folder, table).runs()
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from redisq_ops.core.model.errors import BadInput
+
 from .lake import ROWS_PER_FILE
 from .lake_table import LakeFile, LakeTable, Manifest
 
@@ -100,9 +102,16 @@ def _merge(
 
 
 def _rows(file: Path) -> int:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return int(pq.read_metadata(file).num_rows)
+    try:
+        return int(pq.read_metadata(file).num_rows)
+    except pa.ArrowInvalid as error:
+        raise BadInput(
+            f"{file}: not a whole Parquet file, so its day can't be merged; restore it or move it "
+            "out of the lake"
+        ) from error
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -99,9 +99,10 @@ class LakeTable:
 
     def runs(self) -> list[Manifest]:
         """All runs, the oldest first."""
-        return sorted(
-            map(_manifest, self.manifests.glob("*.json")), key=lambda manifest: manifest.run
-        )
+        # `glob` would find nothing in a folder that this user may not read.
+        names = os.listdir(self.manifests) if self.manifests.exists() else []
+        manifests = [_manifest(self.manifests / name) for name in names if name.endswith(".json")]
+        return sorted(manifests, key=lambda manifest: manifest.run)
 
     def finish_interrupted(self) -> int:
         """Finish runs that were interrupted while moving their files, and delete staged files of
@@ -224,12 +225,15 @@ def _manifest(path: Path) -> Manifest:
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
         version = row.pop("redisq_lake")
-    except (OSError, ValueError, AttributeError, KeyError) as error:
+        if version != FORMAT:
+            raise SchemaTooNew(
+                f"{path}: written in format {version}, this release reads format {FORMAT}; "
+                "update redisq-ops"
+            )
+        row["files"] = [LakeFile(**file) for file in row["files"]]
+        row["bounds"] = {queue: (low, high) for queue, (low, high) in row["bounds"].items()}
+        return Manifest(**row)
+    except PermissionError:
+        raise
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise BadInput(f"{path}: not a valid manifest") from error
-    if version != FORMAT:
-        raise SchemaTooNew(
-            f"{path}: written in format {version}, this release reads format {FORMAT}"
-        )
-    row["files"] = [LakeFile(**file) for file in row["files"]]
-    row["bounds"] = {queue: (low, high) for queue, (low, high) in row["bounds"].items()}
-    return Manifest(**row)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import RedisqError, Refused, Superseded, Unreachable
 from redisq_ops.core.model.states import VERBS
-from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.apply import recorded
 from redisq_ops.ops.change.audit_log import Author
@@ -149,20 +148,21 @@ def check_plan(server: Server, plan: ReplayPlan) -> list[QueueReplay]:
 
     Returns the parts whose operation is not in the audit log yet.
     """
-    client, new = server.client, []
+    ask, new = partial(run_retrying, server.client), []
     for replay in plan.queues:
         if replay.count:
-            queue = run(client, home(server.deployment(), replay.header))
-            if run(client, recorded(queue, replay.header)) is None:
+            queue = ask(partial(home, server.deployment(), replay.header))
+            if ask(partial(recorded, queue, replay.header)) is None:
                 new.append(replay)
     return new
 
 
 def record_operations(server: Server, plan: ReplayPlan) -> None:
     """Record every operation in the audit log before its first step; repeating has no effect."""
+    ask = partial(run_retrying, server.client)
     for replay in check_plan(server, plan):
-        queue = run(server.client, server.deployment().queue(replay.header.queue))
-        run(server.client, _record_operation(queue, replay))
+        queue = ask(partial(server.deployment().queue, replay.header.queue))
+        ask(partial(_record_operation, queue, replay))
 
 
 async def _record_operation(queue: Queue[Any], replay: QueueReplay) -> None:

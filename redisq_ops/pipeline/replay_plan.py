@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, SchemaTooNew
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.states import Verb
-from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author
@@ -31,7 +31,7 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.terminal import count
 
 from .atomic_json import write_json
-from .connection import Server
+from .connection import Server, run_retrying
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -197,18 +197,18 @@ def plan_headers(
 
     Call it before entries are selected: entries that enter the state later are left out.
     """
-    deployment, client = server.deployment(), server.client
+    deployment, ask = server.deployment(), partial(run_retrying, server.client)
     if queues:
-        opened = [run(client, deployment.queue(name)) for name in queues]
+        opened = [ask(partial(deployment.queue, name)) for name in queues]
         for queue in opened:
             allowed(queue, request.verb, request.state)
     else:
-        every = run(client, deployment.queues())
+        every = ask(deployment.queues)
         opened = [q for q in every if request.state in q.actions.get(request.verb, ())]
     headers = []
     for queue in opened:
-        now_ms = run(client, queue.now.op())
-        created_ms, run_id = run(client, identity(queue, deployment))
+        now_ms = ask(queue.now.op)
+        created_ms, run_id = ask(partial(identity, queue, deployment))
         headers.append(
             PlanHeader(
                 op=audit_log.new_id(request.verb), queue=queue.name, kind=queue.kind,

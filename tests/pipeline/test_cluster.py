@@ -115,7 +115,7 @@ def test_the_documented_job_survives_deaths_on_a_cluster_with_a_shipped_environm
     its_executors_use_the_shipped_environment(json.loads(begun.stdout), cluster)
     assert (tmp_path / "executor-killed").exists() and (tmp_path / "driver-killed").exists()
     monkeypatch.setenv("REDIS_URL", url)
-    its_job_is_finished_by_others(RequestQueue(client, "orders"), tmp_path)
+    its_job_is_finished_by_others(RequestQueue(client, "taxes"), tmp_path)
     doctor_names_a_worker_without_the_server(cluster, url, tmp_path)
 
 

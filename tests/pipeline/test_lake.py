@@ -15,7 +15,7 @@ import redis
 
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import Settlement
-from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, SchemaTooNew
+from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run
@@ -169,12 +169,22 @@ def test_concurrent_runs_are_refused_and_a_killed_run_holds_no_lock(tmp_path: Pa
 def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
     lake_table = LakeTable(tmp_path, HISTORY)
     lake_table.manifests.mkdir(parents=True)
-    (lake_table.manifests / "r1.json").write_text('{"run": ')
-    with pytest.raises(BadInput, match=r"r1\.json"):
-        lake_table.runs()
-    (lake_table.manifests / "r1.json").write_text('{"redisq_lake": 9}')
-    with pytest.raises(SchemaTooNew):
-        lake_table.runs()
+    for text in ('{"run": ', '{"redisq_lake": 1, "files": [{"size": 1}], "bounds": {}}'):
+        (lake_table.manifests / "r1.json").write_text(text)
+        with pytest.raises(BadInput, match=r"r1\.json"):
+            lake_table.runs()
+
+
+def test_a_half_written_file_is_named_and_nothing_is_merged(tmp_path: Path) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        for run_name in ("r1", "r2"):
+            lake_table.place_files(written(lake_table, run_name, {"2026-11-20": 2}))
+    before = sorted(lake_table.path.rglob("*.parquet"))
+    before[0].write_bytes(before[0].read_bytes()[:-9])
+    with pytest.raises(BadInput, match=rf"{before[0].name}: not a whole Parquet file"):
+        maintain(lake_table, round(datetime(2026, 11, 25, tzinfo=UTC).timestamp() * 1000))
+    assert sorted(lake_table.path.rglob("*.parquet")) == before
 
 
 def test_small_files_of_past_days_are_merged_and_old_days_deleted(
@@ -222,11 +232,15 @@ def test_a_lake_of_a_newer_release_is_refused_in_one_line(
     manifests.mkdir(parents=True)
     (manifests / "r1.json").write_text('{"redisq_lake": 9}')
     words = ["--lake", str(tmp_path)]
-    for command in (["report"], ["sql", "select * from history"], ["groups"]):
-        assert run(["--url", url, "spark", *command, *words]) != 0
+    for command in (
+        ["report"], ["sql", "select * from history"], ["groups"], ["history", "--keep", "1d"],
+        ["export", "--table", "dead", "--table", "history"],
+    ):  # fmt: skip
+        assert run(["--url", url, "spark", *command, *words]) == 1
         err = capsys.readouterr().err
-        assert "written in format 9, this release reads format 1" in err
+        assert "format 9, this release reads format 1; update redisq-ops" in err
         assert len(err.splitlines()) == 1, err
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["r1.json"]
 
 
 def test_bounds_are_kept_per_queue_while_the_manifests_of_a_day_are_merged(

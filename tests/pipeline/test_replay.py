@@ -273,7 +273,9 @@ def test_lost_replies_beyond_the_clients_retries_change_nothing(
     queue = dead_letters(client, 300)
     with FlakyProxy(server.port) as proxy:
         through = Server(ServerAddress(proxy.url))
+        proxy.drop_replies(4)
         plan = planned(through, tmp_path, ids(queue, "dead"), parts=1)
+        proxy.drop_replies(4)
         replay.record_operations(through, plan)
         lost: list[int] = []
 

@@ -188,7 +188,7 @@ def test_schemas_and_options_that_do_not_fit_are_refused_in_one_line(
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_a_frame_is_written_and_errors_are_one_line(
-    spark: SparkSession, client: redis.Redis, url: str
+    spark: SparkSession, client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
     frame = spark.range(2000).selectExpr(
         "concat('e', id) id", "concat('p', id) payload", "timestamp_millis(1700000000500) ready_at"
@@ -206,6 +206,15 @@ def test_a_frame_is_written_and_errors_are_one_line(
         save(frame.selectExpr("*", "'c' client"))
     with pytest.raises(Exception, match=r"^An exception .*\n\S*BadInput: batch 0, .*: no id"):
         save(frame.selectExpr("if(id = 'e7', null, id) id", "payload"))
+    # A stream's has the reason in its first line, whether a task failed or its writer was refused.
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "lines").write_text("a b")
+    lines = spark.readStream.text(str(tmp_path / "in")).selectExpr("value payload", "value id")
+    for kind, reason in (("delay", "id 'a b' can't be used"), ("list", "expected one of request")):
+        options = {"queue": "bad", "url": url, "checkpointLocation": str(tmp_path / kind)}
+        stream = lines.writeStream.format("redisq").options(kind=kind, **options)
+        with pytest.raises(Exception, match=rf"^\[STREAM_FAILED\].*BadInput: .*{reason}"):
+            stream.trigger(availableNow=True).start().awaitTermination()
 
 
 @pytest.mark.slow

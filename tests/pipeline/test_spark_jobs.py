@@ -56,12 +56,17 @@ CSV file: file:///in/a.csv"""
                 end="parquet", cause="java.lang.RuntimeException: file:///in/a.parquet is not one"
             ),
             BadInput,
-            "file:///in/a.parquet is not one",
+            "/in/a.parquet is not one",
         ),
         (
             JVM.format(end="csv", cause=HEADER),
             BadInput,
-            "file:///in/a.csv: its header differs from the other files' in names or order",
+            "/in/a.csv: its header differs from the other files' in names or order",
+        ),
+        (
+            "Failed.\nCaused by: java.nio.file.AccessDeniedException: /lake: Permission denied",
+            BadInput,
+            "Permission denied: /lake",
         ),
         (
             "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==\nselect 1/0",

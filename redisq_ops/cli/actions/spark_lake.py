@@ -20,7 +20,15 @@ from redisq_ops.pipeline.results import check_output, select_requests
 
 from ..output import count, emit, say, tell
 from ..session import Session
-from .spark_session import awaited, check_queues, frame, on_spark, printed, server_of
+from .spark_session import (
+    awaited,
+    check_lake,
+    check_queues,
+    frame,
+    on_spark,
+    printed,
+    server_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +54,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
         parse_options({"table": each.name, **wanted[each.name]})
     queues = [given["queue"]] if given["queue"] is not None else []
     check_queues(s, queues)
+    check_lake(Path(given["lake"]), writes=True)
     corrupt = 0
     stopped = "what is in the lake stays; run the same command again to continue"
     with on_spark(s, given, stopped=stopped) as session:
@@ -87,6 +96,7 @@ def kept(s: Session, given: dict[str, Any]) -> int:
     queues = [given["queue"]] if given["queue"] is not None else []
     check_queues(s, queues)
     lake = Path(given["lake"])
+    check_lake(lake, writes=True)
     lake_table = LakeTable(lake, TABLES["history"])
     stopped = "what is in the lake stays; run the same command again to continue"
     with on_spark(s, given, stopped=stopped) as session:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
 from redisq_ops.core.model.exit_codes import PARTLY_DONE
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.pipeline.connection import run_retrying
 from redisq_ops.pipeline.replay import check_plan
 from redisq_ops.pipeline.replay_plan import create_plan, plan_headers
 from redisq_ops.pipeline.session import is_local
@@ -125,7 +125,7 @@ def _carried_out(
     from redisq_ops.pipeline.replay import apply, outcomes
 
     server = server_of(s)
-    plans = run(server.client, orders.previews(server.deployment()))
+    plans = run_retrying(server.client, lambda: orders.previews(server.deployment()))
     if not plans:
         if not s.json:
             print("0 matched")

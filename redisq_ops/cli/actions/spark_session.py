@@ -262,14 +262,14 @@ def small_table(s: Session, rows: int, options: Mapping[str, str]) -> SmallTable
     return read_small_table(parse_options(options), s.config.server_address())
 
 
-def check_lake(lake: Path) -> None:
-    """Refuse a folder that is no lake or a newer release's, before Spark starts."""
+def check_lake(lake: Path, *, writes: bool = False) -> None:
+    """As `redisq_ops.pipeline.lake.check_lake`, before Spark starts."""
     from redisq_ops.pipeline.session import check_installed
 
     check_installed()
     from redisq_ops.pipeline import lake as lakes
 
-    lakes.check_lake(lake)
+    lakes.check_lake(lake, writes=writes)
 
 
 def lake_rows(
