@@ -95,6 +95,7 @@ class QueueView(Vertical):
     """column -> the capability without which a queue has no values for it"""
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
+    """the text of an empty list; ``QUEUE`` in it stands for the queue's name"""
     explains_rows: ClassVar[bool] = True
     """whether an explanation is asked of the row under the cursor; else of the queue"""
     has_details: ClassVar[bool] = False
@@ -356,7 +357,7 @@ class QueueView(Vertical):
             return f"nothing matches /{self.filter.text}/: {among}; Esc drops the filter"
         counts, queue = snapshot.counts, snapshot.queue
         if queue is None or counts is None or self.state not in counts.unknown:
-            return self.empty
+            return self.empty if queue is None else self.empty.replace("QUEUE", queue.name)
         return f"unknown: {kind_of(queue.kind)} keeps no list of its {self.state} entries"
 
     def shown(self, item: Any) -> Any:

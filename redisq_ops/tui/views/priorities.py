@@ -49,7 +49,7 @@ class Levels(QueueView):
         SortOrder("progress", settled_share, True),
         SortOrder("age", lambda r: -r.created_ms, True),
     )
-    empty = "no open requests: `:submit FILE --queue %q` makes one"
+    empty = "no open requests: type :submit FILE --queue QUEUE to make one"
     tall = 20
 
     def items(self, snapshot: Snapshot) -> Items:

@@ -64,7 +64,7 @@ class Requests(QueueView):
         SortOrder("done", lambda r: r.done, True),
         SortOrder("dead", lambda r: r.dead, True),
     )
-    empty = "no requests: `:submit FILE --queue %q` makes one"
+    empty = "no requests: type :submit FILE --queue QUEUE to make one"
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(snapshot.start, snapshot.total, snapshot.requests)
