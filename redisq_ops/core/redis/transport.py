@@ -182,14 +182,17 @@ def _pipeline(client: Any, calls: Round, commands: list[tuple[Arg, ...]], cluste
 
 async def aexchange(client: AsyncClient, calls: Round) -> list[Any]:
     """`exchange` for an asyncio client."""
+    task = asyncio.current_task()
+    cancels = (
+        0 if task is None else task.cancelling()
+    )  # more than 0 while a cancelled task cleans up
     replies = await _asend(client, calls, [call.outgoing for call in calls])
     if again := _missing(calls, replies):
         subset = tuple(calls[i] for i in again)
         sent = await _asend(client, subset, [call.spelled_out() for call in subset])
         for i, reply in zip(again, sent, strict=True):
             replies[i] = reply
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
+    if task is not None and task.cancelling() > cancels:
         # Python 3.11 loses a cancel that lands while redis-py is sending under a time-out.
         raise asyncio.CancelledError
     return replies

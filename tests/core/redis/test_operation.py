@@ -416,6 +416,30 @@ def test_a_cancelled_operation_ends_where_it_was(client: redis.Redis, aclient: A
     assert asyncio.run(story()) == ["cleaned up"]
 
 
+def test_a_cancelled_task_can_clean_up_with_an_operation_of_several_rounds(
+    aclient: Aclient,
+) -> None:
+    async def story() -> int:
+        async def two_rounds() -> int:
+            await Call(("INCR", "n"), int)
+            return await Call(("INCR", "n"), int)
+
+        async def work(connection: Any) -> int:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                return await arun(connection, two_rounds())
+            return 0
+
+        async with aclient() as connection:
+            task = asyncio.create_task(work(connection))
+            await asyncio.sleep(0)
+            task.cancel()
+            return await task
+
+    assert asyncio.run(story()) == 2
+
+
 def test_absent_is_a_value_where_a_call_says_so(client: redis.Redis) -> None:
     command = ("XINFO", "GROUPS", "nothing")
     with pytest.raises(rx.ResponseError):
