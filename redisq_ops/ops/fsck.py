@@ -19,8 +19,8 @@ from .change.unfinished import unfinished
 from .terminal import date
 
 CHECKS, CHECKS_IN_USE = 5, 20
-"""checks that confirm a finding; in a queue whose figures change meanwhile, a client of it that is
-always taken from is off by one in most of them"""
+"""checks that must all make a finding. More are needed while the queue is in use: workers take
+entries between two reads of a check, so most checks find the count of a busy client off by one"""
 _WHOLE_NUMBER = re.compile(rb"-?\d{1,16}")
 _COUNTS = re.compile(r"is (\d+), counted (\d+)")
 _FIGURES = re.compile(r"(?<!\S)\d[\d,]*(?=[\s,;.)]|$)")

@@ -184,8 +184,9 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
             ok = None if verdict == "can't be read" else not broken
             emit(row | {"ok": ok, "faults": broken, "not_checked": unseen})
         else:
-            moment = f" ({row['momentary']:,} findings were a moment's)" if row["momentary"] else ""
-            tell(f"{name}: {verdict}{moment}")
+            gone = row["momentary"]
+            more = f" ({gone:,} findings were gone at the next check)" if gone else ""
+            tell(f"{name}: {verdict}{more}")
             for line in broken:
                 tell(f"  {line}")
             if unseen:

@@ -270,7 +270,7 @@ class QueueReads(QueueBase[C_co]):
     async def invariants(self) -> list[str]:
         """Broken invariants, one sentence each; empty for a healthy queue. Reads all entries.
 
-        On a live queue a violation can be a moment's: read again before you act on it.
+        On a live queue one call can find a violation that is none: repeat it before you act.
         """
 
     @operation
