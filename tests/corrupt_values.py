@@ -197,7 +197,7 @@ def _articles(client: redis.Redis) -> None:
 
 
 def queues(client: redis.Redis) -> list[str]:
-    found: Any = client.hkeys("rq:registry")
+    found: Any = client.hkeys("redisq:registry")
     return sorted(name.decode() for name in found)
 
 
@@ -255,7 +255,7 @@ def changes(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def mutations(client: Any, keys: Sequence[bytes], chance: random.Random) -> Mutation:
     """One change of one value; the registry's turn comes more often than any other key's."""
-    key = b"rq:registry" if chance.random() < 0.06 else chance.choice(keys)
+    key = b"redisq:registry" if chance.random() < 0.06 else chance.choice(keys)
     kind = client.type(key)
     name, value = chance.choice(list(VALUES.items()))
     if chance.random() < 0.12:
@@ -299,9 +299,9 @@ def _other_type(key: bytes, kind: bytes) -> Callable[[Any], Any]:
 def victims(key: bytes, names: set[str], mutation: Mutation) -> set[str]:
     """Queues whose own value it is; the commands of the others go on as before."""
     text = key.decode(errors="replace")
-    if found := re.match(r"rq:\{([^}/]*)", text):
+    if found := re.match(r"redisq:\{([^}/]*)", text):
         return {found[1]}
-    if text == "rq:registry":
+    if text == "redisq:registry":
         if found := re.search(r"field b'([^']*)'", mutation.what):
             return {found[1]} if found[1] in names else set()
         return set(names)

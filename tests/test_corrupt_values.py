@@ -43,7 +43,7 @@ def test_no_corrupt_value_hides_anything_else(url: str) -> None:
 
 def test_a_corrupt_record_is_listed_with_why(redisq: Redisq, client: redis.Redis) -> None:
     dead_letters(client, 3)
-    client.hset("rq:{mail}:meta", "r1/2", "garbage here")
+    client.hset("redisq:{mail}:meta", "r1/2", "garbage here")
     before = picture(client)
     rows = redisq.rows("dlq", "ls", "mail", code=3)
     told = {row["id"]: row["problem"] for row in rows}
@@ -66,7 +66,7 @@ def test_a_corrupt_record_is_listed_with_why(redisq: Redisq, client: redis.Redis
 def test_a_corrupt_registry_entry_is_one_queue_less(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client, "mail")
     for name, value in (("bad", NESTED), ("worse", b'{"kind": 1}'), (b"\xff", b"{}")):
-        client.hset("rq:registry", name, value)
+        client.hset("redisq:registry", name, value)
     rows = {row["name"]: row for row in redisq.rows("ls", code=3)}
     assert rows["mail"]["dead"] == 1 and rows["mail"]["problem"] is None
     assert rows["bad"]["problem"] == "the registry entry of bad is corrupt"
@@ -83,7 +83,7 @@ def test_a_corrupt_registry_entry_is_one_queue_less(redisq: Redisq, client: redi
 
 def test_fsck_names_a_counter_that_stops_the_queue(redisq: Redisq, client: redis.Redis) -> None:
     queue = everywhere(client)
-    client.hset("rq:{mail}:stat", "fence", b"secret")
+    client.hset("redisq:{mail}:stat", "fence", b"secret")
     with pytest.raises(Unreadable, match="field fence"):
         queue.take(1, consumer="w")
     (row,) = redisq.rows("fsck", code=1)
@@ -95,7 +95,7 @@ def test_infinite_scores_and_any_bytes_are_shown(redisq: Redisq, client: redis.R
     later = DelaySet(client, "later")
     later.schedule([(f"e{n}", b"x") for n in range(4)], after_ms=600_000)
     odd: dict[Any, Any] = {"e0": "inf", "e1": "-inf", b"\xff": 1e300, b"": 0.5}
-    client.zadd("rq:{later}:delay", odd)
+    client.zadd("redisq:{later}:delay", odd)
     rows = redisq.rows("delay", "ls", "--queue", "later")
     assert [row["id"] for row in rows] == ["e2", "e3", "\udcff", "e0"]
     assert [row["ready_ms"] is None for row in rows] == [False, False, True, True]
@@ -109,15 +109,15 @@ def test_what_is_foreign_in_streams_and_errors_is_passed_over(
     redisq: Redisq, client: redis.Redis
 ) -> None:
     everywhere(client, "mail")
-    client.xadd("rq:{mail}:hist", {b"\xff": b"secret", "t": "when"})
+    client.xadd("redisq:{mail}:hist", {b"\xff": b"secret", "t": "when"})
     events = redisq.rows("history", "mail")
     assert events[-1]["what"] == {"foreign": ["\\xff", "t"]} and len(events) > 1
     assert "secret" not in redisq("history", "mail")
     (dead,) = redisq.rows("dlq", "ls", "mail")
-    client.hset("rq:{mail}:err", dead["id"], NESTED)
+    client.hset("redisq:{mail}:err", dead["id"], NESTED)
     (row,) = redisq.rows("dlq", "ls", "mail")
     assert row["error"]["type"] == "error" and row["error"]["message"].startswith("[[[")
-    client.xadd("rq:{mail}:s:r1", {"somebody": "else's"})
+    client.xadd("redisq:{mail}:s:r1", {"somebody": "else's"})
     assert len(redisq.rows("waiting", "ls", "mail")) == 4
     assert redisq.rows("inspect", "queue", "mail")
 
@@ -128,14 +128,14 @@ def test_a_clients_corrupt_account_hides_no_other_client(
     fair = FairQueue(client, "fair")
     for name in ("ann", "bob"):
         fair.submit(name, [(f"{name}1", b"x")])
-    client.hset("rq:{fair}:accounts", "ann", b"\xff" * 1000)
-    client.zadd("rq:{fair}:clients", {b"\xfe": 0})
+    client.hset("redisq:{fair}:accounts", "ann", b"\xff" * 1000)
+    client.zadd("redisq:{fair}:clients", {b"\xfe": 0})
     rows = redisq.rows("waiting", "ls", "fair", code=3)
     assert [row["id"] for row in rows] == ["bob1"]
     assert "fair: client ann is corrupt" in redisq.err
     ring = CircularQueue(client, "ring")
     ring.push(["e1", "e2", "e3"])
-    client.hset("rq:{ring}:spent", "e2", "many")
+    client.hset("redisq:{ring}:spent", "e2", "many")
     rows = redisq.rows("waiting", "ls", "ring", code=3)
     assert [row["id"] for row in rows] == ["e1", "e3"]
     assert "ring: id e2 is corrupt" in redisq.err
@@ -148,7 +148,7 @@ def test_a_corrupt_operation_hides_no_other(redisq: Redisq, client: redis.Redis)
         redisq("delay", "requeue", "--queue", name, "--yes")
         redisq("dlq", "purge", "--queue", name, "--yes")
     first, second = (row["id"] for row in redisq.rows("log", "--queue", "mail"))
-    client.hset(f"rq:{{mail}}:op:{first}", "done", "9" * 5000)
+    client.hset(f"redisq:{{mail}}:op:{first}", "done", "9" * 5000)
     assert [row["id"] for row in redisq.rows("log", "--queue", "mail", code=3)] == [second]
     assert f"operation {first} of queue mail is corrupt in the audit log" in redisq.err
     assert len(redisq.rows("log", code=3)) == 3
@@ -182,7 +182,7 @@ def test_a_worker_goes_on_beside_a_corrupt_queue(
     def handle(work: Work) -> None:
         ran.append(work.queue)
         if len(ran) == 1:
-            client.hset("rq:{bad}:stat", "fence", "x")
+            client.hset("redisq:{bad}:stat", "fence", "x")
             bad.submit([b"x"], id="b")
             good.submit([b"x"] * 5, id="g2")
         if len(ran) == 6:
@@ -197,4 +197,6 @@ def test_a_worker_goes_on_beside_a_corrupt_queue(
         thread.join(20)
     assert not thread.is_alive() and ran == ["good"] * 6
     assert good.counts().done == 6
-    assert any(line.startswith("bad: key rq:{bad}:stat, field fence") for line in caplog.messages)
+    assert any(
+        line.startswith("bad: key redisq:{bad}:stat, field fence") for line in caplog.messages
+    )

@@ -21,8 +21,9 @@ OURS = ("carmine:tasks", "jobs", "later", "mail", "ring", "slow", "wide")
 
 
 @pytest.fixture
-def stored(client: redis.Redis) -> None:
-    """The server has the stored keys, each with the time to live that it had."""
+def stored(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has the stored keys, each with the time to live and the prefix that it had."""
+    monkeypatch.setenv("REDISQ_PREFIX", "rq")
     pipe = client.pipeline(transaction=False)
     for key, (value, ttl_ms) in json.loads(STORED.read_text())["keys"].items():
         pipe.restore(base64.b64decode(key), max(ttl_ms, 0), base64.b64decode(value))

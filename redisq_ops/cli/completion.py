@@ -137,7 +137,7 @@ def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
             flags = {name: options.get(name) for name in ("url", "prefix")}
             config = load(flags, options.get("context"))
             client = connect(config.server_address(), "completion")
-            found.extend(names(client, config["prefix"] or "rq"))
+            found.extend(names(client, config.prefix))
         except Exception:  # the shell shows names only, so nobody would see a message
             return
 

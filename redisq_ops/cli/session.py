@@ -57,13 +57,14 @@ class Session:
         from .output import say
 
         config = self.config
-        client = connect(config.server_address(), self.role)
+        address, prefix = config.server_address(), config.prefix
+        client = connect(address, self.role)
         if policy := run(client, eviction_policy()):
             say(
                 f"redisq: warning: this server's maxmemory-policy is {policy}: once memory is "
                 "full it deletes what queues keep; set it to noeviction"
             )
-        return Deployment(client, prefix=config["prefix"] or "rq")
+        return Deployment(client, prefix=prefix)
 
     @property
     def client(self) -> BlockingClient:

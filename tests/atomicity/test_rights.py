@@ -127,7 +127,7 @@ def test_without_writing_one_key_nothing_is_half_done(cases: Cases) -> None:
         after, _ = cases.complete(name)
         for part, pattern in patterns.items():
             others = [f"~{other}" for other in patterns.values() if other != pattern]
-            cases.allow("resetkeys", "~rq:registry", *others, f"%R~{pattern}")
+            cases.allow("resetkeys", "~redisq:registry", *others, f"%R~{pattern}")
             cases.run(name, f"writing {part}", after, "key")
     assert not cases.bad, f"{cases.counted}\n" + "\n".join(cases.bad)
     assert cases.counted["refused"] > 10 or cases.stage.kind == "stream"

@@ -139,12 +139,12 @@ def test_once_ends_where_there_is_nothing(client: redis.Redis, started: Start) -
 @pytest.mark.slow
 def test_a_key_that_is_in_the_way_ends_the_worker(client: redis.Redis, started: Start) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
-    client.delete("rq:{mail}:stat")
-    client.set("rq:{mail}:stat", "somebody else's")
+    client.delete("redisq:{mail}:stat")
+    client.set("redisq:{mail}:stat", "somebody else's")
     worker = started("--queue", "mail", "--queue", "not-yet")
     _, err = worker.communicate()
     assert worker.returncode == 1
-    assert b"key rq:{mail}:stat is a string" in err
+    assert b"key redisq:{mail}:stat is a string" in err
 
 
 def test_neither_do_its_looks_nor_its_upkeep_create_a_queue(

@@ -710,7 +710,7 @@ def test_a_newer_schema_is_not_touched_and_hides_nothing(
     redisq: Redisq, client: redis.Redis
 ) -> None:
     everywhere(client)
-    client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
+    client.hset("redisq:registry", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
     before = picture(client)
     for words in ("replay --queue tomorrow", "queue pause tomorrow", "replay tomorrow"):
         assert "newer release" in redisq.refusal(*words.split(), "--yes", code=1)
@@ -751,8 +751,8 @@ def test_a_full_server_can_still_be_put_right(redisq: Redisq, own: EmbeddedServe
 
 def test_a_key_of_another_type_in_the_way(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client)
-    client.delete("rq:{mail}:dead")
-    client.set("rq:{mail}:dead", "mine")
+    client.delete("redisq:{mail}:dead")
+    client.set("redisq:{mail}:dead", "mine")
     before = picture(client)
     assert "another type" in redisq.refusal("replay", "mail", "--yes", code=1)
     assert picture(client) == before
@@ -892,7 +892,7 @@ def test_with_a_queue_goes_what_its_changes_could_be_undone_with(
     assert len(undoing) > 3 and any(b":undo:edit-" in key for key in undoing)
     redisq("queue", "destroy", queue.name, "--hard", "--yes")
     assert kept_of(client) == []
-    assert client.keys("rq:registry") == []
+    assert client.keys("redisq:registry") == []
 
 
 def test_with_a_request_s_queue_goes_what_cancelling_it_fenced_off(
@@ -914,7 +914,7 @@ def test_shards_given_up_keep_nothing_of_a_destroyed_queue_either(
     queue.schedule([(f"e{n}", b"x") for n in range(50)], after_ms=60_000)
     redisq("purge", "q", "--state", "delayed", "--max", "20", "--yes")
     assert queue.resize(2) == 0
-    assert any(key.startswith(b"rq:{q/4}:undo:") for key in kept_of(client))
+    assert any(key.startswith(b"redisq:{q/4}:undo:") for key in kept_of(client))
     redisq("queue", "destroy", "q", "--hard", "--yes")
     assert kept_of(client) == []
 
@@ -947,7 +947,7 @@ def test_a_queue_of_a_destroyed_ones_name_begins_at_nothing(
     fill(queue)
     assert sum(queue.rates(queue.now()).arrived) >= 25
     redisq("queue", "destroy", queue.name, "--hard", "--yes")
-    assert client.keys("rq:*") == []
+    assert client.keys("redisq:*") == []
     again = make(client, "q")
     fill(again)
     redisq("purge", queue.name, "--state", "waiting", "--yes")

@@ -86,7 +86,7 @@ def test_a_due_retry_is_work_that_waits_for_a_worker(redisq: Redisq, client: red
 def test_minutes_is_the_period_in_which_deaths_count(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client, "mail")
     (dead,) = RequestQueue(client, "mail").page("dead").entries
-    client.zincrby("rq:{mail}:dead", -600_000, dead.id)  # it died ten minutes ago
+    client.zincrby("redisq:{mail}:dead", -600_000, dead.id)  # it died ten minutes ago
     line(redisq, "--set", "dead=1", code=0)
     sentence, _ = line(redisq, "--set", "dead=1", "--set", "minutes=30", code=2)
     assert "1 dead in 30 m, mostly" in sentence

@@ -160,12 +160,12 @@ def test_the_example_of_a_verb_can_be_run(client: redis.Redis, redisq: Redisq, v
 def test_a_rule_that_is_so_already_is_nothing_to_do(client: redis.Redis, redisq: Redisq) -> None:
     FairQueue(client, "jobs").submit("acme", [b"x"])
     redisq("client", "weight", "jobs", "acme", "3", "--yes")
-    before = client.xlen("rq:{jobs}:hist"), redisq("log")
+    before = client.xlen("redisq:{jobs}:hist"), redisq("log")
     assert redisq("client", "weight", "jobs", "acme", "3").endswith("nothing would change\n")
     assert redisq.rows("client", "weight", "jobs", "acme", "3", "--yes") == [
         {"op": None, "matched": 0, "done": 0, "skipped": {}}
     ]
-    assert (client.xlen("rq:{jobs}:hist"), redisq("log")) == before
+    assert (client.xlen("redisq:{jobs}:hist"), redisq("log")) == before
 
 
 def test_the_rate_of_a_context_is_shown_as_it_is_written(

@@ -78,11 +78,11 @@ def test_slow_script_is_named_without_its_arguments(redisq: Redisq, client: redi
 def test_queues_that_need_somebody_are_named(redisq: Redisq, client: redis.Redis) -> None:
     later: Any = DelaySet(client, "later")
     later.set_periodic(Periodic("hourly", "0 * * * *"))
-    client.zadd("rq:{later}:periodic_at", {"hourly": 1})
-    client.hset("rq:registry", "odd", b"\xff")
+    client.zadd("redisq:{later}:periodic_at", {"hourly": 1})
+    client.hset("redisq:registry", "odd", b"\xff")
     RequestQueue(client, "bad").submit([b"x"], id="r1")
-    client.delete("rq:{bad}:stat")
-    client.set("rq:{bad}:stat", "x")
+    client.delete("redisq:{bad}:stat")
+    client.set("redisq:{bad}:stat", "x")
     op = "replay-0123456789"
     run(client, audit_log.begin(later, op, "replay", Author("ann", "h"), "", now_ms=later.now(),
                                 source="dead", target="waiting", matched=7))  # fmt: skip
@@ -105,8 +105,8 @@ def test_move_that_was_killed_is_wrong(redisq: Redisq, client: redis.Redis) -> N
     redisq("dlq", "move", "later", "--to", "other", "--yes")
     op = redisq.rows("log", "--queue", "later")[0]["id"]
     assert by_check(redisq)["operations"]["verdict"] == "ok"
-    client.zadd("rq:{later}:unfinished", {op: 1})
-    client.hdel(f"rq:{{later}}:op:{op}", "ended")
+    client.zadd("redisq:{later}:unfinished", {op: 1})
+    client.hdel(f"redisq:{{later}}:op:{op}", "ended")
     row = by_check(redisq, 1)["operations"]
     assert row["facts"]["op"] == op and row["verdict"] == "wrong"
 

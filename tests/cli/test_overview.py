@@ -105,10 +105,10 @@ def test_ls_of_nothing_says_so(redisq: Redisq) -> None:
 def test_ls_shows_the_others_when_one_queue_is_broken(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client)
     everywhere(client, "spoilt")
-    client.delete("rq:{spoilt}:lease")
-    client.set("rq:{spoilt}:lease", "not a sorted set")
+    client.delete("redisq:{spoilt}:lease")
+    client.set("redisq:{spoilt}:lease", "not a sorted set")
     newer = {"kind": "request", "schema": 99, "created_ms": 0}
-    client.hset("rq:registry", "tomorrow", json.dumps(newer))
+    client.hset("redisq:registry", "tomorrow", json.dumps(newer))
     mail, spoilt, tomorrow = redisq.rows("ls", code=3)
     assert mail["dead"] == 1 and mail["problem"] is None
     assert spoilt["dead"] is None and "another type" in spoilt["problem"]
@@ -220,7 +220,7 @@ def test_inspect_looks_into_the_shard_that_has_the_request(
     queue.submit([b"x"] * 5, id=id, limit=2)
     queue.take(2, consumer="w1")
     (row,) = redisq.rows("inspect", "request", f"wide/{id}")
-    assert row["stream"]["key"] == f"rq:{{wide/3}}:s:{id}"
+    assert row["stream"]["key"] == f"redisq:{{wide/3}}:s:{id}"
     assert row["stream"]["length"] == client.xlen(row["stream"]["key"]) == 5
     assert [held["attempts"] for held in row["pending_entries"]] == [0, 0]
     assert all(held["idle_ms"] >= 0 for held in row["pending_entries"])
@@ -490,7 +490,7 @@ def test_config_shows_where_each_value_is_from_and_no_secret(
     words = ("config", "--context", "live", "--url", redisq.url)
     rows = {row["name"]: row for row in redisq.rows(*words)}
     assert (rows["queue"]["value"], rows["queue"]["origin"]) == ("mail", str(configuration))
-    assert (rows["prefix"]["value"], rows["prefix"]["origin"]) == ("rq", "default")
+    assert (rows["prefix"]["value"], rows["prefix"]["origin"]) == ("redisq", "default")
     assert (rows["password"]["value"], rows["password"]["origin"]) == ("***", "REDISQ_PASSWORD")
     assert rows["url"]["origin"] == "flag"
     redisq.url = "redis://u:hush@h:1"
@@ -516,7 +516,7 @@ def test_fsck(redisq: Redisq, client: redis.Redis) -> None:
     assert later["ok"] and not mail["ok"] and mail["reads"] > 1
     assert any("pending is 4, counted 1" in line for line in mail["faults"])
     assert "pending is 4, counted 1" in redisq("fsck", "mail", code=1)
-    client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99}')
+    client.hset("redisq:registry", "tomorrow", '{"kind":"request","schema":99}')
     assert "newer release" in redisq("fsck", code=1)
 
 
@@ -586,9 +586,9 @@ def test_a_bad_url(capsys: pytest.CaptureFixture[str], url: str) -> None:
 
 
 def test_a_registry_of_another_type(redisq: Redisq, client: redis.Redis) -> None:
-    client.set("rq:registry", "mine")
+    client.set("redisq:registry", "mine")
     assert "another type" in redisq.refusal("ls", code=1)
-    assert client.get("rq:registry") == b"mine"
+    assert client.get("redisq:registry") == b"mine"
 
 
 def test_an_eviction_policy_is_warned_of_once(redisq: Redisq, client: redis.Redis) -> None:

@@ -37,9 +37,9 @@ def stored(client: redis.Redis) -> dict[bytes, Any]:
     """The periodic entries as they are stored."""
     parts = ("periodic", "periodic_run")
     kept: dict[bytes, Any] = {
-        part.encode(): client.hgetall(f"rq:{{later}}:{part}") for part in parts
+        part.encode(): client.hgetall(f"redisq:{{later}}:{part}") for part in parts
     }
-    return kept | {b"at": client.zrange("rq:{later}:periodic_at", 0, -1, withscores=True)}
+    return kept | {b"at": client.zrange("redisq:{later}:periodic_at", 0, -1, withscores=True)}
 
 
 def test_added_entry_is_listed_and_undo_removes_it(redisq: Redisq, client: redis.Redis) -> None:
@@ -142,7 +142,7 @@ def test_undo_puts_an_edited_entry_back(redisq: Redisq, client: redis.Redis, lat
 def test_removed_entry_comes_back_with_its_latest_run(
     redisq: Redisq, client: redis.Redis, later: Any
 ) -> None:
-    client.hset("rq:{later}:periodic_run", "hourly", f"hourly@{HOUR:013}")
+    client.hset("redisq:{later}:periodic_run", "hourly", f"hourly@{HOUR:013}")
     before = stored(client)
     redisq("periodic", "rm", "later/hourly", *YES)
     assert redisq.rows("periodic", "ls") == []
@@ -170,7 +170,7 @@ def test_missed_runs_are_shown_with_what_holds_them(
     redisq: Redisq, client: redis.Redis, later: Any
 ) -> None:
     late = later.now() - 3 * HOUR
-    client.zadd("rq:{later}:periodic_at", {"hourly": late // HOUR * HOUR})
+    client.zadd("redisq:{later}:periodic_at", {"hourly": late // HOUR * HOUR})
     row = only(redisq)
     assert row["missed_runs"] == 4 and not row["held"]
     assert "4 missed" in redisq("periodic", "ls")
@@ -181,7 +181,7 @@ def test_missed_runs_are_shown_with_what_holds_them(
     assert redisq.rows("explain", "later/hourly")[0]["rule"] == "no-worker"
     later.tick()
     assert only(redisq)["missed_runs"] == 0 and only(redisq)["run_state"] == "waiting"
-    client.zadd("rq:{later}:periodic_at", {"hourly": late // HOUR * HOUR})
+    client.zadd("redisq:{later}:periodic_at", {"hourly": late // HOUR * HOUR})
     assert only(redisq)["held"]
     (reason,) = redisq.rows("explain", "later/hourly")
     assert reason["rule"] == "periodic-held" and only(redisq)["run"] in reason["sentence"]
@@ -190,8 +190,8 @@ def test_missed_runs_are_shown_with_what_holds_them(
 def test_corrupt_entry_is_named_and_hides_no_other(
     redisq: Redisq, client: redis.Redis, later: Any
 ) -> None:
-    client.hset("rq:{later}:periodic", "odd", b"\xffsecret")
-    client.zadd("rq:{later}:periodic_at", {"odd": 0, "orphan": 5})
+    client.hset("redisq:{later}:periodic", "odd", b"\xffsecret")
+    client.zadd("redisq:{later}:periodic_at", {"odd": 0, "orphan": 5})
     rows = {row["name"]: row for row in redisq.rows("periodic", "ls", code=3)}
     assert rows["hourly"]["problem"] is None
     assert "'odd' is corrupt" in rows["odd"]["problem"] and rows["odd"]["cron"] is None

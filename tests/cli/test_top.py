@@ -134,7 +134,7 @@ def test_for_programs_it_prints_what_other_commands_do(
             printed.append([{**row, "oldest_age_ms": None} for row in rows])
         assert printed[0] == printed[1]
         assert printed[0][0]["waiting"] == 3
-    client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99}')
+    client.hset("redisq:registry", "tomorrow", '{"kind":"request","schema":99}')
     assert run(["--url", url, "top", "--json"]) == 3  # one queue can't be read, as `ls` says
 
 

@@ -246,7 +246,7 @@ def theirs(client: Client, queue: Queue) -> dict[bytes, tuple[object, int]]:
     """The owner's keys: all but those of ours beside them, and those that only grow."""
     own = queue.keys["op_"].removesuffix("op:").encode()
     found = {k: v for k, v in keys(client).items() if not k.endswith(GROWING.get(queue.kind, ()))}
-    return {k: v for k, v in found.items() if not k.startswith(own) and k != b"rq:registry"}
+    return {k: v for k, v in found.items() if not k.startswith(own) and k != b"redisq:registry"}
 
 
 def ids(queue: Queue, state: State, size: int = 1000) -> list[str]:

@@ -450,7 +450,7 @@ class MoveModel:
         with Draft(path, op) as draft:
             chosen, weight = run(self.client, select_entries(queue, state, limit, keep=draft.add))
             header = PlanHeader(
-                op, queue.name, queue.kind, "rq", 0, "", "move", state, "operator", LEASE,
+                op, queue.name, queue.kind, "redisq", 0, "", "move", state, "operator", LEASE,
                 chosen.high_water_ms, "all", "ada", "laptop", "", self.clock.now_ms,
                 self.rng.choice([1, 3, 9]), None, self.queues[1 - k].name, self.known_ms[1 - k],
             )  # fmt: skip

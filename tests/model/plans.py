@@ -115,7 +115,7 @@ class Plans(Model):
             )
             argument = self.now + LEASE if verb == "reschedule" else LEASE
             header = PlanHeader(
-                op, "q", self.queue.kind, "rq", 0, "", verb, state, "operator", argument,
+                op, "q", self.queue.kind, "redisq", 0, "", verb, state, "operator", argument,
                 chosen.high_water_ms, "all", "ada", "laptop", "", self.now,
                 self.rng.choice([1, 3, 9]),
             )  # fmt: skip

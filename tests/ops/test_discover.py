@@ -107,7 +107,7 @@ def look_alikes(client: Any) -> None:
     client.hset("carmine:mq", "x", "y")
     client.mset({"counter": 1, "counter:{": 2, "sub:{x}": "text", "{req}:1": "text"})
     DelaySet(client, "theirs", prefix="other").schedule([("e", b"x")], after_ms=60_000)
-    client.zadd("resque:rq:resque:low:lease", {"x": (now + 60) * 1000})
+    client.zadd("resque:redisq:resque:low:lease", {"x": (now + 60) * 1000})
 
 
 def names(rows: list[dict[str, Any]]) -> list[str]:
@@ -533,7 +533,7 @@ def test_keys_one_may_not_read_are_counted_and_hide_no_other(
     client.xadd("orders", {"a": "1"})
     client.xgroup_create("orders", "g")
     client.acl_setuser(
-        "some", enabled=True, nopass=True, keys=["resque:*", "rq:*"],
+        "some", enabled=True, nopass=True, keys=["resque:*", "redisq:*"],
         categories=["+@read", "+@connection"], commands=["+time"],
     )  # fmt: skip
     address = redisq.url
@@ -753,7 +753,7 @@ def test_a_master_that_is_missing_is_named_and_hides_no_other() -> None:
         client: Any = connect(three.urls[0].replace("redis://", "redis+cluster://"))
         for n in range(30):
             stream(client, f"orders{n}")
-        keep = client.get_node_from_key("rq:registry").port
+        keep = client.get_node_from_key("redisq:registry").port
         dead = next(node for node in three.nodes if node.port != keep)
 
         def is_lost(key: str) -> bool:

@@ -124,7 +124,11 @@ def test_hints_reach_the_same_server(
         (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{what}: ")]
         return shlex.split(line.partition(": ")[2])[1:]
 
-    for where in (("--url", url), ("--context", "prod"), ("--context", "prod", "--prefix", "rq")):
+    for where in (
+        ("--url", url),
+        ("--context", "prod"),
+        ("--context", "prod", "--prefix", "redisq"),
+    ):
         told = said(*where, "explain", "mail/r1/1")
         replay = offered(told, "replay")
         assert replay[-len(where) :] == list(where)

@@ -620,8 +620,8 @@ def test_settings_are_checked() -> None:
 
 def test_queue_of_a_newer_version_does_not_hide_others(client: redis.Redis) -> None:
     everywhere(client)
-    client.hset("rq:registry", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
-    client.hset("rq:registry", "unheard", '{"kind":"origami","schema":1,"created_ms":0}')
+    client.hset("redisq:registry", "tomorrow", '{"kind":"request","schema":99,"created_ms":0}')
+    client.hset("redisq:registry", "unheard", '{"kind":"origami","schema":1,"created_ms":0}')
     deployment = Deployment(client)
     assert [queue.name for queue in run(client, deployment.queues())] == ["mail"]
     assert str(run(client, deployment.resolve("r1"))) == "mail/r1"

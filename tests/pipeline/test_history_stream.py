@@ -25,7 +25,7 @@ from .rows import ERROR, rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HIST = "rq:{q}:hist"
+HIST = "redisq:{q}:hist"
 ALL = ReadAllAvailable()
 
 
@@ -273,7 +273,7 @@ def test_a_deregistered_queue_with_unread_events_is_a_gap(client: redis.Redis, u
     strict, lenient = stream(url), stream(url, onTrim="report")
     start = strict.latestOffset({}, ReadMaxRows(4))
     end = strict.latestOffset(start, ALL)
-    client.hdel("rq:registry", "q")
+    client.hdel("redisq:registry", "q")
     client.delete(HIST)
     with pytest.raises(
         Lost, match=r"history of queue q, after .*: 9 events were deleted with the queue"
@@ -290,7 +290,7 @@ def test_a_shard_whose_history_was_deleted_is_a_gap(client: redis.Redis, url: st
     append_events(recording_queue(client, shards=2), 1, 20)
     reader = stream(url)
     end = reader.latestOffset({}, ALL)
-    client.delete("rq:{q/1}:hist")
+    client.delete("redisq:{q/1}:hist")
     with pytest.raises(Lost, match=r"queue q \(shard 1\).*deleted with the queue or its shard"):
         batch(reader, {}, end)
 

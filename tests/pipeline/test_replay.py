@@ -123,7 +123,7 @@ def test_an_idle_rate_limiter_saves_one_burst_only(client: redis.Redis) -> None:
 def test_the_shared_rate_is_under_the_queues_hash_tag_and_expires(client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     run(client, reserve(queue, "job", 50, 500, 50))
-    key = b"rq:{mail}:bucket:job"
+    key = b"redisq:{mail}:bucket:job"
     assert client.keys("*bucket*") == [key]
     assert 0 < client.pttl(key) <= 60_200
 
@@ -144,7 +144,7 @@ def test_a_job_of_several_queues_has_one_rate(
     )
     assert [row["n"] for batch in outcomes for row in batch.to_pylist()] == [40, 40, 40]
     rate_header = whole.queues[0].header
-    assert client.keys("*bucket*") == [f"rq:{{mail}}:bucket:{rate_header.op}".encode()]
+    assert client.keys("*bucket*") == [f"redisq:{{mail}}:bucket:{rate_header.op}".encode()]
 
 
 def _made(folder: Path) -> Path:

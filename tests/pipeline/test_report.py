@@ -606,13 +606,13 @@ def test_spark_settings_follow_the_number_of_rows(client: redis.Redis, tmp_path:
     from redisq_ops.pipeline import spark_tuning
 
     worked(client)
-    events = sum(client.xlen(f"rq:{{{name}}}:hist") for name in ("mail", "push"))
-    assert run(client, spark_tuning.server_rows(["history"], (), "rq")) == events > 5
+    events = sum(client.xlen(f"redisq:{{{name}}}:hist") for name in ("mail", "push"))
+    assert run(client, spark_tuning.server_rows(["history"], (), "redisq")) == events > 5
     assert (
-        run(client, spark_tuning.server_rows(["history", "dead"], ("mail", "push"), "rq"))
+        run(client, spark_tuning.server_rows(["history", "dead"], ("mail", "push"), "redisq"))
         == events + 1
     )
-    assert run(client, spark_tuning.weights((), "rq")) == {("push", "acme"): 3}
+    assert run(client, spark_tuning.weights((), "redisq")) == {("push", "acme"): 3}
     few, many = spark_tuning.startup_conf(events), spark_tuning.startup_conf(spark_tuning.SMALL)
     assert any("TieredStopAtLevel" in word for word in few)
     assert "spark.sql.codegen.wholeStage=false" in few

@@ -290,7 +290,7 @@ def test_a_missing_queue_is_not_found(client: redis.Redis, url: str) -> None:
 def test_parts_are_even_and_have_each_entry_once(client: redis.Redis, url: str) -> None:
     """Also with thousands of entries of one score, as after a bulk change."""
     dead_letters(client, 1000)
-    key = "rq:{mail}:dead"
+    key = "redisq:{mail}:dead"
     client.zadd(key, {f"r1/{n}": 5 for n in range(100, 900)})
     made = reading(url, "dead", rowsPerPartition="90")
     made.call_size.size = 7
@@ -307,7 +307,7 @@ def test_unchanged_entries_are_read_once_while_others_change(
 ) -> None:
     chance = random.Random(seed)
     queue = dead_letters(client, 300)
-    key = "rq:{mail}:dead"
+    key = "redisq:{mail}:dead"
     if seed % 2:
         client.zadd(key, {f"r1/{n}": 5 + chance.randrange(3) for n in range(1, 301)})
     made = reading(url, "dead", rowsPerPartition="60")
@@ -333,7 +333,7 @@ def test_unchanged_entries_are_read_once_while_others_change(
 
 def test_a_time_range_reads_only_its_entries(client: redis.Redis, url: str) -> None:
     dead_letters(client, 1000)
-    key = "rq:{mail}:dead"
+    key = "redisq:{mail}:dead"
     at = {f"r1/{n}": 1_000_000 + n for n in range(1, 1001)}
     client.zadd(key, at)
     client.config_resetstat()
@@ -359,7 +359,7 @@ def test_ready_entries_are_waiting_not_delayed(client: redis.Redis, url: str) ->
 def test_history_is_partitioned_by_time(client: redis.Redis, url: str) -> None:
     queue: DelaySet[redis.Redis] = DelaySet(client, "q")
     queue.configure("c", 1, {"history": "all"})
-    key = "rq:{q}:hist"
+    key = "redisq:{q}:hist"
     client.delete(key)
     for n in range(1, 501):
         client.xadd(key, {"t": n * 1000, "by": "w", "taken": f"e{n}"}, id=f"{n * 1000}-0")
@@ -379,10 +379,10 @@ def test_events_are_bounded_by_their_own_time_and_corrupt_ones_by_their_id(
 ) -> None:
     """The server's clock was set back: ids continue from where they were."""
     DelaySet(client, "q").configure("c", 1, {"history": "all"})
-    client.delete("rq:{q}:hist")
-    client.xadd("rq:{q}:hist", {"t": 9000, "by": "w", "taken": "e1"}, id="10000-0")
-    client.xadd("rq:{q}:hist", {"who": "knows"}, id="10000-1")
-    client.xadd("rq:{q}:hist", {"t": 7000, "by": "w", "taken": "e2"}, id="10000-2")
+    client.delete("redisq:{q}:hist")
+    client.xadd("redisq:{q}:hist", {"t": 9000, "by": "w", "taken": "e1"}, id="10000-0")
+    client.xadd("redisq:{q}:hist", {"who": "knows"}, id="10000-1")
+    client.xadd("redisq:{q}:hist", {"t": 7000, "by": "w", "taken": "e2"}, id="10000-2")
     assert ids(url, "history", until="9500") == ["e1", "e2"]
     (bad,) = [row for row in rows(url, "history", since="9500") if row["_corrupt"]]
     assert bad["event_id"] == "10000-1"
@@ -394,8 +394,8 @@ def test_events_are_bounded_by_their_own_time_and_corrupt_ones_by_their_id(
 
 def test_corrupt_records_among_many_are_corrupt_rows(client: redis.Redis, url: str) -> None:
     dead_letters(client, 200)
-    client.hset("rq:{mail}:meta", "r1/7", b"three words \xff")
-    client.hset("rq:{mail}:meta", "r1/8", "- 99999999999 0 0 0 w - failed 0")
+    client.hset("redisq:{mail}:meta", "r1/7", b"three words \xff")
+    client.hset("redisq:{mail}:meta", "r1/8", "- 99999999999 0 0 0 w - failed 0")
     found = {row["id"]: row for row in rows(url, "dead")}
     assert len(found) == 200
     bad = {id for id, row in found.items() if row["_corrupt"]}
@@ -410,8 +410,8 @@ def test_a_corrupt_request_and_a_corrupt_event_are_corrupt_rows(
 ) -> None:
     everywhere(client)
     RequestQueue(client, "mail").submit([b"x"], id="r2")
-    client.hset("rq:{mail}:r:r1", "total", "many")
-    client.xadd("rq:{mail}:hist", {"who": "knows"})
+    client.hset("redisq:{mail}:r:r1", "total", "many")
+    client.xadd("redisq:{mail}:hist", {"who": "knows"})
     found = {row["request"]: row for row in rows(url, "requests")}
     assert found["r1"]["_corrupt"] and found["r1"]["total"] is None
     assert found["r2"]["_corrupt"] is None and found["r2"]["total"] == 1
@@ -458,7 +458,7 @@ def trimmed(client: redis.Redis, url: str, **options: str) -> tuple[TableReader,
         queue.schedule([(f"e{n}", b"")], after_ms=0)
     made = reading(url, "history", **options)
     (part,) = made.plan()
-    client.xtrim("rq:{q}:hist", maxlen=7, approximate=False)
+    client.xtrim("redisq:{q}:hist", maxlen=7, approximate=False)
     return made, part
 
 
@@ -691,7 +691,7 @@ def test_a_query_reads_only_what_it_uses_and_always_all_of_that(
     spark: SparkSession, client: redis.Redis, url: str
 ) -> None:
     dead_letters(client, 1000)
-    client.zadd("rq:{mail}:dead", {f"r1/{n}": 1_000_000_000 + n for n in range(1, 1001)})
+    client.zadd("redisq:{mail}:dead", {f"r1/{n}": 1_000_000_000 + n for n in range(1, 1001)})
     dead_letters(client, 100, name="other")
     sizes: dict[str, int] = {}
 

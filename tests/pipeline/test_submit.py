@@ -62,7 +62,7 @@ def rows(request: str, number: int, priority: int = PRIORITY) -> Iterator[Row]:
 
 
 def payloads(client: redis.Redis, request: str) -> list[bytes]:
-    rows: Any = client.xrange(f"rq:{{mail}}:s:{request}")
+    rows: Any = client.xrange(f"redisq:{{mail}}:s:{request}")
     return [fields[b"r"] for _, fields in rows]
 
 
@@ -417,7 +417,7 @@ def test_csv_is_read_in_common_dialects_or_refused(
     seen: list[ValidationResult] = []
 
     def there(queue: str) -> dict[str, bytes]:
-        keys = cast("list[bytes]", valkey.keys(f"rq:{{{queue}}}:s:*"))
+        keys = cast("list[bytes]", valkey.keys(f"redisq:{{{queue}}}:s:*"))
         rows = {key: cast(Any, valkey.xrange(key)) for key in keys}
         return {key.decode().split(":")[-1]: found[0][1][b"r"] for key, found in rows.items()}
 

@@ -27,7 +27,7 @@ from .rows import reading, rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KEY = "rq:{q}:hist"
+KEY = "redisq:{q}:hist"
 FIRST_MS = 10_000_000
 BOUNDS = [
     {}, {"since": "1"}, {"until": str(10**13)}, {"since": str(FIRST_MS), "until": str(10**13)},
@@ -163,7 +163,7 @@ def test_marks_of_all_shards_are_passed_as_an_option(client: redis.Redis, url: s
     until = run(client, server_ms()) + 1
 
     def marks() -> dict[str, history_ranges.Mark]:
-        return run(client, lake._marks("rq", ["s"], until))
+        return run(client, lake._marks("redisq", ["s"], until))
 
     before = marks()
     assert set(before) == {"s/0", "s/1", "s/2"} and all(type(m) is int for m in before.values())
@@ -178,14 +178,14 @@ def test_marks_of_all_shards_are_passed_as_an_option(client: redis.Redis, url: s
         assert sorted(row["id"] for row in rows(url, "history", **bounds)) == [
             f"e{n}" for n in range(60, 90)
         ]
-    client.xtrim("rq:{s/1}:hist", maxlen=1, approximate=False)
+    client.xtrim("redisq:{s/1}:hist", maxlen=1, approximate=False)
     for known in (before, later):
         bounds = {"since": str(until), "marks": history_ranges.encode_marks(known)}
         with pytest.raises(Lost, match=r"queue s \(shard 1\).*trimmed before they were read"):
             rows(url, "history", **bounds)
         (gap,) = [r for r in rows(url, "history", onTrim="report", **bounds) if r["_corrupt"]]
         assert (gap["event"], gap["queue"], gap["shard"]) == ("gap", "s", 1)
-    client.xtrim("rq:{s/1}:hist", maxlen=0, approximate=False)
+    client.xtrim("redisq:{s/1}:hist", maxlen=0, approximate=False)
     with pytest.raises(Lost):
         rows(url, "history", marks=history_ranges.encode_marks(before))
 

@@ -17,7 +17,7 @@ from ..command_line import dead_letters, everywhere
 from ..dead_entries import KINDS
 from .rows import reading, rows, scattered
 
-DEAD = "rq:{mail}:dead"
+DEAD = "redisq:{mail}:dead"
 ODD = [b"\xff\xfe", b"\xff:7", b"r1/\xe9", b"\x80@5:x"]
 
 
@@ -72,7 +72,7 @@ def test_any_bytes_and_any_scores_are_read_once(seed: int, client: redis.Redis, 
 def test_a_score_that_is_not_a_time_is_a_corrupt_row(client: redis.Redis, url: str) -> None:
     dead_letters(client, 10)
     client.zadd(DEAD, {"odd": float("inf"), "far": 5e14, "r1/3": 1e300})
-    client.hset("rq:{mail}:meta", "r1/4", "- 1 0 999999999999999999 0 w - failed 0")
+    client.hset("redisq:{mail}:meta", "r1/4", "- 1 0 999999999999999999 0 w - failed 0")
     good, bad = sorted_by(rows(url, "dead"))
     assert {row["id"] for row in bad} == {"odd", "far", "r1/3", "r1/4"} and len(good) == 8
     assert all(row["since_at"] is None for row in bad)
@@ -81,8 +81,8 @@ def test_a_score_that_is_not_a_time_is_a_corrupt_row(client: redis.Redis, url: s
 def test_an_unreadable_request_is_a_row_of_every_table(client: redis.Redis, url: str) -> None:
     everywhere(client)
     RequestQueue(client, "mail").submit([b"x"] * 3, id="r2")
-    client.hset("rq:{mail}:r:r1", "total", "many")
-    client.zadd("rq:{mail}:open", {b"\xff": 1})
+    client.hset("redisq:{mail}:r:r1", "total", "many")
+    client.zadd("redisq:{mail}:open", {b"\xff": 1})
     for table, n in (("requests", 1), ("subrequests", 3), ("results", 3)):
         for size in ("1", "100"):
             good, bad = sorted_by(rows(url, table, rowsPerPartition=size))
@@ -100,7 +100,7 @@ def test_unreadable_requests_read_by_age_are_rows_too(
     from redisq_ops.pipeline import read_partitions
 
     everywhere(client)
-    client.hset("rq:{mail}:r:r1", "total", "many")
+    client.hset("redisq:{mail}:r:r1", "total", "many")
     monkeypatch.setattr(read_partitions, "MAX_SIZED_REQUESTS", 0)
     (row,) = rows(url, "results")
     assert row["request"] == "r1" and row["_corrupt"]
@@ -110,15 +110,15 @@ def test_a_number_out_of_range_hides_no_other_row(client: redis.Redis, url: str)
     queue = RequestQueue(client, "mail")
     for n in range(5):
         queue.submit([b"x"], id=f"r{n}")
-    client.hset("rq:{mail}:r:r3", "priority", 2**40)
-    client.hset("rq:{mail}:r:r4", "created", 2**62)
+    client.hset("redisq:{mail}:r:r3", "priority", 2**40)
+    client.hset("redisq:{mail}:r:r4", "created", 2**62)
     good, bad = sorted_by(rows(url, "requests"))
     assert {row["request"] for row in bad} == {"r3", "r4"} and len(good) == 3
 
 
 def test_one_corrupt_sub_request_hides_no_other(client: redis.Redis, url: str) -> None:
     dead_letters(client, 50)
-    client.hset("rq:{mail}:meta", "r1/7", b"three words \xff")
+    client.hset("redisq:{mail}:meta", "r1/7", b"three words \xff")
     for table in ("subrequests", "results"):
         good, bad = sorted_by(rows(url, table))
         assert sorted(row["number"] for row in good) == [n for n in range(1, 51) if n != 7]
@@ -129,9 +129,9 @@ def test_one_corrupt_sub_request_hides_no_other(client: redis.Redis, url: str) -
 @pytest.mark.parametrize(
     ("key", "tables"),
     [
-        ("rq:{mail}:r:r1", ["requests", "subrequests", "results"]),
-        ("rq:{mail}:s:r1", ["subrequests"]),
-        ("rq:{mail}:res:r1:0", ["subrequests", "results"]),
+        ("redisq:{mail}:r:r1", ["requests", "subrequests", "results"]),
+        ("redisq:{mail}:s:r1", ["subrequests"]),
+        ("redisq:{mail}:res:r1:0", ["subrequests", "results"]),
     ],
 )
 def test_a_key_of_another_type_is_reported_with_its_request(
@@ -152,7 +152,7 @@ def test_a_key_of_another_type_is_reported_with_its_request(
         assert row["request"] == "r1" and key.removesuffix(":0") in row["_corrupt"]
 
 
-@pytest.mark.parametrize("key", ["rq:{mail}:dead", "rq:{mail}:meta", "rq:{mail}:open"])
+@pytest.mark.parametrize("key", ["redisq:{mail}:dead", "redisq:{mail}:meta", "redisq:{mail}:open"])
 def test_a_queue_key_of_another_type_is_reported_by_name(
     key: str, client: redis.Redis, url: str
 ) -> None:
@@ -168,9 +168,9 @@ def test_a_queue_key_of_another_type_is_reported_by_name(
 
 def test_a_corrupt_event_near_a_bound_is_read_once(client: redis.Redis, url: str) -> None:
     DelaySet(client, "q").configure("c", 1, {"history": "all"})
-    client.delete("rq:{q}:hist")
+    client.delete("redisq:{q}:hist")
     for at in (1000, 2000, 3000):
-        client.xadd("rq:{q}:hist", {"who": "knows"}, id=f"{at}-0")
+        client.xadd("redisq:{q}:hist", {"who": "knows"}, id=f"{at}-0")
     early, late = rows(url, "history", until="1999"), rows(url, "history", since="2000")
     assert [row["event_id"] for row in early + late] == ["1000-0", "2000-0", "3000-0"]
     assert all(row["_corrupt"] for row in early + late)

@@ -337,7 +337,9 @@ def test_a_request_opens_as_it_is_inspected(url: str, client: redis.Redis) -> No
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "enter")
-        await see(pilot, "2 held of 3, 1 free", "rq:{mail}:s:r1, 10 entries", "r1/1", "w1", "lease")
+        await see(
+            pilot, "2 held of 3, 1 free", "redisq:{mail}:s:r1, 10 entries", "r1/1", "w1", "lease"
+        )
 
     drive_in(url, body, "3")
 
@@ -470,7 +472,7 @@ def test_looking_changes_nothing(url: str, client: redis.Redis) -> None:
         await press(pilot, "escape", "escape", "7", "f")
         await until(pilot, lambda: "as of" in text(app) or "all 30 dead at" in text(app))
         await press(pilot, "escape", "3", "enter")
-        await see(pilot, "rq:{mail}:s:")
+        await see(pilot, "redisq:{mail}:s:")
         await press(pilot, "escape", "slash", "r", "enter", "tab", "6", "s", "s", "s")
         await see(pilot, "later")
         # Every key but those with Shift, and what is destructive elsewhere.

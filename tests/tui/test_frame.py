@@ -19,7 +19,7 @@ from .test_app import see_line, until
 
 NOW = 1_773_457_965_000
 GONE = "node [red]10.0.0.7:7002[/red] doesn't answer"
-LONG = "key rq:{b}:cfg is a string where a hash belongs, and so is " + "x" * 30
+LONG = "key redisq:{b}:cfg is a string where a hash belongs, and so is " + "x" * 30
 
 
 class Lost:

@@ -411,7 +411,7 @@ def request(id: str) -> RequestDetails:
     idle = {status.name: status.idle_ms or 0 for status in report().consumers}
     consumers = tuple(Consumer(name, n, idle[name]) for name, n in has)
     return RequestDetails(
-        RequestQueue(None, "mail"), NOW, record, "rq:{mail}:s:" + id,
+        RequestQueue(None, "mail"), NOW, record, "redisq:{mail}:s:" + id,
         record.waiting + record.pending + record.delayed, consumers, held, (), entry_history(),
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ def acl(s: Session, given: dict[str, Any]) -> int:
         if (kind := name.partition(":")[0]) != name and kind in FOREIGN_CLASSES:
             raise BadInput(f"{name}: the keys of another program: name them by --keys PATTERN")
     words = rules(
-        cast(Role, role), prefix=s.config["prefix"] or "rq", queues=given["queues"] or (),
+        cast(Role, role), prefix=s.config.prefix, queues=given["queues"] or (),
         keys=given["keys"] or (), cluster=given["cluster"],
     )  # fmt: skip
     name = given["user"] or f"redisq-{role}"

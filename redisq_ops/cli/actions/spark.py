@@ -169,7 +169,7 @@ def _table_rows(s: Session, given: Mapping[str, Any], tables: Sequence[str]) -> 
     if given["lake"] is not None:
         return {name: lake_rows(given["lake"], [name]) for name in tables}
     queues = [] if given["queue"] is None else given["queue"].split(",")
-    prefix = s.config["prefix"] or "rq"
+    prefix = s.config.prefix
     return {name: s.run(server_rows([name], queues, prefix)) for name in tables}
 
 

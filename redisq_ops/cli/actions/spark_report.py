@@ -246,7 +246,7 @@ class _Tables:
         """Rows of tables of the server, by the queues' counters."""
         from redisq_ops.pipeline.spark_tuning import server_rows
 
-        return self.s.run(server_rows(wanted, self.names, self.s.config["prefix"] or "rq"))
+        return self.s.run(server_rows(wanted, self.names, self.s.config.prefix))
 
     def weights(self) -> Weights | None:
         """The clients' weights, which a lake does not have."""
@@ -254,7 +254,7 @@ class _Tables:
 
         if self.lake is not None:
             return None
-        return self.s.run(weights(self.names, self.s.config["prefix"] or "rq"))
+        return self.s.run(weights(self.names, self.s.config.prefix))
 
     def read(
         self, running: SparkSession, name: str, since: int | None = None, until: int | None = None

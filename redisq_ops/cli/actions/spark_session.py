@@ -246,7 +246,7 @@ def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -
 
 def table_options(s: Session, table: str, **options: str) -> dict[str, str]:
     """Options of the data source for a table of this invocation's prefix."""
-    return {"table": table, "prefix": s.config["prefix"] or "rq", **options}
+    return {"table": table, "prefix": s.config.prefix, **options}
 
 
 def small_table(s: Session, rows: int, options: Mapping[str, str]) -> SmallTable | None:
@@ -350,7 +350,7 @@ def server_of(s: Session) -> Server:
     """This invocation's server and prefix, for tasks that write."""
     from redisq_ops.pipeline.connection import Server
 
-    return Server(s.config.server_address(), s.config["prefix"] or "rq")
+    return Server(s.config.server_address(), s.config.prefix)
 
 
 def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:

@@ -260,7 +260,7 @@ def _connect(s: Session) -> Connected:
     config = s.config
     target = config.server_address()
     client = aconnect(target, s.role)
-    deployment = Deployment(client, prefix=config["prefix"] or "rq")
+    deployment = Deployment(client, prefix=config.prefix)
     word = config["label"] or config.context or ""
     return Connected(
         str(target), deployment, config.read_only, config.guard, s.redaction, word,

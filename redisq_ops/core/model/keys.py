@@ -2,8 +2,9 @@
 
 A key is ``<prefix>:{<queue>}:<part>``; the braces put all keys of a queue in one hash slot, so
 that one script may change several of them. A part that ends in ``_`` is a *prefix* of keys
-(``r_`` → ``rq:{mail}:r:`` + request id). Prefixes are declared to scripts like keys: when a slot
-is migrating, an absent declared key makes the server answer TRYAGAIN before anything is written.
+(``r_`` → ``redisq:{mail}:r:`` + request id). Prefixes are declared to scripts like keys: when a
+slot is migrating, an absent declared key makes the server answer TRYAGAIN before anything is
+written.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from .errors import BadInput
 from .quoting import bytes_of
 
-PREFIX = "rq"
+PREFIX = "redisq"
 _NAME = re.compile(r"[!-~]{1,128}")
 _FORBIDDEN = frozenset("{}*|/")
 
@@ -88,8 +89,5 @@ class GivenKeys(Keys):
 
 
 def registry_key(prefix: str = PREFIX) -> str:
-    """The key of the registry: a hash of all queues, in a hash slot of its own.
-
-    It isn't ``rq:queues``, because the RQ library has a key of that name.
-    """
+    """The key of the registry: a hash of all queues, in a hash slot of its own."""
     return f"{prefix}:registry"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.keys import PREFIX
 from redisq_ops.core.redis.client import ServerAddress
 
 from ..change.limits import Guard
@@ -52,6 +53,11 @@ class Config:
             self.values["max_rate"].origin,
             self.context if self["confirm"] == "name" else None,
         )
+
+    @property
+    def prefix(self) -> str:
+        """What all our keys begin with."""
+        return self["prefix"] or PREFIX
 
     def server_address(self) -> ServerAddress:
         """Where to connect; reads the password file if there is one."""

@@ -87,7 +87,7 @@ def loss(request: pytest.FixtureRequest, nodes: EmbeddedCluster) -> Iterator[Los
         return bool(client.get_node_from_key(key).port == node.port)
 
     names = [entry.name for entry in run(client, all_queues())]
-    gone = {name: name == "circle" or has(f"rq:{{{name}}}:cfg") for name in names}
+    gone = {name: name == "circle" or has(f"redisq:{{{name}}}:cfg") for name in names}
     registry = has(registry_key())
     client.close()
     node.command("SAVE")

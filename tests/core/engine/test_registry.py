@@ -43,10 +43,10 @@ def test_what_another_wrote_is_refused(
     fake: fakeredis.FakeRedis, kind: str, schema: int, error: type[Exception]
 ) -> None:
     run(fake, ensure_registered("mail", "request", 1))
-    before = fake.hgetall("rq:registry")
+    before = fake.hgetall("redisq:registry")
     with pytest.raises(error):
         run(fake, ensure_registered("mail", kind, schema))
-    assert fake.hgetall("rq:registry") == before
+    assert fake.hgetall("redisq:registry") == before
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a{b}", "a*", "a|b", "ä", "x" * 129, "a\n"])

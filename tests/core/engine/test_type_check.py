@@ -381,16 +381,16 @@ def test_every_shards_keys_are_looked_at(client: redis.Redis) -> None:
     queue = ShardedFairQueue(client, "q", shards=3)
     queue.submit("ann", [("a", b"x")])
     other = ShardedFairQueue(client, "q")
-    with in_the_way(client, "rq:{q/2}:dead"):
+    with in_the_way(client, "redisq:{q/2}:dead"):
         seen = picture(client)
         for attempt in (
             lambda: other.take(1, consumer="w"),
             lambda: other.submit("bob", [("b", b"x")]),
         ):
-            with pytest.raises(WrongKind, match=r"rq:{q/2}:dead"):
+            with pytest.raises(WrongKind, match=r"redisq:{q/2}:dead"):
                 attempt()
         assert picture(client) == seen
-        assert other.checkup().flaws == ("key rq:{q/2}:dead is a string where a zset belongs",)
+        assert other.checkup().flaws == ("key redisq:{q/2}:dead is a string where a zset belongs",)
     assert len(other.take(5, consumer="w").deliveries) == 1
 
 

@@ -43,7 +43,7 @@ def ids(client: Client, state: State) -> list[str]:
 
 def keys(client: Client) -> dict[bytes, Any]:
     """What Dramatiq's keys hold; a heartbeat is new whenever a worker is."""
-    found = [key for key in client.scan_iter("dramatiq:*") if b"rq:" not in key]
+    found = [key for key in client.scan_iter("dramatiq:*") if b":redisq:" not in key]
     return {key: content(client, key) for key in found if b"heartbeats" not in key}
 
 

@@ -66,7 +66,7 @@ def keys(client: Client, but: str = "worker") -> Keys:
     """RQ's keys, byte for byte, and when they expire."""
     found: Keys = {}
     for key in client.scan_iter("rq:*"):
-        if not key.startswith((b"rq:rq:", b"rq:registry", b"rq:" + but.encode())):
+        if not key.startswith((b"rq:redisq:", b"rq:" + but.encode())):
             found[key] = (content(client, key), client.pexpiretime(key))
     return found
 

@@ -641,7 +641,7 @@ def test_a_namespace_stands_before_everything(client: redis.Redis) -> None:
     queue = SidekiqQueue(client, "sidekiq:default", at="{app}:")
     queue.push([Job("A", [], "a")])
     assert end(queue, take(queue)[0], "fail", BOOM) == "retry"
-    names = {key.decode() for key in client.scan_iter()} - {"rq:registry"}
+    names = {key.decode() for key in client.scan_iter()} - {"redisq:registry"}
     assert names and all(name.startswith("{app}:") for name in names)
     found = client_run(client, Deployment(client).queue("sidekiq:default"))
     assert found.keys.base == queue.keys.base, "the registry knows where it is"

@@ -477,7 +477,7 @@ def test_a_key_of_another_type_stays_alone(client: redis.Redis, part: str) -> No
 def test_on_a_cluster_the_name_has_the_tag(client: redis.Redis) -> None:
     queue = CarmineQueue(client, "carmine:%7Bmail%7D:x")
     assert queue.keys["messages"] == "carmine:mq:{mail}:x:messages"
-    assert queue.keys["lease"] == "rq:carmine:{mail}:x:lease"
+    assert queue.keys["lease"] == "redisq:carmine:{mail}:x:lease"
     assert put(queue, "e") == "ok"
     assert ids(take(queue)) == ["e"]
     assert isinstance(run(client, Deployment().queue(queue.name)), CarmineQueue)
@@ -707,7 +707,7 @@ def test_destroyed_nothing_of_it_is_left(client: redis.Redis, queue: Queue) -> N
     settle(queue, "ack", held[1])
     put(queue, held[2].id, requeue=True)
     run(client, take_all(ChangeRun(DestroySteps(queue, hard=True), Author("ada", "desk"))))
-    left = [key for key in client.scan_iter() if not key.startswith(b"rq:{carmine:q}:rate")]
+    left = [key for key in client.scan_iter() if not key.startswith(b"redisq:{carmine:q}:rate")]
     assert left == []
 
 

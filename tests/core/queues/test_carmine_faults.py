@@ -349,7 +349,7 @@ def test_c12_queues_are_found_without_a_search_and_may_share_a_slot(
 ) -> None:
     assert len({key_slot(stock.key(p).encode()) for p in ("messages", "locks", "mid-circle")}) == 3
     put(queue, "job", b"")
-    assert client.hkeys("rq:registry") == [b"carmine:ours"]
+    assert client.hkeys("redisq:registry") == [b"carmine:ours"]
     tagged = CarmineQueue(client, "carmine:%7Bours%7D")
     parts = ("messages", "locks", "circle", "lease", "meta")
     assert len({key_slot(tagged.keys[part].encode()) for part in parts}) == 1

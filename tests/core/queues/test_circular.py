@@ -155,7 +155,7 @@ def test_pushed_while_it_is_worked_on_it_runs_again(queue: Queue, client: redis.
     assert (again.id, again.payload, again.attempt) == ("a", b"third\xff", 1)
     assert settle(queue, "ack", again) == ["done"]
     assert take(queue) == []
-    left = {key.rpartition(b":")[2] for key in client.scan_iter("rq:{q}:*")}
+    left = {key.rpartition(b":")[2] for key in client.scan_iter("redisq:{q}:*")}
     assert left.isdisjoint({b"queue", b"body", b"again", b"spent", b"meta", b"err", b"lease"})
 
 
@@ -322,7 +322,7 @@ def test_a_push_after_an_operator_s_change_is_not_undone_with_it(queue: Queue) -
 
 def test_a_plain_lpush_is_a_push(queue: Queue, client: redis.Redis) -> None:
     queue.push("ours")
-    client.lpush("rq:{q}:queue", "123", "ours", "124", "123")
+    client.lpush("redisq:{q}:queue", "123", "ours", "124", "123")
     assert queue.counts().waiting == 5
     assert waiting(queue)[:2] == ["ours", "123"]
     seen = []
@@ -884,7 +884,7 @@ def test_operators_faces_know_it_as_any_queue(
     assert redisq("fsck").splitlines() == ["docs: adds up"]
     redisq("queue", "destroy", "docs", "--yes")
     assert {key for key in client.scan_iter() if b":rate:" not in key and b":op:" not in key} <= {
-        b"rq:{docs}:undo", b"rq:registry",
+        b"redisq:{docs}:undo", b"redisq:registry",
     } | {key for key in client.scan_iter() if b":undo:" in key}  # fmt: skip
 
 

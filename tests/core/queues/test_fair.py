@@ -787,9 +787,9 @@ def test_nothing_is_left_of_a_queue_that_is_destroyed(client: redis.Redis) -> No
     left = [
         key
         for key in client.scan_iter()
-        if not key.startswith((b"rq:{jobs}:undo:", b"rq:{jobs}:rate:"))
+        if not key.startswith((b"redisq:{jobs}:undo:", b"redisq:{jobs}:rate:"))
     ]
-    assert left in ([], [b"rq:{jobs}:op:gone"])
+    assert left in ([], [b"redisq:{jobs}:op:gone"])
 
 
 def test_the_examples_of_its_page_run(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,8 +81,8 @@ def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
     client: redis.Redis, kind: str, part: str
 ) -> None:
     make, put, _ = KINDS[kind]
-    client.xadd(f"rq:{{q}}:{part}", {"somebody": "else's"})
+    client.xadd(f"redisq:{{q}}:{part}", {"somebody": "else's"})
     before = picture(client)
-    with pytest.raises(WrongKind, match=f"rq:{{q}}:{part}"):
+    with pytest.raises(WrongKind, match=f"redisq:{{q}}:{part}"):
         put(make(client, "q"), ["e"])
     assert picture(client) == before

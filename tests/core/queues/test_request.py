@@ -477,8 +477,8 @@ def test_a_cancelled_request_leaves_nothing_behind(
     clock.advance(DAY)
     assert [queue.sweep() for _ in range(4)] == [1, 1, 1, 0]
     take(queue, 9)
-    keys = {key.decode().removeprefix("rq:{q}:") for key in client.scan_iter()}
-    kept = {"rq:registry", "stat", "callers", "hist", "wake", "cfg"}
+    keys = {key.decode().removeprefix("redisq:{q}:") for key in client.scan_iter()}
+    kept = {"redisq:registry", "stat", "callers", "hist", "wake", "cfg"}
     assert {key for key in keys if not key.startswith(("rate:", "op:", "undo:"))} <= kept
     assert counts(queue)[:5] == (0, 0, 0, 0, 0)
 
@@ -909,20 +909,20 @@ def test_a_delivery_whose_request_was_removed_by_hand_can_still_be_settled(
 def test_a_key_of_another_type_in_the_way_is_found_before_anything_is_written(
     client: redis.Redis, part: str
 ) -> None:
-    client.sadd(f"rq:{{q}}:{part}", "somebody else's")
+    client.sadd(f"redisq:{{q}}:{part}", "somebody else's")
     before = picture(client)
     queue = RequestQueue(client, "q")
     for attempt in (lambda: submit(queue, "r"), lambda: queue.configure("op", 1, {"paused": "x"})):
-        with pytest.raises(WrongKind, match=f"rq:{{q}}:{part}"):
+        with pytest.raises(WrongKind, match=f"redisq:{{q}}:{part}"):
             attempt()
     assert queue.take(1, consumer="w").deliveries == ()  # there is no such queue yet
     assert picture(client) == before
 
 
-@pytest.mark.parametrize("key", ["rq:{q}:r:mine", "rq:{q}:s:mine", "rq:registry"])
+@pytest.mark.parametrize("key", ["redisq:{q}:r:mine", "redisq:{q}:s:mine", "redisq:registry"])
 def test_a_foreign_key_where_a_request_would_be_stays_alone(client: redis.Redis, key: str) -> None:
     queue = RequestQueue(client, "q")
-    if key != "rq:registry":
+    if key != "redisq:registry":
         submit(queue, "other")
     client.set(key, "somebody else's")
     before = picture(client)

@@ -69,7 +69,7 @@ def in_background(waiter: Waiter, *args: Any, **options: Any) -> Iterator[list[R
     thread.join()
 
 
-def until_listening(client: redis.Redis, channel: str = "rq:{mail}:r:r1") -> None:
+def until_listening(client: redis.Redis, channel: str = "redisq:{mail}:r:r1") -> None:
     while not client.pubsub_numsub(channel)[0][1]:
         time.sleep(0.005)
 
@@ -95,7 +95,7 @@ def test_an_end_that_nobody_heard_of_is_found(
 ) -> None:
     with in_background(waiter, url, ["r1"], reread_s=0.05) as found:
         until_listening(queue.client)
-        queue.client.hset("rq:{mail}:r:r1", "state", "done")  # and not a word
+        queue.client.hset("redisq:{mail}:r:r1", "state", "done")  # and not a word
     assert [(r.id, r.state) for r in found] == [("r1", "done")]
 
 

@@ -25,7 +25,7 @@ from ...model.wire import picture
 from ...queue_steps import until
 
 Limited = Callable[..., Redisq]
-WORKER = "~rq:* &rq:* +@all"
+WORKER = "~redisq:* &redisq:* +@all"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
          "the command", ""),
         # Redis 7.2 and 8, Valkey 7.2 to 9
         ("User bob has no permissions to run the 'zadd' command", "+zadd"),
-        ("User bob has no permissions to access the 'rq:{mail}:stat' key", "~rq:*"),
+        ("User bob has no permissions to access the 'redisq:{mail}:stat' key", "~redisq:*"),
         ("User bob has no permissions to access the 'news' channel", "&news"),
         ("No permissions to access a key", ""),
         ("No permissions to access a channel", ""),
@@ -94,7 +94,7 @@ def test_other_errors_are_no_denials(text: str) -> None:
     ("lua", "rules", "said"),
     [
         ("redis.call('HGET', KEYS[1], 'a')", "-hget", "+hget"),
-        ("redis.call('GET', 'elsewhere')", "-zadd", "~rq:*"),
+        ("redis.call('GET', 'elsewhere')", "-zadd", "~redisq:*"),
         ("redis.call('PUBLISH', 'elsewhere', 'a')", "-zadd", ""),
         ("return 1", "-eval -evalsha", "+eval +evalsha"),
     ],
@@ -103,7 +103,7 @@ def test_what_a_script_may_not_do_is_forbidden_and_names_the_rule(
     url: str, limited: Limited, lua: str, rules: str, said: str
 ) -> None:
     bob = connect(limited(*rules.split()).url)
-    call = Call(("EVAL", lua, 1, "rq:{q}:stat"), int, key="rq:{q}:stat", source=lua)
+    call = Call(("EVAL", lua, 1, "redisq:{q}:stat"), int, key="redisq:{q}:stat", source=lua)
     with pytest.raises(Forbidden) as caught:
         run(bob, call)
     assert caught.value.denial and caught.value.denial.user == "bob"
@@ -122,7 +122,7 @@ def test_without_channels_a_request_is_cancelled_and_worked_on(
     bob("request", "cancel", "r1", "--yes")
     assert queue.request("r1").state == "cancelled" and queue.counts().of("trash") == 3
     bob("work", handler, "--queue", "mail", "--once")
-    assert "to allow it: ACL SETUSER bob +publish &rq:*" in bob.err
+    assert "to allow it: ACL SETUSER bob +publish &redisq:*" in bob.err
     assert bob("results", "r2", "--raw") == "Y\n"
     assert queue.request("r2").state == "done"
     assert queue.invariants() == []
@@ -139,8 +139,8 @@ def test_without_channels_a_request_is_cancelled_and_worked_on(
         ("-blpop", "run BLPOP; to allow it: ACL SETUSER bob +blpop"),
         ("-evalsha", "run EVALSHA; to allow it: ACL SETUSER bob +eval +evalsha"),
         ("-eval", "run EVAL; to allow it: ACL SETUSER bob +eval +evalsha"),
-        ("resetkeys %R~rq:* ~rq:registry",
-         "use one of the keys; to allow it: ACL SETUSER bob ~rq:*"),
+        ("resetkeys %R~redisq:* ~redisq:registry",
+         "use one of the keys; to allow it: ACL SETUSER bob ~redisq:*"),
     ],
 )  # fmt: skip
 def test_a_worker_without_its_rights_takes_nothing(

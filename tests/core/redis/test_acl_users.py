@@ -35,11 +35,12 @@ HARMFUL: list[tuple[Any, ...]] = [
     ("FCALL", "f", 0), ("SCRIPT", "FLUSH"), ("SCRIPT", "KILL"), ("CONFIG", "GET", "*"),
     ("CONFIG", "SET", "maxmemory", "1"), ("SHUTDOWN",), ("SAVE",),
     ("BGREWRITEAOF",), ("REPLICAOF", "NO", "ONE"), ("MONITOR",), ("ACL", "LIST"),
-    ("ACL", "SETUSER", "x", "on"), ("MIGRATE", "127.0.0.1", 1, "rq:registry", 0, 1),
-    ("RESTORE", "rq:x", 0, "x"), ("SORT", "rq:l", "BY", "secret:*"),
-    ("SORT", "rq:l", "GET", "secret:*"), ("SORT_RO", "rq:l", "BY", "secret:*"), ("MODULE", "LIST"),
+    ("ACL", "SETUSER", "x", "on"), ("MIGRATE", "127.0.0.1", 1, "redisq:registry", 0, 1),
+    ("RESTORE", "redisq:x", 0, "x"), ("SORT", "redisq:l", "BY", "secret:*"),
+    ("SORT", "redisq:l", "GET", "secret:*"), ("SORT_RO", "redisq:l", "BY", "secret:*"),
+    ("MODULE", "LIST"),
     ("LATENCY", "RESET"), ("SLOWLOG", "RESET"), ("GET", "secret:1"), ("SET", "secret:1", "x"),
-    ("DEL", "secret:1"), ("RENAME", "rq:l", "secret:2"), ("PUBLISH", "news", "x"),
+    ("DEL", "secret:1"), ("RENAME", "redisq:l", "secret:2"), ("PUBLISH", "news", "x"),
     ("EVAL", "return redis.call('DEL', 'secret:1')", 0), ("SET", "app:1:session", "x"),
     ("EVAL", "return redis.call('FLUSHALL')", 0),
 ]  # fmt: skip
@@ -60,7 +61,7 @@ def may(admin: Any, role: str, name: str) -> bool:
     """Whether a role may run a command, with whatever number of arguments it wants."""
     for n in range(9):
         try:
-            said = admin.execute_command("ACL", "DRYRUN", role, *name.split("|"), *["rq:x"] * n)
+            said = admin.execute_command("ACL", "DRYRUN", role, *name.split("|"), *["redisq:x"] * n)
         except redis.ResponseError as error:
             if "wrong number of arguments" in str(error):
                 continue
@@ -85,7 +86,7 @@ def test_no_dangerous_command_is_allowed_but_those_needed(admin: Any, url: str, 
 def test_what_harms_others_is_refused(admin: Any, url: str, role: str) -> None:
     admin.set("secret:1", "x")
     admin.set("app:1:session", "x")
-    admin.rpush("rq:l", "1", "2")
+    admin.rpush("redisq:l", "1", "2")
     before = admin.acl_list()
     with as_user(admin, url, role) as user:
         for words in HARMFUL:
@@ -94,10 +95,14 @@ def test_what_harms_others_is_refused(admin: Any, url: str, role: str) -> None:
             text = str(said.value)
             assert "permission" in text or "can't " in text, (words, text)
         if role == "redisq-viewer":
-            for words in (("SET", "rq:x", 1), ("DEL", "rq:l"), ("GETEX", "rq:l", "EX", 1)):
+            for words in (
+                ("SET", "redisq:x", 1),
+                ("DEL", "redisq:l"),
+                ("GETEX", "redisq:l", "EX", 1),
+            ):
                 with pytest.raises(redis.exceptions.NoPermissionError):
                     user.execute_command(*words)
-    assert admin.exists("secret:1", "app:1:session", "rq:l") == 3
+    assert admin.exists("secret:1", "app:1:session", "redisq:l") == 3
     assert len(admin.acl_list()) == len(before) + 1
 
 
@@ -171,7 +176,7 @@ def test_a_worker_finishes_a_killed_move_and_a_producer_does_not(
     RequestQueue(admin, "other").submit([b"x"], id="r2")
     redisq("dlq", "move", "mail", "--to", "other", "--yes")
     op = redisq.rows("log", "--queue", "mail")[0]["id"]
-    admin.zadd("rq:{mail}:unfinished", {op: 1})  # as if it was killed before it ended
+    admin.zadd("redisq:{mail}:unfinished", {op: 1})  # as if it was killed before it ended
     with as_user(admin, url, "redisq-producer") as user:
         run(user, TransferRecoverer().look(RequestQueue(user, "mail")))
     assert len(caplog.messages) == 1 and "ACL SETUSER" in caplog.text
@@ -195,7 +200,7 @@ def test_a_user_of_one_queue_is_refused_the_others(
         user("purge", "a?b", "--state", "waiting", "--yes")
         for other in ("axb", "mail"):
             assert "ACL says no" in user.refusal("submit", lines, "--queue", other, code=1)
-        assert {key.decode().partition("}")[0] for key in admin.keys("*{*")} == {"rq:{a?b"}
+        assert {key.decode().partition("}")[0] for key in admin.keys("*{*")} == {"redisq:{a?b"}
     finally:
         admin.acl_deluser("redisq-operator")
 

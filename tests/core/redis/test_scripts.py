@@ -278,9 +278,9 @@ def test_a_call_declares_its_keys_in_one_slot_and_carries_the_clock() -> None:
     call = script("queues.request", "extend").call(keys, FakeClock(7), list, rows, lease_ms=30)
     verb, sha, count, *rest = call.command
     assert (verb, sha) == ("EVALSHA", script("queues.request", "extend").sha)
-    assert rest[: int(count)] == [f"rq:{{mail}}:{p}" for p in ("lease", "meta")]
+    assert rest[: int(count)] == [f"redisq:{{mail}}:{p}" for p in ("lease", "meta")]
     assert rest[int(count) :] == ["7", 30, "r/1", "x-1"]
-    assert call.key == "rq:{mail}:lease"
+    assert call.key == "redisq:{mail}:lease"
     live = script("queues.request", "extend").call(keys, ServerClock(), list, lease_ms=30)
     assert live.command[-2:] == ("", 30)
 

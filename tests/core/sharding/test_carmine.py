@@ -99,7 +99,9 @@ def test_each_shard_is_a_queue_of_carmines(queue: Queue, client: redis.Redis) ->
         kept: list[Any] = client.hkeys(f"carmine:mq:{own}:messages")
         assert {id.decode() for id in kept} == here
         assert client.llen(f"carmine:mq:{own}:mid-circle") == len(here) + 1
-        assert keys["lease"] == (f"rq:{{carmine:q/{k}}}:lease" if k else "rq:{carmine:q}:lease")
+        assert keys["lease"] == (
+            f"redisq:{{carmine:q/{k}}}:lease" if k else "redisq:{carmine:q}:lease"
+        )
     assert words(client, 12, queue.now()) == dict.fromkeys(ids(300), "queued")
 
 

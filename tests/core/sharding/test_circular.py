@@ -135,7 +135,7 @@ def test_another_producer_pushes_to_shard_0(
     queue: Queue, client: redis.Redis, clock: FakeClock
 ) -> None:
     strangers = [name for name in ids(40) if home(name, 12) != 0][:10]
-    client.lpush("rq:{q}:queue", *strangers, "not an id")
+    client.lpush("redisq:{q}:queue", *strangers, "not an id")
     assert queue.counts().waiting == 11
     held = take(queue)
     assert sorted(d.id for d in held) == sorted(strangers)
@@ -402,7 +402,7 @@ def test_a_plain_queue_gets_shards_and_loses_them_again(
         plain.push("stranger")
     assert plain.settle([Settlement(d, "ack") for d in held]) == ["done"] * 3
     assert queue.resize(12) == 0
-    client.lpush("rq:{q}:queue", "foreign")
+    client.lpush("redisq:{q}:queue", "foreign")
     assert queue.resize(1) == 0
     again = CircularQueue(client, "q", clock=clock, **options)
     assert again.counts().waiting == 28
@@ -417,7 +417,7 @@ def test_a_shard_that_is_given_up_leaves_its_fence_only(
     put(queue, ids(100))
     assert opened().resize(2) == 0
     for k in range(2, 6):
-        left = {key.rpartition(b":")[2] for key in client.scan_iter(f"rq:{{q/{k}}}:*")}
+        left = {key.rpartition(b":")[2] for key in client.scan_iter(f"redisq:{{q/{k}}}:*")}
         assert left <= {b"cfg", b"stat"} | {part for part in left if part.isdigit()}
     assert opened().resize(6) == 0
     grown = opened()
@@ -426,7 +426,7 @@ def test_a_shard_that_is_given_up_leaves_its_fence_only(
     assert grown.invariants() == []
     while grown.destroy_step():
         pass
-    assert {key for key in client.scan_iter() if b"rate" not in key} == {b"rq:registry"}
+    assert {key for key in client.scan_iter() if b"rate" not in key} == {b"redisq:registry"}
 
 
 def test_another_producers_id_at_work_does_not_hold_up_a_change(

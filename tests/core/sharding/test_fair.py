@@ -225,7 +225,7 @@ def test_a_dead_letter_in_a_shard_that_is_given_up_holds_the_change_open(
 
 def parts_left(client: redis.Redis, k: int) -> set[bytes]:
     """What is there of a shard for good: counters per minute, for one, go by themselves."""
-    keys = [key for key in client.scan_iter(f"rq:{{q/{k}}}:*") if client.ttl(key) == -1]
+    keys = [key for key in client.scan_iter(f"redisq:{{q/{k}}}:*") if client.ttl(key) == -1]
     return {key.split(b":", 2)[2] for key in keys}
 
 
@@ -252,7 +252,7 @@ def test_a_shard_that_is_given_up_leaves_its_fence_only(
     for name in names:
         if name.endswith("8"):
             queue.block(name)
-    lists = [key for k in range(2, 6) for key in client.scan_iter(f"rq:{{q/{k}}}:c:*")]
+    lists = [key for k in range(2, 6) for key in client.scan_iter(f"redisq:{{q/{k}}}:c:*")]
     assert lists, "holes behind the last turn"
     while opened().resize(2):
         pass
@@ -336,7 +336,7 @@ def test_a_destroyed_queue_leaves_nothing_in_any_shard_there_ever_was(
     client.hset(lost["holes"], mapping={"ann/a": "1", "ann/b": "1"})
     while opened().destroy_step():
         pass
-    assert {key for key in client.scan_iter() if b":rate:" not in key} == {b"rq:registry"}
+    assert {key for key in client.scan_iter() if b":rate:" not in key} == {b"redisq:registry"}
 
 
 def test_rules_reach_dead_letters_that_are_replayed_in_a_former_home(

@@ -124,7 +124,7 @@ def test_entries_are_spread_and_each_is_at_its_home(
     sizes = [client.zcard(keys["delay"]) for keys in later.shard_keys]
     assert sum(sizes) == 600
     assert min(sizes) > 25
-    assert client.exists("rq:{later}:delay", "rq:{later/11}:delay") == 2
+    assert client.exists("redisq:{later}:delay", "redisq:{later/11}:delay") == 2
     assert later.counts().waiting == 600
     assert sorted(ack_all(later)) == sorted(ids(600))
     assert later.counts().done == 600
@@ -369,7 +369,7 @@ def test_flags_counts_history_and_rates_are_of_the_whole(
     assert later.sweep() == 0
     while later.destroy_step():
         pass
-    assert {key for key in client.scan_iter() if b"rate" not in key} == {b"rq:registry"}
+    assert {key for key in client.scan_iter() if b"rate" not in key} == {b"redisq:registry"}
 
 
 def test_rates_outlast_the_shards_that_counted_them(client: redis.Redis, clock: FakeClock) -> None:
@@ -383,7 +383,7 @@ def test_rates_outlast_the_shards_that_counted_them(client: redis.Redis, clock: 
     total = later.counts().done
     assert sum(before.arrived) == sum(before.settled) == total == 120
     hour = clock.now_ms // 3_600_000  # of which nothing was counted yet
-    spoilt, other = f"{later.keys['rate_']}{hour}", f"rq:{{later/3}}:rate:{hour}"
+    spoilt, other = f"{later.keys['rate_']}{hour}", f"redisq:{{later/3}}:rate:{hour}"
     client.mset({spoilt: "x", other: "x"})
     for shards in (2, 1, 3):
         while later.resize(shards):
@@ -392,8 +392,8 @@ def test_rates_outlast_the_shards_that_counted_them(client: redis.Redis, clock: 
         assert later.rates(clock.now_ms, 240) == before
         assert later.counts().done == total
     assert client.get(other) == b"x"
-    there = [key for key in client.scan_iter("rq:{later*:rate:*") if key != other.encode()]
-    assert there and all(key.startswith(b"rq:{later}:") for key in there)
+    there = [key for key in client.scan_iter("redisq:{later*:rate:*") if key != other.encode()]
+    assert there and all(key.startswith(b"redisq:{later}:") for key in there)
     assert all(0 < client.ttl(key) <= 90_000 for key in there)
     clock.advance(60_000)
     put(later, ids(40), clock.now_ms)
@@ -527,7 +527,7 @@ def test_changing_the_number_loses_nothing(
     assert later.counts().done == 91
     for k in range(after, before):
         assert not client.exists(
-            *(f"rq:{{later/{k}}}:{part}" for part in ("body", "delay", "hist"))
+            *(f"redisq:{{later/{k}}}:{part}" for part in ("body", "delay", "hist"))
         )
 
 
@@ -568,9 +568,9 @@ def test_a_mover_that_comes_late_ends_only_its_own_departure(
     for steps in range(99):
         with suppress(Killed):
             run_until(client, open_set().resize.op(1), steps, True)
-        if client.hlen("rq:{later/1}:transit"):
+        if client.hlen("redisq:{later/1}:transit"):
             break
-    assert client.hlen("rq:{later/1}:transit") == 1
+    assert client.hlen("redisq:{later/1}:transit") == 1
     with suppress(Refused):  # it finds that its change is over
         go_on()
     assert open_set().resize(1) == 0
@@ -597,7 +597,7 @@ def test_what_a_killed_mover_carried_is_brought_home_by_a_sweep(
 
 def lying(client: redis.Redis) -> int:
     """How many entries are between two shards."""
-    return sum(client.hlen(key) for key in client.scan_iter("rq:{later*:transit"))
+    return sum(client.hlen(key) for key in client.scan_iter("redisq:{later*:transit"))
 
 
 def killed_on_the_way(open_set: Callable[..., Set], client: redis.Redis, now_ms: int) -> int:
@@ -612,7 +612,7 @@ def test_a_queue_is_not_empty_while_something_is_between_two_shards(
     open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
 ) -> None:
     n = killed_on_the_way(open_set, client, clock.now_ms)
-    client.delete(*client.scan_iter("rq:{later*:delay"))  # as if all others were done
+    client.delete(*client.scan_iter("redisq:{later*:delay"))  # as if all others were done
     assert open_set().counts().waiting == n
     with pytest.raises(Refused, match=f"not empty .{n} waiting"):
         run(client, destroyable(open_set(), False))
@@ -763,7 +763,7 @@ def test_who_knows_an_old_change_cannot_misplace_what_moves_now(
     assert open_set().resize(2) == open_set().resize(3) == 0
     mover = open_set().resize.op(5)
     go_on = held_before(
-        client, mover, "transfer_accept", lambda: client.hexists("rq:{later/2}:transit", name)
+        client, mover, "transfer_accept", lambda: client.hexists("redisq:{later/2}:transit", name)
     )
     assert put(old_process, [name], clock.now_ms, "move") == ["moved"]
     assert go_on() == 0
@@ -1065,7 +1065,7 @@ def test_known_requests_stay_and_new_ones_go_by_the_new_number(
     assert mail.invariants() == []
     assert mail.counts().done == 60
     for k in given_up:
-        left_keys = {key.rpartition(b":")[2] for key in client.scan_iter(f"rq:{{mail/{k}}}:*")}
+        left_keys = {key.rpartition(b":")[2] for key in client.scan_iter(f"redisq:{{mail/{k}}}:*")}
         assert left_keys <= {b"cfg", b"stat"} | {key for key in left_keys if key.isdigit()}
 
 

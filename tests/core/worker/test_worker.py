@@ -585,7 +585,7 @@ def test_a_handler_learns_that_its_lease_is_lost(
     queue = mail(client, b"")
     with working(queue, handle, lease_ms=300) as worker:
         began.wait()
-        client.hset("rq:{mail}:cfg", "paused", "so that it stays where it is put")
+        client.hset("redisq:{mail}:cfg", "paused", "so that it stays where it is put")
         (word,) = queue.move(
             "op", 1, ["r1/1"], source="pending", target="waiting", high_water_ms=2**52
         )
@@ -604,7 +604,7 @@ def test_a_result_that_comes_too_late_is_dropped(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     def handle(_: Work) -> bytes:
-        client.hset("rq:{mail}:cfg", "paused", "so that it stays where it is put")
+        client.hset("redisq:{mail}:cfg", "paused", "so that it stays where it is put")
         queue.move("op", 1, ["r1/1"], source="pending", target="waiting", high_water_ms=2**52)
         return b"late"
 

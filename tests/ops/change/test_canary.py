@@ -320,7 +320,7 @@ def planned(client: redis.Redis, queue: RequestQueue[Any], path: Path) -> None:
             client, select_entries(queue, "dead", Filter(), lambda *_: None, draft.add)
         )
         header = PlanHeader(
-            op=draft.op, queue="mail", kind=queue.kind, prefix="rq", created_ms=created,
+            op=draft.op, queue="mail", kind=queue.kind, prefix="redisq", created_ms=created,
             server=server, verb="replay", state="dead", consumer="operator", argument=30_000,
             high_water_ms=chosen.high_water_ms, filter="all", who="me", whence="here", why="",
             planned_ms=now, step=500,

@@ -869,7 +869,7 @@ def test_a_step_of_which_a_shard_never_heard_is_sent_again(client: redis.Redis) 
     with Draft("p", "purge-x") as draft:
         chosen, weight = run(client, select_entries(queue, "delayed", Filter(), keep=draft.add))
         header = PlanHeader(
-            "purge-x", "q", "delay", "rq", 0, "", "purge", "delayed", "operator", 0,
+            "purge-x", "q", "delay", "redisq", 0, "", "purge", "delayed", "operator", 0,
             chosen.high_water_ms, "all", "ada", "laptop", "", queue.now(), 500,
         )  # fmt: skip
         draft.finish(header, {"consequences": weight.facts("purge")})
@@ -877,12 +877,12 @@ def test_a_step_of_which_a_shard_never_heard_is_sent_again(client: redis.Redis) 
     drive(client, change, 1)
     # As if it had been killed between two shards: one never got the step. Which shards it was about
     # is chance: entries of one time stand in any order.
-    k = next(k for k in (1, 2, 3) if client.exists(f"rq:{{q/{k}}}:undo:purge-x:1"))
-    client.hdel(f"rq:{{q/{k}}}:callers", "purge-x")
-    client.delete(f"rq:{{q/{k}}}:op:purge-x")
+    k = next(k for k in (1, 2, 3) if client.exists(f"redisq:{{q/{k}}}:undo:purge-x:1"))
+    client.hdel(f"redisq:{{q/{k}}}:callers", "purge-x")
+    client.delete(f"redisq:{{q/{k}}}:op:purge-x")
     back = made._shard(k)
     run(client, back.undo.op("purge-x", 1, target="trash", by="hand", seq=1))
-    client.delete(f"rq:{{q/{k}}}:op:purge-x")
+    client.delete(f"redisq:{{q/{k}}}:op:purge-x")
     again = applying(client)
     drive(client, again)
     run(client, again.steps.finish())

@@ -1397,9 +1397,9 @@ def test_a_move_without_a_right_in_one_queue_writes_nothing_in_the_other(
     before = picture(client)
     client.acl_setuser(
         "half", enabled=True, nopass=True, reset=True, categories=["+@all"], channels=["*"],
-        keys=["rq:registry", *(f"rq:{{{name}}}:*" for name in "ab" if name != read_only)],
+        keys=["redisq:registry", *(f"redisq:{{{name}}}:*" for name in "ab" if name != read_only)],
     )  # fmt: skip
-    client.execute_command("ACL", "SETUSER", "half", f"%R~rq:{{{read_only}}}:*")  # type: ignore[no-untyped-call]
+    client.execute_command("ACL", "SETUSER", "half", f"%R~redisq:{{{read_only}}}:*")  # type: ignore[no-untyped-call]
     redisq.url = redisq.url.replace("redis://", "redis://half:x@")
     move = ("move", "--queue", "a", "--state", "waiting", "--to", "b", "--yes")
     redisq(*move, code=None)
@@ -1559,5 +1559,5 @@ def test_on_a_cluster(binary: str, capsys: pytest.CaptureFixture[str], tmp_path:
                     assert redisq.rows(*words, "--yes")[0]["done"] == 30
                 assert ours(wide) == all_ids and not ours(source)
                 sound(source, wide)
-        assert len({link.get_node_from_key(f"rq:{{{name}}}:x").name for name in "abfgcd"}) > 1
+        assert len({link.get_node_from_key(f"redisq:{{{name}}}:x").name for name in "abfgcd"}) > 1
         link.close()

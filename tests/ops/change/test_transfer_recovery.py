@@ -254,8 +254,8 @@ def test_of_a_target_that_was_destroyed_all_on_its_way_come_back(
     source, target = filled(client, "delay", "a", 10), made(client, "delay", "b")
     all_ids = ours(source)
     killed(redisq, "out", 1, *MOVE)
-    client.hdel("rq:registry", "b")
-    client.delete(*client.keys("rq:{b}:*"))
+    client.hdel("redisq:registry", "b")
+    client.delete(*client.keys("redisq:{b}:*"))
     if again:  # another queue of that name
         target = made(client, "delay", "b")
     idle(source)
@@ -278,7 +278,7 @@ def test_destroying_a_queue_finishes_what_is_on_its_way(
     redisq("queue", "destroy", "c", "--yes")
     assert len(entries(target, "dead")) == 10
     at_rest(client, target)
-    assert not client.keys("rq:{c}:land*") and third.counts().dead == 0
+    assert not client.keys("redisq:{c}:land*") and third.counts().dead == 0
 
 
 def test_a_move_notices_that_its_target_was_destroyed(redisq: Redisq, client: redis.Redis) -> None:
@@ -341,8 +341,8 @@ def test_who_lacks_the_rights_says_so_once_and_leaves_it_to_others(
     killed(redisq, "out", 1, *MOVE)
     idle(source)
     client.acl_setuser(
-        "half", enabled=True, passwords=["+pw"], keys=["rq:{a}:*", "rq:registry"],
-        channels=["rq:{a}:*"], categories=["+@all"],
+        "half", enabled=True, passwords=["+pw"], keys=["redisq:{a}:*", "redisq:registry"],
+        channels=["redisq:{a}:*"], categories=["+@all"],
     )  # fmt: skip
     with redis.Redis.from_url(url.replace("//", "//half:pw@"), protocol=3) as weak:
         queue, recoveries = run(weak, Deployment(weak).queue("a")), TransferRecoverer()
@@ -428,7 +428,7 @@ def test_an_undo_that_begins_again_keeps_the_step_where_the_first_was_killed(
     queue.schedule([("e1", b"x")], after_ms=60_000)
     for step, recorded in ((4, b"4"), (2, b"2"), (4, b"2"), (1, b"1")):
         run(client, list_unfinished(queue, "move-0123456789", step))
-        assert client.hget("rq:{a}:op:move-0123456789", "taking") == recorded
+        assert client.hget("redisq:{a}:op:move-0123456789", "taking") == recorded
 
 
 @pytest.mark.slow

@@ -267,7 +267,7 @@ def test_claim_in_a_queue_of_ours_voids_the_old_receipts(client: redis.Redis) ->
     assert queue.settle([Settlement(d, "ack") for d in old]) == ["stale"] * 3
     found = queue.get("r1/1")
     assert found is not None and (found.consumer, found.state) == ("w3", "pending")
-    assert pel(client, "rq:{mail}:s:r1", "g") == {
+    assert pel(client, "redisq:{mail}:s:r1", "g") == {
         "1-0": "w3", "2-0": "w3", "3-0": "w3", "4-0": "w2"
     }  # fmt: skip
     assert found.receipt is not None
@@ -450,7 +450,7 @@ def test_removal_from_the_groups_of_a_request_queue(client: redis.Redis) -> None
     change, op = taken_from(queue, "w1", None, remove=True)
     assert change.outcome.done == 4 and change.steps.removed == len({d.request for d in w1})
     for n in range(3):
-        key = f"rq:{{mail}}:s:r{n}"
+        key = f"redisq:{{mail}}:s:r{n}"
         assert "w1" not in names(client, key, "g")
         assert "w1" not in pel(client, key, "g").values()
     counts = queue.counts()
@@ -471,7 +471,7 @@ def test_consumer_is_not_removed_while_it_holds_entries(client: redis.Redis) -> 
     assert queue.remove_consumer("r1", "w1") == "gone"
     assert queue.remove_consumer("r1", "w1") == "absent"  # sent again
     assert queue.remove_consumer("r9", "w1") == "absent"
-    assert names(client, "rq:{mail}:s:r1", "g") == set()
+    assert names(client, "redisq:{mail}:s:r1", "g") == set()
     assert queue.counts().delayed == 1 and queue.invariants() == []
     with pytest.raises(BadInput, match="reserved"):
         queue.remove_consumer("r1", "~w")
@@ -813,7 +813,7 @@ def test_reports_need_read_permission_only_and_escape_names(
 def test_one_broken_queue_hides_no_other(redisq: Redisq, client: redis.Redis) -> None:
     for name in ("good", "spoilt"):
         FairQueue(client, name).submit("acme", [b"x"])
-    client.set("rq:{spoilt}:lease", "not a sorted set")
+    client.set("redisq:{spoilt}:lease", "not a sorted set")
     rows = redisq.rows("consumers", "ls", code=3)
     assert [row["queue"] for row in rows] == ["good"] and "spoilt: " in redisq.err
 

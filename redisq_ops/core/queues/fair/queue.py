@@ -68,7 +68,7 @@ class FairQueue(ClientRules[C_co]):
         queue.weigh("acme", 3)
 
     >>> FairQueue(None, "jobs").keys["c_"]
-    'rq:{jobs}:c:'
+    'redisq:{jobs}:c:'
     """
 
     kind: ClassVar[str] = "fair"

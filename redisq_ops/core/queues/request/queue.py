@@ -59,7 +59,7 @@ class RequestQueue(RequestReads[C_co]):
     `redisq` and `redisq-top` run for operators.
 
     >>> RequestQueue(None, "mail").keys["s_"]
-    'rq:{mail}:s:'
+    'redisq:{mail}:s:'
     """
 
     kind: ClassVar[str] = "request"
