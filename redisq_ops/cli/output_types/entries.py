@@ -43,7 +43,7 @@ class EntryOutput(TypedDict):
     consumer: str | None
     """consumer that holds it, or held it last"""
     reason: str | None
-    """dead: `failed`, `lost`, `rejected` or `invalid`"""
+    """dead: `failed`, `lost`, `rejected` or `invalid`; in any state `gone`: only its id is left"""
     error: EntryErrorOutput | None
     """last error"""
     op: str | None
