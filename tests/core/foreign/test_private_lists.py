@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 import redis
@@ -121,7 +120,7 @@ def test_other_queues_keep_their_names(client: Client, name: str) -> None:
     assert PrivateList.of_queue(name.encode()) is None
 
 
-def _others(client: Client) -> dict[str, Any]:
+def _others(client: Client) -> set[str]:
     """Lists and sets of running jobs, control and reply queues of other programs."""
     client.sadd("rq:queues", "rq:queue:mail")
     client.rpush("rq:queue:mail:intermediate", "job-1")

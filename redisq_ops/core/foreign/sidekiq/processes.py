@@ -93,7 +93,7 @@ def _process(name: str, record: Any, id_of: IdOf) -> Process:
     served = tuple(map(str, queues)) if isinstance(queues, list) else ()
     held = [work for record in works if (work := _running(record, served, id_of))]
     listed = Counter(work.payload for work in held)
-    held += [_held(*job, id_of) for job in private if not listed[job[1]]]
+    held += [_held(of, payload, id_of) for of, payload in private if not listed[payload]]
     held.sort(key=lambda work: (work.since_ms or 0, work.id))  # a hash has them in any order
     return Process(
         name, str(known.get("hostname", "")), pid if isinstance(pid, int) else None,
