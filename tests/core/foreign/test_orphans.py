@@ -128,6 +128,7 @@ def test_all_orphans_are_found_named_and_removed(
     listed = {"dead": "dlq", "delayed": "delay"}.get(case.state, case.state)
     rows = redisq.rows(listed, "ls", case.queue, code=3)
     assert {row["id"] for row in rows if row["reason"] == "gone"} == {"a", "c", "d"}
+    assert {row["id"] for row in rows if row["failures"] is None} == {"a", "c", "d"}
     assert "3 entries are only ids" in redisq.err
     redisq(*command.split(), "--yes", "--hard")
     assert ids(client, case) == [b"b"]
