@@ -182,6 +182,18 @@ def test_an_orphan_is_neither_replayed_nor_requeued(
     assert theirs(client) == before
 
 
+@some_cases
+def test_the_step_itself_only_removes_an_orphan(client: Client, case: Case) -> None:
+    case.fill(client)
+    queue, high = queue_of(client, case), 1 << 50
+    said = queue.move("op", 1, ["b"], source=case.state, target="delayed", high_water_ms=high,
+                      orphans={"b"})  # fmt: skip
+    assert said == ["gone"]
+    said = queue.move("op", 2, ["b"], source=case.state, target="trash", high_water_ms=high)
+    assert said == ["changed"], "it wasn't chosen as an orphan"
+    assert len(ids(client, case)) == 4
+
+
 def test_what_is_unknown_of_an_orphan_is_not_compared(redisq: Redisq, client: Client) -> None:
     CASES[1].fill(client)
     redisq("discover", "--register", "--yes")

@@ -89,7 +89,10 @@ def test_a_process_whose_jobs_its_program_puts_back_is_not_pruned(
     running(client)
     client.sadd("processes", TWO)
     redisq("discover", "--register", "--yes")
-    redisq("workers", "prune", "sidekiq:default", "--rescue", "--yes", code=None)
+    redisq("workers", "prune", "sidekiq:default", "--rescue", "--yes")
+    assert "lists of its own" in redisq.refusal(
+        "workers", "prune", "sidekiq:default", TWO, "--yes", code=1
+    )
     assert client.sismember("processes", TWO) and not client.exists("queue:default")
     for rescue in (False, True):
         with pytest.raises(Refused, match="lists of its own"):

@@ -67,7 +67,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     workers_at: ClassVar[str] = "processes"
     theirs: ClassVar[dict[str, str]] = {
         "queues": "set", "retry": "zset", "schedule": "zset", "dead": "zset", "processes": "set",
-        "paused": "set", "super_processes": "set",
+        "paused": "set",
     }  # fmt: skip
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job taken by a Sidekiq worker without super_fetch is in no list while it runs: it is"
