@@ -10,7 +10,7 @@ import redis
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.states import Verb
+from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.audit_log import Author, find
@@ -75,7 +75,8 @@ def changed(
     queue: Queue[redis.Redis], verb: Verb, state: State, *ids: str, **more: Any
 ) -> ChangeRun[EntrySteps]:
     """An operator's change of these entries, or of all in the state, run to its end."""
-    chosen = run(queue.client, select(queue, state, Filter(ids=ids)))
+    orphans = VERBS[verb][1] in ("trash", "gone")
+    chosen = run(queue.client, select(queue, state, Filter(ids=ids), orphans=orphans))
     change = entry_change(chosen, verb, AUTHOR, **more)
     while run(queue.client, change.step()):
         pass

@@ -31,8 +31,8 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
         "queue": queue, "id": entry.id, "address": f"{queue}/{entry.id}", "state": entry.state,
         "since_ms": entry.since_ms, "deadline_ms": at if entry.state == "pending" else None,
         "ready_ms": at if entry.state in ("waiting", "delayed") else None,
-        "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
-        "attempts": entry.attempts, "consumer": entry.consumer, "reason": entry.reason,
+        "first_ms": entry.first_ms, **_attempts(entry),
+        "consumer": entry.consumer, "reason": entry.reason,
         "error": asdict(entry.error) if entry.error else None, "op": entry.op,
         "client": entry.client, "task": entry.task, "owner_state": entry.called,
         "problem": entry.problem,
@@ -85,7 +85,14 @@ def entry_cells(entry: Entry) -> list[Any]:
     entry = redaction().entry(entry)
     error = entry.error.line if entry.error else entry.problem
     reason = GONE if entry.called == GONE else entry.reason
-    return [entry.task, entry.failures, entry.lost, entry.consumer, reason, error]
+    known = _attempts(entry)
+    return [entry.task, known["failures"], known["lost"], entry.consumer, reason, error]
+
+
+def _attempts(entry: Entry) -> dict[str, int | None]:
+    """Unknown of an orphan."""
+    names = ("failures", "lost", "attempts")
+    return {name: None if entry.orphan else getattr(entry, name) for name in names}
 
 
 def entries_found(scan: Scan) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Checkup
-from redisq_ops.core.model.errors import CORRUPT, RedisqError, Unreadable, WrongKind
+from redisq_ops.core.model.entry import GONE, Checkup, State
+from redisq_ops.core.model.errors import CORRUPT, RedisqError, Refused, Unreadable, WrongKind
 from redisq_ops.core.redis.operation import Call, attempt
 from redisq_ops.core.redis.scripts import NUMBERS
 
 from .change import audit_log
+from .change.allowed import allowed
 from .change.unfinished import unfinished
+from .hint import hint
 from .terminal import date
 
 CHECKS, CHECKS_IN_USE = 5, 20
@@ -54,7 +58,8 @@ class QueueCheck:
             checkup = Checkup((f"the queue can't be checked: {why}",))
         when = partial(date, zone=UTC)
         moves = [m.sentence(when) for m in await unfinished(self.queue) if m.abandoned]
-        found = (*checkup.flaws, *await self._corrupt_counters(), *moves)
+        orphans = starmap(self._orphans, checkup.orphans.items())
+        found = (*checkup.flaws, *orphans, *await self._corrupt_counters(), *moves)
         self.not_checked = checkup.unseen
         same = _foreign_identity if self.queue.names_examples else _identity
         earlier = {same(finding) for finding in self.findings}
@@ -64,6 +69,18 @@ class QueueCheck:
         self.findings = confirmed
         self.checks += 1
         return bool(confirmed) and self.checks < (CHECKS_IN_USE if self._in_use else CHECKS)
+
+    def _orphans(self, state: State, ids: Sequence[str]) -> str:
+        """The orphans of a state, and what removes them."""
+        named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
+        what = "entry is only an id" if len(ids) == 1 else "entries are only ids"
+        found = f"{len(ids):,} {state} {what} ({named}), with no record that anybody could run"
+        try:
+            allowed(self.queue, "purge", state)
+        except Refused as refusal:
+            return f"{found}. {refusal}"
+        command = hint("purge", self.queue.name, state=state, where=f"reason={GONE}")
+        return f"{found}. To remove: {command}"
 
     async def _corrupt_counters(self) -> list[str]:
         """Counters that are not whole numbers, with which the queue's scripts refuse to work."""

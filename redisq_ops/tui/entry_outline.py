@@ -97,7 +97,8 @@ def _entry_facts(entry: Entry, now_ms: int, zone: tzinfo | None) -> Iterator[Lin
     if entry.reason:
         yield fact("reason", entry.reason, BAD, f"reason={_quoted(entry.reason)}")
     attempts = f"{entry.attempts}  ({entry.failures} failed, {entry.lost} lost)"
-    yield fact("attempts", attempts, condition=f"attempts={entry.attempts}")
+    if not entry.orphan:
+        yield fact("attempts", attempts, condition=f"attempts={entry.attempts}")
     if entry.at_ms is not None:
         yield fact(at.get(entry.state, "ready"), _when(entry.at_ms, now_ms, zone))
     if entry.since_ms is not None and entry.since_ms != entry.at_ms:

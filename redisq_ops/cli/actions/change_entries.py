@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.exit_codes import INTERRUPTED
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.change.canary_rules import Limits
+from redisq_ops.ops.change.entry_steps import unreadable
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
@@ -122,8 +124,8 @@ def _nothing_matched(
                 for queue in (route.source, route.target):
                     tell_recovered(s, s.run(recover(queue)))
                 tell_unfinished(s, route.source)
-    corrupt = sum(each.corrupt for each in prepared)
-    outcome = ChangeOutcome(None, corrupt, 0, {"corrupt": corrupt} if corrupt else {})
+    left_out = sum((unreadable(each.scope) for each in prepared), Counter[str]())
+    outcome = ChangeOutcome(None, left_out.total(), 0, dict(left_out))
     return nothing_matched(s, [each.preview for each in prepared], dry_run, outcome)
 
 

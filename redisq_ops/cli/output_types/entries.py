@@ -34,16 +34,16 @@ class EntryOutput(TypedDict):
     """delayed, and waiting in a delay set: ready time"""
     first_ms: Time | None
     """first delivery since it was submitted or replayed"""
-    failures: int
-    """attempts whose handler failed"""
-    lost: int
+    failures: int | None
+    """attempts whose handler failed; `null` if only its id is left"""
+    lost: int | None
     """attempts whose lease expired"""
-    attempts: int
+    attempts: int | None
     """`failures` + `lost`"""
     consumer: str | None
     """consumer that holds it, or held it last"""
     reason: str | None
-    """dead: `failed`, `lost`, `rejected` or `invalid`"""
+    """dead: `failed`, `lost`, `rejected` or `invalid`; in any state `gone`: only its id is left"""
     error: EntryErrorOutput | None
     """last error"""
     op: str | None

@@ -94,6 +94,8 @@ class PlanFileEntryOutput(TypedDict):
     """when it came into the state"""
     at_ms: NotRequired[Time]
     """only delayed and waiting entries: ready time, or creation of the request"""
+    orphan: NotRequired[bool]
+    """only where nothing but the id was left; with a record by now, it is skipped as changed"""
     crc: str
     """checksum of the line and all lines above"""
 

@@ -9,7 +9,7 @@ queue doesn't support the change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any, TypeVar
@@ -41,6 +41,7 @@ class MoveStep:
     consumer: str
     lease_ms: int
     times: Mapping[str, int]
+    orphans: Collection[str]
     span: str
 
 
@@ -83,6 +84,7 @@ class OperatorChanges(ParallelReads[C_co]):
         consumer: str = "-",
         lease_ms: Duration = LEASE_MS,
         times: Mapping[str, int] | None = None,
+        orphans: Collection[str] = (),
         span: str = "",
     ) -> Description[list[str]]:
         """Move entries, at most 500, from state ``source`` to ``target``: one step.
@@ -93,15 +95,27 @@ class OperatorChanges(ParallelReads[C_co]):
 
         ``consumer``, ``lease_ms``: who holds the entries afterwards, for target ``pending``.
         ``times``: id -> ready time, or creation time of the request, for entries without a record:
-        an entry with another time is ``changed``. ``span``: the plan's entries that this step is
-        about (FROM-TO or FROM-TO-RUN), noted in the audit log.
+        an entry with another time is ``changed``. ``orphans``: the ids that were chosen as
+        `Entry.orphan`; if an entry is one only now, or is none any more, it is ``changed``.
+        ``span``: the plan's entries that this step is about (FROM-TO or FROM-TO-RUN), noted in the
+        audit log.
         """
         checked_name(op, "operation")
         checked_consumer(consumer)
         time_ms = checked_ms(lease_ms, "time")
         return self._move(
             MoveStep(
-                op, step, ids, source, target, high_water_ms, consumer, time_ms, times or {}, span
+                op,
+                step,
+                ids,
+                source,
+                target,
+                high_water_ms,
+                consumer,
+                time_ms,
+                times or {},
+                orphans,
+                span,
             )
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ..model import record
 from ..model.activity import Activity
@@ -48,6 +48,9 @@ class QueueReads(QueueBase[C_co]):
     Each takes a fixed number of round trips, however many entries there are. Raises `WrongKind` for
     a key of another Redis type, `Unreadable` for a corrupt value, `Unreachable` without a server.
     """
+
+    checked: ClassVar[Sequence[State]] = tuple(ZSETS)
+    """states whose entries a thorough checkup reads"""
 
     @operation
     @abstractmethod
@@ -283,11 +286,17 @@ class QueueReads(QueueBase[C_co]):
         if not thorough:
             return Checkup()
         flaws, corrupt = await self.invariants.op(), list[str]()
-        for state in ZSETS:
-            corrupt += await self._corrupt(state)
+        orphans: dict[State, list[str]] = {}
+        for state in self.checked:
+            for entry in await self._unreadable(state):
+                problem = entry.problem or ""
+                if entry.orphan:
+                    orphans.setdefault(state, []).append(entry.id)
+                else:
+                    corrupt.append(problem if entry.id in problem else f"{entry.id}: {problem}")
         if len(corrupt) > _NAMED:
             corrupt = [*corrupt[:_NAMED], f"{len(corrupt) - _NAMED:,} more records are corrupt"]
-        return Checkup((*flaws, *corrupt))
+        return Checkup((*flaws, *corrupt), orphans=orphans)
 
     @operation
     async def due_counts(self, edges: Sequence[int]) -> list[int]:
@@ -348,15 +357,15 @@ class QueueReads(QueueBase[C_co]):
     async def _recent_consumers(self) -> QueuePosition:
         return await recent_consumers(self.keys["callers"])
 
-    async def _corrupt(self, state: State) -> list[str]:
-        """The corrupt records of a state, one sentence each."""
-        problems: list[str] = []
+    async def _unreadable(self, state: State) -> list[Entry]:
+        """The entries of a state whose records are corrupt or gone."""
+        found: list[Entry] = []
         cursor = None
         while True:
             page = await self.page.op(state, cursor, _CHECKED)
-            problems += [entry.problem for entry in page.entries if entry.problem]
+            found += [entry for entry in page.entries if entry.problem]
             if (cursor := page.cursor) is None:
-                return problems
+                return found
 
 
 def recent_consumers(key: str) -> Call[QueuePosition]:

@@ -68,9 +68,13 @@ class ForeignQueue(Queue[C_co]):
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.own_name = text(raw_of(name.partition(":")[2])) if own_name is None else own_name
         self.at = self._home() if at is None else at
+        self._check_own_name()
         self.keys = self._keys(name)
         self.beside: frozenset[str] = frozenset()
         """queues of a whole deployment that have an object of their own, and are left out of it"""
+
+    def _check_own_name(self) -> None:
+        """Refuse a name that isn't a queue's, although its owner has a key of that name."""
 
     def _home(self) -> str:
         return self.home

@@ -71,6 +71,13 @@ class ForeignChanges(PlacedQueue[C_co]):
         """Why an entry may not be changed, in a word; empty: it may."""
         return ""
 
+    @staticmethod
+    def _orphan_refused(seen: LocatedEntry, target: str) -> str:
+        """An orphan may be removed, except from where a worker looks after it."""
+        if target not in ("trash", "gone"):
+            return "gone"
+        return "" if seen.place.kind in ("list", "zset") else "busy"
+
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         """For an entry that will wait: the bytes to write (None: its own) and the owner's queue
         (empty: `moves_put_in` finds it). None: the entry can't wait anywhere."""
@@ -98,7 +105,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         there = [seen for _, seen in found if seen is not None]
         stamps = iter([b""] * len(there) if step.source == "trash" else await self.stamps(there))
         return [
-            (id, absent, "", b"", "", b"", b"", "")
+            (id, absent, "", b"", "", b"", b"", "", "")
             if seen is None
             else self._row(id, seen, next(stamps), step, now)
             for id, seen in found
@@ -110,7 +117,12 @@ class ForeignChanges(PlacedQueue[C_co]):
         # The owner's machines wrote the time: a time in the future is no evidence.
         since_ms = seen.entry.since_ms
         late = since_ms is not None and step.high_water_ms < since_ms <= now_ms
-        why = self.refused(seen, step.target) or ("late" if late else "")
+        orphan = seen.entry.orphan
+        if orphan is not (id in step.orphans):  # its record came back, or went
+            why = "changed"
+        else:
+            refused = self._orphan_refused if orphan else self.refused
+            why = refused(seen, step.target) or ("late" if late else "")
         put: bytes | None = None
         queue = ""
         if not why and step.target == "waiting":
@@ -119,7 +131,8 @@ class ForeignChanges(PlacedQueue[C_co]):
             put, queue = destination or (None, "")
         place = str(seen.at) if seen.place.kind == "list" else f"{seen.score:.17g}"
         written = b"" if put is None else b"=" + put
-        return id, why, seen.place.key, seen.member, place, stamp, written, queue
+        end = self.next_end if orphan else ""
+        return id, why, seen.place.key, seen.member, place, stamp, written, queue, end
 
     async def _undo(self, undo: UndoStep) -> tuple[int, ...]:
         """As for every queue. Lists are looked through by pages, however long they are; what lies

@@ -14,7 +14,7 @@ from ..redis.operation import C_co, Call, attempt, both, together
 from ..redis.parsers import moment, optional
 from .changes import ForeignChanges
 from .long_records import not_read
-from .places import LocatedEntry, Place, Row, next_members
+from .places import LocatedEntry, Place, Row, next_members, orphan
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,13 @@ class JobHash:
         return int(value) if value.isdigit() and len(value) < 16 else None
 
     @property
+    def gone(self) -> bool:
+        """Whether there is no such hash, as far as its fields were read."""
+        return not any(self.values.values())
+
+    @property
     def problem(self) -> str | None:
-        """Why the job can't be shown, such as ``its job is gone``."""
+        """Why the job can't be shown, although there is something of it."""
         return None
 
 
@@ -104,6 +109,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     ) -> Entry:
         unit_ms = self.timed.get(place.called)
         at_ms = None if unit_ms is None else moment(row.score * unit_ms)
+        if isinstance(job, JobHash) and job.gone:
+            return orphan(place, state, id, at_ms)
         why = f"its job: {job}" if isinstance(job, Exception) else job.problem
         if why is not None:
             return Entry(id, state, at_ms, called=place.called, problem=why)

@@ -52,6 +52,7 @@ class PlacedPages(ForeignQueue[C_co]):
     """where each state is kept, in the order in which entries are shown; a state that is missing
     here is unknown"""
     key_types: ClassVar[dict[str, str]] = {"was": "hash", "purged": "hash"}
+    checked: ClassVar[Sequence[State]] = ("waiting", "pending", "delayed", "dead", "trash")
     enveloped: ClassVar[bool] = False
     holds_payloads: ClassVar[bool] = False
     """whether the owner's elements are, or have, payloads; else they are ids"""
@@ -266,13 +267,13 @@ class PlacedPages(ForeignQueue[C_co]):
     def _trashed(
         self, place: Place, payload: bytes, score: float, name: bytes, kept: bytes
     ) -> Entry | None:
-        shown = self.trash_payload(payload)
+        shown = self.trash_payload(payload) if payload else None
         # MessagePack, an array of which the first is the operation's name.
         op = re.match(rb"[\x90-\x9f](?:[\xa0-\xbf]|\xd9.)([!-~]+)", kept, re.S)
         return Entry(
             text(name), "trash", at_ms=moment(score), since_ms=moment(score), payload=shown,
             failures=self._failures(payload), op=op[1].decode() if op else None,
-            called=place.called, task=self.task_of(shown),
+            called=place.called, task=None if shown is None else self.task_of(shown),
         )  # fmt: skip
 
     def _failures(self, payload: bytes) -> int:

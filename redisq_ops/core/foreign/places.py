@@ -13,15 +13,17 @@ from typing import Any, Literal, Protocol
 
 from ..engine.state_scan import Position, ScoreRange, behind, positions, spelt
 from ..engine.state_scan import page as zset_page
-from ..model.entry import Entry
+from ..model.entry import GONE, Entry, State
 from ..redis.key_scan import literal
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import number
 from ..redis.parsers import spelt as score_text
 from .long_records import LONG_RECORD, few, mean_bytes
 
-GONE = "is gone"
-"""the end of an entry's problem when its place has it and its record is missing"""
+
+def orphan(place: Place, state: State, id: str, at_ms: int | None, what: str = "job") -> Entry:
+    """The entry of an id without a record; ``what``: the owner's word for the record."""
+    return Entry(id, state, at_ms, called=place.called, reason=GONE, problem=f"its {what} is gone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,6 @@ class LocatedEntry:
     """its exact bytes; a ticket or a label where the place is ours"""
     at: int = 0
     score: float = 0.0
-
-    @property
-    def lacks_record(self) -> bool:
-        return self.entry.problem is not None and self.entry.problem.endswith(GONE)
 
     async def rank(self) -> int:
         """How many elements of its place come before it."""
@@ -160,7 +158,7 @@ class Place:
             for entry, row in zip(entries, rows, strict=True)
             if entry is not None
         ]
-        gone = {seen.member for seen in found if seen.lacks_record and self.finds(seen)}
+        gone = {seen.member for seen in found if seen.entry.orphan and self.finds(seen)}
         if gone:
             gone -= {row.member for row in await self.rows_of([*gone])}
         return [seen for seen in found if seen.member not in gone]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -115,7 +116,8 @@ class Failure:
 
 
 GONE = "gone"
-"""`Entry.called` of a stream's pending entry that was deleted or trimmed: only its id is left"""
+"""`Entry.called` of a stream's pending entry that was deleted or trimmed, and `Entry.reason` of an
+orphan: only its id is left"""
 
 
 ARGUMENTS = ("kwargs", "data", "args")
@@ -143,7 +145,7 @@ class Entry:
     """the consumer that holds it, or held it last"""
     receipt: str | None = None
     reason: str | None = None
-    """why it is dead: failed | lost | rejected"""
+    """why it is dead: failed | lost | rejected; of an orphan in any state: gone"""
     error: Failure | None = None
     op: str | None = None
     """the operator's change that put it into its present state"""
@@ -163,6 +165,11 @@ class Entry:
     put_ms: int | None = field(default=None, compare=False, repr=False)
     """when it was put into its present state, where its record has that; an undo restores the old
     ``since_ms`` and still changes this"""
+
+    @property
+    def orphan(self) -> bool:
+        """Whether only its id is left: its record was deleted or evicted, or expired."""
+        return self.reason == GONE
 
     @property
     def attempts(self) -> int:
@@ -254,6 +261,8 @@ class Checkup:
     """faults in the queue's data, one sentence each"""
     unseen: str | None = None
     """what was not checked, where the check is bounded"""
+    orphans: Mapping[State, Sequence[str]] = field(default_factory=dict)
+    """ids of orphans, see `Entry.orphan`"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ ENOUGH = 30
 class Rates:
     """Entries per minute, the oldest minute first; the last one is still running.
 
-    Empty for queues of other programs, which have no such counters.
+    Empty for queues of other programs: what these count is not read.
     """
 
     arrived: tuple[int, ...] = ()

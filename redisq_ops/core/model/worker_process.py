@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+KEEPS_JOBS = (
+    "its jobs are in lists of its own, from which its program puts them back when the process is"
+    " dead: put back from here, they would run twice"
+)
 PruneWord = Literal["pruned", "alive", "unknown", "changed"]
 
 
@@ -39,6 +43,9 @@ class Process:
     work: tuple[RunningJob, ...] = ()
     quiet: bool = False
     """it takes no more jobs"""
+    keeps_jobs: bool = False
+    """its jobs are in lists of its own, from which its program puts them back when it is dead: it
+    isn't pruned"""
     work_known: bool = True
     """False: ``work`` and ``quiet`` are unknown"""
     problem: str | None = None

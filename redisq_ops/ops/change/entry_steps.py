@@ -33,6 +33,8 @@ class Pick(NamedTuple):
     id: str
     at_ms: int | None = None
     """its score, which tells it from a later entry of that id that has no record"""
+    orphan: bool = False
+    """whether it had no record when it was chosen"""
 
 
 @dataclass
@@ -67,9 +69,16 @@ class EntryAction:
         moved: Description[list[str]] = self.queue.move.op(
             op, seq, [pick.id for pick in picks], source=self.state, target=VERBS[self.verb][1],
             high_water_ms=self.high_water_ms, consumer=self.consumer, lease_ms=self.argument,
-            times={pick.id: pick.at_ms for pick in picks if pick.at_ms is not None}, span=place,
+            times={pick.id: pick.at_ms for pick in picks if pick.at_ms is not None},
+            orphans={pick.id for pick in picks if pick.orphan}, span=place,
         )  # fmt: skip
         return moved
+
+
+def unreadable(scope: ChangeScope) -> Counter[str]:
+    """How many entries match, or may, and are left out: why -> number."""
+    ids = scope.unreadable if isinstance(scope, Selection) else {}
+    return Counter({word: len(some) for word, some in ids.items() if some})
 
 
 class EntrySteps(ChangeSteps):
@@ -78,13 +87,13 @@ class EntrySteps(ChangeSteps):
     stride: Stride
 
     def __init__(self, action: EntryAction, scope: ChangeScope) -> None:
-        corrupt = len(scope.corrupt) if isinstance(scope, Selection) else 0
+        left_out = unreadable(scope)
         super().__init__(
-            action.queue, action.verb, scope.count + corrupt, str(scope.filter),
+            action.queue, action.verb, scope.count + left_out.total(), str(scope.filter),
             source=action.state, target=VERBS[action.verb][1], **action.destination,
         )  # fmt: skip
-        if corrupt:
-            self.outcome.skip("corrupt", corrupt)
+        for word, n in left_out.items():
+            self.outcome.skip(word, n)
         self.action = action
         self.scope = scope
         self.stride = Stride(largest=action.most, calls=action.calls)

@@ -153,6 +153,8 @@ class Draft:
             # A later entry of that id may have no record, and so no time at which it came.
             if entry.at_ms is not None and entry.state in TIMED:
                 row["at_ms"] = entry.at_ms
+            if entry.orphan:
+                row["orphan"] = True
             line, self._crc = _line(row, self._crc)
             lines.append(line)
         self.count += len(lines)
@@ -289,7 +291,7 @@ class PlanFile:
             self._file.readline()
         for _ in range(self.count - start):
             row = json.loads(self._file.readline())
-            yield Pick(row["id"], row.get("at_ms"))
+            yield Pick(row["id"], row.get("at_ms"), row.get("orphan") is True)
 
     def close(self) -> None:
         self._file.close()

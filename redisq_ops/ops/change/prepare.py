@@ -18,7 +18,7 @@ from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.core.model.settings import LEASE_MS, MAX_BATCH
-from redisq_ops.core.model.states import Verb
+from redisq_ops.core.model.states import VERBS, Verb
 
 from ..deployment import Deployment
 from ..filter.filter import Filter
@@ -100,11 +100,6 @@ class PreparedChange:
     before: Operation | None = None
     """of a plan: how far it was carried out already"""
 
-    @property
-    def corrupt(self) -> int:
-        """Entries that match, or may, and are left out because they are corrupt."""
-        return len(self.scope.corrupt) if isinstance(self.scope, Selection) else 0
-
     def run(
         self, why: str = "", *, consumer: str = "", ahead: bool = False, **applying: Any
     ) -> ChangeRun[EntrySteps]:
@@ -173,7 +168,9 @@ async def prepare(
     if not request.by_ids and await movable_as_a_whole(queue, state, verb, filter):
         scope, impact = await select_whole_state(queue, state, filter, progress, shown)
     else:
-        scope, impact = await select_entries(queue, state, filter, progress, keep, shown)
+        scope, impact = await select_entries(
+            queue, state, filter, progress, keep, shown, orphans=VERBS[verb][1] in ("trash", "gone")
+        )
     if route is not None:
         await transfer_plan.look_ahead(impact, route, state)
         into = route.target.name

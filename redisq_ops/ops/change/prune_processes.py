@@ -10,7 +10,7 @@ from typing import Any
 from redisq_ops.core.engine.optional_features import HasWorkerProcesses
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import NotFound, Refused
-from redisq_ops.core.model.worker_process import Process
+from redisq_ops.core.model.worker_process import KEEPS_JOBS, Process
 
 from ..terminal import age, count, kind_of, quantity
 from .confirmation import typed_number
@@ -69,7 +69,9 @@ async def select_processes(
             raise Refused(f"process {name} can't be read: {processes[0].problem}")
         if not processes[0].silent_for(silent_ms):
             raise Refused(f"process {name} is alive: {_last_heartbeat(processes[0])}")
-    silent = [process for process in processes if process.silent_for(silent_ms)]
+        if processes[0].keeps_jobs:
+            raise Refused(f"process {name}: {KEEPS_JOBS}")
+    silent = [one for one in processes if one.silent_for(silent_ms) and not one.keeps_jobs]
     return ProcessSelection(registering, tuple(silent), silent_ms)
 
 

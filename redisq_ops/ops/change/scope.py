@@ -70,16 +70,19 @@ async def select_entries(
     progress: Progress | None = None,
     keep: Callable[[list[Entry]], None] | None = None,
     shown: Callable[[str], str] = str,
+    orphans: bool = False,
 ) -> tuple[Selection, Consequences]:
-    """Select entries by id and count what they are like, in one scan; ``keep`` as of `select`.
+    """Select entries by id and count what they are like, in one scan; ``keep`` and
+    ``orphans`` as of `select`.
 
     ``shown`` redacts what errors say.
     """
     now = await queue.now.op()
     consequences = Consequences(queue, now, shown=shown)
     selection = await select(
-        queue, state, filter, progress, each=consequences.add, keep=keep, now_ms=now
-    )
+        queue, state, filter, progress, each=consequences.add, keep=keep, now_ms=now,
+        orphans=orphans,
+    )  # fmt: skip
     if selection.count:
         await consequences.read_load(queue)
     return selection, consequences

@@ -21,7 +21,9 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
     """The reasons for an entry: what keeps it in its state, and what was done to it."""
 
     def _entry_reasons(self, entry: Entry) -> Iterator[Reason]:
-        match entry.state:
+        match GONE if entry.orphan else entry.state:
+            case "gone":
+                yield self._orphan(entry)
             case "waiting":
                 yield from self._waiting()
             case "delayed":
@@ -41,6 +43,12 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             if change.origin:
                 sentence = f"moved here from {change.origin} {self._by(change)}"
             yield Reason("touched", sentence, facts=self._op_facts(change))
+
+    def _orphan(self, entry: Entry) -> Reason:
+        return Reason(
+            "gone", f"{entry.problem}: deleted, evicted or expired. Only its id is left, so nobody"
+            " can run or replay it", **self._command("purge", entry.state),
+        )  # fmt: skip
 
     def _held_back(self) -> list[Reason]:
         """What keeps an entry that is ready from delivery; busy workers last."""

@@ -201,6 +201,14 @@ def _error_part(name: str) -> Callable[[EntryFields], tuple[str] | None]:
     return read
 
 
+def _attempts(name: str) -> Callable[[EntryFields], int | None]:
+    def read(fields: EntryFields) -> int | None:
+        number: int = getattr(fields.entry, name)
+        return None if fields.entry.orphan else number
+
+    return read
+
+
 def _size(fields: EntryFields) -> int | None:
     return None if fields.entry.payload is None else len(fields.entry.payload)
 
@@ -220,7 +228,8 @@ _ALL = (
     Field("consumer", "text", "the consumer that has or had it",
           lambda s: _texts(s.entry.consumer)),
     Field("reason", "text",
-          "why it is dead: `failed`, `lost`, `rejected`; `invalid`: pushed with an invalid id",
+          "why it is dead: `failed`, `lost`, `rejected`; `invalid`: pushed with an invalid id; in "
+          "any state `gone`: its record is gone, only its id is left",
           lambda s: _texts(s.entry.reason)),
     Field("error", "text", "the last error: its type, its message, or `TYPE: MESSAGE`", _error),
     Field("error.type", "text", "the type of the last error", _error_part("type")),
@@ -231,9 +240,9 @@ _ALL = (
     Field("lease", "left", "time until its lease ends", _left("pending")),
     Field("since", "moment", "when it entered its state", lambda s: s.entry.since_ms),
     Field("first", "moment", "first delivery (since a replay)", lambda s: s.entry.first_ms),
-    Field("failures", "number", "failures of its handler", lambda s: s.entry.failures),
-    Field("lost", "number", "leases that expired", lambda s: s.entry.lost),
-    Field("attempts", "number", "`failures` + `lost`", lambda s: s.entry.attempts),
+    Field("failures", "number", "failures of its handler", _attempts("failures")),
+    Field("lost", "number", "leases that expired", _attempts("lost")),
+    Field("attempts", "number", "`failures` + `lost`", _attempts("attempts")),
     Field("deliveries", "number", "deliveries, as a stream's pending list counts them",
           lambda s: s.entry.deliveries),
     Field("op", "text",

@@ -11,7 +11,7 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Entry, Page, State
+from redisq_ops.core.model.entry import GONE, Entry, Page, State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.redis.operation import together
 
@@ -28,6 +28,13 @@ _PRIORITIES = 10_000
 """priorities cached during a scan"""
 _LOOKUP_COST = 20
 """reading one entry by id costs about this many times its share of a page"""
+_UNREADABLE = {
+    "corrupt": ("entry has a corrupt record", "entries have corrupt records"),
+    GONE: (
+        "entry is only an id, its record is gone, and can only be purged",
+        "entries are only ids, their records are gone, and can only be purged",
+    ),
+}
 
 
 class Scan:
@@ -39,7 +46,7 @@ class Scan:
     end of the state.
 
     ``partly``: continue past what can't be read; otherwise that is `WrongKind`, since a change must
-    not act on a part.
+    not act on a part. ``orphans``: entries of which only the id is left can be changed, too.
     """
 
     def __init__(
@@ -51,6 +58,7 @@ class Scan:
         *,
         needs: frozenset[Need] = frozenset(),
         partly: bool = False,
+        orphans: bool = False,
     ) -> None:
         self.queue = queue
         self.state = state
@@ -61,8 +69,8 @@ class Scan:
         """False: ``total`` counts only what was seen so far"""
         self.problem: str | None = None
         """what of the state can't be read, with ``partly``"""
-        self.corrupt: list[str] = []
-        """ids of corrupt records; without ``partly`` they are left out"""
+        self.unreadable: dict[str, list[str]] = {"corrupt": [], GONE: []}
+        """ids of entries whose record is corrupt, or gone; without ``partly`` they are left out"""
         self.elsewhere: list[Entry] = []
         self.over, self.complete = bool(filter.state_mismatch(state)), True
         if filter.where is not None:
@@ -72,6 +80,7 @@ class Scan:
         self._needs_priorities = "priority" in needs and self._requests is not None
         self._priorities: dict[str, int] = {}
         self._partly = partly
+        self._orphans = orphans
         self._context = EntryContext(queue.name, queue.kind, self._priorities)
         self._cursor: str | None = None
         self._start: int | None = None
@@ -86,12 +95,14 @@ class Scan:
         if not self._begun:
             await self._begin()
         entries = await (self._page() if self._ids is None else self._named(self._ids))
-        corrupt = {entry.id for entry in entries if entry.problem}
+        orphans = set() if self._orphans else {entry.id for entry in entries if entry.orphan}
+        corrupt = {entry.id for entry in entries if entry.problem and not entry.orphan}
         if not self._partly:
             # An id with a space or a line end can't be named in a change.
             corrupt |= {entry.id for entry in entries if " " in entry.id or "\n" in entry.id}
-            entries = [entry for entry in entries if entry.id not in corrupt]
-        self.corrupt += sorted(corrupt)
+            entries = [entry for entry in entries if entry.id not in corrupt | orphans]
+        self.unreadable["corrupt"] += sorted(corrupt)
+        self.unreadable[GONE] += sorted(orphans)
         if self._needs_priorities:
             await self._learn_priorities(entries)
         accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._context)]
@@ -109,16 +120,22 @@ class Scan:
     @property
     def unread(self) -> str:
         """What could not be read, in one line; '' if everything could."""
-        return "; ".join(filter(None, (self.problem, _corrupt(self.corrupt))))
+        return "; ".join(filter(None, (self.problem, *self._unreadable())))
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences: why nothing matched, how far the window reached, what was left out."""
-        mismatch, left_out = self.filter.state_mismatch(self.state), _corrupt(self.corrupt)
-        remarks = (
-            mismatch, "" if mismatch else self.window_text, left_out and f"{left_out}: left out"
-        )  # fmt: skip
+        mismatch = self.filter.state_mismatch(self.state)
+        left_out = (f"{some}: left out" for some in self._unreadable())
+        remarks = (mismatch, "" if mismatch else self.window_text, *left_out)
         return tuple(remark for remark in remarks if remark)
+
+    def _unreadable(self) -> Iterator[str]:
+        for word, ids in self.unreadable.items():
+            one, some = _UNREADABLE[word]
+            named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
+            if ids:
+                yield f"{count(len(ids))} {one if len(ids) == 1 else some} ({named})"
 
     @property
     def window_text(self) -> str:
@@ -249,9 +266,3 @@ class Scan:
 def at_least(number: int, exact: bool) -> str:
     """A number, with ``≥`` if it is a lower bound."""
     return f"{'' if exact else '≥'}{count(number)}"
-
-
-def _corrupt(ids: Sequence[str]) -> str:
-    named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
-    noun = "entry has a corrupt record" if len(ids) == 1 else "entries have corrupt records"
-    return f"{count(len(ids))} {noun} ({named})" if ids else ""

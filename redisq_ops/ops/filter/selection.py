@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import Entry, Request, State
+from redisq_ops.core.model.entry import GONE, Entry, Request, State
 from redisq_ops.core.model.quoting import bytes_of, text
 from redisq_ops.core.redis.operation import together
 
@@ -22,7 +22,8 @@ same id"""
 
 def _identity(entry: Entry) -> str:
     timed = entry.at_ms is not None and entry.state in TIMED
-    return f"{entry.id} {entry.at_ms}" if timed else entry.id
+    line = f"{entry.id} {entry.at_ms}" if timed else entry.id
+    return f"{line} {GONE}" if entry.orphan else line
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class Selection:
     high_water_ms: int
     """entries that entered the state after this time are not selected"""
     pages: list[bytes] = field(default_factory=list)
-    """lines of ``ID``, in `TIMED` states ``ID TIME``"""
+    """lines of ``ID``, in `TIMED` states ``ID TIME``; behind them `GONE` for an orphan"""
     count: int = 0
     scanned: int = 0
     total: int = 0
@@ -50,8 +51,8 @@ class Selection:
     reasons: dict[str, int] = field(default_factory=dict)
     elsewhere: list[Entry] = field(default_factory=list)
     """named entries in another state, which are not selected"""
-    corrupt: list[str] = field(default_factory=list)
-    """ids left out because their records are corrupt"""
+    unreadable: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """ids left out because their records are corrupt, or gone"""
     remarks: tuple[str, ...] = ()
     """sentences: why nothing matched, how far the window reached, what was left out"""
 
@@ -65,16 +66,19 @@ class Selection:
             if reason:
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    def identities(self) -> Iterator[tuple[str, int | None]]:
-        """Every id in the server's order, and in `TIMED` states the entry's time (ms)."""
+    def identities(self) -> Iterator[tuple[str, int | None, bool]]:
+        """Every id in the server's order, in `TIMED` states the entry's time (ms), and whether it
+        is an orphan."""
         for page in self.pages:
             for line in text(page).split("\n"):
-                id, _, at = line.partition(" ")
-                yield id, int(at) if at else None
+                id, *more = line.split(" ")
+                orphan = more[-1:] == [GONE]
+                at = more[: len(more) - orphan]
+                yield id, int(at[0]) if at else None, orphan
 
     def ids(self) -> list[str]:
         """Every id; for small selections and tests."""
-        return [id for id, _ in self.identities()]
+        return [id for id, *_ in self.identities()]
 
 
 async def select(
@@ -86,15 +90,17 @@ async def select(
     each: Callable[[list[Entry]], Awaitable[None]] | None = None,
     keep: Callable[[list[Entry]], None] | None = None,
     now_ms: int | None = None,
+    orphans: bool = False,
 ) -> Selection:
     """Read a state and keep the identities that the filter accepts; changes nothing.
 
     ``progress`` is called with (scanned, total or None) after each page; an exception from it ends
     the scan. ``each`` gets the selected entries page by page. ``keep`` gets them too; then the
-    selection itself has no ids, and what is in memory doesn't grow with it.
+    selection itself has no ids, and what is in memory doesn't grow with it. ``orphans``: as of
+    `Scan`.
     """
     now = await queue.now.op() if now_ms is None else now_ms
-    scan = Scan(queue, state, filter, now)
+    scan = Scan(queue, state, filter, now, orphans=orphans)
     selection = Selection(queue, state, filter, now)
     while not scan.over:
         found = await scan.step()
@@ -112,7 +118,7 @@ async def select(
             progress(scan.scanned, scan.expected)
     selection.scanned, selection.total, selection.exact = scan.scanned, scan.total, scan.exact
     selection.complete, selection.remarks = scan.complete, scan.remarks
-    selection.elsewhere, selection.corrupt = scan.elsewhere, scan.corrupt
+    selection.elsewhere, selection.unreadable = scan.elsewhere, scan.unreadable
     return selection
 
 

@@ -11,7 +11,7 @@ import redis
 
 from redisq_ops.core.foreign.declarations import Declared, Hash, List, Set
 from redisq_ops.core.foreign.placed_queue import PlacedQueue
-from redisq_ops.core.foreign.places import Place, Row
+from redisq_ops.core.foreign.places import Place, Row, orphan
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.quoting import legal, text
 from redisq_ops.core.redis.operation import C_co, Call
@@ -42,10 +42,11 @@ class ShelfQueue(PlacedQueue[C_co]):
             key = f"{self.at}{self.own_name}.msgs"
             bodies = await Call(("HMGET", key, *(r.member for r in rows)), list[Any], key=key)
         return [
-            Entry(legal(row.member), state, payload=body, called=place.called,
-                  problem="its message is gone" if body is None else None)
+            orphan(place, state, legal(row.member), None, "message")
+            if body is None
+            else Entry(legal(row.member), state, payload=body, called=place.called)
             for row, body in zip(rows, bodies, strict=True)
-        ]  # fmt: skip
+        ]
 
 
 def fill(client: redis.Redis, waiting: int = 6, pending: int = 9, dead: int = 7) -> Any:

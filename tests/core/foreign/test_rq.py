@@ -226,7 +226,7 @@ def test_a_job_that_expired_is_shown_as_gone(client: Client, queue: rq.Queue) ->
     client.delete("rq:job:bad")
     (orphan,) = entries(ours(client), "dead")
     assert orphan.problem == "its job is gone"
-    assert bulk(client, "replay", "dead", "bad").outcome.skipped == {"corrupt": 1}
+    assert bulk(client, "replay", "dead", "bad").outcome.skipped == {"gone": 1}
 
 
 def test_a_suspended_deployment_is_paused(client: Client, queue: rq.Queue) -> None:

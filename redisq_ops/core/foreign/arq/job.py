@@ -8,7 +8,6 @@ from typing import Any
 
 from ...model.entry import Failure
 from ..json_text import encoded
-from ..places import GONE
 from ..python_values import SHORT, plain
 from .pickled import Unmade, first_items, unpickled
 
@@ -24,11 +23,12 @@ class Record:
     size: int
     call: str = ""
     problem: str | None = None
+    gone: bool = False
 
     @classmethod
     def read(cls, data: bytes | None) -> Record:
         if data is None:
-            return cls({}, 0, problem=f"its job {GONE}")
+            return cls({}, 0, gone=True)
         try:
             found = json.loads(data) if data[:1] == b"{" else unpickled(data)
             if isinstance(found, dict) and isinstance(found.get("f"), str):

@@ -20,7 +20,7 @@ from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..long_records import not_read
-from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row
+from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row, orphan
 from ..scanned_results import ScannedResults
 from .job import Record
 
@@ -171,6 +171,8 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         self, state: State, place: Place, row: Row, at: int | None, record: Record,
         tries: bytes | None,
     ) -> Entry:  # fmt: skip
+        if record.gone:
+            return orphan(place, state, legal(row.member), at)
         if record.problem:
             return Entry(legal(row.member), state, at, called=place.called, problem=record.problem)
         since = record.number("et") if state == "delayed" else moment(row.score)

@@ -9,11 +9,11 @@ from typing import Any
 from ...model.entry import Failure
 from ..job_hashes import JobHash
 from ..json_text import decoded, encoded
-from ..places import GONE
 
 FIELDS = (
     "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
     "failedReason", "stacktrace", "pb", "parentKey",
+    "ats", "delay",  # BullMQ writes these for an id in its way, also if there is no job
 )  # fmt: skip
 STALLED = "job stalled more than allowable limit"
 _ERROR = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w$.]*)(?:: (.*))?", re.DOTALL)
@@ -29,9 +29,7 @@ class Job(JobHash):
 
     @property
     def problem(self) -> str | None:
-        if self.values["name"] is not None:
-            return None
-        return "its job has lost its name" if any(self.values.values()) else f"its job {GONE}"
+        return "its job has lost its name" if self.values["name"] is None else None
 
     def shown(self) -> bytes:
         """Shown as the payload: the job's name, its data, options, priority and parent."""

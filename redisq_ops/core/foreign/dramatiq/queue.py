@@ -7,6 +7,7 @@ has fetched is in its set of unacknowledged ids, and in its memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import sha1
 from typing import Any, ClassVar
@@ -24,7 +25,7 @@ from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
 from ..json_text import text_member
 from ..long_records import not_read
-from ..places import GONE, LocatedEntry, Place, Row
+from ..places import LocatedEntry, Place, Row, orphan
 from .message import Message
 
 HELD = "held by a worker"
@@ -129,8 +130,10 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         id, called, died = legal(row.member), place.called, state == "dead"
         at = moment(row.score) if died else None
         broker = self._broker(place) if place.kind == "set" else None
-        if not isinstance(data, bytes):
-            why = f"its message {GONE}" if data is None else not_read(data)
+        if data is None:
+            return replace(orphan(place, state, id, at, "message"), consumer=broker)
+        if isinstance(data, int):
+            why = not_read(data)
             return Entry(id, state, at, called=called, consumer=broker, problem=why)
         message = Message.read(data)
         return Entry(

@@ -1,14 +1,15 @@
 -- One step of an operator's bulk move of entries of another program. Python has just located each entry
 -- by its id; it is moved if it is still the one that was read. Hooks (`move_hooks`) write the owner's
 -- keys. `why`: a word for an entry that isn't moved, else empty. `put`: = and the bytes to write instead
--- of the entry's own, or empty. An entry in the trash is found by its id.
+-- of the entry's own, or empty. `orphan`: as in `orphans` for an id without a record, else empty. An
+-- entry in the trash is found by its id.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to consumer at queue span
--- REST: id why key member seen stamp put goes_to
+-- REST: id why key member seen stamp put goes_to orphan
 -- REPLACES: move
 -- USES: idempotency concurrent_step config counters history audit_log trash step_rows
 -- USES: remove_from_list put_into_list expire_bookkeeping
--- USES: moves_fit moves_take_out moves_put_in moves_restorable moves_put_back moves_done
+-- USES: orphans moves_fit moves_take_out moves_put_in moves_restorable moves_put_back moves_done
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- FLAGS: allow-oom
 -- Returns one word per row: moved, theirs (see `concurrent_step`), or why not.
@@ -21,7 +22,8 @@ local entries, undo, sorted = {}, {}, true
 for i = first, #ARGV, width do
   local put = ARGV[i + 6]
   local e = {id = ARGV[i], key = ARGV[i + 2], member = ARGV[i + 3], seen = ARGV[i + 4],
-    stamp = ARGV[i + 5], put = put ~= '' and put:sub(2) or nil, queue = ARGV[i + 7]}
+    stamp = ARGV[i + 5], put = put ~= '' and put:sub(2) or nil, queue = ARGV[i + 7],
+    orphan = ARGV[i + 8] ~= '' and ARGV[i + 8] or nil}
   local word = ARGV[i + 1]
   if word == '' and from == 'trash' then
     local label, op, kept, since = e.id, trash_get(e.id)
@@ -35,9 +37,9 @@ for i = 1, #entries do
   local e, word = entries[i][1], entries[i][2]
   local ok, why = word == '', word
   if ok and to == 'restore' then
-    ok, why = moves_restorable(e, true), 'invalid'
+    ok, why = (e.orphan and orphans_restorable or moves_restorable)(e, true), 'invalid'
   elseif ok and from ~= 'trash' then
-    ok, why = moves_take_out(e, to)
+    ok, why = (e.orphan and orphans_take_out or moves_take_out)(e, to)
     if why == 'unsure' then why = nil end
   end
   reply[i] = ok and 'moved' or why or 'changed'
@@ -49,7 +51,7 @@ for i = 1, #entries do
     if to == 'trash' then
       e = {label = trash_put(caller, e)}
     elseif to == 'restore' then
-      list, bytes = moves_put_back(e, true)
+      list, bytes = (e.orphan and orphans_put_back or moves_put_back)(e, true)
     elseif to ~= 'gone' then
       list, bytes = moves_put_in(e, to, tonumber(at), consumer)
     end

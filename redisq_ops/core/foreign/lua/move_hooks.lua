@@ -7,6 +7,7 @@
 --   stamp   the kind's `identity` fields      queue   the owner's queue it goes to, '' if not known
 --   put     bytes to write in place of its own; nil: its own
 --   label   its name in the trash, if it comes from there
+--   orphan  not nil: only its id is left, and `orphans` does what these hooks do for other entries
 -- Hooks may set `e.shown`, what the trash shows of it (default: `e.member`), and `e.rank`: an undo puts
 -- the entries of a step back in the order of their ranks (default: the order of the rows).
 -- INTERFACE: moves
@@ -37,6 +38,9 @@ local function moves_first_trash() return nil end
 
 -- moves_first_step(row): what `step_rows_read` returns, of a row that release 0.1.0 wrote.
 local function moves_first_step() return nil end
+
+-- moves_lacks_record(e): whether the owner's record of an id is gone, and nobody is about to write it.
+local function moves_lacks_record() return false end
 
 -- moves_done(): called when all entries of a step are where they belong.
 local function moves_done() end

@@ -9,7 +9,7 @@
 -- REST: digest seen
 -- REPLACES: undo
 -- USES: idempotency counters history audit_log trash step_rows remove_from_list put_into_list
--- USES: moves_fit moves_restorable moves_take_back moves_put_back moves_done
+-- USES: orphans moves_fit moves_restorable moves_take_back moves_put_back moves_done
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns, of all calls, how many were put back and how many had been touched; and how many are left.
@@ -43,10 +43,14 @@ for i = 1, #rows do
   local ok, why
   if list and seen == 'deep' then
     why = seen
-  elseif e and not (list and seen == '') and (to == 'restore' or moves_restorable(e)) then
+  elseif e and not (list and seen == '')
+    and (to == 'restore' or (e.orphan and orphans_restorable or moves_restorable)(e)) then
     if to == 'trash' then
       trash_drop(e.label)
       ok = true
+    elseif e.orphan then -- an operator restored it
+      e.seen = seen ~= '' and seen or e.seen
+      ok, why = orphans_take_out(e)
     else
       ok, why = moves_take_back(e, to, list, tonumber(seen))
     end
@@ -62,7 +66,11 @@ end
 sweep_marks()
 for _, entry in ipairs(back) do
   local to, e = entry[1], entry[2]
-  if to == 'restore' then trash_put(e.op, e, e.since) else moves_put_back(e) end
+  if to == 'restore' then
+    trash_put(e.op, e, e.since)
+  else
+    (e.orphan and orphans_put_back or moves_put_back)(e)
+  end
 end
 turn_lists_back()
 moves_done()

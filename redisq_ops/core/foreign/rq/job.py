@@ -13,7 +13,6 @@ from ..call_descriptions import call_of
 from ..iso_times import iso_ms
 from ..job_hashes import JobHash
 from ..json_text import encoded
-from ..places import GONE
 from ..tracebacks import failure_of
 
 MOST = 256 * 1024
@@ -30,8 +29,12 @@ class Record(JobHash):
     results: list[Any]
 
     @property
+    def gone(self) -> bool:
+        return not self.size and not any(self.values.values())
+
+    @property
     def problem(self) -> str | None:
-        return None if self.size else f"its job {GONE}"
+        return None if self.size else "its job has lost its data"
 
     def ms(self, field: str) -> int | None:
         return iso_ms(self.text(field))

@@ -28,6 +28,7 @@ from .workers import workers
 FIELDS = (
     "description", "origin", "status", "created_at", "enqueued_at", "started_at", "ended_at",
     "worker_name", "timeout", "retries_left", "number_of_retries", "rate_limit_key", "exc_info",
+    "last_heartbeat",  # a worker writes it even if the job was removed meanwhile
 )  # fmt: skip
 SINCE = {
     "queued": "enqueued_at", "taken": "enqueued_at", "started": "started_at",

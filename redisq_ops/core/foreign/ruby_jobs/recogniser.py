@@ -15,6 +15,7 @@ from ...redis.key_scan import Lane
 from ...redis.operation import Call, apart, together
 from ..recogniser import Find, KeyLook, Recogniser
 from . import job
+from .private_lists import PrivateList
 
 _LIST = re.compile(rb"((?:.*?:)?)queue:(.+)", re.DOTALL)
 _QUEUES = re.compile(rb"((?:.*:)?)queues", re.DOTALL)
@@ -51,9 +52,14 @@ class JobRecogniser(Recogniser):
                 return False
             self._home(at[1]).waits = True
             return True
+        if look.type == "list" and (held := PrivateList.of_key(look.key)):
+            if (owner := owner_of(await look.first())) is not None:
+                self._home(held.at).lists.setdefault(held.queue, owner)
+            return True
         if look.type == "list" and (part := _LIST.fullmatch(look.key)):
+            lists = self._home(part[1]).lists
             owner = owner_of(await look.first())
-            self._home(part[1]).lists[part[2]] = owner
+            lists[part[2]] = owner or lists.get(part[2])
             return owner is not None
         if look.type == "set" and (at := _QUEUES.fullmatch(look.key)):
             self._home(at[1]).queues = await look.members()
@@ -72,7 +78,8 @@ class JobRecogniser(Recogniser):
             kind = Counter(owners).most_common(1)[0][0] if owners else await _beside(at)
             if kind is None:
                 continue
-            of = {name: home.lists.get(name) or kind for name in home.queues or ()}
+            names = [n for n in home.queues or () if PrivateList.of_queue(n) is None]
+            of = {name: home.lists.get(name) or kind for name in names}
             of |= {name: owner for name, owner in home.lists.items() if owner}
             found += [Find(owner, name, at) for name, owner in of.items()]
         named = {find.at for find in found if find.kind == "sidekiq"}
@@ -87,7 +94,7 @@ class JobRecogniser(Recogniser):
             rest = key.removeprefix(at) if key.startswith(at) else b""
             if any(rest in kept for kept in SIGNS.values()):
                 return True
-            if rest.startswith(b"queue:") or re.fullmatch(rb"delayed:\d+", rest):
+            if re.match(rb"(?:working:)?queue:|delayed:\d+\Z", rest):
                 return True
         return False
 

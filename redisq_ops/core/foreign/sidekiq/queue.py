@@ -16,10 +16,11 @@ from typing import Any, ClassVar
 from ...engine.optional_features import HasTimeline
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
 from ...model.entry import Entry, Failure, Settlement, State
-from ...model.errors import BadInput
+from ...model.errors import BadInput, Refused
+from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
-from ...model.worker_process import Process, Pruned
-from ...redis.operation import C_co, Call, operation, together
+from ...model.worker_process import KEEPS_JOBS, Process, Pruned
+from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
 from ..json_text import text_member
@@ -27,6 +28,7 @@ from ..long_records import LONG_RECORD
 from ..places import LocatedEntry, Place, Row
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
+from ..ruby_jobs.private_lists import PrivateList
 from ..ruby_jobs.queue import RubyJobQueue
 from .processes import TTL_MS, processes
 
@@ -81,6 +83,19 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
 
     random: Callable[[], float] = staticmethod(random.random)
     """a number from [0, 1), for the jitter of retries"""
+
+    def _check_own_name(self) -> None:
+        if held := PrivateList.of_queue(bytes_of(self.own_name)):
+            queue, process = self._name_of(text(held.queue)), legal(held.process)
+            raise Refused(
+                f"{self.name} is no queue: that list has jobs of {queue} that process {process}"
+                f" runs; they are pending in {queue}"
+            )
+
+    @operation
+    async def names(self) -> list[str]:
+        names = await RubyJobQueue.names(self)
+        return [name for name in names if PrivateList.of_queue(bytes_of(name)) is None]
 
     # --- records -------------------------------------------------------------------------------
 
@@ -218,8 +233,11 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         return await self.processes_with_jobs(whole=False)
 
     async def processes_with_jobs(self, whole: bool) -> list[Process]:
-        names = await set_members(self.keys["t_processes"])
-        return await processes(names, self.keys, self.id_of, whole)
+        names, private = await both(
+            set_members(self.keys["t_processes"]), set_members(self.keys["t_super_processes"])
+        )
+        found = await processes({*names, *private}, self.keys, self.id_of, whole)
+        return [one for one in found if bytes_of(one.name) in names or one.work]
 
     async def _remove_process(
         self, name: str, silent_ms: int, rescue: bool, op: str | None, step: int
@@ -227,6 +245,8 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         """As Sidekiq does it: the process's jobs are not run again. ``rescue`` works as long as the
         process's record lasts, a minute after its last heartbeat."""
         key = self.keys.at + name
+        if (await processes([bytes_of(name)], self.keys, self.id_of, False))[0].keeps_jobs:
+            raise Refused(f"process {name}: {KEEPS_JOBS}")
         word, back, gone = await self._pruned(
             "prune_process", op, step,
             [(key,), (f"{key}:workers",), (f"{key}:work",), (f"{key}-signals",)],

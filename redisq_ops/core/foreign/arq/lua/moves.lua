@@ -1,5 +1,6 @@
 -- What arq's own client would write. `e.key` is the queue, `e.member` the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
+-- IMPLEMENTS: moves_lacks_record
 -- KEYS: t_job_ t_result_ t_retry_ t_progress_ t_abort
 -- USES: kept_keys type_check
 local DAY = 86400000 -- ms after its due time at which a job expires
@@ -10,6 +11,10 @@ local function holds(key, digest)
 end
 
 local function in_progress(e) return redis.call('EXISTS', t_progress_ .. e.member) == 1 end
+
+local function moves_lacks_record(e)
+  return redis.call('EXISTS', t_job_ .. e.member, t_progress_ .. e.member) == 0
+end
 
 -- A worker starts a job in two steps and WATCHes its mark between them: touched, the second fails.
 local function out_of_queue(e)

@@ -1,4 +1,5 @@
 -- BullMQ's keys of one queue, all of which begin with `base`, and what keeps a job where it is.
+-- IMPLEMENTS: moves_lacks_record
 -- USES: kept_keys
 local IDENTITY = {'timestamp', 'processedOn', 'finishedOn', 'atm'}
 
@@ -7,6 +8,8 @@ local function jobs_base(e) return e.key:match('^(.*:)[^:]+$') end
 local function jobs_state(e) return e.key:match('[^:]+$') end
 
 local function jobs_key(e) return jobs_base(e) .. e.member end
+
+local function moves_lacks_record(e) return redis.call('EXISTS', jobs_key(e), jobs_key(e) .. ':lock') == 0 end
 
 local function jobs_field(e, name) return redis.call('HGET', jobs_key(e), name) end
 

@@ -1,5 +1,6 @@
 -- Dramatiq's keys of one queue, and where messages are in them: an id is in a list, a sorted set or,
 -- once a broker has fetched it, in a set of that broker; the message is in a hash beside the list.
+-- IMPLEMENTS: moves_lacks_record
 -- KEYS: t_heartbeats
 -- NEEDS: queue
 local SILENT = 60000 -- ms of silence after which a broker is gone: Dramatiq's `heartbeat_timeout`
@@ -12,6 +13,10 @@ local function messages_type(key) return types[key] or 'set' end
 local function messages_fetched(e) return not types[e.key] end
 
 local function messages_of(e) return (types[e.key] and e.key or list) .. '.msgs' end
+
+local function moves_lacks_record(e)
+  return redis.call('HEXISTS', messages_of(e), e.member) == 0
+end
 
 -- The message in a hash, if it is the one of that digest.
 local function messages_get(hash, e, digest)

@@ -1,5 +1,6 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
+-- IMPLEMENTS: moves_lacks_record
 -- KEYS: t_queues t_job_ t_queue_ t_results_ t_scheduled_
 -- USES: remove_from_list put_into_list kept_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
@@ -33,6 +34,10 @@ local function moves_fit(e)
   type_check_key(e.key, is_list(e.key) and 'list' or 'zset')
   type_check_key(job_of(e), 'hash')
   type_check_key(list_of(e), 'list')
+end
+
+local function moves_lacks_record(e)
+  return redis.call('EXISTS', job_of(e)) == 0
 end
 
 local function moves_take_out(e, to)
