@@ -132,6 +132,9 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
             self.layout = entry.layout
             self._registered = True
 
+    def refuse_several_slots(self) -> None:
+        """Raise `Refused` where a Cluster has the keys in several slots: a script can't run."""
+
     async def _check_submit_rights(self) -> None:
         """Raise `Forbidden` for a user who can't submit, before an empty queue is created."""
         await acl_rights.to_put(self)

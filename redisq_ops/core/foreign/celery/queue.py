@@ -17,7 +17,7 @@ from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
-from ...redis.whole_keys import set_members
+from ...redis.whole_keys import set_members, strings
 from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
 from ..json_text import text_member
@@ -176,16 +176,13 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         def size(key: bytes) -> Call[int]:
             return Call(("STRLEN", key), int, key=key)
 
-        def values(keys: Sequence[bytes]) -> Call[list[bytes | None]]:
-            return Call(("MGET", *keys), list[Any], key=keys[0])
-
         keys = [bytes_of(self.at + RESULT) + row.member for row in rows]
         called = f"{place.called}, of any queue"
         return [
             Entry(legal(row.member), state, called=called, problem=not_read(found))
             if isinstance(found, int)
             else self._result(state, row, Result.read(found))
-            for row, found in zip(rows, await place.records(keys, size, values), strict=True)
+            for row, found in zip(rows, await place.records(keys, size, strings), strict=True)
         ]
 
     def trash_payload(self, kept: bytes) -> bytes:
