@@ -53,7 +53,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         say(f"not looked at: {why}")
     if search.barred:
         say(f"not looked at: {count(search.barred)} keys that this user may not read")
-    for framework, number in sorted(search.frameworks.items()):
+    for framework, number in sorted(search.unread().items()):
         keys_of = quantity(number, "key")
         say(f"not shown: {keys_of} named as {framework}'s, whose queues redisq can't read")
     if not finished:

@@ -10,7 +10,7 @@ from ..recogniser import Find, KeyLook, Recogniser
 
 _PARTS = (
     rb"(?:queue|failed|scheduled|wip|deferred|finished|canceled|ready|results|executions?|job"
-    rb"|workers?|group|groups|rl|scheduler|scheduler-lock|clean_registries|cron[^:]*):.+"
+    rb"|workers?|group|groups|rl|scheduler(?!:scheduled_jobs\Z)|scheduler-lock|clean_registries|cron[^:]*):.+"
 )
 _USUAL = re.compile(b"rq:" + _PARTS, re.DOTALL)
 _REST = re.compile(_PARTS, re.DOTALL)
