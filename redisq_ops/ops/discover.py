@@ -133,12 +133,12 @@ class Discovery:
         return sorted(found, key=lambda find: (find.kind, find.what, find.at))
 
     def unread(self) -> Counter[str]:
-        """Number of keys by program, of queues that this release can't read; after `finds`."""
+        """What this release can't read, in words -> number of keys; after `finds`."""
         found = Counter[str]()
         for one in self._recognisers:
             others = [each for each in self._recognisers if each is not one]
-            for program, keys in one.unread().items():
-                found[program] += sum(not any(o.owns(key) for o in others) for key in keys)
+            for what, keys in one.unread().items():
+                found[what] += sum(not any(o.owns(key) for o in others) for key in keys)
         return +found
 
     async def _not_ours(self, finds: list[Find]) -> list[Find]:

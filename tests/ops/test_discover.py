@@ -825,6 +825,32 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
     assert redisq.rows("inspect", "queue", "raw-delay:huey.schedule.app")
 
 
+@pytest.mark.alike
+@pytest.mark.parametrize(("program", "name", "mark", "job", "key"), [
+    ("RQ", "rq:mail", {"queues": "rq:queue:mail"}, "rq:job:j1", "rq:newregistry:mail"),
+    ("BullMQ", "bullmq:mail", {"version": "bullmq:5.0.0"}, "bull:mail:j1", "bull:mail:newstate"),
+])  # fmt: skip
+def test_a_state_of_a_newer_release_is_named(
+    redisq: Redisq, client: Client, program: str, name: str, mark: Any, job: str, key: str
+) -> None:
+    if program == "RQ":
+        client.sadd("rq:queues", mark["queues"])
+    else:
+        client.hset("bull:mail:meta", mapping=mark)
+    assert redisq("fsck", name) == f"{name}: adds up\n"
+    client.hset(job, mapping={"data": "x", "origin": "mail", "name": "send", "timestamp": "1"})
+    client.zadd(key, {"j1": time.time() + 60})
+    assert names(redisq.rows("discover")) == [name]
+    said = f"not shown: 1 key of {program}'s queues, in a state that this release of redisq doesn't"
+    assert said in redisq.err
+    (row,) = redisq.rows("fsck", name, code=1)
+    assert row["faults"] == [f"key {key} is of a state that this release of redisq doesn't know: "
+                             "what is in it is not counted"]  # fmt: skip
+    said = redisq.refusal("inspect", "entry", f"{name}/j1", code=1)
+    assert said.startswith(f"job j1 of queue {name} is there, and in no list or set that this")
+    assert "no entry nowhere" in redisq.refusal("inspect", "entry", f"{name}/nowhere", code=1)
+
+
 def test_keys_that_bull_and_bullmq_name_alike_are_bullmqs_beside_its_mark(
     redisq: Redisq, client: Client
 ) -> None:

@@ -53,9 +53,8 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         say(f"not looked at: {why}")
     if search.barred:
         say(f"not looked at: {count(search.barred)} keys that this user may not read")
-    for framework, number in sorted(search.unread().items()):
-        keys_of = quantity(number, "key")
-        say(f"not shown: {keys_of} named as {framework}'s, whose queues redisq can't read")
+    for what, number in sorted(search.unread().items()):
+        say(f"not shown: {quantity(number, 'key')} {what}")
     if not finished:
         return INTERRUPTED
     broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)

@@ -76,7 +76,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
                 continue
             for entry in reads_payloads(s, queue, page):
                 emit(entry_row(queue.name, entry))
-        unknown = not scan.found and state in s.run(queue.counts.op()).unknown
+        unknown = unknown_state(s, scan)
         if not s.json:
             if found:
                 _print_table(queue.name, state, found, now)
@@ -92,12 +92,18 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         elif scan.window_text:
             say(f"{queue.name}: {scan.window_text}")
         if unknown:
-            say(
-                f"{queue.name}: unknown: {kind_of(queue.kind)} keeps no list of its {state} entries"
-            )
+            say(unknown)
         broken = tell_unread([scan]) or broken
         tell_cancelled(s, target)
     return PARTLY_DONE if broken else DONE
+
+
+def unknown_state(s: Session, scan: Scan) -> str:
+    """What is said where nothing was found in a state that the queue doesn't list; else empty."""
+    queue, state = scan.queue, scan.state
+    if scan.found or state not in s.run(queue.counts.op()).unknown:
+        return ""
+    return f"{queue.name}: unknown: {kind_of(queue.kind)} keeps no list of its {state} entries"
 
 
 def tell_cancelled(s: Session, target: Target) -> None:

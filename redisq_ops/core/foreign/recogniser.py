@@ -18,6 +18,8 @@ from ..redis.operation import Call, both
 from ..redis.parsers import optional
 from . import LAYOUTS
 
+UNKNOWN_STATE = "of {}'s queues, in a state that this release of redisq doesn't know"
+"""what `Recogniser.unread` says of such keys"""
 NAMES = 1000
 """members read of a set of queues"""
 LARGE = 1024 * 1024
@@ -117,7 +119,7 @@ class Recogniser(ABC):
         return False
 
     def unread(self) -> Mapping[str, Collection[bytes]]:
-        """Keys of queues that can't be read, by their program; asked after `finds`."""
+        """Keys that can't be read, by what is said of them; asked after `finds`."""
         return {}
 
 

@@ -4,6 +4,7 @@ kind's."""
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -75,10 +76,10 @@ class UnreadPrograms(Recogniser):
         return key in self._keys or key.rpartition(b":")[0] + b":" in self._dockets
 
     def unread(self) -> Mapping[str, Collection[bytes]]:
-        return {
-            program: [key for key, of in self._keys.items() if of == program]
-            for program in {*self._keys.values()}
-        }
+        found = defaultdict[str, list[bytes]](list)
+        for key, program in self._keys.items():
+            found[f"named as {program}'s, whose queues redisq can't read"].append(key)
+        return found
 
 
 async def _has(look: KeyLook, members: frozenset[str]) -> bool:
