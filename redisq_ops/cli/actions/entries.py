@@ -18,7 +18,7 @@ from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import GONE, Entry, State
 from redisq_ops.core.model.errors import BadInput, Exists, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
-from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.keys import known_name
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.ops.change.wording import state_entries
@@ -139,7 +139,7 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
     s.writable()
     ready_ms = ready_time(s, given, s.run(server_ms()))
     content = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
-    there = s.run(s.deployment.named(checked_name(name, "queue name")))
+    there = s.run(s.deployment.named(known_name(name, "queue name")))
     queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)
     if not isinstance(queue, DelaySet):
         raise WrongKind(f"queue {name} is {kind_of(queue.kind)}, not a delay set")

@@ -20,7 +20,7 @@ from ..engine.registry import Registered, find, server_ms
 from ..model.entry import State
 from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import registry_key
-from ..model.quoting import bytes_of
+from ..model.quoting import bytes_of, stored
 from ..model.settings import MAX_BATCH
 from ..model.states import Verb
 from ..redis.operation import C_co, Call, both
@@ -53,7 +53,7 @@ class ForeignChanges(PlacedQueue[C_co]):
             await self._check_submit_rights()
             mine = Registered(self.name, self.kind, self.schema, await server_ms(), at=self.at)
             key = registry_key(self.prefix)
-            await Call(("HSETNX", key, self.name, mine.encoded()), int, key=key)
+            await Call(("HSETNX", key, stored(self.name), mine.encoded()), int, key=key)
             entry = await find(self.name, self.prefix) or mine
         known = entry.checked(self.kind, self.schema).at
         if known != self.at:
@@ -107,9 +107,9 @@ class ForeignChanges(PlacedQueue[C_co]):
         there = [seen for _, seen in found if seen is not None]
         stamps = iter([b""] * len(there) if step.source == "trash" else await self.stamps(there))
         return [
-            (id, absent, "", b"", "", b"", b"", "")
+            (stored(id), absent, "", b"", "", b"", b"", "")
             if seen is None
-            else self._row(id, seen, next(stamps), step, now)
+            else self._row(stored(id), seen, next(stamps), step, now)
             for id, seen in found
         ]
 

@@ -100,7 +100,11 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
             if (found := await ForeignChanges.get(self, id)) is not None:
                 return found
             (values,) = await self.job_fields([raw_of(id)], self.of_every_job)
-            if not self.is_whole(values) or await self._has_depths({id: []}, [id]):
+            if (
+                self.typed_id(id) != id
+                or not self.is_whole(values)
+                or await self._has_depths({id: []}, [id])
+            ):
                 return None
         raise WrongKind(
             f"job {id} of queue {self.name} is there, and in no list or set that this release of"

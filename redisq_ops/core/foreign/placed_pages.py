@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 from ..engine.queue import Queue
 from ..model.entry import STATES, Checkup, Counts, Entry, Page, PageQuery, State
 from ..model.errors import WrongKind
-from ..model.quoting import bytes_of, legal, text
+from ..model.quoting import bytes_of, legal, shown, text
 from ..model.states import FIXED
 from ..redis.key_scan import Lane, literal, look
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
@@ -294,13 +294,13 @@ class PlacedPages(ForeignQueue[C_co]):
     def _trashed(
         self, place: Place, payload: bytes, score: float, name: bytes, kept: bytes
     ) -> Entry | None:
-        shown = self.trash_payload(payload)
+        readable = self.trash_payload(payload)
         # MessagePack, an array of which the first is the operation's name.
         op = re.match(rb"[\x90-\x9f](?:[\xa0-\xbf]|\xd9.)([!-~]+)", kept, re.S)
         return Entry(
-            text(name), "trash", at_ms=moment(score), since_ms=moment(score), payload=shown,
-            failures=self._failures(payload), op=op[1].decode() if op else None,
-            called=place.called, task=self.task_of(shown),
+            shown(text(name)), "trash", at_ms=moment(score), since_ms=moment(score),
+            payload=readable, failures=self._failures(payload), op=op[1].decode() if op else None,
+            called=place.called, task=self.task_of(readable),
         )  # fmt: skip
 
     def _failures(self, payload: bytes) -> int:
