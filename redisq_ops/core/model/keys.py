@@ -44,8 +44,9 @@ def known_name(value: str, what: str) -> str:
 
     As `checked_name`, but other programs' names may have other letters, as in `quoting.legal`.
     """
-    if not isinstance(value, str) or (name := shown(value)).isascii():
-        return checked_name(value, what)
+    name = shown(value) if isinstance(value, str) else value
+    if not isinstance(name, str) or name.isascii():
+        return checked_name(name, what)
     if not _is_legal(_NOT_ASCII.sub("x", name)):
         raise BadInput(
             f"{what} {value[:140]!r} can't be used: 1 to 128 characters without space {{ }} * | /,"
