@@ -223,7 +223,7 @@ BOMB = zlib.compress(b"0" * (1 << 25), 9)
     (MARK + b"application/x-gzip\0" + zlib.compress(b"{}")[:-3], "cut short"),
     (MARK + b"application/x-bz2\0x", "damaged"), (MARK, "can't read"),
     (b"\x80\x04nothing", "not JSON"),
-])  # fmt: skip
+], ids=["codec", "bomb", "cut", "damaged", "no codec", "pickle"])  # fmt: skip
 def test_a_result_that_can_not_be_read_is_named(
     redisq: Redisq, client: Client, data: bytes, said: str
 ) -> None:
