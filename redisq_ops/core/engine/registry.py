@@ -62,9 +62,7 @@ class Registered:
         """The entry; a corrupt one has a ``problem``."""
         name = text(name) if isinstance(name, bytes) else name
         try:
-            name = known_name(name, "queue name") if _foreign(name) else name
-            if name.isascii():
-                checked_name(name, "queue name")
+            name = _checked(name)
             found = json.loads(data)
             entry = cls(name, **{part: found[part] for part in _PARTS if part in found})
             for part, (type_, low, high) in _PARTS.items():
@@ -148,8 +146,7 @@ async def ensure_registered(
     submit. Raises `WrongKind` for a queue of another kind, `SchemaTooNew` for a newer layout,
     `BadInput` for a name that is reserved.
     """
-    if not _foreign(name):
-        checked_name(name, "queue name")
+    _checked(name)
     entry = await find(name, prefix)
     if entry is None:
         refuse_reserved_name(name, kind)
@@ -166,9 +163,10 @@ async def ensure_registered(
     return entry.checked(kind, schema)
 
 
-def _foreign(name: str) -> bool:
-    """Whether a name is another program's queue: it may have letters that ours have not."""
-    return name.partition(":")[0] in LAYOUTS and ":" in name
+def _checked(name: str) -> str:
+    """The name; raises `BadInput`. Another program's queue may have letters that ours have not."""
+    owner, colon, _ = name.partition(":")
+    return (known_name if colon and owner in LAYOUTS else checked_name)(name, "queue name")
 
 
 def refuse_reserved_name(name: str, kind: str) -> None:
