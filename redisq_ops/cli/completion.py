@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 WITHIN_S = 0.3
 """how long to wait for the server's reply"""
 MOST = 200
-_PLAIN = re.compile(r"[\w.:@%+,=^~-]+", re.ASCII)
+_PLAIN = re.compile(r"(?:[\w.:@%+,=^~-]|[^\x00-\x7f])+", re.ASCII)
 """names that are offered: these characters are safe in zsh, which evaluates, and bash, which
-expands"""
+expands. What isn't ASCII is a letter of another program's name (see `quoting`), or isn't offered"""
 
 _KNOWN: ContextVar[KnownNames | None] = ContextVar("known_names", default=None)
 
@@ -87,7 +87,10 @@ def _begun(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _offered(names: Iterable[str], incomplete: str) -> list[str]:
-    return [n for n in names if n.startswith(incomplete) and _PLAIN.fullmatch(n)][:MOST]
+    from redisq_ops.core.model.quoting import shown
+
+    begun = (name for name in names if name.startswith(incomplete))
+    return [name for name in begun if _PLAIN.fullmatch(name) and shown(name) == name][:MOST]
 
 
 def states(incomplete: str) -> list[str]:

@@ -13,7 +13,8 @@ from typing import Literal, get_args
 
 from redisq_ops.core.engine.queue_types import FOREIGN_CLASSES, OWN_CLASSES
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.core.model.keys import PREFIX, checked_name, checked_prefix
+from redisq_ops.core.model.keys import PREFIX, checked_name, checked_prefix, known_name
+from redisq_ops.core.model.quoting import stored
 from redisq_ops.core.redis.acl_rights import PUT, WORK
 from redisq_ops.core.redis.scripts import commands, script
 
@@ -89,7 +90,7 @@ def _patterns(prefix: str, queues: Sequence[str]) -> tuple[list[str], list[str]]
     literal = _literal(prefix)
     if not queues:
         return [f"{literal}:*"], [f"{literal}:*"]
-    names = [_literal(checked_name(name, "queue name")) for name in dict.fromkeys(queues)]
+    names = [_literal(stored(known_name(name, "queue name"))) for name in dict.fromkeys(queues)]
     # A queue's shards have its name with a number: no queue's name has a slash.
     own = [f"{literal}:{{{name}{end}}}:*" for name in names for end in ("", "/*")]
     return [*own, f"{literal}:registry"], own

@@ -27,7 +27,7 @@ from redisq_ops.core.model.errors import (
     Unreadable,
     WrongKind,
 )
-from redisq_ops.core.model.keys import PREFIX, checked_name, checked_prefix
+from redisq_ops.core.model.keys import PREFIX, checked_prefix, known_name
 from redisq_ops.core.redis.operation import Description, apart, checked_client, together
 
 from .hint import hint
@@ -101,7 +101,8 @@ class Deployment:
 
     async def queue(self, name: str) -> Queue[Any]:
         """An existing queue, in the registry or by another program's keys; else `NotFound`."""
-        queue = await self.named(checked_name(name, "queue name"))
+        name = known_name(name, "queue name")
+        queue = await self.named(name)
         if queue is None:
             raise await self._missing(name)
         return queue
@@ -124,11 +125,12 @@ class Deployment:
     async def resolve(self, text: str) -> Address:
         """Find what an address names; a bare id is searched for in all queues at once."""
         name, slash, rest = text.partition("/")
-        for part in text.split("/"):
-            checked_name(part, "name")
+        name = known_name(name, "name")
+        for part in rest.split("/") if slash else ():
+            known_name(part, "name")
         queue = await self.named(name)
         if queue is not None:
-            return Address(queue, rest or None)
+            return Address(queue, queue.typed_id(rest) or None)
         if slash and not rest.isdigit():
             raise await self._missing(name)
         hits = await self.find(text)
@@ -147,7 +149,7 @@ class Deployment:
         queues = await self.disjoint_queues()
         with_requests = [queue for queue in queues if isinstance(queue, HasRequests)]
         reads: list[Description[Any]] = [queue.request.op(id) for queue in with_requests]
-        reads += [queue.get.op(id) for queue in queues]
+        reads += [queue.get.op(queue.typed_id(id)) for queue in queues]
         found = await together(map(apart, reads))
         unread = [one for one in found if isinstance(one, (Forbidden, Unreadable, WrongKind))]
         for one in found:
@@ -157,7 +159,7 @@ class Deployment:
                 raise one
         places = zip([*with_requests, *queues], found, strict=True)
         having = {queue for queue, one in places if one is not None and one not in unread}
-        hits = [Address(queue, id) for queue in queues if queue in having]
+        hits = [Address(queue, queue.typed_id(id)) for queue in queues if queue in having]
         if unread and not hits:
             raise unread[0]
         return hits

@@ -80,8 +80,6 @@ class Discovery:
         self.walk = Walk(deployment.client, lanes, count)
         self.barred = 0
         """keys that this user may not read"""
-        self.frameworks: Counter[str] = Counter()
-        """number of keys by program, of programs whose queues this release can't read"""
         self._clock = clock
         self._began = 0.0
         self._ours = _ours(deployment.prefix)
@@ -114,10 +112,6 @@ class Discovery:
     async def _sort(self, type_: str, key: bytes) -> None:
         """Show a key to the recognisers until one recognises it; a key that was deleted or changed
         its type meanwhile is ignored."""
-        # A stream may belong to any program; those of these programs have no consumer groups.
-        if type_ != "stream" and (program := recogniser.unreadable(key)):
-            self.frameworks[program] += 1
-            return
         look = KeyLook(type_, key, self._now)
         for one in self._recognisers:
             if await one.by_name(look):
@@ -137,6 +131,15 @@ class Discovery:
         ]
         found = named + await self._not_ours(loose)
         return sorted(found, key=lambda find: (find.kind, find.what, find.at))
+
+    def unread(self) -> Counter[str]:
+        """What this release can't read, in words -> number of keys; after `finds`."""
+        found = Counter[str]()
+        for one in self._recognisers:
+            others = [each for each in self._recognisers if each is not one]
+            for what, keys in one.unread().items():
+                found[what] += sum(not any(o.owns(key) for o in others) for key in keys)
+        return +found
 
     async def _not_ours(self, finds: list[Find]) -> list[Find]:
         """Without redisq's own queues under other prefixes."""

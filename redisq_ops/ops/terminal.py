@@ -11,16 +11,12 @@ from datetime import UTC, datetime, tzinfo
 
 from rich.cells import cell_len, set_cell_size
 
+from redisq_ops.core.model.quoting import INVISIBLE
+
 ELLIPSIS = "…"
 _YEAR_MS = 31_556_952_000
 
-# `str.isprintable` refuses the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs. These it accepts, but
-# they are invisible: the grapheme joiner, Hangul fillers, Khmer inherent vowels, Mongolian and
-# other variation selectors (but those of emojis), the empty braille cell.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0d"
-    "\uffa0\U000e0100-\U000e01ef]"
-)
+# `str.isprintable` refuses the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs.
 _ASCII_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}
 _ASCII_CONTROL |= {ord("\n"): "⏎", ord("\t"): "\\t", ord("\r"): "\\r"}
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
@@ -110,7 +106,7 @@ def _decode(value: bytes | str, most: int) -> str:
 def _escape(text: str) -> str:
     if text.isascii():
         return text if text.isprintable() else text.translate(_ASCII_CONTROL)
-    if text.isprintable() and _INVISIBLE.search(text) is None:
+    if text.isprintable() and INVISIBLE.search(text) is None:
         return text
     return _NOT_ASCII.sub(_escape_one, text.translate(_ASCII_CONTROL))
 
@@ -119,7 +115,7 @@ def _escape_one(match: re.Match[str]) -> str:
     char = match[0]
     # Wide and no-break spaces are text, but not printable for Python.
     category = unicodedata.category(char)
-    if (char.isprintable() and not _INVISIBLE.match(char)) or category == "Zs":
+    if (char.isprintable() and not INVISIBLE.match(char)) or category == "Zs":
         return char
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # an invalid byte in surrogateescape form

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.core.model.keys import PREFIX, checked_name
+from redisq_ops.core.model.keys import PREFIX, known_name
 from redisq_ops.core.redis.client import ServerAddress
 
 from .history_ranges import Mark, decode_marks, encode_marks
@@ -205,7 +205,7 @@ def _name_list(text: str) -> tuple[str, ...]:
 
 
 def _queues(text: str) -> tuple[str, ...]:
-    return tuple(checked_name(word, "queue name") for word in _name_list(text))
+    return tuple(known_name(word, "queue name") for word in _name_list(text))
 
 
 def _ids(text: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ import redis
 
 from redisq_ops.core.engine.registry import Registered, adopt, all_queues
 from redisq_ops.core.foreign import recogniser
-from redisq_ops.core.model.quoting import legal, raw_of
+from redisq_ops.core.model.quoting import legal, raw_of, shown
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
@@ -214,7 +214,7 @@ def test_any_bytes_in_a_key(redisq: Redisq, client: Client) -> None:
     assert len(rows) == len(keys) and all(row["waiting"] == 1 for row in rows)
     for row in rows:
         assert len(row["name"]) <= 128 and all(c not in "{}*|/ " for c in row["name"])
-        assert row["name"].isascii() and row["name"].isprintable()
+        assert row["name"].isprintable() and shown(row["name"]) == row["name"]
     # All but the long one say their key, and are found by it.
     short = [row["name"] for row in rows if len(row["name"]) < 128]
     assert sorted(raw_of(name.removeprefix("stream:")) for name in short) == sorted(
@@ -782,24 +782,87 @@ def test_a_master_that_is_missing_is_named_and_hides_no_other() -> None:
 
 FRAMEWORKS = {
     "Huey": ["huey.schedule.app"],
-}
+    "SAQ": ["saq:default:schedule", "saq:default:incomplete"],
+    "asynq": ["asynq:{low}:scheduled", "asynq:{low}:lease"],
+    "bee-queue": ["bq:mail:delayed", "bq:mail:stalling"],
+    "Bull": ["bull:mail:delayed", "bull:mail:failed"],
+    "rq-scheduler": ["rq:scheduler:scheduled_jobs"],
+    "RedBeat": ["redbeat::schedule"],
+    "APScheduler": ["apscheduler.run_times"],
+    "Hangfire": ["{hangfire}:schedule"],
+    "Laravel": ["laravel_database_queues:low:delayed", "queues:low:reserved",
+                "laravel_horizon:failed_jobs"],
+    "gocraft/work": ["app:scheduled", "app:retry"],
+    "docket": ["shop:queue", "shop:workers"],
+}  # fmt: skip
+"""a program -> sorted sets of its, with times as scores"""
+JOB = json.dumps({"name": "mail", "id": "1", "t": 1, "args": {}, "job": "Mail", "data": {}})
 
 
 def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client: Client) -> None:
     soon = time.time() + 600
     kombus = ["unacked_index", "_kombu.binding_deadlines"]
     for key in [*kombus, *(key for keys in FRAMEWORKS.values() for key in keys)]:
-        client.zadd(key, {"a": soon, "b": soon + 1})
-    client.lpush("celery", "{}")
+        client.zadd(key, {JOB: soon, "b": soon + 1})
+    client.xgroup_create("shop:stream", "docket-workers", mkstream=True)
+    client.lpush("taskiq", json.dumps({"task_id": "1", "task_name": "mail", "labels": {}}))
+    # Named alike, and nobody's of them.
     client.zadd("my_delays", {"a": soon})
+    client.zadd("my:scheduled", {"a": soon})
+    client.zadd("work:queue", {"a": soon})
+    client.xgroup_create("work:stream", "readers", mkstream=True)
+    client.lpush("celery", "{}")
     RequestQueue(client, "mail").submit([b"x"], id="r")
-    assert names(redisq.rows("discover")) == ["raw-delay:my_delays"]
+    others = ["raw-delay:my:scheduled", "raw-delay:my_delays", "raw-delay:work:queue"]
+    assert names(redisq.rows("discover")) == [*others, "stream:work:stream"]
     redisq("discover")
-    for framework in FRAMEWORKS:
-        said = f"not shown: 1 key named as {framework}'s, whose queues redisq can't read\n"
+    expected = {program: len(keys) for program, keys in FRAMEWORKS.items()}
+    for program, number in (expected | {"docket": 1, "taskiq": 1}).items():
+        keys = f"{number} key{'s' * (number > 1)}"
+        said = f"not shown: {keys} named as {program}'s, whose queues redisq can't read\n"
         assert said in redisq.err
     # Named by hand, one can still be looked at.
     assert redisq.rows("inspect", "queue", "raw-delay:huey.schedule.app")
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize(("program", "name", "mark", "job", "key"), [
+    ("RQ", "rq:mail", {"queues": "rq:queue:mail"}, "rq:job:j1", "rq:newregistry:mail"),
+    ("BullMQ", "bullmq:mail", {"version": "bullmq:5.0.0"}, "bull:mail:j1", "bull:mail:newstate"),
+])  # fmt: skip
+def test_a_state_of_a_newer_release_is_named(
+    redisq: Redisq, client: Client, program: str, name: str, mark: Any, job: str, key: str
+) -> None:
+    if program == "RQ":
+        client.sadd("rq:queues", mark["queues"])
+    else:
+        client.hset("bull:mail:meta", mapping=mark)
+    assert redisq("fsck", name) == f"{name}: adds up\n"
+    client.hset(job, mapping={"data": "x", "origin": "mail", "name": "send", "timestamp": "1"})
+    client.zadd(key, {"j1": time.time() + 60})
+    assert names(redisq.rows("discover")) == [name]
+    said = f"not shown: 1 key of {program}'s queues, in a state that this release of redisq doesn't"
+    assert said in redisq.err
+    (row,) = redisq.rows("fsck", name, code=1)
+    assert row["faults"] == [f"key {key} is of a state that this release of redisq doesn't know: "
+                             "what is in it is not counted"]  # fmt: skip
+    said = redisq.refusal("inspect", "entry", f"{name}/j1", code=1)
+    assert said.startswith(f"job j1 of queue {name} is there, and in no list or set that this")
+    assert "no entry nowhere" in redisq.refusal("inspect", "entry", f"{name}/nowhere", code=1)
+
+
+def test_keys_that_bull_and_bullmq_name_alike_are_bullmqs_beside_its_mark(
+    redisq: Redisq, client: Client
+) -> None:
+    client.hset("bull:mail:meta", mapping={"version": "bullmq:5.0.0"})
+    for queue in ("mail", "old"):
+        client.zadd(f"bull:{queue}:failed", {"1": time.time() * 1000})
+    client.sadd("rq:queues", "rq:queue:mail")
+    client.zadd("rq:scheduler:scheduled_jobs", {"job": time.time() + 60})
+    assert names(redisq.rows("discover")) == ["bullmq:mail", "rq:mail"]
+    redisq("discover")
+    for program in ("Bull", "rq-scheduler"):
+        assert f"not shown: 1 key named as {program}'s" in redisq.err
 
 
 def test_a_state_that_a_layout_does_not_tell_is_called_unknown(

@@ -10,7 +10,7 @@ from typing import Any
 from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused, Unreachable
 from redisq_ops.core.model.exit_codes import INTERRUPTED
-from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.keys import known_name
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author
@@ -141,7 +141,7 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
 
 
 def retention(s: Session, given: dict[str, Any]) -> int:
-    queue = s.run(opened(s.deployment, checked_name(given["name"], "queue name")))
+    queue = s.run(opened(s.deployment, known_name(given["name"], "queue name")))
     new = not s.run(queue.exists.op())
     changes = {}
     for word in given["changes"] or ():

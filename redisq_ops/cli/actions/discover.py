@@ -7,7 +7,7 @@ from typing import Any
 
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
-from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.keys import known_name
 from redisq_ops.core.redis.key_scan import clock_ms
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
@@ -53,9 +53,8 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         say(f"not looked at: {why}")
     if search.barred:
         say(f"not looked at: {count(search.barred)} keys that this user may not read")
-    for framework, number in sorted(search.frameworks.items()):
-        keys_of = quantity(number, "key")
-        say(f"not shown: {keys_of} named as {framework}'s, whose queues redisq can't read")
+    for what, number in sorted(search.unread().items()):
+        say(f"not shown: {quantity(number, 'key')} {what}")
     if not finished:
         return INTERRUPTED
     broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)
@@ -129,7 +128,7 @@ def _print(s: Session, rows: list[Discovered]) -> None:
 
 
 def forget(s: Session, given: dict[str, Any]) -> int:
-    name = checked_name(given["name"], "queue name")
+    name = known_name(given["name"], "queue name")
     entry: Registered = s.run(forgettable(s.deployment, name))
     facts = {"verb": "forget", "queue": name, "matched": 1}
     lines = ("redisq doesn't show it any more; its owner's keys stay as they are",)

@@ -18,7 +18,7 @@ from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import GONE, Entry, State
 from redisq_ops.core.model.errors import BadInput, Exists, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
-from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.keys import known_name
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.ops.change.wording import state_entries
@@ -76,7 +76,7 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
                 continue
             for entry in reads_payloads(s, queue, page):
                 emit(entry_row(queue.name, entry))
-        unknown = not scan.found and state in s.run(queue.counts.op()).unknown
+        unknown = unknown_state(s, scan)
         if not s.json:
             if found:
                 _print_table(queue.name, state, found, now)
@@ -92,12 +92,18 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
         elif scan.window_text:
             say(f"{queue.name}: {scan.window_text}")
         if unknown:
-            say(
-                f"{queue.name}: unknown: {kind_of(queue.kind)} keeps no list of its {state} entries"
-            )
+            say(unknown)
         broken = tell_unread([scan]) or broken
         tell_cancelled(s, target)
     return PARTLY_DONE if broken else DONE
+
+
+def unknown_state(s: Session, scan: Scan) -> str:
+    """What is said where nothing was found in a state that the queue doesn't list; else empty."""
+    queue, state = scan.queue, scan.state
+    if scan.found or state not in s.run(queue.counts.op()).unknown:
+        return ""
+    return f"{queue.name}: unknown: {kind_of(queue.kind)} keeps no list of its {state} entries"
 
 
 def tell_cancelled(s: Session, target: Target) -> None:
@@ -133,7 +139,7 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
     s.writable()
     ready_ms = ready_time(s, given, s.run(server_ms()))
     content = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
-    there = s.run(s.deployment.named(checked_name(name, "queue name")))
+    there = s.run(s.deployment.named(known_name(name, "queue name")))
     queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)
     if not isinstance(queue, DelaySet):
         raise WrongKind(f"queue {name} is {kind_of(queue.kind)}, not a delay set")

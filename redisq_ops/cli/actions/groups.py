@@ -21,7 +21,7 @@ from ..filter_options import pages
 from ..output import age, count, emit, reading, say, table, tell, when
 from ..rows import entries_found, entry_row, tell_unread
 from ..session import Session
-from .entries import targets_to_read
+from .entries import targets_to_read, unknown_state
 
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")
@@ -41,7 +41,9 @@ def grouped(s: Session, given: Mapping[str, Any]) -> int:
         if s.json:
             for row in _rows(grouping):
                 emit(row)
-        else:
+        if unknown := unknown_state(s, grouping.scan):
+            say(unknown)
+        elif not s.json:
             _print(grouping)
     return PARTLY_DONE if broken else DONE
 

@@ -161,6 +161,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
             if name in corrupt:
                 raise Unreadable(corrupt[name])
             checked = s.run(s.deployment.queue(name))
+            row["queue"] = name = checked.name
             check = QueueCheck(checked)
             while (again := s.run(apart(check.check()))) is True:
                 time.sleep(MOMENT_S)

@@ -13,7 +13,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
-from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.keys import checked_name, known_name
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import RUNS, every
 from redisq_ops.core.redis.operation import apart, together
@@ -110,7 +110,7 @@ def _place(s: Session, address: str, verb: str) -> tuple[Queue[Any], str]:
         raise BadInput(f"{address!r} lacks a name: QUEUE/NAME")
     if verb != "add":
         return s.run(s.deployment.queue(name)), checked_name(entry, "periodic name")
-    there = s.run(s.deployment.named(checked_name(name, "queue name")))
+    there = s.run(s.deployment.named(known_name(name, "queue name")))
     return there or DelaySet(s.client, name, prefix=s.deployment.prefix), entry
 
 

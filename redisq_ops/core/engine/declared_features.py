@@ -1,4 +1,5 @@
-"""What a kind of queue declares about itself: `ops` and every face look here, and name no kind."""
+"""What a kind of queue declares about itself: `ops` and every face look here, and name no other
+program's kind."""
 
 from __future__ import annotations
 

@@ -77,16 +77,25 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         and ``layout``: set by a sharded queue for its shards. Raises `BadInput` for a bad name.
         """
         super().__init__(client)
-        self.name = checked_name(name, "queue name")
+        self.name = self._checked_name(name)
         self.prefix = checked_prefix(prefix)
         self.shard = shard
         self.layout = layout
         # A name can't contain a slash, so no queue has the keys of another queue's shard.
-        self.keys = Keys(f"{name}/{shard}" if shard else name, prefix)
+        self.keys = Keys(f"{self.name}/{shard}" if shard else self.name, prefix)
         self.clock = clock or ServerClock()
         self.callers = callers or CallerSlots()
         self._registered = False
         self._key_types_checked = False
+
+    @staticmethod
+    def _checked_name(name: str) -> str:
+        """The queue's name; raises `BadInput` for one that no queue of this kind can have."""
+        return checked_name(name, "queue name")
+
+    def typed_id(self, words: str) -> str:
+        """The id of an entry as it is shown, of what somebody wrote for it."""
+        return words
 
     def __repr__(self) -> str:
         shard = f"/{self.shard}" if self.shard else ""
@@ -131,6 +140,9 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
                 raise WrongKind(f"queue {self.name} has shards: open it as a sharded queue")
             self.layout = entry.layout
             self._registered = True
+
+    def refuse_several_slots(self) -> None:
+        """Raise `Refused` where a Cluster has the keys in several slots: a script can't run."""
 
     async def _check_submit_rights(self) -> None:
         """Raise `Forbidden` for a user who can't submit, before an empty queue is created."""

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from ..model.errors import CORRUPT, BadInput, NotFound, SchemaTooNew, Unreadable, WrongKind
-from ..model.keys import PREFIX, checked_name, registry_key
-from ..model.quoting import text
+from ..model.keys import PREFIX, checked_name, known_name, registry_key
+from ..model.quoting import stored, text
 from ..redis.operation import Call
 from .queue_types import LAYOUTS
 
@@ -62,7 +62,7 @@ class Registered:
         """The entry; a corrupt one has a ``problem``."""
         name = text(name) if isinstance(name, bytes) else name
         try:
-            checked_name(name, "queue name")
+            name = _checked(name)
             found = json.loads(data)
             entry = cls(name, **{part: found[part] for part in _PARTS if part in found})
             for part, (type_, low, high) in _PARTS.items():
@@ -126,7 +126,7 @@ def find(name: str, prefix: str = PREFIX) -> Call[Registered | None]:
     """One registry entry, or None."""
     key = registry_key(prefix)
     return Call(
-        ("HGET", key, name),
+        ("HGET", key, stored(name)),
         lambda data: None if data is None else Registered.decoded(name, data),
         key=key,
     )
@@ -146,7 +146,7 @@ async def ensure_registered(
     submit. Raises `WrongKind` for a queue of another kind, `SchemaTooNew` for a newer layout,
     `BadInput` for a name that is reserved.
     """
-    checked_name(name, "queue name")
+    _checked(name)
     entry = await find(name, prefix)
     if entry is None:
         refuse_reserved_name(name, kind)
@@ -156,11 +156,17 @@ async def ensure_registered(
         now = await server_ms()
         mine = Registered(name, kind, schema, now, shards)
         # HSETNX: of two first producers one wins, and both read what won.
-        await Call(("HSETNX", key, name, mine.encoded()), int, key=key)
+        await Call(("HSETNX", key, stored(name), mine.encoded()), int, key=key)
         entry = await find(name, prefix)
         if entry is None:
             raise NotFound(f"queue {name} was destroyed while it was being created")
     return entry.checked(kind, schema)
+
+
+def _checked(name: str) -> str:
+    """The name; raises `BadInput`. Another program's queue may have letters that ours have not."""
+    owner, colon, _ = name.partition(":")
+    return (known_name if colon and owner in LAYOUTS else checked_name)(name, "queue name")
 
 
 def refuse_reserved_name(name: str, kind: str) -> None:
@@ -182,20 +188,20 @@ return 1
 def amend(before: Registered, after: Registered, prefix: str = PREFIX) -> Call[bool]:
     """Replace an entry if it is still ``before``; False: somebody else changed it."""
     key = registry_key(prefix)
-    command = ("EVAL", _AMEND, 1, key, before.name, before.encoded(), after.encoded())
+    command = ("EVAL", _AMEND, 1, key, stored(before.name), before.encoded(), after.encoded())
     return Call(command, bool, key=key)
 
 
 def adopt(entry: Registered, prefix: str = PREFIX) -> Call[bool]:
     """Register another program's queue; False: the name is taken."""
     key = registry_key(prefix)
-    return Call(("HSETNX", key, entry.name, entry.encoded()), bool, key=key)
+    return Call(("HSETNX", key, stored(entry.name), entry.encoded()), bool, key=key)
 
 
 def forget(entry: Registered, prefix: str = PREFIX) -> Call[int]:
     """Remove an entry, after the queue's last key."""
     key = registry_key(prefix)
-    return Call(("HDEL", key, entry.name), int, key=key)
+    return Call(("HDEL", key, stored(entry.name)), int, key=key)
 
 
 def server_ms() -> Call[int]:

@@ -19,9 +19,9 @@ from ..model.activity import Activity
 from ..model.clock import Clock, Duration
 from ..model.entry import Page, PageQuery, Settlement, State, TakeResult
 from ..model.errors import WrongKind
-from ..model.keys import PREFIX, Keys
+from ..model.keys import PREFIX, Keys, known_name
 from ..model.queue_position import QueuePosition
-from ..model.quoting import raw_of, text
+from ..model.quoting import raw_of, shown, text
 from ..model.rates import Rates
 from ..model.settings import LEASE_MS
 from ..model.states import Verb
@@ -69,12 +69,19 @@ class ForeignQueue(Queue[C_co]):
         self.own_name = text(raw_of(name.partition(":")[2])) if own_name is None else own_name
         self.at = self._home() if at is None else at
         self._check_own_name()
-        self.keys = self._keys(name)
+        self.keys = self._keys(self.name)
         self.beside: frozenset[str] = frozenset()
         """queues of a whole deployment that have an object of their own, and are left out of it"""
 
     def _check_own_name(self) -> None:
         """Refuse a name that isn't a queue's, although its owner has a key of that name."""
+
+    @staticmethod
+    def _checked_name(name: str) -> str:
+        return known_name(name, "queue name")
+
+    def typed_id(self, words: str) -> str:
+        return shown(words)
 
     def _home(self) -> str:
         return self.home

@@ -8,17 +8,19 @@ ours beside the owner's: audit log, callers, history, and the trash (``trash``, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.crc import key_slot
 
 from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.registry import Registered, find, server_ms
 from ..model.entry import State
 from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import registry_key
+from ..model.quoting import bytes_of, stored
 from ..model.settings import MAX_BATCH
 from ..model.states import Verb
 from ..redis.operation import C_co, Call, both
@@ -45,23 +47,30 @@ class ForeignChanges(PlacedQueue[C_co]):
         """Write the registry entry before the first key of ours, so that the audit log is found."""
         if self._registered:
             return
-        clustered = isinstance(self.client, (RedisCluster, AsyncRedisCluster))
-        if clustered and not re.search(r"\{[^}]+\}", self.at):
-            raise Refused(
-                f"queue {self.name}: on a cluster its keys must begin with one hash tag, "
-                f"like {{app}}:, and these begin with {self.at!r}"
-            )
+        self.refuse_several_slots()
         entry, _ = await both(find(self.name, self.prefix), self._refuse_wrong_types())
         if entry is None:
             await self._check_submit_rights()
             mine = Registered(self.name, self.kind, self.schema, await server_ms(), at=self.at)
             key = registry_key(self.prefix)
-            await Call(("HSETNX", key, self.name, mine.encoded()), int, key=key)
+            await Call(("HSETNX", key, stored(self.name), mine.encoded()), int, key=key)
             entry = await find(self.name, self.prefix) or mine
         known = entry.checked(self.kind, self.schema).at
         if known != self.at:
             raise WrongKind(f"queue {self.name} is known with its keys under {known!r}")
         self._registered = True
+
+    def refuse_several_slots(self) -> None:
+        if not isinstance(self.client, (RedisCluster, AsyncRedisCluster)):
+            return
+        places = chain.from_iterable(self.states.values())
+        theirs = [*self.theirs, *(one.key.replace("{q}", self.own_name) for one in places)]
+        keys = [self.keys["op_"], *(self.at + key for key in theirs)]
+        if len({key_slot(bytes_of(key)) for key in keys}) > 1:
+            raise Refused(
+                f"queue {self.name}: on a cluster its keys must begin with one hash tag, "
+                f"like {{app}}:, and these begin with {self.at!r}"
+            )
 
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
         """What tells each entry from a later one with its id; `moves_take_out` compares it."""
@@ -105,9 +114,9 @@ class ForeignChanges(PlacedQueue[C_co]):
         there = [seen for _, seen in found if seen is not None]
         stamps = iter([b""] * len(there) if step.source == "trash" else await self.stamps(there))
         return [
-            (id, absent, "", b"", "", b"", b"", "", "")
+            (stored(id), absent, "", b"", "", b"", b"", "", "")
             if seen is None
-            else self._row(id, seen, next(stamps), step, now)
+            else self._row(stored(id), seen, next(stamps), step, now)
             for id, seen in found
         ]
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 from ..engine.optional_features import HasTimeline
 from ..model.entry import Entry, State
-from ..model.quoting import bytes_of, legal
-from ..redis.operation import C_co, Call, attempt, both, together
+from ..model.errors import WrongKind
+from ..model.quoting import bytes_of, legal, raw_of
+from ..redis.operation import C_co, Call, attempt, both, operation, together
 from ..redis.parsers import moment, optional
 from .changes import ForeignChanges
 from .long_records import not_read
@@ -65,6 +66,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     by_id: ClassVar[bool] = True
     identity: ClassVar[tuple[str, ...]] = ()
     """fields that distinguish a job from a later one with its id"""
+    of_every_job: ClassVar[tuple[str, ...]] = ()
+    """what `is_whole` looks at"""
     timed: ClassVar[Mapping[str, float]] = {}
     """places, as `Declared.called`, whose scores are the times of their entries -> milliseconds in
     one unit of these"""
@@ -90,6 +93,28 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     def job_key(self, id: bytes) -> bytes:
         """The key of a job's hash."""
         return bytes_of(self.keys["t_job_"]) + id
+
+    def is_whole(self, values: Sequence[bytes | None]) -> bool:
+        """Whether a hash with these values of `of_every_job` is a job of this queue."""
+        return all(values)
+
+    @operation
+    async def get(self, id: str) -> Entry | None:
+        """As of every queue. Raises `WrongKind` if the job is there and in no known state."""
+        for _ in range(2):  # a job may change its state between two reads
+            if (found := await ForeignChanges.get(self, id)) is not None:
+                return found
+            (values,) = await self.job_fields([raw_of(id)], self.of_every_job)
+            if (
+                self.typed_id(id) != id
+                or not self.is_whole(values)
+                or await self._has_depths({id: []}, [id])
+            ):
+                return None
+        raise WrongKind(
+            f"job {id} of queue {self.name} is there, and in no list or set that this release of"
+            f" redisq knows: {self.owner} lost it, or is of a newer release"
+        )
 
     async def job_fields(self, ids: Sequence[bytes], fields: Sequence[str]) -> list[list[Any]]:
         """Some fields of each of these jobs, in one exchange."""

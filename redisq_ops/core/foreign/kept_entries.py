@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..model.entry import Entry
-from ..model.quoting import text
+from ..model.quoting import shown, text
 from ..redis.operation import Call, both
 from ..redis.parsers import moment
 from .long_records import UNREAD, not_read
@@ -49,5 +49,5 @@ def _unread(place: Place, row: Row, size: int) -> Entry:
     """An entry whose payload is too long to be read; only in the trash its name is its id."""
     name, at, why = text(row.member), moment(row.score), not_read(size)
     if place.kind == "trash":
-        return Entry(name, "trash", at, called=place.called, problem=why)
+        return Entry(shown(name), "trash", at, called=place.called, problem=why)
     return Entry(UNREAD + name, "pending", at, called=place.called, problem=why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..model.keys import Keys
+from ..model.quoting import stored
 
 
 class ForeignKeys(Keys):
@@ -18,7 +19,7 @@ class ForeignKeys(Keys):
 
     def __init__(self, at: str, name: str, prefix: str, theirs: Mapping[str, str]) -> None:
         super().__init__(name, prefix)
-        self.base = f"{at}{prefix}:{name}:"
+        self.base = f"{at}{prefix}:{stored(name)}:"
         self.at = at
         self.theirs = theirs
         """the owner's keys that have other names than their parts"""

@@ -14,10 +14,12 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
-from ..model.entry import STATES, Counts, Entry, Page, PageQuery, State
+from ..engine.queue import Queue
+from ..model.entry import STATES, Checkup, Counts, Entry, Page, PageQuery, State
 from ..model.errors import WrongKind
-from ..model.quoting import bytes_of, legal, text
+from ..model.quoting import bytes_of, legal, shown, text
 from ..model.states import FIXED
+from ..redis.key_scan import Lane, literal, look
 from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ..redis.parsers import moment
 from ..redis.whole_keys import set_members, types_of
@@ -33,6 +35,8 @@ from .places import GatheredPlace, LocatedEntry, Place, Read, Row
 from .scanned_place import ScannedPlace
 
 PAGE = 500
+LOOKED_AT = 100_000
+"""keys of the server that are looked through for those of an unknown state"""
 COUNTED = 1 << 20
 """bytes of a place that all queues share up to which it is read to count one queue's entries"""
 T = TypeVar("T")
@@ -65,6 +69,9 @@ class PlacedPages(ForeignQueue[C_co]):
     task_in: ClassVar[tuple[str, ...]] = ()
     """members of payloads, which are JSON then: the first that is there names the entry's task. Its
     arguments are in the members `ARGUMENTS`"""
+    known_keys: ClassVar[tuple[str, bytes] | None] = None
+    """what a queue's lists, sets and sorted sets are called, ``{q}`` as in `Declared.key`, and what
+    stands for ``*`` there: a key with anything else is of a state that isn't counted"""
     called: ClassVar[Mapping[str, str]] = {}
     """the owner's keys that scripts don't call ``t_KEY``: name in scripts -> key"""
 
@@ -164,6 +171,27 @@ class PlacedPages(ForeignQueue[C_co]):
             places = await self._places_of(state, [self.own_name])
             kinds |= {place.key: place.kind for place in places}
         return kinds
+
+    @operation
+    async def checkup(self, thorough: bool = False) -> Checkup:
+        found = await Queue.checkup(self, thorough)
+        if not thorough or self.known_keys is None or not self.own_name:
+            return found
+        pattern, known = self.known_keys
+        before, _, after = (self.at + pattern.replace("{q}", self.own_name)).partition("*")
+        match = bytes_of(f"{literal(before)}*{literal(after)}")
+        types = ("list", "set", "zset")
+        keys, unseen = await look(self.client, [Lane(each, match) for each in types], LOOKED_AT)
+        names = re.compile(
+            re.escape(bytes_of(before)) + b"(?:" + known + b")" + re.escape(bytes_of(after)), re.S
+        )
+        flaws = (
+            f"key {text(key)} is of a state that this release of redisq doesn't know: what is in it"
+            " is not counted"
+            for key in keys
+            if not names.fullmatch(key)
+        )
+        return Checkup((*found.flaws, *flaws), found.unseen or unseen)
 
     # --- where entries are -----------------------------------------------------------------------
 
@@ -267,13 +295,13 @@ class PlacedPages(ForeignQueue[C_co]):
     def _trashed(
         self, place: Place, payload: bytes, score: float, name: bytes, kept: bytes
     ) -> Entry | None:
-        shown = self.trash_payload(payload) if payload else None
+        readable = self.trash_payload(payload) if payload else None
         # MessagePack, an array of which the first is the operation's name.
         op = re.match(rb"[\x90-\x9f](?:[\xa0-\xbf]|\xd9.)([!-~]+)", kept, re.S)
         return Entry(
-            text(name), "trash", at_ms=moment(score), since_ms=moment(score), payload=shown,
-            failures=self._failures(payload), op=op[1].decode() if op else None,
-            called=place.called, task=None if shown is None else self.task_of(shown),
+            shown(text(name)), "trash", at_ms=moment(score), since_ms=moment(score),
+            payload=readable, failures=self._failures(payload), op=op[1].decode() if op else None,
+            called=place.called, task=None if readable is None else self.task_of(readable),
         )  # fmt: skip
 
     def _failures(self, payload: bytes) -> int:

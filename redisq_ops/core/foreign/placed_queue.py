@@ -16,7 +16,7 @@ from ..engine.reads import recent_consumers
 from ..model.activity import Activity
 from ..model.entry import Entry, State
 from ..model.queue_position import Ahead, QueuePosition, joined
-from ..model.quoting import bytes_of, raw_of
+from ..model.quoting import legal, raw_of, stored
 from ..model.worker_process import Process
 from ..redis.operation import C_co, attempt, both, operation, together
 from .list_place import DEPTH, reachable
@@ -36,6 +36,10 @@ class PlacedQueue(PlacedPages[C_co]):
     def _left_off(self) -> dict[State, tuple[int, str | None]]:
         """Where a search for ids ended: a bulk change asks for them in the order of the pages."""
         return {}
+
+    def typed_id(self, words: str) -> str:
+        """Where no id has parts, a slash needn't be quoted."""
+        return legal(raw_of(words))
 
     async def members(self, place: Place, ids: Sequence[str]) -> Sequence[bytes]:
         """The elements of a place that have these ids, of a kind that finds entries `by_id`."""
@@ -137,7 +141,7 @@ class PlacedQueue(PlacedPages[C_co]):
             return missing.total() < before
 
         if state == "trash":
-            found_in(await self._own_trash().of_members([bytes_of(id) for id in missing]))
+            found_in(await self._own_trash().of_members([stored(id).encode() for id in missing]))
             return found
         places = await self._weighed(await self._places(state))
         if self.by_id:

@@ -7,9 +7,8 @@ A layout's folder has a module ``recogniser`` with a subclass of `Recogniser` fo
 
 from __future__ import annotations
 
-import re
 from abc import ABC
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar
@@ -19,25 +18,12 @@ from ..redis.operation import Call, both
 from ..redis.parsers import optional
 from . import LAYOUTS
 
+UNKNOWN_STATE = "of {}'s queues, in a state that this release of redisq doesn't know"
+"""what `Recogniser.unread` says of such keys"""
 NAMES = 1000
 """members read of a set of queues"""
 LARGE = 1024 * 1024
 """an element of this many bytes is not read"""
-
-UNREADABLE = {
-    "Huey": rb"huey\..+",
-    "SAQ": rb"saq:.+",
-}
-"""programs whose keys are known by name and whose queues can't be read yet"""
-_UNREADABLE = re.compile(
-    b"|".join(b"(?P<%b>%b)" % (name.encode(), sign) for name, sign in UNREADABLE.items()), re.DOTALL
-)
-
-
-def unreadable(key: bytes) -> str | None:
-    """The program that names its keys like this, of those whose queues can't be read yet."""
-    found = _UNREADABLE.fullmatch(key)
-    return None if found is None else found.lastgroup
 
 
 @dataclass(slots=True)
@@ -132,10 +118,17 @@ class Recogniser(ABC):
         """Whether a key belongs to a queue or deployment in `finds`, which was called before."""
         return False
 
+    def unread(self) -> Mapping[str, Collection[bytes]]:
+        """Keys that can't be read, by what is said of them; asked after `finds`."""
+        return {}
+
 
 def recognisers() -> list[Recogniser]:
-    """A new recogniser of each program, in the order of `LAYOUTS`, for one scan of a server."""
-    found = dict[type[Recogniser], None]()  # packages may share one
+    """A new recogniser of each program, for one scan of a server: those that can't be read, and the
+    others in the order of `LAYOUTS`."""
+    from .unread_programs import UnreadPrograms
+
+    found = dict[type[Recogniser], None]({UnreadPrograms: None})  # packages may share one
     for package, _ in LAYOUTS.values():
         for each in vars(import_module(f"redisq_ops.core.{package}.recogniser")).values():
             if isinstance(each, type) and issubclass(each, Recogniser) and each is not Recogniser:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ..model.errors import Refused
 from ..model.quoting import bytes_of
 from ..redis.key_scan import literal
 from ..redis.operation import Call, together
@@ -33,13 +35,15 @@ class ScannedResults(Place):
     ) -> tuple[list[LocatedEntry], str | None, int]:
         at, _, coded = (cursor or "0:").partition(":")
         last = base64.b64decode(coded)
-        scan = Call(
-            ("SCAN", at, "MATCH", literal(self.begin) + "*", "COUNT", SCANNED),
-            lambda reply: (int(reply[0]), [key[len(bytes_of(self.begin)) :] for key in reply[1]]),
-        )
-        on, ids = await scan
+        command = ("SCAN", at, "MATCH", literal(self.begin) + "*", "COUNT", SCANNED)
+        on, ids = await Call(command, self._scanned)
         rows = [Row(id, 0.0, int(at)) for id in sorted({*ids}) if id > last]
         return await self.located(rows), f"{on}:" if on else None, 0
+
+    def _scanned(self, reply: Any) -> tuple[int, list[bytes]]:
+        if isinstance(reply[0], dict):  # a cursor for each node
+            raise Refused("on a Cluster results are on several nodes, and no key lists them")
+        return int(reply[0]), [key[len(bytes_of(self.begin)) :] for key in reply[1]]
 
     def behind(self, seen: LocatedEntry) -> str:
         return f"{seen.at}:{base64.b64encode(seen.member).decode()}"

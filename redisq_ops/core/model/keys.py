@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 
 from .errors import BadInput
-from .quoting import bytes_of
+from .quoting import bytes_of, shown, stored
 
 PREFIX = "redisq"
 _NAME = re.compile(r"[!-~]{1,128}")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _FORBIDDEN = frozenset("{}*|/")
 
 
@@ -26,12 +27,32 @@ def checked_name(value: str, what: str) -> str:
     """
     if not isinstance(value, str):  # library users may pass anything
         raise BadInput(f"{what} must be a str, not {type(value).__name__}")
-    if not _NAME.fullmatch(value) or not _FORBIDDEN.isdisjoint(value):
+    if not _is_legal(value):
         raise BadInput(
             f"{what} {value[:140]!a} can't be used: "
             "1 to 128 printable ASCII characters without space { } * | /"
         )
     return value
+
+
+def _is_legal(value: str) -> bool:
+    return _NAME.fullmatch(value) is not None and _FORBIDDEN.isdisjoint(value)
+
+
+def known_name(value: str, what: str) -> str:
+    """The name of something that is there, in the form in which it is shown; raises `BadInput`.
+
+    As `checked_name`, but other programs' names may have other letters, as in `quoting.legal`.
+    """
+    name = shown(value) if isinstance(value, str) else value
+    if not isinstance(name, str) or name.isascii():
+        return checked_name(name, what)
+    if not _is_legal(_NOT_ASCII.sub("x", name)):
+        raise BadInput(
+            f"{what} {value[:140]!r} can't be used: 1 to 128 characters without space {{ }} * | /,"
+            " and without others than ASCII's unless another program named it so"
+        )
+    return name
 
 
 def checked_prefix(prefix: str) -> str:
@@ -61,7 +82,7 @@ class Keys:
 
     def __init__(self, tag: str, prefix: str = PREFIX) -> None:
         self.tag = tag
-        self.base = f"{prefix}:{{{tag}}}:"
+        self.base = f"{prefix}:{{{stored(tag)}}}:"
         self._lists: dict[tuple[str, ...], tuple[str | bytes, ...]] = {}
 
     def __getitem__(self, part: str) -> str:

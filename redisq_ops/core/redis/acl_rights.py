@@ -43,6 +43,7 @@ class ScriptedQueue(Protocol):
     def client(self) -> Any: ...
     @property
     def shard_queues(self) -> Sequence[HasScripts]: ...
+    def refuse_several_slots(self) -> None: ...
 
 
 PUT = ("submit", "schedule", "push", "enqueue")
@@ -117,6 +118,7 @@ async def _ask(
 ) -> tuple[str, ...]:
     """The commands of these scripts that the user may not run. All keys are declared, so the
     server refuses the call if the user may not read and write one of them."""
+    queue.refuse_several_slots()
     names = dict.fromkeys(more)
     asks: list[Call[list[bytes]]] = []
     for leaf in queue.shard_queues:

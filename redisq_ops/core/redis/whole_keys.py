@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..model.quoting import text
-from .operation import Call, together
+from .operation import Call, Description, together
 from .parsers import scored, words
 
 PAGE = 1000
@@ -58,6 +58,12 @@ async def elements(key: str) -> list[str]:
         found += rows
         if len(rows) < PAGE:
             return found
+
+
+def strings(keys: Sequence[bytes]) -> Description[list[bytes | None]]:
+    """The value of each key, None where there is no string. On a Cluster the keys may be in several
+    slots, so each is asked for by itself."""
+    return together(Call(("MGET", key), lambda reply: reply[0], key=key) for key in keys)
 
 
 def has_type(key: str | bytes, type_: str) -> Call[bool]:

@@ -15,7 +15,8 @@ from ..terminal import kind_of
 
 
 def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
-    """Refuse a verb that isn't for this state, or that this kind of queue can't do."""
+    """Refuse a verb that isn't for this state, or that the queue can't do: its kind, or where its
+    keys are."""
     sources, _ = VERBS[verb]
     if state not in sources:
         raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {state}")
@@ -33,3 +34,4 @@ def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
                 f"; what is possible there: {claim}, {remove}"
             )  # fmt: skip
         raise Refused(f"queue {queue.name} is {kind_of(queue.kind)}: it can't {does} {of}{how}")
+    queue.refuse_several_slots()

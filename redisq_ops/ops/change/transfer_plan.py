@@ -11,7 +11,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused, WrongKind
-from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.keys import known_name
 from redisq_ops.core.model.settings import DAY_MS, DEFAULTS
 
 from ..deployment import Deployment
@@ -50,7 +50,7 @@ class Route:
 async def route_to(deployment: Deployment, source: Queue[Any], name: str) -> Route:
     """The way from a queue to the one of that name; refuses what can't be gone."""
     movable(source)
-    if checked_name(name, "queue name") == source.name:
+    if known_name(name, "queue name") == source.name:
         raise BadInput(f"--to {name}: that is where they are")
     into = await deployment.named(name)
     if into is None:

@@ -9,7 +9,7 @@ from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Refused, WrongKind
-from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.keys import known_name
 from redisq_ops.core.queues.request import RequestQueue
 
 from ..change.confirmation import typed_number
@@ -25,7 +25,7 @@ _LOST = "the file doesn't end as an export does: it may be cut off"
 
 async def receiver(deployment: Deployment, content: Content, name: str | None) -> Queue[Any]:
     """The queue that a file's entries go to; the first entry creates one that isn't there."""
-    to = checked_name(name or content.queue, "queue name")
+    to = known_name(name or content.queue, "queue name")
     queue = await deployment.named(to)
     if content.kind not in KINDS:
         raise Refused(

@@ -18,6 +18,7 @@ from rich.cells import cell_len
 
 from redisq_ops.core.model.entry import STATES
 from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.quoting import legal, raw_of
 
 from ..terminal import printable
 from .ast import And, Compare, Has, Node, Not, Or, Query, Word
@@ -276,7 +277,10 @@ class _Parser:
                 self._fail(began, f"a value is missing: {VALUE_FORMS[field.kind]}")
             if not value.quoted and value.text[0] in "=~<>!":
                 self._fail(began, f"put quotes around a value that begins with {value.text[0]}")
-            found.append((value, began))
+            if several and field.name == "id":
+                found += [(FilterValue(id, value.quoted), began) for id in _ids(value.text)]
+            else:
+                found.append((value, began))
             if not (several and self._text[self._at : self._at + 1] == ","):
                 break
             self._at += 1
@@ -397,6 +401,14 @@ def _joined(kind: type[And] | type[Or], parts: list[Node]) -> Node:
     for part in parts:
         flat += part.parts if isinstance(part, kind) else (part,)
     return kind(tuple(flat))
+
+
+def _ids(words: str) -> list[str]:
+    """The id that is meant, as it is shown. What looks quoted may be one of ours as it is."""
+    typed = legal(raw_of(words))
+    if words.isascii() and (typed == words or "%" not in words):
+        return [words]
+    return [words, typed] if words.isascii() else [typed]
 
 
 def _unknown(name: str, what: str = "field", known: Sequence[str] = ()) -> str:

@@ -49,7 +49,7 @@ async def targets(
         in_queue = await deployment.queue(queue or "default")
         prefix = f"{in_queue.name}/"
         ids = [address.removeprefix(prefix) for address in addresses if address != in_queue.name]
-        places = [Address(in_queue, id) for id in ids] or [Address(in_queue)]
+        places = [Address(in_queue, in_queue.typed_id(id)) for id in ids] or [Address(in_queue)]
     queues = {place.queue.name: place.queue for place in places}
     found = []
     for name, each in queues.items():

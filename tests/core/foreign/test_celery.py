@@ -7,6 +7,7 @@ import json
 import pickle
 import signal
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,6 @@ def test_results_without_a_queue_are_shown_as_of_any(client: Client) -> None:
     for name in ("queue", "name", "args", "kwargs", "worker", "retries"):
         del data[name]
     client.set("celery-task-meta-bad0", json.dumps(data))
-    client.set("celery-task-meta-odd", b"\x80\x04nothing")
     assert entries(client, "dead")["bad0"].called == "failed, of any queue"
     assert len(entries(client, "dead")) == 4
 
@@ -147,6 +147,100 @@ def test_queues_are_found_behind_any_prefix(redisq: Redisq, client: Client) -> N
     redisq("discover", "--register", "--yes")
     client.delete(*LISTS)
     assert {row["name"]: row["waiting"] for row in redisq.rows("ls")}[NAME] == 0
+
+
+# --- what an application sets itself -------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [
+    {"priority_steps": list(range(10))}, {"sep": ":"}, {"priority_steps": [1, 5], "sep": "||"},
+    {"priority_steps": list(range(10)), "sep": ":", "global_keyprefix": "shop:"},
+])  # fmt: skip
+def test_own_priority_steps_and_separator_are_read(
+    redisq: Redisq, client: Client, options: dict[str, Any]
+) -> None:
+    app = app_on(client, broker_transport_options=options)
+    for n in range(10):
+        app.send_task("shop.fine", (n,), task_id=f"w{n}", priority=n, queue="mail")
+    (found,) = redisq.rows("discover", "--register", "--yes")[:1]
+    name = found["name"]
+    assert found["waiting"] == 10 and not redisq.err.count("can't be told")
+    assert {row["id"] for row in redisq.rows("waiting", "ls", name)} == {f"w{n}" for n in range(10)}
+    redisq("purge", name, "--state", "waiting", "--where", "id=w9", "--yes")
+    assert redisq.rows("ls")[0]["waiting"] == 9
+    redisq("undo", "--yes")
+    assert redisq("fsck", name) == f"{name}: adds up\n"
+    client.lpush(f"{options.get('global_keyprefix', '')}mail\x06\x1612", "{}")
+    assert "mail\\x06\\x1612 is of a state that this release" in redisq("fsck", name, code=1)
+
+
+def test_bindings_with_a_separator_that_can_not_be_told_are_named(
+    redisq: Redisq, client: Client
+) -> None:
+    client.sadd("_kombu.binding.jobs", "some:pattern:mail")
+    assert redisq.rows("discover") == []
+    assert "not shown: 1 key named as Celery's, with a `sep` that can't be told" in redisq.err
+
+
+def failed(client: Client, n: int = 3, **config: Any) -> None:
+    """Tasks that wait in ``celery``, and results of some that failed."""
+    app = app_on(client, **config)
+    app.send_task("shop.fine", (0,), task_id="w0")
+    prefix = config.get("broker_transport_options", {}).get("global_keyprefix", "")
+    # A producer declares a queue once for each server.
+    client.sadd(f"{prefix}_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    for k in range(n):
+        app.backend.mark_as_failure(f"bad{k}", ValueError(f"no card {k}"))
+    app.backend.mark_as_done("good", 1)
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize(("codec", "prefix", "own"), [
+    ("gzip", "", False), ("bzip2", "", False), ("lzma", "shop:", False), ("", "shop", False),
+    ("", "shop:", True), ("gzip", "shop", True),
+])  # fmt: skip
+def test_compressed_results_and_those_beside_a_prefix_are_read(
+    redisq: Redisq, client: Client, codec: str, prefix: str, own: bool
+) -> None:
+    options = {"global_keyprefix": prefix} if prefix else {}
+    failed(client, broker_transport_options=options, result_compression=codec or None,
+           result_backend_transport_options=options if own else {})  # fmt: skip
+    name = redisq.rows("discover", "--register", "--yes")[0]["name"]
+    (group,) = redisq.rows("dlq", "groups", name)
+    assert (group["entries"], group["error"]["type"]) == (3, "ValueError")
+    one = redisq.rows("dlq", "ls", name, "--where", "id=bad1")
+    assert [row["error"]["message"] for row in one] == ["no card 1"]
+
+
+MARK = b"\0celery-compressed\0"
+BOMB = zlib.compress(b"0" * (1 << 25), 9)
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize(("data", "said"), [
+    (MARK + b"application/zstd\0x", "compressed as application/zstd, which redisq can't read"),
+    (MARK + b"application/x-gzip\0" + BOMB, "over 16 MiB"),
+    (MARK + b"application/x-gzip\0" + zlib.compress(b"{}")[:-3], "cut short"),
+    (MARK + b"application/x-bz2\0x", "damaged"), (MARK, "can't read"),
+    (b"\x80\x04nothing", "not JSON"),
+], ids=["codec", "bomb", "cut", "damaged", "no codec", "pickle"])  # fmt: skip
+def test_a_result_that_can_not_be_read_is_named(
+    redisq: Redisq, client: Client, data: bytes, said: str
+) -> None:
+    failed(client, 0)
+    client.set("celery-task-meta-odd", data)
+    (row,) = redisq.rows("dlq", "ls", NAME, code=3)
+    assert row["id"] == "odd" and said in row["problem"]
+    assert "whether it failed is unknown" in row["problem"]
+
+
+def test_no_results_are_no_number(redisq: Redisq, client: Client) -> None:
+    failed(client, 0)
+    for looks in ("ls", "groups"):
+        redisq("dlq", looks, NAME)
+        assert redisq.err == (
+            f"{NAME}: unknown: a celery queue keeps no list of its dead entries\n"
+        )
 
 
 def test_the_filter_language_reads_tasks_and_arguments(redisq: Redisq, client: Client) -> None:

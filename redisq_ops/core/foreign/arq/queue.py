@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha1
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...engine.optional_features import HasTimeline, HasWorkerTraces
 from ...engine.state_scan import positions
@@ -17,6 +17,7 @@ from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
+from ...redis.whole_keys import strings
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..long_records import not_read
@@ -83,7 +84,8 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         if not self.own_name:
             return False
         health = self.own_name + ":health-check"
-        if await Call(("EXISTS", self.own_name, health), bool, key=self.own_name):
+        keys = (self.own_name, health)
+        if any(await together(Call(("EXISTS", key), bool, key=key) for key in keys)):
             return True
         pages = await both(self.page.op("dead", max=1), self.page.op("done", max=1))
         return any(page.entries for page in pages)
@@ -151,7 +153,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     async def _records(self, prefix: str, ids: Sequence[bytes]) -> list[bytes | None]:
         """The record of each id; None: there is none."""
         keys = [bytes_of(prefix) + id for id in ids]
-        return await Call(("MGET", *keys), list[Any], key=keys[0]) if keys else []
+        return await strings(keys)
 
     async def _short_records(self, prefix: str, ids: Sequence[bytes], place: Place) -> list[Record]:
         """Jobs or results of these ids; of one that is too long for the place only its size."""

@@ -22,6 +22,7 @@ from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import decoded
 from ..places import LocatedEntry, Place
 from .job import FIELDS, Job
+from .recogniser import OF_A_QUEUE
 from .workers import workers
 
 LATEST = 6
@@ -39,9 +40,11 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     home: ClassVar[str] = "bull:"
     package: ClassVar[str] = "foreign.bullmq"
     theirs: ClassVar[dict[str, str]] = {}
+    known_keys: ClassVar[tuple[str, bytes] | None] = "{q}:*", OF_A_QUEUE + rb"|.*:.*"
     workers_at: ClassVar[str] = "{q}:meta"
     task_in: ClassVar[tuple[str, ...]] = ("name",)
     identity: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "finishedOn", "atm")
+    of_every_job: ClassVar[tuple[str, ...]] = ("name", "timestamp")
     timed: ClassVar[Mapping[str, float]] = {"delayed": 1 / 4096}
     wait_fields: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "atm", "stc", "opts")
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {

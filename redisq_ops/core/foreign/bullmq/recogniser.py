@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from ...redis.key_scan import Lane
 from ...redis.operation import Call
-from ..recogniser import Find, KeyLook, Recogniser
+from ..recogniser import NAMES, UNKNOWN_STATE, Find, KeyLook, Recogniser
 
+OF_A_QUEUE = (
+    rb"wait|paused|active|prioritized|delayed|waiting-children|completed|failed|stalled|marker"
+    rb"|repeat"
+)
+"""what stands behind the name of a queue in the keys of its lists and sets"""
+_OTHER = re.compile(rb"(bull:)([^:]+):(?!(?:" + OF_A_QUEUE + rb")\Z)[^:]+", re.DOTALL)
 _META = re.compile(rb"(.+:)([^:]+):meta", re.DOTALL)
 
 
 class BullmqRecogniser(Recogniser):
-    lanes: ClassVar[tuple[Lane, ...]] = (Lane("hash", b"*:meta"),)
+    lanes: ClassVar[tuple[Lane, ...]] = (Lane("hash", b"*:meta"), Lane("zset"), Lane("list"))
 
     def __init__(self) -> None:
         self._queues: set[tuple[bytes, bytes]] = set()
+        self._others: set[tuple[bytes, bytes, bytes]] = set()
 
     async def by_name(self, look: KeyLook) -> bool:
+        if look.type in ("zset", "list"):
+            if (other := _OTHER.fullmatch(look.key)) and len(self._others) < NAMES:
+                self._others.add((look.key, other[1], other[2]))
+            return False
         found = _META.fullmatch(look.key)
         if look.type != "hash" or not found:
             return False
@@ -34,3 +46,7 @@ class BullmqRecogniser(Recogniser):
 
     def owns(self, key: bytes) -> bool:
         return any(key.startswith(at + name + b":") for at, name in self._queues)
+
+    def unread(self) -> Mapping[str, Collection[bytes]]:
+        others = [key for key, at, name in self._others if (at, name) in self._queues]
+        return {UNKNOWN_STATE.format("BullMQ"): others}

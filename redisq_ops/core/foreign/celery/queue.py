@@ -7,30 +7,33 @@ memory until its time. Celery keeps no dead letters: a task that failed leaves i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerTraces
 from ...model.entry import Entry, State
-from ...model.quoting import bytes_of, legal
+from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import moment
-from ...redis.whole_keys import set_members
+from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.parsers import moment, optional
+from ...redis.whole_keys import set_members, strings
 from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
 from ..json_text import text_member
 from ..long_records import not_read
 from ..places import Place, Row
 from ..scanned_results import ScannedResults
-from .recogniser import BINDING, SEPARATOR
+from .bindings import BINDING, SEPARATOR, parts_of, separator_of
 from .task import Delivered, Result, Task
 
 CONTROL = ".celery.pidbox"
 """what the names of the queues end with by which workers are controlled"""
 RESULT = "celery-task-meta-"
 STEP = SEPARATOR.decode()
+LOWER = range(1, 10)
+"""priorities that may have a list of their own: 3, 6 and 9 unless `priority_steps` is set"""
 _HELD = (
     "a worker may have them in its memory, and would run them as well. A worker that is stopped"
     " (TERM) puts them back into the queue"
@@ -51,13 +54,14 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (
             List("{q}", "queued", "RIGHT"),
-            *(List(f"{{q}}{STEP}{step}", f"priority {step}", "RIGHT") for step in (3, 6, 9)),
+            *(List(f"{{q}}{STEP}{step}", f"priority {step}", "RIGHT") for step in LOWER),
         ),
         "pending": (Hash("unacked", "unacked"),),
         "delayed": (Hash("unacked", "held by a worker"),),
         "dead": (),  # results, see `_of_owner`
         "done": (),
     }
+    known_keys: ClassVar[tuple[str, bytes] | None] = f"{{q}}{STEP}*", rb"[1-9]"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "purge": ("waiting",),
         "hard": ("waiting", "trash"),
@@ -94,6 +98,8 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "failed tasks are in no queue, and cannot be sent again: a result has no message",
     )
 
+    _sep: str | None = None
+
     # --- where entries are -----------------------------------------------------------------------
 
     @operation
@@ -116,8 +122,26 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         if state not in ("dead", "done"):
             return await super()._of_owner(state, wrong, whole)
         called = "failed" if state == "dead" else "succeeded"
-        key = self.at + self.own_name
-        return [ScannedResults(key, called, self._reader(state), begin=self.at + RESULT)]
+        key, read = self.at + self.own_name, self._reader(state)
+        # The broker's prefix is not the results': theirs is a setting of its own, which gets a `_`.
+        at = dict.fromkeys((self.at, self.at if self.at[-1:] in ":_-." else self.at + "_", ""))
+        return [ScannedResults(key, called, read, begin=begin + RESULT) for begin in at]
+
+    async def _places_of(self, state: State, names: Sequence[str]) -> list[Place]:
+        found = await super()._places_of(state, names)
+        separator = await self._separator() if state == "waiting" else STEP
+        return [replace(place, key=place.key.replace(STEP, separator)) for place in found]
+
+    async def _separator(self) -> str:
+        """What kombu's names here are made of parts with, by a binding of the queue's or of its
+        workers'."""
+        if self._sep is None:
+            keys = (f"{self.at}{BINDING.decode()}{self.own_name}", self.process_registry)
+            asks: list[Call[Any]] = [Call(("SRANDMEMBER", key), optional, key=key) for key in keys]
+            found = await together(map(attempt, asks))
+            told = (separator_of(one) for one in found if isinstance(one, bytes))
+            self._sep = next((text(one) for one in told if one), None)
+        return self._sep or STEP
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""
@@ -126,7 +150,8 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     @operation
     async def worker_processes(self) -> list[Process]:
         """Workers that can be controlled, and those that were killed, by their names."""
-        bound = [member.split(SEPARATOR)[-1] for member in await set_members(self.process_registry)]
+        separator = bytes_of(await self._separator())
+        bound = [member.split(separator)[-1] for member in await set_members(self.process_registry)]
         names = sorted(legal(one) for one in bound if one.endswith(CONTROL.encode()))
         hosts = [name.removesuffix(CONTROL) for name in names]
         return [
@@ -153,11 +178,13 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         exchanges = sorted({each.exchange for each in found if each.exchange})
         key = self.at + "unacked_index"
         tags = [row.member for row in rows]
+        separator = bytes_of(await self._separator())
         bound, (times, now) = await both(
             together(set_members(f"{self.at}{BINDING.decode()}{name}") for name in exchanges),
             both(Call(("ZMSCORE", key, *tags), list[Any], key=key), self._now()),
         )
-        bindings = dict(zip(exchanges, map(_bindings, bound), strict=True))
+        members = (_bindings(each, separator) for each in bound)
+        bindings = dict(zip(exchanges, members, strict=True))
         entries: list[Entry | None] = []
         for row, each, since in zip(rows, found, times, strict=True):
             later = each.task.eta_ms is not None and each.task.eta_ms > now
@@ -176,34 +203,34 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         def size(key: bytes) -> Call[int]:
             return Call(("STRLEN", key), int, key=key)
 
-        def values(keys: Sequence[bytes]) -> Call[list[bytes | None]]:
-            return Call(("MGET", *keys), list[Any], key=keys[0])
-
-        keys = [bytes_of(self.at + RESULT) + row.member for row in rows]
+        begin = place.begin if isinstance(place, ScannedResults) else RESULT
+        keys = [bytes_of(begin) + row.member for row in rows]
         called = f"{place.called}, of any queue"
         return [
             Entry(legal(row.member), state, called=called, problem=not_read(found))
             if isinstance(found, int)
-            else self._result(state, row, Result.read(found))
-            for row, found in zip(rows, await place.records(keys, size, values), strict=True)
+            else self._result(state, place, row, Result.read(found))
+            for row, found in zip(rows, await place.records(keys, size, strings), strict=True)
         ]
 
     def trash_payload(self, kept: bytes) -> bytes:
         task = Task.read(kept)
         return kept if task.problem else task.shown()
 
-    def _result(self, state: State, row: Row, result: Result) -> Entry | None:
+    def _result(self, state: State, place: Place, row: Row, result: Result) -> Entry | None:
+        if result.problem:
+            called = f"{place.called}, of any queue"
+            return Entry(legal(row.member), state, called=called, problem=result.problem)
         dead = state == "dead"
         if result.fields.get("status") != ("FAILURE" if dead else "SUCCESS"):
             return None
         if result.queue not in (None, self.own_name):
             return None
-        called = "failed" if dead else "succeeded"
         return Entry(
             legal(row.member), state, result.ended_ms, result.ended_ms, result.shown(),
             failures=result.tries if dead else 0, reason="failed" if dead else None,
             error=result.error() if dead else None,
-            called=called if result.queue else f"{called}, of any queue",
+            called=place.called if result.queue else f"{place.called}, of any queue",
             task=text_member(result.fields, ("name",)),
         )  # fmt: skip
 
@@ -222,10 +249,10 @@ def _entry(
     )  # fmt: skip
 
 
-def _bindings(members: Sequence[bytes]) -> list[tuple[str, str]]:
+def _bindings(members: Sequence[bytes], separator: bytes) -> list[tuple[str, str]]:
     """Routing keys and queues of an exchange."""
-    parts = [member.decode("utf-8", "replace").split(STEP) for member in members]
-    return [(part[0], part[2]) for part in parts if len(part) == 3]
+    parts = filter(None, (parts_of(member, separator) for member in members))
+    return [(text(part[0]), text(part[2])) for part in parts]
 
 
 def _queues(sent: Delivered, bindings: Mapping[str, Sequence[tuple[str, str]]]) -> set[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from ...redis.key_scan import Lane
 from ..recogniser import Find, KeyLook, Recogniser
+from .bindings import BINDING, parts_of, separator_of
 
-BINDING, SEPARATOR = b"_kombu.binding.", b"\x06\x16"
 _SHARED = (b"unacked", b"unacked_index", b"unacked_mutex")
 
 
@@ -15,7 +16,9 @@ class CeleryRecogniser(Recogniser):
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("set", b"*_kombu.binding.*"), Lane("zset"))
 
     def __init__(self) -> None:
-        self._queues: set[tuple[bytes, bytes]] = set()
+        self._queues: dict[tuple[bytes, bytes], bytes] = {}
+        """prefix and name of each queue -> the separator of its bindings"""
+        self._unread: set[bytes] = set()
 
     async def by_name(self, look: KeyLook) -> bool:
         if look.type == "zset":  # their scores are times: they look like sets of delayed entries
@@ -23,12 +26,20 @@ class CeleryRecogniser(Recogniser):
         at, found, exchange = look.key.partition(BINDING)
         if look.type != "set" or not found:
             return False
-        bound = [member.split(SEPARATOR) for member in await look.members()]
-        names = {parts[2] for parts in bound if len(parts) == 3 and parts[2]}
         # Exchanges by which workers are told something, and tell it: their queues have no tasks.
-        if not exchange.endswith(b".pidbox") and exchange != b"celeryev":
-            self._queues |= {(at, name) for name in names}
-        return bool(names)
+        if exchange.endswith(b".pidbox") or exchange == b"celeryev":
+            return True
+        for member in await look.members():
+            separator = separator_of(member)
+            parts = parts_of(member, separator) if separator else None
+            if separator and parts:
+                self._queues[at, parts[2]] = separator
+            else:
+                self._unread.add(look.key)
+        return True
+
+    def unread(self) -> Mapping[str, Collection[bytes]]:
+        return {"named as Celery's, with a `sep` that can't be told from it": self._unread}
 
     async def finds(self) -> list[Find]:
         return [Find("celery", name, at) for at, name in self._queues]
@@ -39,7 +50,7 @@ class CeleryRecogniser(Recogniser):
             and (
                 (rest := key.removeprefix(at)) in _SHARED
                 or rest.startswith((b"_kombu.", b"celery-task-meta-"))
-                or rest.partition(SEPARATOR)[0] == name
+                or rest.partition(separator)[0] == name
             )
-            for at, name in self._queues
+            for (at, name), separator in self._queues.items()
         )

@@ -14,6 +14,7 @@ from ...model.entry import Failure
 from ..call_descriptions import literal
 from ..iso_times import iso_ms
 from ..json_text import decoded, encoded
+from .compression import unpacked
 
 _SHOWN = ("root_id", "parent_id", "group", "expires", "origin")
 MOST = 256 * 1024
@@ -89,11 +90,18 @@ class Result:
     """What a result says: a field that Celery didn't write is None."""
 
     fields: dict[str, Any]
+    problem: str | None = None
+    """why it can't be read: then nobody knows whether the task failed"""
 
     @classmethod
     def read(cls, data: bytes | None) -> Result:
-        found = decoded(data or b"")
-        return cls(found if isinstance(found, dict) else {})
+        if data is None:
+            return cls({})
+        plain, problem = unpacked(data)
+        found = decoded(plain)
+        if isinstance(found, dict):
+            return cls(found)
+        return cls({}, f"its result: {problem or 'it is not JSON'}; whether it failed is unknown")
 
     @property
     def queue(self) -> str | None:

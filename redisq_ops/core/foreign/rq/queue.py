@@ -23,6 +23,7 @@ from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import encoded
 from ..places import LocatedEntry, Place
 from .job import Record
+from .recogniser import OF_A_QUEUE
 from .workers import workers
 
 FIELDS = (
@@ -49,15 +50,18 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         "delayed": (
             Zset("scheduled:{q}", "scheduled", ready=True),
             Zset("deferred:{q}", "deferred"),
+            Zset("ready:{q}", "ready"),  # for a moment, or until RQ's maintenance after a crash
         ),
         "dead": (Zset("failed:{q}", "failed"),),
         "done": (Zset("finished:{q}", "finished"), Zset("canceled:{q}", "canceled")),
     }
     theirs: ClassVar[dict[str, str]] = {"queues": "set", "workers": "set"}
+    known_keys: ClassVar[tuple[str, bytes] | None] = "*:{q}", OF_A_QUEUE + rb"|.*:.*"
     workers_at: ClassVar[str] = "workers"
     task_in: ClassVar[tuple[str, ...]] = ("function",)
     timed: ClassVar[Mapping[str, float]] = {"started": 1000, "scheduled": 1000}
     wait_fields: ClassVar[tuple[str, ...]] = ("enqueued_at",)
+    of_every_job: ClassVar[tuple[str, ...]] = ("data", "origin")
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
@@ -111,6 +115,9 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             error=job.error() if state in ("dead", "delayed") else None,
         )  # fmt: skip
 
+    def is_whole(self, values: Sequence[bytes | None]) -> bool:
+        return all(values) and (self.whole or values[1] == bytes_of(self.own_name))
+
     def waits_since(self, job: JobHash) -> int | None:
         return iso_ms(job.text("enqueued_at"))
 
@@ -131,7 +138,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     # --- what operators change -------------------------------------------------------------------
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
-        return "deferred" if seen.place.called == "deferred" else ""
+        return "deferred" if seen.place.called in ("deferred", "ready") else ""
 
     # --- looking ---------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from ...model.entry import Checkup, Consumer, Counts, Entry, Page, PageQuery, St
 from ...model.errors import NotFound
 from ...model.keys import GivenKeys
 from ...model.queue_position import Ahead, QueuePosition
-from ...model.quoting import bytes_of, legal, raw_of, text
+from ...model.quoting import bytes_of, legal, raw_of, shown, text
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
 from ...redis.whole_keys import has_type
@@ -182,7 +182,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     async def _named(self, group: str) -> list[LabelledGroup]:
         """The group of that name, or all of them."""
         there = [self._part(one) for one in await groups.groups(self.key)]
-        return [part for part in there if group in ("", part.label[:-1])]
+        return [part for part in there if shown(group) in ("", part.label[:-1])]
 
     @operation
     async def group_loads(self, group: str = "") -> list[GroupLoad]:

@@ -23,7 +23,7 @@ from ...engine.timed_queue import TimedQueue
 from ...model.clock import Clock, Duration, checked_ms
 from ...model.entry import Entry, State
 from ...model.errors import BadInput, Refused, WrongKind
-from ...model.keys import PREFIX
+from ...model.keys import PREFIX, known_name
 from ...model.quoting import legal
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_pairs, pairs
@@ -96,6 +96,10 @@ class CarmineQueue(TimedQueue[C_co]):
             return True
         (begun_,), entry = await both(begun([self.keys]), self._entry())
         return begun_ or entry is not None
+
+    @staticmethod
+    def _checked_name(name: str) -> str:
+        return known_name(name, "queue name")  # Carmine chose it
 
     async def _ensure_registered(self) -> None:
         if not self._registered:

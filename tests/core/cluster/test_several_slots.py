@@ -1,0 +1,95 @@
+"""Other programs' keys that a Cluster has in several slots: looked at, and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+import redis
+
+from redisq_ops.core.engine.queue_classes import foreign_class
+from redisq_ops.core.engine.queue_types import LAYOUTS
+from redisq_ops.core.foreign.changes import ForeignChanges
+from redisq_ops.core.foreign.declarations import List
+from redisq_ops.core.foreign.rq import RqQueue
+from redisq_ops.core.model.entry import STATES
+from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.redis.client import connect
+from redisq_ops.demo.server import cluster
+from redisq_ops.ops.change.prepare import ChangeRequest
+from redisq_ops.ops.filter.filter import Filter
+
+from ...command_line import Redisq
+from ..test_conformance import SPECIMENS, content
+
+SENTENCE = "on a cluster its keys must begin with one hash tag, like {app}:, and these begin with "
+CHANGED = [kind for kind in LAYOUTS if issubclass(foreign_class(kind) or object, ForeignChanges)]
+LINES = (
+    "purge {0} --state waiting --yes", "purge {0} --state waiting --dry-run",
+    "dlq replay {0} --yes", "queue pause {0} --yes",
+    "work tests.core.cluster.test_several_slots:handle --queue {0} --burst",
+)  # fmt: skip
+
+
+def handle(work: Any) -> None:
+    """Nothing is ever handed over."""
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[str]:
+    with cluster(nodes=1) as one:
+        yield one.urls[0].replace("redis://", "redis+cluster://")
+
+
+@pytest.mark.alike
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CHANGED)
+def test_every_verb_says_why_it_is_refused(
+    node: str, client: redis.Redis, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = SPECIMENS[kind](client)
+    there: Any = connect(node)
+    there.flushall(target_nodes=there.PRIMARIES)
+    for key in client.scan_iter():
+        if key != b"redisq:registry":
+            there.restore(key, 0, client.dump(key))
+    before = {key: content(there, key) for key in there.scan_iter()}
+    redisq, queue = Redisq(node, capsys), type(made)(there, made.name)
+    looked = queue.full_counts()
+    assert all(looked.of(state) == made.full_counts().of(state) for state in STATES)
+    for state in STATES:
+        if kind in ("arq", "celery") and state in ("dead", "done"):
+            with pytest.raises(Refused, match="on several nodes"):
+                queue.page(state)
+            continue
+        found = [entry.id for entry in queue.page(state).entries]
+        assert sorted(found) == sorted(entry.id for entry in made.page(state).entries), state
+    with pytest.raises(Refused, match="one hash tag"):
+        queue.move("op", 1, ["x"], source="dead", target="waiting", high_water_ms=1)
+    for verb, states in queue.actions.items():
+        for state in states:
+            with pytest.raises(Refused, match="one hash tag"):
+                ChangeRequest(verb, queue, state, Filter(), ready_ms=1)
+    for line in LINES:
+        redisq(*line.format(queue.name).split(" "), code=1)
+        refused = redisq.err.splitlines()[-1]
+        others = ("is kept by another program", "is a celery queue: it can't replay")
+        assert any(said in refused for said in (SENTENCE, *others)), (line, refused)
+    assert {key: content(there, key) for key in there.scan_iter()} == before
+
+
+class Tagged(RqQueue[Any]):
+    """Its queues' keys have a tag each, behind a part that all share: ours have another slot."""
+
+    home: ClassVar[str] = "asynq:"
+    theirs: ClassVar[dict[str, str]] = {}
+    states: ClassVar[Any] = {"waiting": (List("{{q}}:pending", "pending"),)}
+
+
+@pytest.mark.slow
+def test_a_tag_inside_the_owners_keys_does_not_hold_for_ours(node: str) -> None:
+    queue = Tagged(connect(node), "rq:mail")
+    with pytest.raises(Refused, match="one hash tag"):
+        queue.move("op", 1, ["x"], source="dead", target="waiting", high_water_ms=1)
+    Tagged(connect(node), "rq:mail", at="{asynq}:").refuse_several_slots()
