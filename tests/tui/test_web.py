@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+from asyncio.subprocess import Process
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -201,6 +203,13 @@ def test_only_its_own_page_gets_a_session_and_only_a_few_of_them(
     server = web_server.DashboardServer(["head", "-c1"], "127.0.0.1", 0)
     address = urlsplit(server.url)
     server._socket.close()
+    spawn, dashboards = asyncio.create_subprocess_shell, list[Process]()
+
+    async def kept(*words: Any, **options: Any) -> Process:
+        dashboards.append(await spawn(*words, **options))
+        return dashboards[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_shell", kept)
 
     async def body() -> None:
         async with TestClient(TestServer(await server._make_app())) as browser:
@@ -226,8 +235,8 @@ def test_only_its_own_page_gets_a_session_and_only_a_few_of_them(
                 loop = asyncio.get_running_loop()
                 await loop.sock_sendall(rude, b"\xff\x1b[31m / HTTP/9\r\n\r\n")
                 assert b" 400 " in await loop.sock_recv(rude, 100)
-            while server._sessions:
-                await asyncio.sleep(0.01)
+            for process in dashboards:
+                await process.wait()
 
     with caplog.at_level("INFO"):
         asyncio.run(body())
