@@ -43,7 +43,7 @@ INTERVAL_S = 0.1
 SETTLE_S = 1.0
 AIM_MS = 5
 AIM_KEY_MS = 100
-AIM_MB = 120
+AIM_MB = 100
 PRESSED = 500
 """keys that follow the walk through all views"""
 
