@@ -55,7 +55,7 @@ COMMANDS = dict([*units(), *containers()])
 def test_each_command_runs(
     name: str, redisq: Redisq, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [word for word in COMMANDS[name] if word not in ("--ping", "8080")]
+    words = [word for word in COMMANDS[name] if word not in ("--ping", "0.0.0.0:8080")]
     if words[0] == "metrics":
         assert "redisq_up 1.0" in redisq(*words, "--once")
         return

@@ -13,7 +13,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Container
 from textual.filter import LineFilter
 from textual.screen import ModalScreen
-from textual.widgets import ContentSwitcher, Footer
+from textual.widgets import ContentSwitcher
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
 from redisq_ops.ops.terminal import printable
@@ -31,6 +31,7 @@ from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.guide import GuideStep, GuideStrip
 from redisq_ops.tui.host import FIRST, Host
 from redisq_ops.tui.input_order import InputOrder
+from redisq_ops.tui.key_footer import KeyFooter
 from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
 from redisq_ops.tui.preview_pane import PreviewPane, PreviewSubject
@@ -116,7 +117,7 @@ class Dashboard(App[Exception]):
         yield from (self.bars.banner, self.bars.tabs, *([self.guide] if self.guide else []))
         yield from (self.bars.notice, self.split, self.field)
         yield from (self._completions, self.command, self.bars.status)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyFooter()
 
     def run(self, *args: Any, **options: Any) -> Exception | None:
         self._in_terminal = True

@@ -8,10 +8,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Footer
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.tui.entry_tree import EntryTree
+from redisq_ops.tui.key_footer import KeyFooter
 
 
 class DetailScreen(ModalScreen[None]):
@@ -32,7 +32,7 @@ class DetailScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="sheet"):
             yield self.entry
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self.entry.outline.focus()

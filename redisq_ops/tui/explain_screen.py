@@ -16,10 +16,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, Snapshot, View
 from redisq_ops.ops.terminal import age, count, printable
+from redisq_ops.tui.key_footer import KeyFooter
 from redisq_ops.tui.outline import Line, OutlineSection, Parts
 from redisq_ops.tui.outline_tree import OutlineTree
 from redisq_ops.tui.section_tree import SectionTree
@@ -94,7 +95,7 @@ class ExplainScreen(ModalScreen[None]):
             with VerticalScroll(id="answer", can_focus=False):
                 yield self._answer
             yield self._sections
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self._sections.outline.focus()

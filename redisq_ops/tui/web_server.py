@@ -6,6 +6,9 @@ but the scripts and fonts of textual-serve is served without it.
 
 from __future__ import annotations
 
+import json
+import logging
+import re
 import secrets
 import shlex
 import socket
@@ -14,9 +17,19 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from aiohttp import web
+from aiohttp import WSCloseCode, WSMsgType, web
+from textual_serve.app_service import AppService
 from textual_serve.server import Server
 
+from redisq_ops.core.worker.health import answers_to
+from redisq_ops.ops.terminal import printable
+
+SESSIONS = 10
+"""dashboards at once: each is a process"""
+_MOST_CELLS = 999
+"""of a browser's terminal, across and down"""
+_SIZE = re.compile("[1-9][0-9]{0,2}")
+_LOGGERS = ("aiohttp.server", "aiohttp.web", "aiohttp.websocket", "textual-serve")
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; "
@@ -39,6 +52,7 @@ class DashboardServer(Server):
         self._socket = socket.create_server((host, port), family=family)
         super().__init__(shlex.join(command), host, self._socket.getsockname()[1])
         self._token = secrets.token_urlsafe(24)
+        self._sessions = 0
         self._page = Template((files(__package__) / "web_page.html").read_text(encoding="utf-8"))
 
     @property
@@ -56,17 +70,24 @@ class DashboardServer(Server):
         )  # fmt: skip
 
     async def _make_app(self) -> web.Application:
+        for name in _LOGGERS:
+            logging.getLogger(name).addFilter(_in_one_line)
         app = web.Application(middlewares=[self._guarded])
         app.add_routes([
             web.get("/{token}/", self.page),
-            web.get("/{token}/ws", self.handle_websocket),
+            web.get("/{token}/ws", self.session),
             web.static("/static", self.statics_path),
         ])  # fmt: skip
         return app
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: object) -> web.StreamResponse:
-        """Refuse a path with another token before anything is started for it."""
+        """Refuse another name, page or token before anything is started for it."""
+        origin = request.headers.get("Origin")
+        if not answers_to(request.headers.get("Host", ""), self.host):
+            raise web.HTTPForbidden(text="This server has another name.")
+        if origin is not None and origin.partition("://")[2] != request.host:
+            raise web.HTTPForbidden(text="This is for the server's own page only.")
         token = request.match_info.get("token")
         if token is not None and not secrets.compare_digest(token.encode(), self._token.encode()):
             raise web.HTTPForbidden(text="This address has no valid token.")
@@ -82,3 +103,62 @@ class DashboardServer(Server):
         websocket = f"{'wss' if secure else 'ws'}://{request.host}/{self._token}/ws"
         text = self._page.substitute(websocket=escape(websocket))
         return web.Response(text=text, content_type="text/html")
+
+    async def session(self, request: web.Request) -> web.StreamResponse:
+        """A dashboard for a browser's websocket, unless there are too many."""
+        if self._sessions >= SESSIONS:
+            raise web.HTTPServiceUnavailable(text=f"{SESSIONS} dashboards are open: close one.")
+        if not all(_SIZE.fullmatch(request.query.get(side, "80")) for side in ("width", "height")):
+            raise web.HTTPBadRequest(text=f"width and height: 1 to {_MOST_CELLS}")
+        self._sessions += 1
+        try:
+            return await self.handle_websocket(request)
+        finally:
+            self._sessions -= 1
+
+    async def _process_messages(
+        self, websocket: web.WebSocketResponse, app_service: AppService
+    ) -> None:
+        """Pass on what the page of textual-serve sends; another message ends the session."""
+        async for message in websocket:
+            if message.type is WSMsgType.TEXT and not await _passed_on(
+                message.data, websocket, app_service
+            ):
+                logging.getLogger(__name__).warning("a browser sent no message of a terminal")
+                await websocket.close(code=WSCloseCode.UNSUPPORTED_DATA)
+
+
+async def _passed_on(text: str, browser: web.WebSocketResponse, app: AppService) -> bool:
+    """Pass a message on to the dashboard; False if it is none."""
+    try:
+        message = json.loads(text)
+    except ValueError:
+        return False
+    match message:
+        case ["stdin", str(keys)]:
+            await app.send_bytes(keys.encode(errors="replace"))
+        case ["resize", {"width": width, "height": height}] if _is_cells(width, height):
+            await app.set_terminal_size(width, height)
+        case ["ping", *sent]:
+            await browser.send_json(["pong", *sent])
+        case ["blur", *_]:
+            await app.blur()
+        case ["focus", *_]:
+            await app.focus()
+        case _:
+            return False
+    return True
+
+
+def _is_cells(*sizes: object) -> bool:
+    return all(isinstance(size, int) and 0 < size <= _MOST_CELLS for size in sizes)
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """What a stranger sends is no fault of the program: no traceback, no control characters."""
+    said = [record.getMessage()]
+    if record.exc_info and record.exc_info[1]:
+        said += str(record.exc_info[1]).splitlines()[:1]
+    text = printable(": ".join(" ".join(part.split()) for part in said))
+    record.msg, record.args, record.exc_info = text, None, None
+    return True

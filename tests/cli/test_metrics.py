@@ -12,10 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -155,10 +155,14 @@ def answer(port: int, query: str) -> str:
 @pytest.mark.slow
 @pytest.mark.usefixtures("queues")
 def test_a_server_that_goes_away_is_down_and_then_up_again(url: str, client: redis.Redis) -> None:
-    with serving(url, "--listen", "127.0.0.1:0") as (_, address):
+    with serving(url, "--listen", "127.0.0.1:0") as (process, address), ExitStack() as idle:
         client.client_kill_filter(_type="normal", skipme=True)
+        for _ in range(100):
+            idle.enter_context(socket.create_connection(("127.0.0.1", urlsplit(address).port or 0)))
         with urlopen(address, timeout=10) as reply:
             assert b"redisq_up 1.0" in reply.read()  # the client reconnects
+        threads = re.findall(r"Threads:\s(\d+)", Path(f"/proc/{process.pid}/status").read_text())
+        assert int(threads[0]) < 60
 
 
 JOBS = """

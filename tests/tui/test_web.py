@@ -1,5 +1,6 @@
 """`redisq top --serve`: the dashboard in a browser, for whoever has the token."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -8,17 +9,22 @@ import socket
 import subprocess
 import sys
 import time
+from asyncio.subprocess import Process
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import redis
+from aiohttp import WSCloseCode, WSServerHandshakeError
+from aiohttp.test_utils import TestClient, TestServer
 from playwright.sync_api import Page, WebSocket, sync_playwright
 
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.tui import web_server
 
 from .test_app import bury
 
@@ -187,6 +193,57 @@ def test_without_the_token_there_is_neither_page_nor_websocket(url: str) -> None
             assert status(f"/{wrong}/") == 403
             assert status(f"/{wrong}/ws", **upgrade) == 403
         assert status("/") == status("/ws", **upgrade) == 404
+
+
+def test_only_its_own_page_gets_a_session_and_only_a_few_of_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(web_server, "SESSIONS", 1)
+    # Ends at the first byte, as the dashboard does when it is told to quit.
+    server = web_server.DashboardServer(["head", "-c1"], "127.0.0.1", 0)
+    address = urlsplit(server.url)
+    server._socket.close()
+    spawn, dashboards = asyncio.create_subprocess_shell, list[Process]()
+
+    async def kept(*words: Any, **options: Any) -> Process:
+        dashboards.append(await spawn(*words, **options))
+        return dashboards[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_shell", kept)
+
+    async def body() -> None:
+        async with TestClient(TestServer(await server._make_app())) as browser:
+            page = address.path + "ws?width=80&height=24"
+
+            async def refused(path: str = page, **headers: str) -> int:
+                with pytest.raises(WSServerHandshakeError) as why:
+                    await browser.ws_connect(path, headers=headers)
+                return why.value.status
+
+            assert await refused(Origin="http://evil.example") == 403
+            assert await refused(Host="evil.example", Origin="http://evil.example") == 403
+            assert await refused(address.path + "ws?width=99999999&height=24") == 400
+            own = f"http://{browser.host}:{browser.port}"
+            first = await browser.ws_connect(page, headers={"Origin": own})
+            await first.send_str('["ping", "1"]')
+            assert await first.receive_json() == ["pong", "1"]
+            assert await refused() == 503
+            await first.send_str('["resize", {"width": "x", "height": 1}]')
+            assert (await first.receive()).data == WSCloseCode.UNSUPPORTED_DATA
+            with socket.create_connection((browser.host, browser.port or 0)) as rude:
+                rude.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_sendall(rude, b"\xff\x1b[31m / HTTP/9\r\n\r\n")
+                assert b" 400 " in await loop.sock_recv(rude, 100)
+            for process in dashboards:
+                await process.wait()
+
+    with caplog.at_level("INFO"):
+        asyncio.run(body())
+    said = [record.getMessage() for record in caplog.records]
+    assert "a browser sent no message of a terminal" in said
+    assert not [record for record in caplog.records if record.exc_info]
+    assert not [line for line in said if "\n" in line or "\x1b" in line]
 
 
 def test_a_port_in_use_is_an_error_in_one_line(url: str) -> None:

@@ -8,11 +8,11 @@ from stat import S_ISREG
 from threading import Event
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from redisq_ops.core.model.errors import BadInput, Unreachable
 from redisq_ops.core.signals import handled
-from redisq_ops.core.worker.health import parse_address
+from redisq_ops.core.worker.health import PageServer, parse_address
 from redisq_ops.ops.inspect.overview import Overview, overview
 from redisq_ops.ops.metrics import QueueCollector
 from redisq_ops.ops.private_files import atomic_write
@@ -50,16 +50,16 @@ def metrics(s: Session, given: dict[str, Any]) -> int:
         raise BadInput(f"--listen {listen!r}: HOST:PORT, for example 127.0.0.1:9808")
     read()  # a wrong address or password is reported now, not at the first scrape
     try:
-        server, thread = start_http_server(port, host, registry)
+        server = PageServer(
+            host, port, {"/metrics": lambda: (CONTENT_TYPE_LATEST, generate_latest(registry))}
+        )
     except OSError as error:
         raise BadInput(f"--listen {listen}: {error.strerror or error}") from error
-    say(f"serving http://{listen.rpartition(':')[0]}:{server.server_port}/metrics")
+    say(f"serving http://{listen.rpartition(':')[0]}:{server.port}/metrics")
     stopped = Event()
     with handled(lambda *_: stopped.set()):
         stopped.wait()
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    server.close()
     return 0
 
 

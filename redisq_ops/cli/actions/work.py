@@ -43,7 +43,7 @@ class _Job:
     handler: str | None
     program: str | None
     consumer: str | None
-    ping: int | None
+    ping: str | None
     metrics: bool
     telemetry: bool
     options: dict[str, Any]
@@ -53,8 +53,14 @@ class _Job:
         return replace(
             self,
             consumer=f"{self.consumer}.{index + 1}" if self.consumer else None,
-            ping=None if self.ping is None else self.ping + index,
+            ping=None if self.ping is None else _nth_port(self.ping, index),
         )
+
+
+def _nth_port(where: str, index: int) -> str:
+    """PORT or HOST:PORT of process ``index``."""
+    host, colon, port = where.rpartition(":")
+    return f"{host}{colon}{int(port) + index}" if port.isdecimal() else where
 
 
 def work(s: Session, given: dict[str, Any]) -> int:

@@ -18,7 +18,8 @@ add(
             "--file", "FILE", "Write the metrics to a file for a textfile collector, and end.", Path
         ),
         "listen": option(
-            "--listen", "HOST:PORT", "Where to serve them.", default="127.0.0.1:9808"
+            "--listen", "HOST:PORT", "Where to serve them; 127.0.0.1: this machine only.",
+            default="127.0.0.1:9808",
         ),
         "queue": option(
             "--queue", "PATTERN", "Only queues whose name matches, as 'mail*'.", default="*"
@@ -27,8 +28,9 @@ add(
     "metrics.metrics",
     help="""Serve the numbers of all queues to Prometheus until SIGTERM or Ctrl+C.
 
-    A scrape takes two round trips to the server, whatever the number of queues. Read permission is
-    enough. Exit 4: the server can't be reached at the start; later, redisq_up is 0.
+    Who reaches the address sees the queues' names: there is no password. A scrape takes two round
+    trips to the server, whatever the number of queues. Read permission is enough. Exit 4: the
+    server can't be reached at the start; later, redisq_up is 0.
     """,
     prints="",
     examples=(

@@ -20,7 +20,7 @@ add(
         "read_only": flag("--read-only", "Allow no changes."),
         "serve": flag("--serve", "Serve the dashboard to browsers; prints its address."),
         "listen": option(
-            "--listen", "HOST:PORT", "Where to serve it; port 0: any free one.",
+            "--listen", "HOST:PORT", "Where to serve it; 127.0.0.1: this machine only.",
             default="127.0.0.1:8765",
         ),
         "demo": flag("--demo", "Use a demo server, as redisq demo."),

@@ -30,7 +30,9 @@ add(
         "timeout": option("--timeout", "TIME", "Fail an entry that takes longer."),
         "once": flag("--once --burst", "Exit when no entry is left to take."),
         "consumer": option("--consumer", "NAME", "Consumer name; default: host and process."),
-        "ping": option("--ping", "PORT", "Port of the liveness check (/healthz).", int),
+        "ping": option(
+            "--ping", "[HOST:]PORT", "Where /healthz answers; without HOST: this machine only."
+        ),
         "metrics": flag("--metrics", "Serve /metrics for Prometheus on that port, too."),
         "telemetry": flag("--telemetry", "Report spans to OpenTelemetry (redisq-ops[otel])."),
     },

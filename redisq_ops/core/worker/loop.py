@@ -78,9 +78,10 @@ class Worker:
     other workers keep a request at its limit or a client at its cap, and doesn't wait for delayed,
     paused or blocked entries, nor for those that others hold.
 
-    ``ping``: a port or ``host:port`` on which ``GET /healthz`` is answered, for a `LeaseReclaimer`;
-    it also becomes the consumer's name. ``pages``: further pages there, by path. ``redacted``:
-    changes a `Failure` before it is logged; a message may quote a payload. ``random``: for tests.
+    ``ping``: where ``GET /healthz`` is answered: a port, for this machine only, or ``host:port``,
+    which also becomes the consumer's name, for a `LeaseReclaimer`. ``pages``: further pages there,
+    by path. ``redacted``: changes a `Failure` before it is logged; a message may quote a payload.
+    ``random``: for tests.
 
     An idle worker starts new entries at once. With several queues on a Cluster it listens to one at
     a time, 5 s each: run a process per queue there. Raises `BadInput` for bad arguments.
@@ -111,8 +112,8 @@ class Worker:
             raise BadInput("lease, grace and time-out must be positive")
         self._endpoint = None if ping is None else Endpoint(ping, self._health, pages)
         host = socket.gethostname()
-        name = self._endpoint.name if self._endpoint else f"{host}.{os.getpid()}"
-        self.consumer = checked_consumer(consumer or name)
+        address = self._endpoint.name if self._endpoint else None
+        self.consumer = checked_consumer(consumer or address or f"{host}.{os.getpid()}")
         self._client = several[0].client
         self._sources = QueueRotation(several, lease_ms, redacted)
         registration = WorkerRegistration(self.consumer, concurrency * batch, host, os.getpid())

@@ -194,8 +194,7 @@ def test_a_port_where_nobody_listens_is_silent(queue: RequestQueue[redis.Redis])
 
 def test_rude_callers_do_no_harm(caplog: pytest.LogCaptureFixture) -> None:
     endpoint = Endpoint("127.0.0.1:0", lambda: {"ok": True})
-    address = parse_address(endpoint.name)
-    assert address is not None
+    address = endpoint.address
     with caplog.at_level(logging.DEBUG):
         socket.create_connection(address).close()
         with socket.create_connection(address) as caller:
