@@ -75,7 +75,7 @@ FIRST_QUERY = (
 
 def write_class_archive(target: ServerAddress) -> DoctorCheck:
     """Archive the classes that a query on this machine loads (see `class_archive`)."""
-    command = [sys.executable, "-m", "redisq_ops", *FIRST_QUERY, "--master", LOCAL]
+    command = [sys.executable, "-P", "-m", "redisq_ops", *FIRST_QUERY, "--master", LOCAL]
     try:
         file = class_archive.write_archive(command, os.environ | session.environment(target))
     except Refused as error:
