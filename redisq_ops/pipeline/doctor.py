@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "redis", "redisq-ops")
 # Lowest supported release, and the first one that is not supported.
-_NEEDED = {"pyspark": ((4, 2), (5,)), "pyarrow": ((18,), None), "pandas": ((2, 2), (3,))}
+_NEEDED = {"pyspark": ((4, 2), (5,)), "pyarrow": ((18,), (27,)), "pandas": ((2, 2), (3,))}
 
 
 @dataclass(frozen=True, slots=True)
