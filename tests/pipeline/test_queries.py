@@ -51,7 +51,9 @@ def die(client: redis.Redis, name: str, request: str, n: int) -> None:
     taken = queue.take(500, consumer="w").deliveries
     numbers = [int(one.id.rpartition("/")[2]) for one in taken]
     errors = [error_of(number).encoded() for number in numbers]
-    queue.settle([Settlement(*each) for each in zip(taken, ["reject"] * n, errors, strict=True)])
+    queue.settle(
+        [Settlement(one, "reject", error) for one, error in zip(taken, errors, strict=True)]
+    )
     deaths = {f"{request}/{k}": FIRST_DEATH + k * 60_000 for k in numbers}
     client.zadd(f"redisq:{{{name}}}:dead", deaths)
 
@@ -60,7 +62,8 @@ def letters(client: redis.Redis) -> list[Letter]:
     """What redis-py reads, with the errors as they were made."""
     found = []
     for name in MADE:
-        for member, at in client.zrange(f"redisq:{{{name}}}:dead", 0, -1, withscores=True):
+        scores: Any = client.zrange(f"redisq:{{{name}}}:dead", 0, -1, withscores=True)
+        for member, at in scores:
             id = member.decode()
             number = int(id.rpartition("/")[2])
             failure = error_of(number)
