@@ -118,14 +118,13 @@ def query_frame(
     from .redaction import redact_table
     from .schemas import struct
     from .session import PUSHDOWN
-    from .source import FORMAT, SINGLE_QUERY_FORMAT, SingleQueryDataSource
+    from .source import RedisqDataSource, SingleQueryDataSource
 
-    source = FORMAT
-    if use.once and spark.conf.get(PUSHDOWN, "false") == "true":
-        spark.dataSource.register(SingleQueryDataSource)
-        source = SINGLE_QUERY_FORMAT
+    bounded = use.once and spark.conf.get(PUSHDOWN, "false") == "true"
+    source = SingleQueryDataSource if bounded else RedisqDataSource
+    spark.dataSource.register(source)
     given = dict(options) if use.whole else {**options, "columns": ",".join(use.columns)}
-    read = redact_table(spark.read.format(source).options(**given).load(), redaction)
+    read = redact_table(spark.read.format(source.name()).options(**given).load(), redaction)
     unread = F.raise_error(F.lit(UNREAD))
     columns = [
         F.col(field.name)
