@@ -1,6 +1,10 @@
 """``python -m redisq_ops``: the command line; also run as a file, by spark-submit."""
 
-from redisq_ops.cli.main import main
+import sys
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:  # then the first is the current folder, or that of this file
+        del sys.path[0]
+    from redisq_ops.cli.main import main
+
     main()

@@ -41,7 +41,7 @@ def demonstration(
     with the block."""
     real = [framework.name for framework in frameworks]
     with EmbeddedServer() as server, running(frameworks, server.port):
-        command = [sys.executable, "-m", "redisq_ops.demo.workload"]
+        command = [sys.executable, "-P", "-m", "redisq_ops.demo.workload"]
         workload = subprocess.Popen(
             [*command, str(os.getpid()), str(server.port), ",".join(real), *incidents],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

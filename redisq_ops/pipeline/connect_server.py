@@ -31,9 +31,11 @@ from .fork_server import Run, fork_server
 from .session import (
     DEFAULTS,
     LOCAL,
+    PROTECTED,
     SESSION_ID,
     check_installed,
     environment,
+    is_local,
     parse_conf,
     prepare_environment,
 )
@@ -126,6 +128,7 @@ def running_server(
         "spark.driver.bindAddress": HOST,
         "spark.connect.session.manager.defaultSessionTimeout": "-1",  # they are few, and reused
         **parse_conf(conf),
+        **(PROTECTED if is_local(master) else {}),
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(port),
     }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "redis", "redisq-ops")
 # Lowest supported release, and the first one that is not supported.
-_NEEDED = {"pyspark": ((4, 2), (5,)), "pyarrow": ((18,), None), "pandas": ((2, 2), (3,))}
+_NEEDED = {"pyspark": ((4, 2), (5,)), "pyarrow": ((18,), (27,)), "pandas": ((2, 2), (3,))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ FIRST_QUERY = (
 
 def write_class_archive(target: ServerAddress) -> DoctorCheck:
     """Archive the classes that a query on this machine loads (see `class_archive`)."""
-    command = [sys.executable, "-m", "redisq_ops", *FIRST_QUERY, "--master", LOCAL]
+    command = [sys.executable, "-P", "-m", "redisq_ops", *FIRST_QUERY, "--master", LOCAL]
     try:
         file = class_archive.write_archive(command, os.environ | session.environment(target))
     except Refused as error:

@@ -29,9 +29,9 @@ Run = Callable[[Sequence[str]], int]
 _MODULES = (
     "numpy", "pandas", "pyarrow", "pyarrow.pandas_compat", "grpc", "grpc._channel", "typer.main",
     "pyspark.sql.connect.session", "pyspark.sql.connect.functions",
-    "redisq_ops.pipeline.job_errors", "redisq_ops.pipeline.query_plan",
-    "redisq_ops.pipeline.redaction", "redisq_ops.pipeline.small_tables",
-    "redisq_ops.pipeline.spark_jobs",
+    "redisq_ops.pipeline.job_errors", "redisq_ops.pipeline.query_tables",
+    "redisq_ops.pipeline.query_values", "redisq_ops.pipeline.redaction",
+    "redisq_ops.pipeline.small_tables", "redisq_ops.pipeline.spark_jobs",
 )  # fmt: skip
 _in_fork = False
 

@@ -66,7 +66,8 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     found = f" (found {'; '.join(problems)})" if problems else ""
     raise NoJava(
         f"Spark needs Java {OLDEST} or newer{found}: install one, or "
-        "pip install 'redisq-ops[spark]', which includes one"
+        "pip install 'redisq-ops[spark]', which includes one "
+        "(OpenJDK: GPLv2 with Classpath Exception)"
     )
 
 

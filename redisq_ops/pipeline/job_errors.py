@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from redisq_ops.core.model import errors
-from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.errors import BadInput, RedisqError, Unreachable
 
 T = TypeVar("T")
 
@@ -57,6 +57,8 @@ def translate_job_error(error: Exception) -> Exception:
     """
     if isinstance(error, RedisqError):
         return error
+    if _is_lost(error):
+        return Unreachable("Spark has ended (killed, or out of memory): run the same command again")
     text = _FILE_URL.sub("/", str(error))
     own = _OWN_ERROR.findall(text)
     if own:
@@ -82,6 +84,15 @@ def translate_job_error(error: Exception) -> Exception:
         cause = _cause(text).removeprefix("RuntimeException: ")
         return BadInput(cause if cause.startswith(file[1]) else f"{file[1]}: {cause}")
     return RedisqError(f"the job failed: {_cause(text)}")
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether the JVM or the Connect server is gone: calls to it fail, also those that clean up."""
+    if isinstance(error, BrokenPipeError):  # of standard output, too
+        return False
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return True
+    return type(error).__name__ == "SparkConnectGrpcException" and "UNAVAILABLE" in str(error)
 
 
 def _cause(text: str) -> str:

@@ -62,6 +62,8 @@ class Options:
     """positions by queue or ``queue/shard``, as JSON (see `starting_offsets`)"""
     marks: str | None = None
     """`history_ranges.Mark` by ``queue/shard``, as JSON"""
+    command: str = ""
+    """whose read it is: Spark keeps nothing of a frame for those with another one"""
 
     @property
     def definition(self) -> TableDefinition:
@@ -320,6 +322,8 @@ OPTIONS = (
            "where a stream begins: earliest, latest, a time, or JSON (see below)", _STREAM_TABLES),
     Option("marks", "marks", _marks,
             "where an earlier read of the history ended (see below)", _HISTORY_ONLY),
+    Option("command", "command", str,
+            "any text: Spark keeps nothing of a frame for frames with another one"),
 )  # fmt: skip
 _NAMES = {folded(option.name): option for option in OPTIONS}
 assert {option.field for option in OPTIONS} == {field.name for field in fields(Options)}

@@ -23,6 +23,7 @@ from redisq_ops.core.model.errors import BadInput, Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 
 from . import class_archive, java
+from .tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,11 @@ DEFAULTS = {
 }
 # A local session accepts no connections from other machines.
 _LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Nor from other users of this one, who could read rows and stop it: Spark makes a secret for the
+# process and shows it to nobody. --conf does not switch it off.
+PROTECTED = {"spark.authenticate": "true"}
+_SAFE_PATH = "PYTHONSAFEPATH"
+"""variable with which Python imports no modules from the current folder"""
 
 
 def check_installed() -> None:
@@ -88,26 +94,26 @@ def session(
     if not submitted:
         builder = builder.master(master or LOCAL)
         if is_local(master):
-            settings = _LOCAL_CONF | settings
+            settings = _LOCAL_CONF | settings | PROTECTED
     variables = {} if target is None else environment(target)
     os.environ.update(variables)
-    if not is_local(master):
-        settings = {f"spark.executorEnv.{k}": v for k, v in variables.items()} | settings
+    workers = {_SAFE_PATH: "1"} | ({} if is_local(master) else variables)
+    settings = {f"spark.executorEnv.{k}": v for k, v in workers.items()} | settings
     for name, value in settings.items():
         builder = builder.config(name, value)
     with tempfile.TemporaryFile() as jvm_log:
         try:
-            if not submitted and settings[LOG_LEVEL] == "OFF":
-                _launch_jvm(
-                    {"spark.app.name": app, "spark.master": master or LOCAL} | settings, jvm_log
-                )
+            if not submitted:
+                quiet = settings[LOG_LEVEL] == "OFF"
+                named = {"spark.app.name": app, "spark.master": master or LOCAL}
+                _launch_jvm(named | settings, jvm_log if quiet else None)
             return _prepared(builder.getOrCreate(), registers)
         except Exception as error:
             raise Unreachable(f"Spark did not start: {_start_error(error, jvm_log)}") from error
 
 
-def _launch_jvm(settings: Mapping[str, str], jvm_log: IO[bytes]) -> None:
-    """Start the JVM with its standard error in a file.
+def _launch_jvm(settings: Mapping[str, str], jvm_log: IO[bytes] | None) -> None:
+    """Start the JVM, with its standard error in a file if there is one.
 
     Every start logs a few lines before Spark has read its log settings.
     """
@@ -117,7 +123,8 @@ def _launch_jvm(settings: Mapping[str, str], jvm_log: IO[bytes]) -> None:
     if SparkContext._gateway is None:
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         # The command line is visible in the process list: it must not hold the workers' password.
-        visible = {k: v for k, v in settings.items() if not k.startswith("spark.executorEnv.")}
+        hidden = ("spark.executorEnv.", "spark.authenticate.")
+        visible = {k: v for k, v in settings.items() if not k.startswith(hidden)}
         launch_conf = SparkConf(loadDefaults=False).setAll(list(visible.items()))
         launch: Any = launch_gateway  # has no types
         with _delayed_interrupt():
@@ -187,11 +194,16 @@ def prepare_environment(
 
     Spark's default is any ``python3`` on the path, which lacks the packages.
     """
+    import pyspark
+
     found = java.find_java(environment)
     environment["JAVA_HOME"] = str(found.home)
+    environment[_SAFE_PATH] = "1"
     options = class_archive.archive_options(found, environment)
     if "SPARK_CONF_DIR" not in environment and "SPARK_HOME" not in environment:
         options.append(f"-Dlog4j2.configurationFile={_log_configuration(environment)}")
+    # Spark would look for itself in the parent of the current folder first, and run what is there.
+    environment.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     environment[class_archive.SUBMIT_OPTIONS] = class_archive.add_options(environment, options)
     if is_local(master):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -241,6 +253,17 @@ def is_connect_session(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def forget_queries(spark: SparkSession) -> None:
+    """Have a Connect session answer no query from an earlier one's plans or tables.
+
+    Spark would take a query's plan for that of an earlier command with the same text.
+    """
+    if is_connect_session(spark):
+        spark.conf.set("spark.connect.session.planCache.enabled", "false")
+        for table in TABLES:
+            spark.catalog.dropTempView(table)
+
+
 def environment(target: ServerAddress) -> dict[str, str]:
     """The environment variables that describe a server, with secrets in variables of their own.
 
@@ -271,7 +294,7 @@ def environment(target: ServerAddress) -> dict[str, str]:
 def spark_submit_line(words: Sequence[str], master: str | None, conf: Iterable[str]) -> str:
     """The ``spark-submit`` command line that runs the same command; it contains no server URL."""
     python = {"spark.pyspark.python": sys.executable, "spark.pyspark.driver.python": sys.executable}
-    conf_values = DEFAULTS | python | parse_conf(conf)
+    conf_values = DEFAULTS | python | parse_conf(conf) | (PROTECTED if is_local(master) else {})
     line = ["spark-submit", "--master", master or LOCAL]
     for name, value in conf_values.items():
         line += ["--conf", f"{name}={value}"]

@@ -3,8 +3,8 @@
 `options` has the options of a read. A frame takes no bounds from the filters of its queries:
 Spark (4.1 to 4.3) keeps the filters that one query pushed down and reads with them for the next
 query of the same frame, also for the other branch of a join or union, so a frame that is used twice
-would silently lack rows. `SingleQueryDataSource` takes them; only `query_plan` uses it, for frames
-that one query reads once.
+would silently lack rows. `SingleQueryDataSource` takes them; only `query_tables` uses it, for
+frames that one query reads once.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def run_in_terminal(words: Sequence[str], options: Sequence[str], read_only: boo
     if read_only:
         environment["REDISQ_READ_ONLY"] = "true"
     print(f"\n$ {shlex.join(['redisq', *words])}", flush=True)
-    command = [sys.executable, "-m", "redisq_ops", *options, *words]
+    command = [sys.executable, "-P", "-m", "redisq_ops", *options, *words]
     with terminal_lent():
         code = subprocess.run(command, env=environment, check=False).returncode
         print(f"\n[ended with {code}] Enter goes back to the dashboard ", end="", flush=True)
@@ -79,7 +79,7 @@ def run_in_terminal(words: Sequence[str], options: Sequence[str], read_only: boo
 def run_in_pager(words: Sequence[str], options: Sequence[str]) -> str:
     """Show a command's output in ``$PAGER`` (else ``less``); returns why that failed, if it did."""
     named = os.environ.get("PAGER") or "less -R"
-    command = [sys.executable, "-m", "redisq_ops", *options, *words]
+    command = [sys.executable, "-P", "-m", "redisq_ops", *options, *words]
     try:
         pager = shlex.split(named)
         with terminal_lent(), subprocess.Popen(pager, stdin=subprocess.PIPE) as reader:

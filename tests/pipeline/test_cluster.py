@@ -28,6 +28,7 @@ from redisq_ops.pipeline.session import check_reachable
 from ..command_line import dead_letters
 from .cluster_application import EXAMPLE
 from .spark_cluster import SparkCluster, conf
+from .test_ports import asked_by_another_user
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("archived_classes"),
@@ -80,6 +81,14 @@ def packed_environment(folder: Path) -> None:
     subprocess.run(tar, cwd=folder, check=True)
 
 
+SERVE = """
+import sys
+from redisq_ops.cli.main import main
+from redisq_ops.pipeline import small_tables
+
+small_tables.MOST_ROWS = 10  # larger tables are read by Spark
+main()
+"""
 DYING_WORKER = """
 import os, signal
 from redisq_ops import RequestQueue, Worker, connect
@@ -171,7 +180,7 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
     query = ("--json", "spark", "sql", "select count(*) n, max(error_type) e from dead")
     settings = [word for setting in conf() for word in ("--conf", setting)]
     served = subprocess.Popen(
-        [sys.executable, "-m", "redisq_ops", "--url", url, "spark", "serve", *settings],
+        [sys.executable, "-c", SERVE, "--url", url, "spark", "serve", *settings],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     file = tmp_path / "redisq" / "spark-connect.json"
@@ -184,6 +193,8 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
         found = ran("redisq_ops", "--url", url, *query)
         assert found.returncode == 0, found.stderr
         assert json.loads(found.stdout) == {"n": 20, "e": "SMTP"}
+        its_answers_do_not_depend_on_earlier_ones(client, url)
+        assert not [line for line in asked_by_another_user(kept["pid"]) if " answered " in line]
         unknown = ran("redisq_ops", "--url", url, "spark", "sql", "select 1 from nowhere")
         assert unknown.returncode == 2 and "`nowhere` cannot be found" in unknown.stderr
         with reused_session("sc://h", "sql") as one, reused_session("sc://h", "sql") as other_one:
@@ -220,6 +231,27 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
     assert not file.exists() and find_server(ServerAddress(url)) is None
     gone = ran("redisq_ops", "--url", url, *query[1:], "--remote", remote)
     assert gone.returncode == 4 and len(gone.stderr.splitlines()) == 1, gone.stderr
+
+
+def its_answers_do_not_depend_on_earlier_ones(client: redis.Redis, url: str) -> None:
+    """Spark's cache of plans would answer with the filters and rows of earlier queries."""
+    count, one, both = (
+        "select count(error) n, count(id) i from dead",
+        "select id, error from dead where id in ('r1/7', 'none')",
+        "select count(*) n from dead a join dead b using (queue, id)",
+    )
+
+    def rows(query: str) -> int:
+        done = ran("redisq_ops", "--url", url, "--json", "spark", "sql", query)
+        assert done.returncode == 0, done.stderr
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        return int(found[0]["n"]) if "n" in found[0] else len(found)
+
+    assert [rows(query) for query in (one, count, both, one)] == [1, 20, 20, 1]
+    dead_letters(client, 30, "more")
+    assert [rows(query) for query in (both, count, one)] == [50, 50, 2]
+    client.delete(*client.keys("redisq:{more}:*"))
+    client.hdel("redisq:registry", "more")
 
 
 @pytest.mark.parametrize(

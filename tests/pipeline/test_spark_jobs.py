@@ -168,3 +168,17 @@ def test_a_server_that_does_not_answer_is_named_once_while_tasks_wait() -> None:
     with server_watched(ask, said.append, period_s=0.001):
         assert asked_all.wait(30)
     assert said == ["gone; tasks try again for up to a minute", "the server answers again"]
+
+
+def test_a_spark_that_was_killed_is_one_line_and_no_broken_pipe() -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    for error in (
+        ConnectionRefusedError(111, "Connection refused"),
+        Py4JNetworkError("Answer from Java side is empty"),
+    ):
+        known = translate_job_error(error)
+        assert isinstance(known, Unreachable) and known.exit_code == 4
+        assert "run the same command again" in str(known)
+    pipe = BrokenPipeError(32, "Broken pipe")  # `redisq … | head`
+    assert translate_job_error(pipe) is pipe

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.errors import BadInput
-from redisq_ops.ops.redaction import Redaction
+from redisq_ops.core.model.errors import BadInput, RedisqError
 
 from ..output import emit, printable, quantity, say, table
 from ..session import Session
@@ -28,15 +25,15 @@ from .spark_session import (
     printed,
     run_elsewhere,
     small_table,
-    source_frame,
     table_options,
     url_for_workers,
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from redisq_ops.pipeline.doctor import DoctorCheck
+    from redisq_ops.pipeline.query_tables import TableUse
     from redisq_ops.pipeline.small_tables import SmallTable
 
 SHOWN = 100
@@ -100,10 +97,9 @@ def described(s: Session, given: dict[str, Any]) -> int:
 def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.query_tables import named_tables, only_reads
-    from redisq_ops.pipeline.redaction import redact_table
-    from redisq_ops.pipeline.spark_tuning import jvm_conf
 
-    if (code := run_elsewhere(s, given)) is not None:
+    reads = only_reads(given["query"])
+    if (code := run_elsewhere(s, given, keeps=reads)) is not None:
         return code
     named = named_tables(given["query"])
     common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
@@ -116,11 +112,11 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     else:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
-    reads = only_reads(given["query"])
-    with on_kept_server(s, given, "sql", reuses=reads) as here:
+    with on_kept_server(s, given, "sql", keeps=reads) as here:
         announced(s, here)
         from redisq_ops.pipeline.small_tables import small_table_frame
         from redisq_ops.pipeline.source import register
+        from redisq_ops.pipeline.spark_tuning import jvm_conf
 
         rows = _table_rows(s, given, named)
         conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(given["conf"] or ())]
@@ -128,24 +124,61 @@ def queried(s: Session, given: dict[str, Any]) -> int:
         if reads and given["lake"] is None:
             small = _small_tables(s, {n: table_options(s, n, **own[n]) for n in named}, rows)
         with on_spark(s, here | {"conf": conf}, announces=False) as spark:
-            frames = {}
+            from redisq_ops.pipeline.session import forget_queries
+
+            forget_queries(spark)
             if given["lake"] is not None:
-                span = [int(common[at]) if at in common else None for at in ("since", "until")]
-                queues = () if given["queue"] is None else (given["queue"],)
-                for name in named:
-                    lake = lake_rows(spark, given["lake"], name, queues, *span)
-                    redact_table(lake, s.redaction).createOrReplaceTempView(name)
-            else:
-                for name, read in small.items():
-                    _say_reading(s, f"{name}: {quantity(len(read.rows), 'row')}")
-                    small_table_frame(spark, read).createOrReplaceTempView(name)
-                large = [name for name in named if name not in small]
-                frames = {name: frame_options(s, spark, name, **own[name]) for name in large}
+                _show_lake(s, spark, given, named, common)
+                _print_query(s, spark, given["query"])
+                return 0
+            for name, read in small.items():
+                _say_reading(s, f"{name}: {quantity(len(read.rows), 'row')}")
+                small_table_frame(spark, read).createOrReplaceTempView(name)
             if not reads:  # it may define a table of the data source
                 register(spark)
-            found = awaited(spark, "planning", lambda: _planned(s, spark, given["query"], frames))
-            _print_rows(s, spark, found)
+            large = {name: options for name, options in own.items() if name not in small}
+            _query_large(s, spark, given["query"], large)
     return 0
+
+
+def _show_lake(
+    s: Session,
+    spark: SparkSession,
+    given: Mapping[str, Any],
+    names: Sequence[str],
+    common: Mapping[str, str],
+) -> None:
+    """Make the tables of a lake those of the session."""
+    from redisq_ops.pipeline.redaction import redact_table
+
+    span = [int(common[at]) if at in common else None for at in ("since", "until")]
+    queues = () if given["queue"] is None else (given["queue"],)
+    for name in names:
+        lake = lake_rows(spark, given["lake"], name, queues, *span)
+        redact_table(lake, s.redaction).createOrReplaceTempView(name)
+
+
+def _query_large(
+    s: Session, spark: SparkSession, query: str, own: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Print a query's rows; of these tables Spark reads what the query's text names."""
+    from redisq_ops.pipeline.query_tables import UNREAD, query_frame, table_use, whole_use
+
+    def show(uses: Iterable[TableUse]) -> None:
+        for use in uses:
+            options = frame_options(s, spark, use.table, **own[use.table])
+            _say_reading(s, use.describe(bounded=bool({"since", "until"} & options.keys())))
+            frame = query_frame(spark, use, options, s.redaction)
+            frame.createOrReplaceTempView(use.table)
+
+    awaited(spark, "planning", lambda: show(table_use(query, name) for name in own))
+    try:
+        _print_query(s, spark, query)
+    except RedisqError as error:
+        if UNREAD not in str(error):
+            raise
+        awaited(spark, "planning", lambda: show(map(whole_use, own)))
+        _print_query(s, spark, query)
 
 
 def _small_tables(
@@ -173,42 +206,27 @@ def _table_rows(s: Session, given: Mapping[str, Any], tables: Sequence[str]) -> 
     return {name: s.run(server_rows([name], queues, prefix)) for name in tables}
 
 
-def _planned(
-    s: Session, spark: SparkSession, query: str, frames: Mapping[str, Mapping[str, str]]
-) -> DataFrame:
-    """The rows of a query, over frames that read only what it needs."""
-    from redisq_ops.pipeline.query_plan import plan_query, single_query_frame
-    from redisq_ops.pipeline.redaction import redact_table
-
-    def show(name: str, table: DataFrame) -> None:
-        redact_table(table, s.redaction).createOrReplaceTempView(name)
-
-    for name, options in frames.items():
-        show(name, source_frame(spark, options))
-    uses = plan_query(spark, query, list(frames)) if frames else {}
-    for name, use in uses.items():
-        bounded = bool({"since", "until"} & frames[name].keys())
-        _say_reading(s, use.describe(bounded=bounded))
-        show(name, single_query_frame(spark, use, frames[name]))
-    return spark.sql(query)
-
-
 def _say_reading(s: Session, what: str) -> None:
     if not s.json:
         print(f"reading {what}", file=sys.stderr, flush=True)
 
 
-def _print_rows(s: Session, spark: SparkSession, found: DataFrame) -> None:
+def _print_query(s: Session, spark: SparkSession, query: str) -> None:
+    """Run a query and print its rows; two columns of one name get different ones."""
+    from redisq_ops.pipeline.query_values import json_row, printable_frame
+
+    found = awaited(spark, "planning", lambda: printable_frame(spark.sql(query)))
+    schema = found.schema
     if s.json:
         rows = found.toLocalIterator()
         row = awaited(spark, "reading", lambda: next(rows, None))
         while row is not None:
-            emit(_plain(row.asDict(recursive=True), s.redaction))
+            emit(json_row(row, schema, s.redaction))
             row = next(rows, None)
         return
     taken = awaited(spark, "reading", lambda: found.take(SHOWN + 1))
-    shown = [list(_plain(row.asDict(recursive=True), s.redaction).values()) for row in taken]
-    table(found.columns, shown[:SHOWN])
+    shown = [list(json_row(row, schema, s.redaction).values()) for row in taken]
+    table(schema.names, shown[:SHOWN])
     more = "; more are there: --json has all" if len(shown) > SHOWN else ""
     say(quantity(min(len(shown), SHOWN), "row") + more)
 
@@ -217,25 +235,3 @@ def _has(name: str) -> bool:
     from redisq_ops.pipeline.tables import TABLES
 
     return TABLES[name].column("payload") is not None
-
-
-def _plain(row: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
-    """A row as JSON has it: times in ISO 8601, bytes unchanged; all text and bytes redacted again.
-
-    A query may join parts into a text that only as a whole matches a pattern.
-    """
-
-    def value(item: Any) -> Any:
-        if isinstance(item, (bytes, bytearray)):
-            return redaction.payload(bytes(item))
-        if isinstance(item, str):
-            return redaction.text(item)
-        if isinstance(item, date):
-            return item.isoformat()
-        if isinstance(item, Mapping):
-            return {value(name): value(part) for name, part in item.items()}
-        if isinstance(item, list):
-            return [value(part) for part in item]
-        return float(item) if isinstance(item, Decimal) else item
-
-    return {name: value(item) for name, item in row.items()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,15 +48,18 @@ def printed(given: Mapping[str, Any]) -> bool:
     return True
 
 
-def run_elsewhere(s: Session, given: Mapping[str, Any]) -> int | None:
+def run_elsewhere(s: Session, given: Mapping[str, Any], *, keeps: bool = True) -> int | None:
     """The exit code if the command needs no session here, else None: its spark-submit line was
-    printed, or the process of `redisq spark serve` ran it."""
+    printed, or the process of `redisq spark serve` ran it.
+
+    ``keeps``: the command leaves nothing in Spark that would change later ones.
+    """
     if printed(given):
         return 0
     from redisq_ops.pipeline.connect_server import commands_socket
     from redisq_ops.pipeline.fork_server import run_in_fork
 
-    if _kept_server(s, given) is None:
+    if not keeps or _kept_server(s, given) is None:
         return None
     return run_in_fork(commands_socket(), sys.argv[1:])
 
@@ -89,26 +93,23 @@ def _submitted_words(argv: list[str]) -> list[str]:
 
 @contextmanager
 def on_kept_server(
-    s: Session, given: Mapping[str, Any], purpose: str, *, reuses: bool = True
+    s: Session, given: Mapping[str, Any], purpose: str, *, keeps: bool = True
 ) -> Iterator[dict[str, Any]]:
-    """``given`` with the address of the server of `redisq spark serve`, if it can run this command.
+    """``given`` with the address of the server of `redisq spark serve`, if it can run this command
+    in the session of earlier commands.
 
-    ``reuses``: it may run in the session of earlier commands, because it leaves nothing there that
-    would change later ones.
+    ``keeps``: as of `run_elsewhere`.
     """
     from redisq_ops.pipeline.connect_server import reused_session
 
-    server = _kept_server(s, given)
+    server = _kept_server(s, given) if keeps else None
     if server is None:
         yield dict(given)
         return
     if not s.json:
         print("asking the Spark that runs…", file=sys.stderr, flush=True)
-    if not reuses:
-        yield {**given, "remote": server}
-    else:
-        with reused_session(server, purpose) as remote:
-            yield {**given, "remote": remote}
+    with reused_session(server, purpose) as remote:
+        yield {**given, "remote": remote}
 
 
 def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> SparkSession:
@@ -191,7 +192,8 @@ def on_spark(
             raise
         raise known from error
     finally:
-        made.stop()
+        with suppress(Exception):  # Spark may be gone; what the command says of it counts
+            made.stop()
 
 
 def _own_clock(s: Session) -> Callable[[], int]:
@@ -237,7 +239,8 @@ def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -
     """The checked options of `frame`."""
     from redisq_ops.pipeline.options import parse_options
 
-    given = table_options(s, table, **options)
+    # A command may find the session of another: what Spark keeps of its frames is not for this one.
+    given = {**table_options(s, table, **options), "command": secrets.token_hex(8)}
     if (url := url_for_workers(s, spark)) is not None:
         given["url"] = url
     parse_options(given)  # Spark would report an error in fifty lines

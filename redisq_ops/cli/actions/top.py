@@ -181,7 +181,7 @@ def _serve(s: Session, given: dict[str, Any]) -> int:
     if host is None:
         raise BadInput(f"--listen {listen!r}: HOST:PORT, for example 127.0.0.1:8765")
     _ = s.deployment  # a wrong address or password is reported now, not in a browser
-    command = [sys.executable, "-m", "redisq_ops", *_options(s), "top"]
+    command = [sys.executable, "-P", "-m", "redisq_ops", *_options(s), "top"]
     command += ["--interval", str(given["interval"])] if given["interval"] else []
     command += ["--queue", given["queue"]] if given["queue"] else []
     command += ["--read-only"] if given["read_only"] else []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from ..options import Options, add, argument, flag, option
 
@@ -15,6 +17,18 @@ spark = typer.Typer(
     help="Read, report on, submit and replay queues with Spark.",
 )
 commands.add_typer(spark, name="spark")
+
+
+class QueryCommand(TyperCommand):
+    """Takes ``-- comment`` at the start of a query for what it is: no option's name has a space."""
+
+    def parse_args(self, context: Any, words: list[str]) -> list[str]:
+        def is_comment(word: str) -> bool:
+            return word.startswith("--") and len(word.partition("=")[0].split()) > 1
+
+        words = [f" {word}" if is_comment(word) else word for word in words]
+        return super().parse_args(context, words)
+
 
 RUNNING: Options = {
     "master": option("--master", "URL", "Spark master (default: local[*])."),
@@ -88,6 +102,7 @@ add(
         'redisq spark sql "select day, count(*) n from history group by day" --lake /lake',
     ),
 )  # fmt: skip
+spark.registered_commands[-1].cls = QueryCommand
 
 add(
     spark, "serve",

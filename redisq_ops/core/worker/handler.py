@@ -113,12 +113,15 @@ def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
 
 
 def load_handler(spec: str) -> Handler:
-    """Import the handler ``module:function``, also from the current directory."""
+    """Import the handler ``module:function``, also from the current directory.
+
+    Which comes last: a file there does not stand in for a module of Python or of a package.
+    """
     module, colon, name = spec.partition(":")
     if not (module and colon and name) or module.endswith(".py"):
         raise BadInput(f"handler {spec!r}: write it as module:function, such as jobs:handle")
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+        sys.path.append(os.getcwd())
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):

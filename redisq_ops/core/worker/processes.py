@@ -24,6 +24,8 @@ log = logging.getLogger("redisq_ops.worker")
 _LONGEST_PAUSE_S = 10.0
 _QUICK_S = 10.0
 """s; a process that fails sooner is restarted after a growing pause"""
+_SAFE_PATH = "PYTHONSAFEPATH"
+"""variable with which Python imports no modules from the current folder"""
 
 
 @dataclass(slots=True)
@@ -61,8 +63,13 @@ def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] =
                     os.kill(child.process.pid, signal.SIGTERM)
 
     def start(index: int, child: _Child, now: float) -> None:
-        process = context.Process(target=_work_in_child, args=(target, index, args))
-        process.start()
+        given = os.environ.get(_SAFE_PATH)
+        process = context.Process(target=_work_in_child, args=(target, index, args, given))
+        os.environ[_SAFE_PATH] = "1"  # until it has our path, it would import from this folder
+        try:
+            process.start()
+        finally:
+            _restore_safe_path(given)
         child.process, child.born = process, now
         if stopping:  # the signal came before the process existed
             process.terminate()
@@ -100,7 +107,17 @@ def _process_ended(index: int, child: _Child, stopping: bool) -> None:
     log.warning("worker process %d ended (%s); starting another", index, how)
 
 
-def _work_in_child(target: Callable[..., object], index: int, args: tuple[Any, ...]) -> None:
+def _restore_safe_path(given: str | None) -> None:
+    if given is None:
+        os.environ.pop(_SAFE_PATH, None)
+    else:
+        os.environ[_SAFE_PATH] = given
+
+
+def _work_in_child(
+    target: Callable[..., object], index: int, args: tuple[Any, ...], safe_path: str | None
+) -> None:
+    _restore_safe_path(safe_path)  # programs that it starts have ours
     # A session of its own: Ctrl+C then reaches only the supervisor, which passes it on once.
     os.setsid()
     Thread(target=_follow, name="redisq-follow", daemon=True).start()

@@ -61,6 +61,7 @@ def _find(name: str, named_folder: str) -> Framework | None:
         command, probe = ["node", script], ["node", "-e", "require.resolve('bullmq')"]
     else:
         python = folder / "bin" / "python"
+        environment["PYTHONSAFEPATH"] = "1"  # the folder's own modules are not meant
         if named_folder and not python.exists():
             environment["PYTHONPATH"] = str(folder)
         interpreter = str(python) if named_folder and python.exists() else sys.executable

@@ -1,0 +1,449 @@
+"""`redisq spark sql` against answers made of what redis-py reads: every query by the command itself
+and by Spark's readers, in two orders, while the queues change."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import redis
+
+from redisq_ops import RequestQueue, Settlement
+from redisq_ops.core.model.entry import Failure
+from redisq_ops.pipeline import small_tables
+from redisq_ops.pipeline.query_tables import named_tables, only_reads, table_use
+from redisq_ops.pipeline.query_values import distinct_names
+from redisq_ops.pipeline.tables import TABLES
+
+from ..command_line import Redisq
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIRST_DEATH = 1_700_000_000_000
+PLAN_LIKE = "a\n+- Project z"
+MADE = {"mail": 25, "other": 15}
+"""queue -> its dead letters in the beginning"""
+
+
+class Letter(NamedTuple):
+    queue: str
+    id: str
+    number: int
+    type: str
+    error: str
+    at: int
+
+
+def error_of(number: int) -> Failure:
+    message = PLAN_LIKE if number == 5 else f"box {number % 4} is full"
+    return Failure("SMTP" if number % 3 else "Reject", message, f"Traceback\n  line {number}")
+
+
+def die(client: redis.Redis, name: str, request: str, n: int) -> None:
+    """A request whose ``n`` entries are dead, one a minute."""
+    queue = RequestQueue(client, name)
+    queue.submit([b"payload %d" % k for k in range(1, n + 1)], id=request, limit=1000)
+    taken = queue.take(500, consumer="w").deliveries
+    numbers = [int(one.id.rpartition("/")[2]) for one in taken]
+    errors = [error_of(number).encoded() for number in numbers]
+    queue.settle(
+        [Settlement(one, "reject", error) for one, error in zip(taken, errors, strict=True)]
+    )
+    deaths = {f"{request}/{k}": FIRST_DEATH + k * 60_000 for k in numbers}
+    client.zadd(f"redisq:{{{name}}}:dead", deaths)
+
+
+def letters(client: redis.Redis) -> list[Letter]:
+    """What redis-py reads, with the errors as they were made."""
+    found = []
+    for name in MADE:
+        scores: Any = client.zrange(f"redisq:{{{name}}}:dead", 0, -1, withscores=True)
+        for member, at in scores:
+            id = member.decode()
+            number = int(id.rpartition("/")[2])
+            failure = error_of(number)
+            found.append(Letter(name, id, number, failure.type, failure.message, int(at)))
+    return found
+
+
+Rows = Iterable[Sequence[Any]]
+Answer = Callable[[list[Letter]], Rows]
+
+
+def counted(values: Iterable[Any]) -> Rows:
+    return [(*key, n) if isinstance(key, tuple) else (key, n) for key, n in Counter(values).items()]
+
+
+def moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+def ids(found: Iterable[Letter]) -> Rows:
+    return [(one.id,) for one in found]
+
+
+def of(name: str, found: list[Letter]) -> list[Letter]:
+    return [one for one in found if one.queue == name]
+
+
+def latest(found: list[Letter], n: int) -> list[Letter]:
+    return sorted(found, key=lambda one: (-one.at, one.id))[:n]
+
+
+CORPUS: dict[str, Answer] = {
+    # projections, filters, look-ups
+    "select id from dead": ids,
+    "select queue, id, number, error from dead": lambda d: [
+        (one.queue, one.id, one.number, one.error) for one in d
+    ],
+    "select count(*) n from dead": lambda d: [(len(d),)],
+    "select count(error) n, count(id) i from dead": lambda d: [(len(d), len(d))],
+    "select count(*), count(*) from dead": lambda d: [(len(d), len(d))],
+    "select queue, count(*) from dead group by all": lambda d: counted(one.queue for one in d),
+    "select id, error from dead where id in ('r1/7', 'o1/9')": lambda d: [
+        (one.id, one.error) for one in d if one.id in ("r1/7", "o1/9")
+    ],
+    "select error from dead where id = 'r1/3'": lambda d: [
+        (one.error,) for one in d if one.id == "r1/3"
+    ],
+    "select id from dead where request = 'o1'": lambda d: ids(of("other", d)[:15]),
+    "select id from dead where queue = 'nope'": lambda d: [],
+    "select id from dead where queue = 'mail' and number between 3 and 9": lambda d: ids(
+        one for one in of("mail", d) if 3 <= one.number <= 9
+    ),
+    "select id from dead where since_at >= timestamp'2023-11-14 22:20:00'": lambda d: ids(
+        one for one in d if moment(one.at) >= "2023-11-14T22:20"
+    ),
+    "select id from dead where error like '%\n%'": lambda d: ids(
+        one for one in d if "\n" in one.error
+    ),
+    "select id from dead where client is null and number % 2 = 0": lambda d: ids(
+        one for one in d if one.number % 2 == 0
+    ),
+    "select distinct error_type from dead": lambda d: {(one.type,) for one in d},
+    "select id from dead order by number, queue limit 3": lambda d: ids(
+        sorted(d, key=lambda one: (one.number, one.queue))[:3]
+    ),
+    "select id from dead order by since_at desc, id limit 4": lambda d: ids(latest(d, 4)),
+    "-- from the first\nselect number from dead where id = 'r1/1'": lambda d: [(1,)],
+    "/* a, b */ select count(*) from dead /* from counts */": lambda d: [(len(d),)],
+    "(select id from dead where number = 1)": lambda d: ids(one for one in d if one.number == 1),
+    "from dead select id": ids,
+    "from dead |> where number < 3 |> select id": lambda d: ids(one for one in d if one.number < 3),
+    # subqueries and CTEs with columns that the rest does not need
+    "with x as (select id, error, number from dead) select id from x where number < 3": lambda d: (
+        ids(one for one in d if one.number < 3)
+    ),
+    "with x as (select *, rand() r from dead) select id from x": ids,
+    "with x as (select id, error, since_at from dead), y as (select id, error from x) "
+    "select count(*) from y": lambda d: [(len(d),)],
+    "with mail as (select * from dead where queue = 'mail') select count(*) from mail union all "
+    "select count(*) from mail where number = 3 union all select count(*) from dead": lambda d: [
+        (len(of("mail", d)),),
+        (sum(one.number == 3 for one in of("mail", d)),),
+        (len(d),),
+    ],
+    "with n(a, b) as (select id, number from dead) select a from n where b = 2": lambda d: ids(
+        one for one in d if one.number == 2
+    ),
+    "select count(*) from (select id, error from dead limit 1)": lambda d: [(1,)],
+    "select id from (select id, error, failures from dead order by error, id) where id > 'r1/2'": (
+        lambda d: ids(one for one in d if one.id > "r1/2")
+    ),
+    "select id, (select max(number) from dead where queue = 'other') from dead where number = 1": (
+        lambda d: [(one.id, max(x.number for x in of("other", d))) for one in d if one.number == 1]
+    ),
+    "select id from dead where number > (select max(number) from dead where queue = 'other')": (
+        lambda d: ids(one for one in d if one.number > max(x.number for x in of("other", d)))
+    ),
+    "select count(*) from dead a where exists "
+    "(select h.error from dead h where h.queue = 'other' and h.number = a.number)": lambda d: [
+        (sum(one.number in {x.number for x in of("other", d)} for one in d),)
+    ],
+    "select queue, waiting, dead from counts": lambda d: [
+        (name, 0, len(of(name, d))) for name in MADE
+    ],
+    "select c.queue from counts c where exists (select 1 from dead d where d.queue = c.queue and "
+    "d.number = 20)": lambda d: {(one.queue,) for one in d if one.number == 20},
+    "select c.dead, d.id from counts c, lateral (select id from dead where dead.queue = c.queue "
+    "order by number desc, id limit 1) d": lambda d: [
+        (len(of(name, d)), min((-one.number, one.id) for one in of(name, d))[1]) for name in MADE
+    ],
+    "select id from dead where id not in (select id from dead where number > 2)": lambda d: ids(
+        one for one in d if one.number <= 2
+    ),
+    # joins, and columns of one name
+    "select a.id, b.id from dead a join dead b on a.number = b.number and a.queue < b.queue": (
+        lambda d: [
+            (one.id, two.id)
+            for one in d
+            for two in d
+            if one.number == two.number and one.queue < two.queue
+        ]
+    ),
+    "select count(*) from dead a join dead b using (id) where a.queue = 'mail'": lambda d: [
+        (len(of("mail", d)),)
+    ],
+    "select count(*) from dead natural join (select id, queue from dead)": lambda d: [(len(d),)],
+    "select d.id, c.dead from dead d left join counts c on c.queue = d.queue and c.dead > 20": (
+        lambda d: [
+            (one.id, len(of(one.queue, d)) if len(of(one.queue, d)) > 20 else None) for one in d
+        ]
+    ),
+    "select d.error, s.error from dead d join subrequests s using (queue, id) where d.number < 4": (
+        lambda d: [(one.error, one.error) for one in d if one.number < 4]
+    ),
+    "select id id, id `id_2`, id from dead where number = 1": lambda d: [
+        (one.id,) * 3 for one in d if one.number == 1
+    ],
+    "select named_struct('a', id, 'a', number) s from dead where id = 'r1/2'": lambda d: [
+        ({"a": "r1/2", "a_2": 2},)
+    ],
+    "select d.number as `from dead`, `d`.`queue` as `select` from `dead` `d` where number = 9": (
+        lambda d: [(9, one.queue) for one in d if one.number == 9]
+    ),
+    # all columns without their names
+    "select * except (queue, kind, shard, called, task, client, first_at, since_at, consumer, op, "
+    "traceback, fingerprint, payload, payload_bytes, _corrupt) from dead where id = 'r1/5'": (
+        lambda d: [("r1/5", "dead", "r1", 5, 1, 0, 1, "rejected", "SMTP", PLAN_LIKE)]
+    ),
+    "select count(distinct *) from (select queue, id from dead) x": lambda d: [(len(d),)],
+    "select count(*) from (table dead)": lambda d: [(len(d),)],
+    "select size(array_distinct(collect_list(struct(*)))) from dead": lambda d: [(len(d),)],
+    "select count(*) from (select * from dead union select * from dead)": lambda d: [(len(d),)],
+    "select a.id from (select id, queue, kind from dead) a where queue = 'mail' and kind != ''": (
+        lambda d: ids(of("mail", d))
+    ),
+    "select d from dead t("
+    + ", ".join(["a", "b", "c", "d", *(f"e{n}" for n in range(21))])
+    + ")": (ids),
+    "select number * 2 as twice, 3 * number from dead": lambda d: [
+        (one.number * 2, one.number * 3) for one in d
+    ],
+    # sets, windows, groups
+    "select id, error from dead union all select id, state from subrequests where number = 1": (
+        lambda d: [
+            *((one.id, one.error) for one in d),
+            *((one.id, "dead") for one in d if one.number == 1),
+        ]
+    ),
+    "select id from dead where queue = 'mail' union select id from dead where number < 5": (
+        lambda d: {(one.id,) for one in d if one.queue == "mail" or one.number < 5}
+    ),
+    "select number from dead where queue = 'mail' intersect "
+    "select number from dead where queue = 'other'": lambda d: (
+        {(one.number,) for one in of("other", d)} & {(one.number,) for one in of("mail", d)}
+    ),
+    "select id from (select id, error, row_number() over (partition by queue order by number desc) "
+    "n, lag(since_at) over (order by since_at) l from dead) where n = 1": lambda d: ids(
+        max(of(name, d), key=lambda one: one.number) for name in MADE
+    ),
+    "select error_type, count(*), min(number), max(since_at) from dead group by all": lambda d: [
+        (
+            kind,
+            n,
+            min(one.number for one in d if one.type == kind),
+            moment(max(one.at for one in d if one.type == kind)),
+        )
+        for kind, n in counted(one.type for one in d)
+    ],
+    "select queue, error_type, count(*) from dead group by cube (queue, error_type) "
+    "having grouping(queue) = 0 and grouping(error_type) = 0": lambda d: counted(
+        (one.queue, one.type) for one in d
+    ),
+    "select * from (select queue, error_type from dead) pivot (count(*) for error_type in ('SMTP', "
+    "'Reject'))": lambda d: [
+        (name, *(sum(one.type == kind for one in of(name, d)) for kind in ("SMTP", "Reject")))
+        for name in MADE
+    ],
+    "select if(1 = 1, number, failures) from dead": lambda d: [(one.number,) for one in d],
+    # literals like plans
+    f"select count(*) from dead where error = '{PLAN_LIKE}'": lambda d: [
+        (sum(one.error == PLAN_LIKE for one in d),)
+    ],
+    r"select id from dead where error != 'a\n+- Project z' order by number, queue limit 2": (
+        lambda d: ids(sorted(d, key=lambda one: (one.number, one.queue))[:2])
+    ),
+    "select '== Optimized Logical Plan ==\nRelationV2[id#1] redisq\n\n== ' x, count(*) from dead": (
+        lambda d: [("== Optimized Logical Plan ==\nRelationV2[id#1] redisq\n\n== ", len(d))]
+    ),
+    "select ' from history, requests -- ' x, count(*) from dead": lambda d: [
+        (" from history, requests -- ", len(d))
+    ],
+    # values
+    "select since_at, since_at + interval 1 hour from dead where id = 'r1/1'": lambda d: [
+        (moment(FIRST_DEATH + 60_000), moment(FIRST_DEATH + 3_660_000))
+    ],
+    "select array(since_at) a, map('t', since_at) m from dead where id = 'r1/1'": lambda d: [
+        ([moment(FIRST_DEATH + 60_000)], {"t": moment(FIRST_DEATH + 60_000)})
+    ],
+    "select date(since_at), timestamp_ntz'2030-03-10 02:30:00' from dead where id = 'r1/1'": (
+        lambda d: [("2023-11-14", "2030-03-10T02:30:00")]
+    ),
+    "select timestamp'2030-11-03 05:30:00' a, timestamp'2030-11-03 06:30:00.000001' b": lambda d: [
+        ("2030-11-03T05:30:00+00:00", "2030-11-03T06:30:00.000001+00:00")
+    ],
+    "select 12345678901234567890.123456789 d, 1e0 f, array(0.10) a, sum(number) s from dead": (
+        lambda d: [("12345678901234567890.123456789", 1.0, ["0.10"], sum(one.number for one in d))]
+    ),
+    "select double('nan') n, double('-infinity') i, null u, true b, 9223372036854775807 l": (
+        lambda d: [("NaN", "-Infinity", None, True, 9223372036854775807)]
+    ),
+    "select interval '1' day d, interval '1-2' year to month m, time'10:00:00' t": lambda d: [
+        ("INTERVAL '1' DAY", "INTERVAL '1-2' YEAR TO MONTH", "10:00:00")
+    ],
+    "select payload, array(payload) a from dead where id = 'o1/2'": lambda d: [
+        ("payload 2", ["payload 2"])
+    ],
+    "select map(1, since_at, 2, null) m, parse_json('[1]') v from dead where id = 'r1/1'": (
+        lambda d: [({"1": moment(FIRST_DEATH + 60_000), "2": None}, "[1]")]
+    ),
+}
+
+
+@pytest.fixture
+def in_session(
+    spark: SparkSession, client: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
+) -> Redisq:
+    """The command line in the tests' session, whose readers get the server by an option."""
+    from redisq_ops.cli.actions import spark as module
+
+    commands: Any = module
+    options = commands.frame_options
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    monkeypatch.setattr(
+        commands, "frame_options", lambda *given, **o: options(*given, url=redisq.url, **o)
+    )
+    for name, n in MADE.items():
+        die(client, name, "o1" if name == "other" else "r1", n)
+    return redisq
+
+
+def comparable(rows: Rows) -> list[str]:
+    return sorted(json.dumps(list(row), sort_keys=True) for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_every_query_has_the_answer_of_redis_py_whoever_reads_and_whatever_was_asked_before(
+    in_session: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = []
+    for by, queries in (("command", list(CORPUS)), ("Spark", list(reversed(CORPUS)))):
+        if by == "Spark":
+            die(client, "mail", "r2", 20)
+            monkeypatch.setattr(small_tables, "MOST_ROWS", 1)
+        for query in queries:
+            out = in_session("--json", "spark", "sql", query, code=None)
+            expected = comparable(CORPUS[query](letters(client)))
+            found = comparable(json.loads(line).values() for line in out.splitlines())
+            if in_session.code or found != expected:
+                wrong.append((by, query, found[:3], expected[:3], in_session.err[-300:]))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu"])
+def test_times_are_in_utc_in_any_zone(
+    in_session: Redisq, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    """05:30 and 06:30 are both 01:30 in New York."""
+    import time
+
+    query = (
+        "select since_at, array(timestamp'2030-11-03 05:30:00Z', timestamp'2030-11-03 06:30:00Z') a"
+    )
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        (row,) = in_session.rows("spark", "sql", f"{query} from dead where id = 'r1/1'")
+    time.tzset()
+    assert row == {
+        "since_at": moment(FIRST_DEATH + 60_000),
+        "a": ["2030-11-03T05:30:00+00:00", "2030-11-03T06:30:00+00:00"],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_a_table_for_people_has_both_columns_of_one_name(in_session: Redisq) -> None:
+    lines = in_session("spark", "sql", "select id, number, id from dead where id = 'r1/3'")
+    assert [line.split() for line in lines.splitlines()] == [
+        ["id", "number", "id_2"],
+        ["r1/3", "3", "r1/3"],
+    ]
+
+
+def test_names_become_distinct() -> None:
+    assert distinct_names(["id", "id", "id_2", "id", "n"]) == ["id", "id_3", "id_2", "id_4", "n"]
+
+
+def test_what_is_read_is_what_the_text_names_and_in_doubt_all() -> None:
+    def columns(query: str, table: str = "dead") -> str:
+        use = table_use(query, table)
+        return "all" if use.whole else ", ".join(use.columns)
+
+    for query, expected in {
+        "select count(*) from dead": "shard",
+        "select queue, count( * ) from dead group by 1": "queue",
+        "select id, number * 2, 2 * failures from dead where Error != ''": (
+            "id, number, failures, error"
+        ),
+        "select id, 'task' from dead": "id, task",
+        "select * from dead": "all",
+        "select dead.* except (id) from dead": "all",
+        "select count(distinct *) from dead": "all",
+        "select id from dead natural join counts": "all",
+        "select id from (table dead)": "all",
+        "select id from dead where exists (from dead)": "all",
+        "from dead select id": "all",
+        "select id from dead pivot (count(*) for state in ('dead'))": "all",
+        "create temporary view x as select id from dead": "all",
+    }.items():
+        assert columns(query) == expected, query
+
+
+def test_only_a_table_that_is_read_in_one_place_takes_the_querys_filters() -> None:
+    for query, once in {
+        "select id from dead where id = 'a'": True,
+        "explain select id from dead where id = 'a'": True,
+        "select d.id from dead d join counts c using (queue)": True,
+        "select id from dead a join dead b using (id)": False,
+        "with d as (select id from dead) select id from d x join d y using (id)": False,
+        "select id from counts, lateral (select id from dead)": False,
+        "select id from dead where number = (select max(number) from counts)": False,
+        "create temporary view x as select id from dead": False,
+    }.items():
+        assert table_use(query, "dead").once is once, query
+
+
+def test_only_tables_that_a_query_may_read_are_named_not_columns_and_states() -> None:
+    for query, tables in {
+        "select queue, waiting, dead from counts where dead > 1 order by dead": ["counts"],
+        "select id from requests where state = 'dead' or event in ('done', 'pending')": [
+            "requests"
+        ],
+        "with d as (select * from dead) select (select 1 from history) from d": ["dead", "history"],
+        "select * from counts as waiting, (dead), `pending` p": ["dead", "pending", "counts"],
+        "select 1 from counts -- and\n, dead": ["dead", "counts"],
+        "describe dead": ["dead"],
+    }.items():
+        assert named_tables(query) == [name for name in TABLES if name in tables], query
+
+
+def test_a_query_is_known_behind_comments_and_parentheses() -> None:
+    for query in (
+        "-- why\nselect 1",
+        "/* a\n*/ (with x as (select 1) select 1)",
+        "EXPLAIN select 1",
+    ):
+        assert only_reads(query), query
+    for query in ("-- select\ncreate view x as select 1", "cache table dead", "set a = 1"):
+        assert not only_reads(query), query
