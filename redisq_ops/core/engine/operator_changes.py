@@ -262,7 +262,7 @@ class OperatorChanges(ParallelReads[C_co]):
             (name, _kept(value), _kept(was[name]) if name in was else "*")
             for name, value in changes.items()
         ]
-        before = await self._call_script("configure", words, rows, caller=op, seq=seq)
+        before = await self._call_registered("configure", words, rows, caller=op, seq=seq)
         return {
             name: "" if word == "-" else unquote(word)
             for name, word in zip(changes, before, strict=True)
