@@ -15,6 +15,10 @@ from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.doctor.examination import examine
+
+from ...command_line import Redisq
 
 Submit = Callable[[Any, str], object]
 SUBMIT: dict[str, Submit] = {
@@ -30,7 +34,7 @@ NAMES = {"carmine": "carmine:mail"}
 def opened(client: redis.Redis, kind: str, shards: int) -> Any:
     name = NAMES.get(kind, "mail")
     if shards > 1:
-        return sharded_class(kind)(client, name, shards=shards)  # type: ignore[type-var]
+        return sharded_class(kind)(client, name, shards=shards)
     made = queue_class(kind)
     assert made is not None
     return made(client, name)
@@ -78,14 +82,15 @@ def test_an_entry_of_the_registry_alone_is_written_again_as_it_was(
 
 
 def test_a_change_of_an_operator_registers_the_queue_again(client: redis.Redis) -> None:
-    for kind, change in {
+    changes: dict[str, Callable[[Any], object]] = {
         "fair": lambda queue: queue.block("client"),
         "delay": lambda queue: queue.configure("op-1", 1, {"max_waiting": "7"}),
         "request": lambda queue: run(
             client, audit_log.begin(queue, "op-2", "pause", audit_log.Author("me", "here"), "",
                                     now_ms=1),
         ),
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for kind, change in changes.items():
         queue = opened(client, kind, 1)
         SUBMIT[kind](queue, "before")
         client.flushall()
@@ -125,3 +130,22 @@ def test_a_resized_queue_comes_back_with_its_shards(client: redis.Redis) -> None
     client.delete(registry_key())
     entry = run(client, opened(client, "fair", 3)._registry_entry(3))
     assert (entry.shards, entry.old_shards, entry.layout) == (5, 0, 1)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "carmine"])
+def test_queues_that_the_registry_has_lost_are_found_and_registered(
+    client: redis.Redis, redisq: Redisq, kind: str, shards: int
+) -> None:
+    queue = opened(client, kind, shards)
+    SUBMIT[kind](queue, "e1")
+    before = run(client, find("mail"))
+    client.delete(registry_key())
+
+    ((name, faults),) = [(row["queue"], row["faults"]) for row in redisq.rows("fsck", code=1)]
+    assert name == "mail" and "no entry in the registry" in faults[0]
+    assert "discover --register" in faults[0]
+    found = run(client, examine(Deployment(client)))
+    assert [one.facts["queue"] for one in found if one.check == "registry"] == ["mail"]
+    redisq("discover", "--register", "--yes")
+    assert run(client, find("mail")) == before
+    assert redisq.rows("fsck")[0]["faults"] == []
