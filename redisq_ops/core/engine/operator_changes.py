@@ -248,6 +248,11 @@ class OperatorChanges(ParallelReads[C_co]):
         return ""
 
     @operation
+    async def resize_waits_for(self) -> str:
+        """See `ShardedQueue.resize_waits_for`."""
+        return ""
+
+    @operation
     async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
         """Set settings and flags; an empty value removes one. Returns the values before, or ""."""
         await self._ensure_registered()

@@ -82,6 +82,27 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         keys = [each["cfg"] for each in self.shard_keys]
         await together(Call(("HSET", key, MARK, entry.mark), int, key=key) for key in keys)
 
+    @operation
+    async def resize_waits_for(self) -> str:
+        """What a change of the number of shards still waits for, in words; empty: none is open."""
+        await self._refresh()
+        if not self.old_shards:
+            return ""
+        removed = self._all_shards()[self.shards :]
+        states = ("lease", "delay", "dead", "trash")
+        rows = await together(
+            together(Call(("ZCARD", each.keys[zset]), int, key=each.keys[zset]) for zset in states)
+            for each in removed
+        )
+        names = ("pending", "delayed", "dead", "in the trash")
+        sums = map(sum, zip(*rows, strict=True))
+        held = [f"{n:,} {name}" for n, name in zip(sums, names, strict=False) if n]
+        where = f": {', '.join(held)} in shards that it removes" if held else ""
+        return (
+            f"queue {self.name} is still on its way from {self.old_shards} to {self.shards} "
+            f"shards{where}"
+        )
+
     async def _refuse_unfinished_transfers(self) -> None:
         """Raise `Refused` during a transfer from or to another queue: its undo lists and results
         are in the shards that had its entries when it began."""

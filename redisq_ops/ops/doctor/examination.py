@@ -50,6 +50,9 @@ CHECKS = {
 }
 HARMFUL = ("flushall", "config|set", "shutdown")
 """commands that no user of queues needs"""
+RESIZE_ADVICE = (
+    "replay or purge the dead entries and wait until the trash expires; then run resize again"
+)
 Timer = Callable[[], float]
 
 
@@ -307,6 +310,8 @@ async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
             f"{one.by}, has not ended: {count(one.done)} of {count(one.matched)} done",
             f"continue it, or take it back: {hint('undo', one.id)}", facts=name | {"op": one.id},
         ))  # fmt: skip
+    if waits := await queue.resize_waits_for.op():
+        found.append(Diagnosis("shards", "warning", waits, RESIZE_ADVICE, facts=name))
     if isinstance(queue, HasPeriodicEntries):
         _, overdue = await queue.periodic_counts.op(now)
         if overdue:
