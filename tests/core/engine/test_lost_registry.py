@@ -14,6 +14,8 @@ from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.redis.operation import run
+from redisq_ops.core.worker.transfer_recoverer import TransferRecoverer
+from redisq_ops.core.worker.upkeep import _upkeep_of
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.doctor.examination import examine
@@ -149,3 +151,15 @@ def test_queues_that_the_registry_has_lost_are_found_and_registered(
     redisq("discover", "--register", "--yes")
     assert run(client, find("mail")) == before
     assert redisq.rows("fsck")[0]["faults"] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_workers_upkeep_writes_a_lost_entry_of_the_registry_again(
+    client: redis.Redis, kind: str, shards: int
+) -> None:
+    queue = opened(client, kind, shards)
+    SUBMIT[kind](queue, "e1")
+    before = run(client, find(queue.name))
+    client.delete(registry_key())
+    run(client, _upkeep_of(queue, TransferRecoverer()))
+    assert before is not None and run(client, find(queue.name)) == before
