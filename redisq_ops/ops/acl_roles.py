@@ -73,8 +73,9 @@ def rules(
     # Of `+@write` the dangerous commands are taken off again.
     ahead = [word for word in writes if word.startswith("+@")]
     return [
-        *(f"{mark}{pattern}" for pattern in (*own, *map(_checked_pattern, keys))),
+        *(f"{mark}{pattern}" for pattern in own),
         *registry[:1],
+        *(f"{mark}{_checked_pattern(pattern)}" for pattern in keys),
         *(f"&{pattern}" for pattern in channels),
         read, *ahead, connection, dangerous, *(word for word in writes if word not in ahead),
         *_SEE, *(CLUSTER if cluster else ()), *registry[1:],
