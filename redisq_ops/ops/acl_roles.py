@@ -58,8 +58,8 @@ def rules(
 ) -> list[str]:
     """The rules of a role, in their order; without ``reset``, a password and ``on``.
 
-    ``queues``: only the keys of these queues and the registry; none: of all. ``keys``: patterns of
-    other programs' keys. ``cluster``: with what a client of a Cluster needs.
+    ``queues``: only the keys of these queues, and what they need of the registry; none: all.
+    ``keys``: patterns of other programs' keys. ``cluster``: with what a client of a Cluster needs.
     """
     writes = {
         "viewer": (),
@@ -69,14 +69,17 @@ def rules(
     }[role]
     mark = "%R~" if role == "viewer" else "~"
     own, channels = _patterns(checked_prefix(prefix), queues)
+    registry = _registry_rules(_literal(prefix), writes) if queues else []
     read, connection, dangerous = _READ
     # Of `+@write` the dangerous commands are taken off again.
     ahead = [word for word in writes if word.startswith("+@")]
     return [
-        *(f"{mark}{pattern}" for pattern in (*own, *map(_checked_pattern, keys))),
+        *(f"{mark}{pattern}" for pattern in own),
+        *registry[:1],
+        *(f"{mark}{_checked_pattern(pattern)}" for pattern in keys),
         *(f"&{pattern}" for pattern in channels),
         read, *ahead, connection, dangerous, *(word for word in writes if word not in ahead),
-        *_SEE, *(CLUSTER if cluster else ()),
+        *_SEE, *(CLUSTER if cluster else ()), *registry[1:],
     ]  # fmt: skip
 
 
@@ -93,7 +96,14 @@ def _patterns(prefix: str, queues: Sequence[str]) -> tuple[list[str], list[str]]
     names = [_literal(stored(known_name(name, "queue name"))) for name in dict.fromkeys(queues)]
     # A queue's shards have its name with a number: no queue's name has a slash.
     own = [f"{literal}:{{{name}{end}}}:*" for name in names for end in ("", "/*")]
-    return [*own, f"{literal}:registry"], own
+    return own, own
+
+
+def _registry_rules(literal: str, writes: Sequence[str]) -> list[str]:
+    """Who is limited to some queues reads the registry, which has all, and adds entries: by a
+    selector, so that no other command of the role can hide or replace one."""
+    rules = [f"%R~{literal}:registry"]
+    return [*rules, f"(%W~{literal}:registry +hsetnx)"] if writes else rules
 
 
 def _literal(text: str) -> str:

@@ -11,18 +11,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2s
 from typing import Any, TypeVar
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
-from redisq_ops.core.engine.registry import Registered, adopt, all_queues, find, forget
+from redisq_ops.core.engine.registry import (
+    Registered,
+    adopt,
+    all_queues,
+    distinct_name,
+    find,
+    forget,
+    plain_name,
+)
 from redisq_ops.core.foreign import recogniser
 from redisq_ops.core.foreign.recogniser import Find, KeyLook, recognisers
 from redisq_ops.core.model.entry import Checkup, Counts
 from redisq_ops.core.model.errors import Forbidden, NotFound, Refused, Unreachable
-from redisq_ops.core.model.quoting import bytes_of, legal, raw_of, text
+from redisq_ops.core.model.quoting import bytes_of, raw_of, text
 from redisq_ops.core.redis.key_scan import COUNT, Lane, Walk, clock_ms
 from redisq_ops.core.redis.operation import Call, Description, apart, both, together
 
@@ -205,15 +212,14 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Registere
         if entry is None and at == own:  # registered by its name alone
             entry = known.get((one.kind, "", own))
         registered = entry is not None
-        name = f"{one.kind}:{legal(one.what)}" if one.what else one.kind
+        name = plain_name(one.kind, one.what)
         reader = foreign_class(one.kind)
         if _is_ours(one.kind, taken.get(name)) or (reader and _is_shard(reader, own, taken)):
             continue  # one of ours that uses another program's layout
         if entry is None:
             called = None
             if len(name) > _LONGEST or name in taken or not _by_name(reader, name, at, own):
-                digest = blake2s(one.at + b"\0" + one.what, digest_size=4).hexdigest()
-                name, called = f"{name[: _LONGEST - 9]}~{digest}", own
+                name, called = distinct_name(one.kind, one.at, one.what), own
             entry = Registered(
                 name, one.kind, reader.schema if reader else 1, now, at=at, called=called
             )

@@ -876,3 +876,48 @@ def test_a_state_that_a_layout_does_not_tell_is_called_unknown(
         )
     redisq("dlq", "ls", "raw-delay:my_delays")
     assert redisq.err == "raw-delay:my_delays: 0 dead entries\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("mail", {"kind": "resque", "at": "resque:", "called": "low"}),
+        ("mail", {"kind": "resque", "at": "resque:"}),
+        ("resque:other", {"kind": "resque", "at": "resque:", "called": "low"}),
+        ("resque:low~00000000", {"kind": "resque", "at": "resque:", "called": "low"}),
+        ("resque:low", {"kind": "fair"}),
+    ],
+)
+def test_the_registry_gives_no_other_name_to_another_programs_queue(
+    redisq: Redisq, client: Client, name: str, entry: dict[str, str]
+) -> None:
+    """A user who may write the registry could make an administrator's purge delete jobs."""
+    resque(client)
+    before = client.lrange("resque:queue:low", 0, -1)
+    client.hset("redisq:registry", name, json.dumps(entry | {"schema": 1, "created_ms": 1}))
+    said = redisq.refusal("purge", name, "--state", "waiting", "--hard", "--yes", code=1)
+    assert f"the registry entry of {name} is corrupt" in said
+    assert before and client.lrange("resque:queue:low", 0, -1) == before
+
+
+def test_rqs_keys_and_ours_are_told_apart(redisq: Redisq, client: Any, url: str) -> None:
+    """RQ's keys begin with rq:, ours with redisq:."""
+    client.sadd("rq:queues", "rq:queue:mail")
+    client.hset("rq:job:j1", mapping={"status": "queued", "origin": "mail", "created_at":
+                "2026-01-01T00:00:00.000000Z", "data": b"x"})  # fmt: skip
+    client.rpush("rq:queue:mail", "j1")
+    run(client, RequestQueue(client, "mail")._ensure_registered())
+    assert names(redisq.rows("discover")) == ["rq:mail"]
+    redisq("discover", "--register", "--yes")
+    assert names(redisq.rows("ls")) == ["mail", "rq:mail"]
+
+    client.execute_command(*redisq("acl", "worker").split())
+    try:
+        worker: Any = redis.Redis.from_url(url, username="redisq-worker", password="change-me")
+        for command in (("DEL", "rq:queue:mail"), ("LPUSH", "rq:queue:mail", "j2"),
+                        ("HSET", "rq:job:j1", "status", "x")):  # fmt: skip
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                worker.execute_command(*command)
+        RequestQueue(worker, "mail").take(1, consumer="w")
+    finally:
+        client.execute_command("ACL", "DELUSER", "redisq-worker")

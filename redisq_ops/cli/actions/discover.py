@@ -24,11 +24,13 @@ from redisq_ops.ops.discover import (
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
+from redisq_ops.ops.unregistered import UnregisteredQueues, sentence, unregistered
 
 from ..confirm_and_run import agreed
 from ..output import age_or_none, count, emit, printable, progress, quantity, say, table, tell
 from ..session import Session
 
+NONE = UnregisteredQueues()
 SHOWN = 5
 """faults of a queue that are shown to a person"""
 BATCH = 20
@@ -57,6 +59,12 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         say(f"not shown: {quantity(number, 'key')} {what}")
     if not finished:
         return INTERRUPTED
+    whole = given["match"] is None and given["max"] is None
+    lost = s.run(unregistered(s.deployment)) if whole else NONE
+    for entry in lost.entries:
+        say(sentence(entry))
+    if lost.unseen:
+        say(f"not looked at for queues that the registry has lost: {lost.unseen}")
     broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)
     unknown = any(row.registered is None for row in rows)
     if given["register"] and unknown:
@@ -65,7 +73,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         say(f"to show them in ls and the dashboard: {hint('discover', register=None)}")
     elif given["register"]:
         sound = {row.name for row in rows if not row.registered and not row.problem}
-        new = [one.entry for one in entries if one.entry.name in sound]
+        new = [one.entry for one in entries if one.entry.name in sound] + [*lost.entries]
         title = f"register {quantity(len(new), 'queue')}"
         lines = (", ".join(e.name for e in new[:SHOWN]) + (", …" if len(new) > SHOWN else ""),)
         facts = {"verb": "register", "matched": len(new), "queues": [e.name for e in new]}

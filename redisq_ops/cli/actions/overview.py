@@ -144,7 +144,8 @@ def _contexts(s: Session) -> None:
 
 
 def fsck(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.ops.fsck import QueueCheck  # `redisq ls` needn't wait for it
+    from redisq_ops.ops.fsck import QueueCheck  # `redisq ls` needn't wait for them
+    from redisq_ops.ops.unregistered import sentence, unregistered
 
     queue = given["queue"]
     codes, corrupt = {0}, dict[str, str]()
@@ -154,6 +155,11 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
         entries = s.run(all_queues(s.deployment.prefix))
         names = [entry.name for entry in entries]
         corrupt = {entry.name: entry.problem for entry in entries if entry.problem is not None}
+        lost = s.run(unregistered(s.deployment))
+        names += [entry.name for entry in lost.entries]
+        corrupt |= {entry.name: sentence(entry) for entry in lost.entries}
+        if lost.unseen:
+            say(f"not looked at for queues that the registry has lost: {lost.unseen}")
     for name in names:
         row: dict[str, Any] = {"queue": name, "kind": None, "reads": 0, "momentary": 0}
         verdict, broken, unseen = "adds up", list[str](), None

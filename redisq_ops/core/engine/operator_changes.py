@@ -262,6 +262,11 @@ class OperatorChanges(ParallelReads[C_co]):
         return ""
 
     @operation
+    async def resize_waits_for(self) -> str:
+        """See `ShardedQueue.resize_waits_for`."""
+        return ""
+
+    @operation
     async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
         """Set settings and flags; an empty value removes one. Returns the values before, or ""."""
         await self._ensure_registered()
@@ -276,7 +281,7 @@ class OperatorChanges(ParallelReads[C_co]):
             (name, _kept(value), _kept(was[name]) if name in was else "*")
             for name, value in changes.items()
         ]
-        before = await self._call_script("configure", words, rows, caller=op, seq=seq)
+        before = await self._call_registered("configure", words, rows, caller=op, seq=seq)
         return {
             name: "" if word == "-" else unquote(word)
             for name, word in zip(changes, before, strict=True)

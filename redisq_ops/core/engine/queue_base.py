@@ -11,18 +11,29 @@ from urllib.parse import unquote
 
 from ..model.clock import Clock, ServerClock
 from ..model.entry import State
-from ..model.errors import WrongKind
+from ..model.errors import Unregistered, WrongKind
 from ..model.keys import PREFIX, Keys, checked_name, checked_prefix
 from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
-from ..redis.operation import Arg, Bound, C_co, Call, both, mode, operation
+from ..redis.operation import (
+    Arg,
+    Bound,
+    C_co,
+    Call,
+    Description,
+    attempt,
+    both,
+    mode,
+    operation,
+    together,
+)
 from ..redis.parsers import integers
 from ..redis.script_files import script_names
 from ..redis.scripts import Script, script
 from ..redis.whole_keys import types_of
 from .declared_features import DeclaredFeatures
 from .idempotency import CallerSlots
-from .registry import ensure_registered, find, server_ms
+from .registry import MARK, Registered, ensure_registered, find, read_mark, server_ms
 
 T = TypeVar("T")
 
@@ -86,6 +97,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         self.clock = clock or ServerClock()
         self.callers = callers or CallerSlots()
         self._registered = False
+        self._whole: QueueBase[Any] | None = None
+        """of a shard: its queue"""
         self._key_types_checked = False
 
     @staticmethod
@@ -132,17 +145,63 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     async def _ensure_registered(self) -> None:
         """Find the queue's registry entry or create it, once per object."""
         if not self._registered:
-            registering = ensure_registered(
-                self.name, self.kind, self.schema, self.prefix, permitted=self._check_submit_rights
-            )
-            entry, _ = await both(registering, self._refuse_wrong_types())
+            entry, _ = await both(self._registry_entry(), self._refuse_wrong_types())
             if entry.all_shards > 1:
                 raise WrongKind(f"queue {self.name} has shards: open it as a sharded queue")
             self.layout = entry.layout
+            await self._mark(entry)
             self._registered = True
 
     def refuse_several_slots(self) -> None:
         """Raise `Refused` where a Cluster has the keys in several slots: a script can't run."""
+
+    def _registry_entry(self, shards: int = 1) -> Description[Registered]:
+        """The registry's entry; a new one has the number of shards and the layout given here."""
+        return ensure_registered(
+            self.name, self.kind, self.schema, self.prefix, shards, self._check_submit_rights,
+            layout=self.layout, mark=read_mark(self.keys),
+        )  # fmt: skip
+
+    async def _mark(self, entry: Registered) -> None:
+        """Leave the registration's mark in every shard that has none.
+
+        A server that refuses it refuses no worker: scripts that need the mark say so.
+        """
+        places = self.shard_keys
+        marks = await together(read_mark(keys) for keys in places)
+        marking = self._script("mark_registered")
+        await attempt(
+            together(
+                marking.call(keys, self.clock, int, mark=entry.mark)
+                for keys, mark in zip(places, marks, strict=True)
+                if mark is None
+            )
+        )
+
+    async def _register_again(self) -> None:
+        """After a script found no mark: the server lost the queue's data, or a release wrote it
+        that left none. The whole queue registers, with the shards that it had."""
+        whole = self._whole or self
+        whole._registered = False
+        await whole._ensure_registered()
+
+    async def _call_registered(
+        self,
+        name: str,
+        read: Callable[[Any], T],
+        rows: Iterable[Sequence[Arg]] = (),
+        /,
+        **argv: Arg,
+    ) -> T:
+        """`_call_script`, for scripts that store something: see `_register_again`."""
+        return await self._once_registered(self._call_script(name, read, rows, **argv))
+
+    async def _once_registered(self, call: Call[T]) -> T:
+        try:
+            return await call
+        except Unregistered:
+            await self._register_again()
+            return await call
 
     async def _check_submit_rights(self) -> None:
         """Raise `Forbidden` for a user who can't submit, before an empty queue is created."""
@@ -177,8 +236,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         loaded = self._script(name)
         with self.callers.borrow(slot or name) as (caller, seq):
             try:
-                return await loaded.call(
-                    self.keys, self.clock, read, rows, caller=caller, seq=seq, **argv
+                return await self._once_registered(
+                    loaded.call(self.keys, self.clock, read, rows, caller=caller, seq=seq, **argv)
                 )
             except WrongKind:
                 self._registered = self._key_types_checked = False  # check again at the next call
@@ -212,14 +271,19 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     @operation
     async def exists(self) -> bool:
         """Whether the queue exists. The first submission creates it; reading never does."""
-        return self._registered or await find(self.name, self.prefix) is not None
+        if self._registered:
+            return True
+        entry, mark = await both(find(self.name, self.prefix), read_mark(self.keys))
+        return entry is not None or mark is not None
 
     @operation
     def settings(self) -> Call[dict[str, str]]:
         """Settings that differ from their defaults, and the flags ``paused`` and ``closed``."""
         return Call(
             ("HGETALL", self.keys["cfg"]),
-            lambda reply: {k.decode(): unquote(v.decode()) for k, v in reply.items()},
+            lambda reply: {
+                name: unquote(v.decode()) for k, v in reply.items() if (name := k.decode()) != MARK
+            },
             key=self.keys["cfg"],
         )
 

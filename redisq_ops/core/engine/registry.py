@@ -1,7 +1,10 @@
 """All queues of a deployment: one hash, name -> kind, schema, time of creation.
 
-An entry is written before the queue's first key and removed after its last, so the registry is
-never missing a queue that has data.
+An entry is written before the queue's first key and removed after its last. A server can lose it:
+with all data, or on a Cluster alone. So each shard of a queue has a mark among its settings, with
+what the registry says. A script that stores something is refused where the mark is missing, and the
+queue registers itself again (`QueueBase._register_again`); where only the registry's entry is
+missing, the mark has what it was.
 """
 
 from __future__ import annotations
@@ -10,15 +13,21 @@ import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2s
 from typing import Any
 
 from ..model.errors import CORRUPT, BadInput, NotFound, SchemaTooNew, Unreadable, WrongKind
-from ..model.keys import PREFIX, checked_name, known_name, registry_key
-from ..model.quoting import stored, text
-from ..redis.operation import Call
+from ..model.keys import PREFIX, Keys, checked_name, known_name, registry_key
+from ..model.quoting import bytes_of, legal, stored, text
+from ..redis.operation import Call, Description, both
+from ..redis.parsers import optional
 from .queue_types import LAYOUTS
 
+MARK = "registered"
+"""the field of a queue's settings that has the mark"""
 _MOST = 2**53
+_LONGEST = 128
+"""characters of a name"""
 _PARTS: dict[str, tuple[type, int, int]] = {
     "kind": (str, 0, 0),
     "schema": (int, 0, _MOST),
@@ -71,9 +80,44 @@ class Registered:
                     raise TypeError(part)
                 if isinstance(value, int) and not low <= value <= high:
                     raise ValueError(part)
+            if not entry._named_so:
+                why = f"it speaks of a {entry.kind} queue that has another name"
+                return cls(
+                    name, "unknown", 0, 0, problem=f"the registry entry of {name} is corrupt: {why}"
+                )
         except (BadInput, *CORRUPT):
             return cls(name, "unknown", 0, 0, problem=f"the registry entry of {name} is corrupt")
         return entry
+
+    @property
+    def _named_so(self) -> bool:
+        """Whether a queue of this kind, with these keys, can have this name here. Who may write the
+        registry may not so make a name mean another program's keys."""
+        if self.at is None:
+            owner, colon, _ = self.name.partition(":")
+            return not (colon and owner in LAYOUTS and owner != self.kind)
+        if self.called is None:
+            return self.name == self.kind or self.name.startswith(f"{self.kind}:")
+        return self.name == distinct_name(self.kind, bytes_of(self.at), bytes_of(self.called))
+
+    @property
+    def mark(self) -> str:
+        """What a queue's own keys say of it. Short: a longer value would cost the hash of settings
+        its compact form."""
+        numbers = (self.schema, self.created_ms, self.shards, self.old_shards, self.layout)
+        return " ".join([self.kind, *map(str, numbers)])
+
+    @classmethod
+    def marked(cls, name: str, mark: bytes | None) -> Registered | None:
+        """The entry that a mark stands for; None: there is none, or it is corrupt."""
+        try:
+            kind, *numbers = (mark or b"").decode().split(" ")
+            schema, created, shards, old, layout = map(int, numbers)
+        except ValueError:
+            return None
+        found = cls(name, kind, schema, created, shards, old, layout)
+        entry = cls.decoded(name, found.encoded().encode())
+        return None if entry.problem else entry
 
     def encoded(self) -> str:
         body: dict[str, str | int] = {
@@ -103,6 +147,17 @@ class Registered:
                 f"(schema {self.schema}, this one knows {schema}); update redisq-ops"
             )
         return self
+
+
+def plain_name(kind: str, own: bytes) -> str:
+    """Our name for the queue that its program calls ``own``, at the kind's usual keys."""
+    return f"{kind}:{legal(own)}" if own else kind
+
+
+def distinct_name(kind: str, at: bytes, own: bytes) -> str:
+    """The same with a digest of where its keys are: for one at other keys, or with a long name."""
+    digest = blake2s(at + b"\0" + own, digest_size=4).hexdigest()
+    return f"{plain_name(kind, own)[: _LONGEST - 9]}~{digest}"
 
 
 _decoded = lru_cache(4096)(Registered.decoded)
@@ -139,27 +194,36 @@ async def ensure_registered(
     prefix: str = PREFIX,
     shards: int = 1,
     permitted: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    *,
+    layout: int = 0,
+    mark: Description[bytes | None] | None = None,
 ) -> Registered:
-    """Find a queue's entry or create it.
+    """Find a queue's entry or create it: from its ``mark``, if there is one.
 
     ``permitted`` is awaited before an entry is created: it raises `Forbidden` for a user who can't
     submit. Raises `WrongKind` for a queue of another kind, `SchemaTooNew` for a newer layout,
     `BadInput` for a name that is reserved.
     """
     _checked(name)
-    entry = await find(name, prefix)
+    entry, own = await both(find(name, prefix), mark or nothing())
+    kept = Registered.marked(name, own)
     if entry is None:
         refuse_reserved_name(name, kind)
         if permitted is not None:
             await permitted()
         key = registry_key(prefix)
         now = await server_ms()
-        mine = Registered(name, kind, schema, now, shards)
+        mine = kept or Registered(name, kind, schema, now, shards, layout=layout)
         # HSETNX: of two first producers one wins, and both read what won.
         await Call(("HSETNX", key, stored(name), mine.encoded()), int, key=key)
         entry = await find(name, prefix)
         if entry is None:
             raise NotFound(f"queue {name} was destroyed while it was being created")
+    if kept is not None and entry.problem is None and kept.kind != entry.kind:
+        raise WrongKind(
+            f"the registry says that queue {name} is a {entry.kind} queue, and its own keys that it"
+            f" is a {kept.kind} queue: repair or remove field {name} of key {registry_key(prefix)}"
+        )
     return entry.checked(kind, schema)
 
 
@@ -167,6 +231,21 @@ def _checked(name: str) -> str:
     """The name; raises `BadInput`. Another program's queue may have letters that ours have not."""
     owner, colon, _ = name.partition(":")
     return (known_name if colon and owner in LAYOUTS else checked_name)(name, "queue name")
+
+
+async def nothing() -> None:
+    return None
+
+
+async def read_mark(keys: Keys) -> bytes | None:
+    """The mark of one shard of a queue. A key of another type has none: its faults are told
+    elsewhere."""
+    read: Call[bytes | None] = Call(("HGET", keys["cfg"], MARK), optional, key=keys["cfg"])
+    try:
+        mark: bytes | None = await read
+    except WrongKind:
+        return None
+    return mark
 
 
 def refuse_reserved_name(name: str, kind: str) -> None:

@@ -135,10 +135,10 @@ def accept_rows(
     op: str = "",
     step: int = 0,
     keep_ms: int = 0,
-) -> Call[list[str]]:
+) -> Description[list[str]]:
     """Accept entries in one shard, each once: one word per entry (``transfer_accept.lua``)."""
     rows: list[tuple[bytes | str, ...]] = [(one.id, one.mark, *one.row) for one in cargo]
-    return shard._call_script(
+    return shard._call_registered(
         "transfer_accept", words, rows, origin=origin, op=op, step=step, keep_ms=keep_ms,
         layout=shard.layout,
     )  # fmt: skip

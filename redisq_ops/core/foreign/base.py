@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from ..engine.idempotency import CallerSlots
 from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.queue import Queue
+from ..engine.registry import Registered
 from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ..model.activity import Activity
 from ..model.clock import Clock, Duration
@@ -102,6 +103,10 @@ class ForeignQueue(Queue[C_co]):
 
     async def _ensure_registered(self) -> None:
         """Do nothing: the owner creates the queue."""
+
+    async def _register_again(self) -> None:
+        await Queue._register_again(self)
+        await self._mark(Registered(self.name, self.kind, self.schema))
 
     @operation
     @abstractmethod

@@ -10,6 +10,7 @@
     │   ├── SchemaTooNew     written by a newer release
     │   ├── WrongKind        the queue is of another kind, or a key of another type is in the way
     │   ├── TooLarge         a payload or result over its limit
+    │   ├── Unregistered     the registry has lost the queue; the call registers it again
     │   ├── Lost             the history was trimmed before it was read
     │   ├── Unreadable       a value in a key of the queue is corrupt
     │   └── Superseded       an older call of the same caller arrived late
@@ -83,6 +84,13 @@ class SchemaTooNew(Refused):
 
 class WrongKind(Refused):
     """The queue is of another kind, or a key has another Redis type than the queue needs."""
+
+
+class Unregistered(NotFound):
+    """The queue lost its registration with its data, and what the call would store with it.
+
+    A queue registers itself again and repeats the call, so this is seen only if that is refused.
+    """
 
 
 class TooLarge(Refused):

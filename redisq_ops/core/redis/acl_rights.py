@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..model.errors import Forbidden
-from ..model.keys import Keys
+from ..model.keys import Keys, registry_key
 from .acl_denial import Denial, setuser
 from .operation import Call, together, user
 from .script_files import ScriptHeader, folders
@@ -100,6 +100,14 @@ async def to_put(queue: ScriptedQueue) -> None:
 async def to_change(queue: ScriptedQueue) -> None:
     """Raise `Forbidden` unless the user can make every kind of change to the queue."""
     _refuse(queue, await _ask(queue, ("move",), [*_OF_OPERATORS, *every_command(queue.package)]))
+
+
+async def to_replace_entry(prefix: str) -> None:
+    """Raise `Forbidden` unless the user can replace and remove entries of the registry, which a
+    user who is limited to some queues can't."""
+    lacks = await _call([registry_key(prefix)], ("hset", "hdel"))
+    if lacks:
+        raise Forbidden(Denial("command", tuple(name.decode() for name in lacks)))
 
 
 async def allowed(queue: ScriptedQueue, names: Sequence[str]) -> tuple[str, ...]:

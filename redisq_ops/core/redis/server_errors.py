@@ -20,6 +20,7 @@ from ..model.errors import (
     TooLarge,
     Unreachable,
     Unreadable,
+    Unregistered,
     WrongKind,
 )
 from .acl_denial import Denial
@@ -36,6 +37,7 @@ _BY_WORD: dict[str, type[RedisqError]] = {
     "WRONGTYPE": WrongKind,
     "MISFIT": WrongKind,
     "UNREADABLE": Unreadable,
+    "UNREGISTERED": Unregistered,
     "OOM": Refused,
     "READONLY": Refused,
     "NOPERM": Forbidden,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ..engine.idempotency import CallerSlots
 from ..engine.queue import Queue
-from ..engine.registry import Registered, ensure_registered, find
+from ..engine.registry import Registered, find
 from ..engine.wire_format import checked_take
 from ..model.clock import FELL_MS, Clock, Duration
 from ..model.entry import Delivery, Settlement, State, TakeResult
@@ -97,16 +97,10 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
 
     async def _ensure_registered(self) -> None:
         if not self._registered:
-            entry = await ensure_registered(
-                self.name,
-                self.kind,
-                self.schema,
-                self.prefix,
-                self.shards,
-                self._check_submit_rights,
-            )
+            entry = await self._registry_entry(self.shards)
             self._apply_registry(entry)
             await self._refuse_wrong_types()
+            await self._mark(entry)
             self._registered = True
 
     async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
@@ -125,7 +119,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
                 None, self.name, prefix=self.prefix, clock=self.clock, callers=self.callers,
                 shard=k, layout=at[1],
             )  # fmt: skip
-            made._registered = True  # this object registers the queue
+            made._registered, made._whole = True, self  # this object registers the queue
             self._parts[at] = made
         return self._parts[at]
 

@@ -18,11 +18,12 @@ from dataclasses import replace
 
 from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.reads import RATES_S
-from ..engine.registry import Registered, amend, find
+from ..engine.registry import MARK, Registered, amend, find
 from ..model.entry import MovedRange, State
 from ..model.errors import NotFound, Refused, Superseded
 from ..model.keys import Keys
 from ..model.settings import MAX_BATCH
+from ..redis import acl_rights
 from ..redis.operation import C_co, Call, Description, attempt, operation, together
 from ..redis.parsers import integers, scored
 from .merge import MergedReads
@@ -56,11 +57,13 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         if not entry.old_shards:
             if entry.shards == shards:
                 return 0
+            await acl_rights.to_replace_entry(self.prefix)
             await self._refuse_unfinished_transfers()
             await self._copy_settings(range(entry.shards, shards))
             begun = replace(entry, shards=shards, old_shards=entry.shards, layout=entry.layout + 1)
             entry = await self._replace_entry(entry, begun)
         self._apply_registry(entry)
+        await self._renew_marks(entry)
         # Again, now that every change of settings is made in the new shards, too.
         await self._copy_settings(range(entry.old_shards, shards))
         await self._reject_stale_producers()
@@ -69,8 +72,36 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         left = await self._rebalance_step()
         if not left:
             await self._clear_given_up([self._shard(k) for k in range(shards, entry.old_shards)])
-            self._apply_registry(await self._replace_entry(entry, replace(entry, old_shards=0)))
+            ended = await self._replace_entry(entry, replace(entry, old_shards=0))
+            await self._renew_marks(ended)
+            self._apply_registry(ended)
         return left
+
+    async def _renew_marks(self, entry: Registered) -> None:
+        """Leave in every shard what the registry says now."""
+        keys = [each["cfg"] for each in self.shard_keys]
+        await together(Call(("HSET", key, MARK, entry.mark), int, key=key) for key in keys)
+
+    @operation
+    async def resize_waits_for(self) -> str:
+        """What a change of the number of shards still waits for, in words; empty: none is open."""
+        await self._refresh()
+        if not self.old_shards:
+            return ""
+        removed = self._all_shards()[self.shards :]
+        states = ("lease", "delay", "dead", "trash")
+        rows = await together(
+            together(Call(("ZCARD", each.keys[zset]), int, key=each.keys[zset]) for zset in states)
+            for each in removed
+        )
+        names = ("pending", "delayed", "dead", "in the trash")
+        sums = map(sum, zip(*rows, strict=True))
+        held = [f"{n:,} {name}" for n, name in zip(sums, names, strict=False) if n]
+        where = f": {', '.join(held)} in shards that it removes" if held else ""
+        return (
+            f"queue {self.name} is still on its way from {self.old_shards} to {self.shards} "
+            f"shards{where}"
+        )
 
     async def _refuse_unfinished_transfers(self) -> None:
         """Raise `Refused` during a transfer from or to another queue: its undo lists and results

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from ..engine.queue import Queue
-from ..engine.registry import server_ms
+from ..engine.registry import find, server_ms
 from ..engine.worker_register import WorkerRegistration
 from ..redis.operation import BlockingClient, Description, attempt
 from .queue_source import QueueRotation
@@ -68,6 +68,10 @@ class Upkeep:
 
 async def _upkeep_of(queue: Queue[BlockingClient], recoverer: TransferRecoverer) -> int:
     """Run a queue's upkeep, unless it doesn't exist: no key is written before its registration."""
+    if not queue.owner and await find(queue.name, queue.prefix) is None:
+        queue._registered = False  # the registry has lost it: look, and write the entry again
+        if await queue.exists.op():
+            await queue._ensure_registered()
     if not await queue.exists.op():
         return 0
     went: int = await queue.upkeep.op()

@@ -18,9 +18,8 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import Forbidden, NotFound, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.model.keys import Keys
 from redisq_ops.core.redis import acl_rights
-from redisq_ops.core.redis.operation import Call, apart, attempt, together
+from redisq_ops.core.redis.operation import Call, Description, apart, attempt, together
 from redisq_ops.core.redis.parsers import scored
-from redisq_ops.core.redis.scripts import script
 
 from ..deployment import Deployment
 from ..hint import hint
@@ -179,15 +178,14 @@ async def begin(
     )  # fmt: skip
 
 
-def note(queue: Queue[Any], id: str, **fields: str | int) -> Call[int]:
+def note(queue: Queue[Any], id: str, **fields: str | int) -> Description[int]:
     """Add to an operation's entry (its inverse, its end)."""
     return _write(queue, id, "", **fields)
 
 
-def _write(queue: Queue[Any], id: str, started: str, **fields: str | int) -> Call[int]:
-    written = script(queue.package, "record_operation")
+def _write(queue: Queue[Any], id: str, started: str, **fields: str | int) -> Description[int]:
     rows = [(name, _stored(value)) for name, value in fields.items()]
-    return written.call(queue.keys, queue.clock, int, rows, op=id, started=started)
+    return queue._call_registered("record_operation", int, rows, op=id, started=started)
 
 
 def _stored(value: str | int) -> str | int:

@@ -9,6 +9,7 @@ from redisq_ops.core.engine.registry import Registered, find, forget
 from redisq_ops.core.engine.transfer_recovery import finish, opened, recover
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import NotFound, Refused, WrongKind
+from redisq_ops.core.redis import acl_rights
 
 from . import audit_log
 from .preview import Preview
@@ -72,6 +73,7 @@ class DestroySteps(ChangeSteps):
 
     async def prepare(self) -> None:
         queue = self.queue
+        await acl_rights.to_replace_entry(queue.prefix)  # removed last, when nothing else is left
         if queue.transferable:
             self._origins = await _ended_moves(queue)
         await destroyable(queue, self._hard)

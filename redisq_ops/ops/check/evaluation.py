@@ -15,7 +15,7 @@ from .rules import QueueRules, Rules
 
 SERVER_CHECKS: Final = (
     "version", "eviction", "memory", "persistence", "replication", "min-replicas", "cluster",
-    "clock",
+    "clock", "registry",
 )  # fmt: skip
 """checks of `redisq doctor` that are about the server"""
 

@@ -32,6 +32,7 @@ from ..change.unfinished import unfinished
 from ..deployment import Deployment
 from ..hint import hint
 from ..terminal import age, count, date
+from ..unregistered import BRIEF, unregistered
 from .diagnosis import Diagnosis, Verdict
 from .server_checks import ServerReport, server_findings
 
@@ -49,6 +50,9 @@ CHECKS = {
 }
 HARMFUL = ("flushall", "config|set", "shutdown")
 """commands that no user of queues needs"""
+RESIZE_ADVICE = (
+    "replay or purge the dead entries and wait until the trash expires; then run resize again"
+)
 Timer = Callable[[], float]
 
 
@@ -66,6 +70,7 @@ async def examine(
     found += _unreadable(refused)
     for queue, rows in zip(queues, await together(apart(_queue(q)) for q in queues), strict=True):
         found += _unreadable({queue.name: rows}) if isinstance(rows, Exception) else rows
+    found += await _unregistered(deployment)
     if not any(one.check == "queues" for one in found):
         found.append(Diagnosis("queues", "ok", f"queues: {count(len(queues))}, all can be read",
                              facts={"queues": len(queues)}))  # fmt: skip
@@ -263,6 +268,22 @@ def _unreadable(problems: dict[str, Any]) -> Iterator[Diagnosis]:
         )  # fmt: skip
 
 
+async def _unregistered(deployment: Deployment) -> list[Diagnosis]:
+    """Queues of ours that the registry has lost, among the server's first keys."""
+    lost = await unregistered(deployment, BRIEF)
+    found = [
+        Diagnosis(
+            "registry", "wrong", f"queue {entry.name} has keys and no entry in the registry: "
+            "nothing shows it", hint("discover", register=None), facts={"queue": entry.name},
+        )
+        for entry in lost.entries
+    ]  # fmt: skip
+    if found or lost.unseen is None:
+        return found
+    sentence = f"no queue is missing in the registry, as far as was looked: {lost.unseen}"
+    return [Diagnosis("registry", "ok", sentence)]
+
+
 async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
     """What can't be read, unfinished changes and missed periodic runs of one queue."""
     now = await queue.now.op()
@@ -289,6 +310,8 @@ async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
             f"{one.by}, has not ended: {count(one.done)} of {count(one.matched)} done",
             f"continue it, or take it back: {hint('undo', one.id)}", facts=name | {"op": one.id},
         ))  # fmt: skip
+    if waits := await queue.resize_waits_for.op():
+        found.append(Diagnosis("shards", "warning", waits, RESIZE_ADVICE, facts=name))
     if isinstance(queue, HasPeriodicEntries):
         _, overdue = await queue.periodic_counts.op(now)
         if overdue:

@@ -17,6 +17,7 @@ from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Settlement
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.carmine import CarmineQueue
+from redisq_ops.core.redis.operation import run
 
 from . import carmine_reader
 
@@ -362,6 +363,7 @@ def test_c13_a_call_sent_again_puts_nothing_in_twice(client: redis.Redis, queue:
 
     with queue.callers.borrow("enqueue") as (caller, seq):
         pass
+    run(client, queue._ensure_registered())
     script = queue._script("enqueue")
     sender: Any = client
     for _ in range(2):

@@ -14,6 +14,8 @@ import pytest
 import redis
 
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
+from redisq_ops.core.model.errors import Forbidden
+from redisq_ops.core.queues.fair.sharded import ShardedFairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker.transfer_recoverer import TransferRecoverer
@@ -201,6 +203,50 @@ def test_a_user_of_one_queue_is_refused_the_others(
         for other in ("axb", "mail"):
             assert "ACL says no" in user.refusal("submit", lines, "--queue", other, code=1)
         assert {key.decode().partition("}")[0] for key in admin.keys("*{*")} == {"redisq:{a?b"}
+    finally:
+        admin.acl_deluser("redisq-operator")
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("role", ["producer", "worker", "operator"])
+def test_a_user_of_one_queue_can_hide_and_replace_no_queue(
+    admin: Any, url: str, redisq: Redisq, role: str
+) -> None:
+    admin.rpush("resque:queue:x", "{}")
+    run(admin, RequestQueue(admin, "other")._ensure_registered())
+    admin.execute_command(*redisq("acl", role, "--queue", "mail").split())
+    try:
+        user: Any = redis.Redis.from_url(url, username=f"redisq-{role}", password="change-me")
+        RequestQueue(user, "mail").submit([b"1"], id="r1")
+        before = admin.hgetall("redisq:registry")
+        for name in (b"mail", b"other"):
+            for command in (("HDEL", name), ("HSET", name, "{}"), ("DEL",), ("RENAME", "x")):
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    user.execute_command(command[0], "redisq:registry", *command[1:])
+        with pytest.raises(redis.exceptions.ResponseError):
+            user.eval("return redis.call('HDEL', KEYS[1], 'mail')", 1, "redisq:registry")
+        assert user.hsetnx("redisq:registry", "mail", "{}") == 0
+        assert admin.hgetall("redisq:registry") == before
+    finally:
+        admin.acl_deluser(f"redisq-{role}")
+
+
+@pytest.mark.alike
+def test_what_an_operator_of_one_queue_cannot_finish_does_not_begin(
+    admin: Any, url: str, redisq: Redisq
+) -> None:
+    queue = ShardedFairQueue(admin, "mail", shards=2)
+    queue.submit("client", [b"1"])
+    admin.execute_command(*redisq("acl", "operator", "--queue", "mail").split())
+    before = picture(admin)
+    try:
+        user = Redisq(url.replace("//", "//redisq-operator:change-me@"), redisq._capsys)
+        user("queue", "destroy", "mail", "--hard", "--yes", code=1)
+        assert "may not use key redisq:registry" in user.err
+        confined = redis.Redis.from_url(url, username="redisq-operator", password="change-me")
+        with pytest.raises(Forbidden, match="redisq:registry"):
+            ShardedFairQueue(confined, "mail").resize(3)
+        assert picture(admin) == before
     finally:
         admin.acl_deluser("redisq-operator")
 

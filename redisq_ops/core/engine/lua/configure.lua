@@ -3,9 +3,10 @@
 -- KEYS: cfg
 -- ARGV: caller seq
 -- REST: name value was
--- USES: idempotency history
+-- USES: idempotency history registered
 -- FLAGS: allow-oom
 -- Returns one word per row: the field's value before, or - for absent.
+registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

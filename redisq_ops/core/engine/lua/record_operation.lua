@@ -4,9 +4,15 @@
 -- KEYS: op_ ops
 -- ARGV: op started
 -- REST: name value
+-- USES: config registered
 -- ENTRIES: op_{op}=hash
 -- FLAGS: allow-oom
--- Returns 1.
+-- Returns 1; 0: the queue is gone, and the entry with it.
+if started ~= '' then
+  registered_check()
+elseif not config.registered and redis.call('EXISTS', op_ .. op) == 0 then
+  return 0
+end
 redis.call('HSET', op_ .. op, unpack(ARGV, first))
 if started ~= '' then
   redis.call('ZADD', ops, started, op)

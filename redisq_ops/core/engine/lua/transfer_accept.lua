@@ -8,12 +8,13 @@
 -- KEYS: op_ seen trash err
 -- ARGV: origin op step keep_ms layout
 -- REST: id mark state score record payload error following
--- USES: transitions transfer_memory config history audit_log record storage_check_arrival
+-- USES: transitions transfer_memory config history audit_log record storage_check_arrival registered
 -- USES: storage_here storage_merge storage_next_runs storage_place storage_refuses storage_waiting_count
 -- USES: transfer_enter transfer_names unfinished_operations
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- Returns one word per row: ok | same (that mark was accepted before) | exists | full | closed |
 -- cancelled (undone before it came) | elsewhere (the caller's layout of the shards is out of date).
+registered_check()
 local moved, inside, ids, marks, kept = origin == 'queue', origin == 'shard', {}, {}, op ~= ''
 for i = first, #ARGV, width do ids[#ids + 1], marks[#marks + 1] = ARGV[i], ARGV[i + 1] end
 if kept then audit_log_check(op) end

@@ -17,7 +17,7 @@ from redis.asyncio import RedisCluster as AsyncCluster
 
 from ...engine.idempotency import CallerSlots
 from ...engine.queue import Queue
-from ...engine.registry import Registered, find
+from ...engine.registry import Registered, find, read_mark
 from ...engine.replay_tracking import ReplayTracker
 from ...engine.timed_queue import TimedQueue
 from ...model.clock import Clock, Duration, checked_ms
@@ -123,8 +123,10 @@ class CarmineQueue(TimedQueue[C_co]):
             if refused and await self._entry() is None:
                 raise WrongKind(f"queue {self.name} {refused}")
 
-    def _entry(self) -> Call[Registered | None]:
-        return find(self.name, self.prefix)
+    async def _entry(self) -> Registered | None:
+        """As the registry has it, or our own mark of it."""
+        entry, mark = await both(find(self.name, self.prefix), read_mark(self.keys))
+        return entry or Registered.marked(self.name, mark)
 
     @operation
     async def check_creatable(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from ...engine.idempotency import CallerSlots
 from ...engine.operator_changes import OperatorChanges
 from ...engine.queue import Queue
-from ...engine.registry import find
+from ...engine.registry import Registered
 from ...engine.state_scan import WaitingIds
 from ...model.clock import Clock
 from ...model.entry import Counts, Entry, Page, PageQuery, State, TakeResult
@@ -89,9 +89,9 @@ class CircularQueue(Queue[C_co]):
     def _configured(self, turns: int, pause_ms: int, **options: str | None) -> None:
         if turns < 1 or pause_ms < 1:
             raise BadInput("turns and pause must be positive")
-        self.shape = Shape()
-        """how the queue is laid out; the defaults until its first operation"""
         self.options = checked_options(options)
+        self.shape = Shape(**self.options)
+        """how the queue is laid out, or is to be"""
         self.turns, self.pause_ms = turns, pause_ms
         self._empty: Counter[str] = Counter()
 
@@ -106,22 +106,17 @@ class CircularQueue(Queue[C_co]):
         if self._registered:
             return True
         key = self.queue_key
-        entry, listed = await both(
-            find(self.name, self.prefix), Call(("EXISTS", key), bool, key=key)
-        )
-        return entry is not None or listed
+        there, listed = await both(Queue.exists(self), Call(("EXISTS", key), bool, key=key))
+        return there or listed
 
-    async def _ensure_registered(self) -> None:
-        if not self._registered:
-            await Queue._ensure_registered(self)
-            self._registered = False
-            self.shape = await self._settled_shape([self.keys])
-            self._registered = True
+    async def _mark(self, entry: Registered) -> None:
+        self.shape = await self._settled_shape(self.shard_keys)  # who sees the mark needs it
+        await Queue._mark(self, entry)
 
     async def _settled_shape(self, places: Sequence[Keys]) -> Shape:
         """The shape of the queue; a new queue gets it now. Raises `WrongKind` where they differ."""
         there = await together(recorded(keys) for keys in places)
-        found, wish = there[0], (there[0] or Shape(**self.options)).encoded()
+        found, wish = there[0], (there[0] or self.shape).encoded()  # or as it was before a loss
         # Written only where it is missing: a full server refuses writes, and workers must go on.
         rows = zip(places, there, strict=True)
         if new := [keys["cfg"] for keys, shape in rows if shape is None]:

@@ -63,13 +63,6 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
             turns, pause_ms, residence=residence, completed=completed, repeats=repeats, idle=idle
         )
 
-    async def _ensure_registered(self) -> None:
-        if not self._registered:
-            await ShardedQueue._ensure_registered(self)
-            self._registered = False
-            self.shape = await self._settled_shape(self.shard_keys)
-            self._registered = True
-
     # --- producers -----------------------------------------------------------------------------
 
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:

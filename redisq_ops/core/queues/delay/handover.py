@@ -79,7 +79,7 @@ async def at_once(source: DelaySet[Any], target: DelaySet[Any], n: int) -> Hando
         layout=target.layout,
     )
     try:
-        went, dead, more = await call
+        went, dead, more = await target._once_registered(call)
     except Refused as error:
         return HandoverResult(0, 0, 0, False, str(error))
     return HandoverResult(went, dead, 0, bool(more))

@@ -15,7 +15,7 @@ from ...engine.queue import Queue
 from ...model.errors import CORRUPT, BadInput, Unreadable
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_size
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ...redis.parsers import moment, number, optional, scored, words
 from ...redis.whole_keys import fields
 from . import periodic
@@ -48,8 +48,8 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         """Remove a periodic entry; False: there was none. Runs that are scheduled already stay."""
         return await self._set_periodic(name, b"", 0) == "gone"
 
-    def _set_periodic(self, name: str, spec: bytes, at: int) -> Call[str]:
-        return self._call_script("set_periodic", bytes.decode, name=name, spec=spec, at=at)
+    def _set_periodic(self, name: str, spec: bytes, at: int) -> Description[str]:
+        return self._call_registered("set_periodic", bytes.decode, name=name, spec=spec, at=at)
 
     @operation
     async def periodics(self) -> list[ScheduledPeriodic]:

@@ -14,7 +14,7 @@ from ...model.keys import checked_name
 from ...model.queue_position import OTHERS
 from ...model.quoting import text
 from ...model.settings import BATCH
-from ...redis.operation import C_co, Call, both, operation
+from ...redis.operation import C_co, Call, Description, both, operation
 from ...redis.parsers import words
 from .account import accounts
 from .waiting_pages import window
@@ -111,14 +111,14 @@ class ClientRules(HasClients[C_co]):
     @operation
     def control(
         self, op: str, seq: int, rule: Rule, client: str, value: int, since: int | None = None
-    ) -> Call[tuple[str, int]]:
+    ) -> Description[tuple[str, int]]:
         """Set a rule of a client (weight, cap or blocked) as step ``seq`` of operation ``op``.
 
         With ``since`` only where that is the present value. Returns (word, the value before):
         ``ok``; ``same``: it had that value; ``changed``: it isn't ``since``.
         """
         checked_name(client, "client name")
-        return self._call_script(
+        return self._call_registered(
             "set_client_rule", lambda reply: (reply[0].decode(), int(reply[1])), caller=op, seq=seq,
             rule=rule, client=client, value=value, was="" if since is None else since,
         )  # fmt: skip

@@ -171,7 +171,7 @@ class RequestQueue(RequestReads[C_co]):
                 raise Exists(f"request {id} exists with other content ({total} sub-requests)")
             return SubmittedRequest(id, word, int(total), state)
 
-        return await self._call_script(
+        return await self._call_registered(
             "submit", read, [(payload,) for payload in payloads], rid=id, priority=priority,
             limit=limit, start=start, before=before, after=after, seal=int(seal),
             trace=traceparent,

@@ -6,11 +6,13 @@
 -- ARGV: caller seq backoff requeue update layout
 -- REST: id content
 -- USES: idempotency transitions message_facts reclaim_expired bulk_write circle clock config history
+-- USES: registered
 -- USES: record wake_workers write_buffer max_waiting
 -- TYPES: once
 -- CHECKS: next requeued circle stray finished nattempts backoffs err
 -- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state it was
 -- refused for.
+registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

@@ -5,11 +5,12 @@
 -- KEYS: body meta again
 -- ARGV: caller seq layout
 -- REST: id payload
--- USES: idempotency transitions bulk_write config elements history list_changes record state
+-- USES: idempotency transitions bulk_write config elements history list_changes record state registered
 -- USES: write_buffer max_waiting
 -- TYPES: once
 -- CHECKS: queue spent again
 -- Returns one word per row, or one for all: new | queued | again | elsewhere.
+registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

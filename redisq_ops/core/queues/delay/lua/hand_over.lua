@@ -6,6 +6,9 @@
 -- Returns: how many went, how many are dead, 1 if more may be due.
 type_check_key(to_body, 'hash')
 type_check_key(to_delay, 'zset')
+if not redis.call('HGET', to_cfg, 'registered') then
+  return {err = 'UNREGISTERED ' .. to_cfg .. ' has no mark of a registration'}
+end
 if redis.call('HGET', to_cfg, 'closed') then
   return {err = 'CLOSED the queue to hand over to is draining and takes no new entries'}
 end

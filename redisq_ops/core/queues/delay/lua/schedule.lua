@@ -6,9 +6,11 @@
 -- ARGV: caller seq mode layout
 -- REST: id at payload
 -- USES: idempotency transitions bulk_write reclaim_expired clock config history record type_check
+-- USES: registered
 -- USES: wake_workers write_buffer max_waiting
 -- TYPES: once
 -- Returns `word:ready time` per row, or one for all: ok | same | moved | again | exists | elsewhere.
+registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

@@ -3,8 +3,10 @@
 -- stays paused: its score is inf.
 -- KEYS: periodic periodic_at periodic_run
 -- ARGV: name spec at
+-- USES: registered
 -- FLAGS: allow-oom
 -- Returns: ok | same | changed | gone (removed, with an empty spec).
+registered_check()
 local was = redis.call('HGET', periodic, name)
 if spec == '' then
   redis.call('HDEL', periodic, name)

@@ -2,9 +2,10 @@
 -- blocked. `was`: change it only if it has this value now; '': in any case.
 -- KEYS: accounts body
 -- ARGV: caller seq rule client value was
--- USES: idempotency transitions accounts config history
+-- USES: idempotency transitions accounts config history registered
 -- FLAGS: allow-oom
 -- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and the value before.
+registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

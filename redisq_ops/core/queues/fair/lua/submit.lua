@@ -5,9 +5,11 @@
 -- ARGV: caller seq client layout
 -- REST: id payload
 -- USES: idempotency transitions accounts bulk_write config counters history storage_prepare type_check
+-- USES: registered
 -- USES: waiting_lists max_waiting
 -- TYPES: once
 -- Returns one word per row, or one for all: ok | same | exists | elsewhere.
+registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

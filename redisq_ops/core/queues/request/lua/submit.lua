@@ -5,12 +5,13 @@
 -- KEYS: r_ p_ prios open fin retire
 -- ARGV: rid priority limit start before after seal trace
 -- REST: payload
--- USES: transitions number_words begin_request config counters history request type_check
+-- USES: transitions number_words begin_request config counters history request type_check registered
 -- USES: max_waiting
 -- TYPES: once
 -- RARELY: cancelled
 -- Returns: ok | same (already there) | past (there, and more) | exists (another submission), then
 -- total, state.
+registered_check()
 local q = request_get(rid)
 local rows = #ARGV - first + 1
 local last = tonumber(start) + rows - 1
