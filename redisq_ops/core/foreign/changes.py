@@ -21,12 +21,13 @@ from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import registry_key
 from ..model.settings import MAX_BATCH
 from ..model.states import Verb
-from ..redis.operation import C_co, Call, both
+from ..redis.operation import C_co, Call, both, operation
 from ..redis.parsers import words
 from . import undo_search
 from .placed_queue import PlacedQueue
 from .places import LocatedEntry
 
+DAY_MS = 86_400_000
 JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
     "replay": ("dead",),
     "requeue": ("delayed",),
@@ -45,6 +46,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         """Write the registry entry before the first key of ours, so that the audit log is found."""
         if self._registered:
             return
+        await self._refuse_other_release()
         clustered = isinstance(self.client, (RedisCluster, AsyncRedisCluster))
         if clustered and not re.search(r"\{[^}]+\}", self.at):
             raise Refused(
@@ -63,6 +65,10 @@ class ForeignChanges(PlacedQueue[C_co]):
             raise WrongKind(f"queue {self.name} is known with its keys under {known!r}")
         self._registered = True
 
+    async def _refuse_other_release(self) -> None:
+        if (why := await self.only_shown.op()) is not None:
+            raise Refused(f"queue {self.name} is only shown: {why}")
+
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
         """What tells each entry from a later one with its id; `moves_take_out` compares it."""
         return [b""] * len(found)
@@ -70,6 +76,17 @@ class ForeignChanges(PlacedQueue[C_co]):
     def refused(self, seen: LocatedEntry, target: str) -> str:
         """Why an entry may not be changed, in a word; empty: it may."""
         return ""
+
+    @operation
+    async def would_move(self, ids: Sequence[str], source: State, target: str) -> list[str]:
+        """The script `move` asks the same hooks. Needs the right to run scripts."""
+        later = await self._now() + DAY_MS  # as of now, whenever they came into their state
+        step = MoveStep("-", 0, ids, source, target, later, "-", later, {}, "")
+        found: list[str] = await self._call_script(
+            "would_move", words, await self._rows(step), caller="-", seq=0,
+            **{"from": source, "to": target}, queue=self.own_name,
+        )  # fmt: skip
+        return ["" if word == "moved" else word for word in found]
 
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         """For an entry that will wait: the bytes to write (None: its own) and the owner's queue
@@ -124,4 +141,5 @@ class ForeignChanges(PlacedQueue[C_co]):
     async def _undo(self, undo: UndoStep) -> tuple[int, ...]:
         """As for every queue. Lists are looked through by pages, however long they are; what lies
         too deep inside one to be removed is left for a later undo (the third number)."""
+        await self._refuse_other_release()
         return await undo_search.undo(self, undo)

@@ -14,6 +14,12 @@ from ..hint import hint
 from ..terminal import kind_of
 
 
+async def ensure_changeable(queue: Queue[Any]) -> None:
+    """Refuse a change of a queue that is only shown, because its release isn't known."""
+    if (why := await queue.only_shown.op()) is not None:
+        raise Refused(f"queue {queue.name} is only shown: {why}")
+
+
 def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
     """Refuse a verb that isn't for this state, or that this kind of queue can't do."""
     sources, _ = VERBS[verb]

@@ -13,7 +13,7 @@ from ..places import GONE
 
 FIELDS = (
     "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
-    "failedReason", "stacktrace", "pb", "parentKey",
+    "failedReason", "stacktrace", "pb", "parentKey", "attemptsMade", "stalledCounter",
 )  # fmt: skip
 STALLED = "job stalled more than allowable limit"
 _ERROR = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w$.]*)(?:: (.*))?", re.DOTALL)
