@@ -73,7 +73,7 @@ _SKIPPED = {
     "busy": "are with a worker of their own program",
     "recurring": "are the next run of a schedule, which would end without them",
     "linked": "have a parent or children, which would wait for ever",
-    "unclear": "can't be put where a paused queue keeps what waits: its release is unknown",
+    "unclear": "are in a queue that doesn't tell its release: their workers might not find them",
     "invalid": "have lost what their own program needs to run them",
     "deep": "lie too deep in another program's list for now: undo it again later",
 }

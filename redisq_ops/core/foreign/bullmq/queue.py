@@ -143,11 +143,10 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Job) -> Entry:
         since = job.number(SINCE.get(place.called, "timestamp"))
-        dead, lost = state == "dead", job.number("stc") or 0
-        attempts = (job.number("atm") or 0) - (state == "done")
-        if job.values["attemptsMade"] is not None:  # before release 5: counted when one begins
-            attempts = (job.number("attemptsMade") or 0) - (state in ("pending", "done"))
-            lost = job.number("stalledCounter") or 0
+        dead, lost = state == "dead", job.sum("stc", "stalledCounter")
+        attempts = job.sum("atm", "attemptsMade") - (state == "done")
+        if state == "pending" and job.values["atm"] is None and attempts:
+            attempts -= 1  # before release 5 an attempt counts when it begins
         return Entry(
             id, state, since if dead else at_ms or job.until_ms, since, job.shown(),
             failures=max(0, attempts - lost), lost=lost, called=place.called,

@@ -23,7 +23,7 @@ local function moves_take_out(e, to)
   local leaves = to == 'trash' or to == 'gone'
   if (leaves or state == 'delayed') and jobs_recurring(e) then return nil, 'recurring' end
   if flow_refuses(e, to) then return nil, 'linked' end
-  if to == 'waiting' and not waiting_list(base) then return nil, 'unclear' end
+  if jobs_too_old(e) or to == 'waiting' and not waiting_list(base) then return nil, 'unclear' end
   if e.dry then return true end
   if LISTS[state] then
     e.rank = tonumber(e.seen)
