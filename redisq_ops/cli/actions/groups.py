@@ -183,8 +183,9 @@ def _describe(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
         message = redaction.text(error.message)[:200] if error is not None else entry.reason
         tell(f"  {queue.name}/{entry.id}  {message}")
     _describe_traits(s, contrast, contrast.traits())
-    tell("just this group:")
-    for verb in VERBS:
+    only_shown = s.run(queue.only_shown.op())
+    tell("just this group:" if only_shown is None else f"the queue is only shown: {only_shown}")
+    for verb in VERBS if only_shown is None else ():
         if contrast.state in queue.actions.get(verb, ()):
             tell("  " + hint("dlq", verb, queue.name, where=f"group={group.fingerprint}"))
 

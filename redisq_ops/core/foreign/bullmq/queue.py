@@ -11,7 +11,8 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ...engine.optional_features import HasWorkerTraces
 from ...model.entry import Entry, State
-from ...model.quoting import bytes_of, legal
+from ...model.quoting import bytes_of, legal, raw_of
+from ...model.relation import Related
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
@@ -22,6 +23,7 @@ from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import decoded
 from ..places import LocatedEntry, Place
 from ..releases import Releases
+from . import relations
 from .job import FIELDS, Job
 from .wait_list import WaitList, is_mark
 from .workers import workers
@@ -115,6 +117,19 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         if isinstance(self.client, (RedisCluster, AsyncRedisCluster)):
             raise self._refusal("its workers are not listed on a cluster; ask BullMQ's getWorkers")
         return await workers(self.at, self.own_name)
+
+    def beside_it(self, at: str, own_name: str) -> BullmqQueue[C_co]:
+        """Another queue of the program."""
+        if (at, own_name) == (self.at, self.own_name):
+            return self
+        name = self._name_of(own_name)
+        return BullmqQueue(self.client, name, at=at, own_name=own_name, prefix=self.prefix)
+
+    @operation
+    async def related(self, entry: Entry) -> list[Related]:
+        if entry.state != "dead" and entry.called != CHILDREN:
+            return []
+        return await relations.related(self, self.job_key(raw_of(entry.id)))
 
     # --- records ---------------------------------------------------------------------------------
 
