@@ -12,6 +12,7 @@ from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unread
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.redis.operation import apart, both
 from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.allowed import only_shown
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.config.contexts import NamedContext, contexts
 from redisq_ops.ops.hint import hint
@@ -158,7 +159,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
     for name in names:
         row: dict[str, Any] = {"queue": name, "kind": None, "reads": 0, "momentary": 0}
         verdict, broken, unseen = "adds up", list[str](), None
-        only_shown: str | None = None
+        shown: str | None = None
         try:
             if name in corrupt:
                 raise Unreadable(corrupt[name])
@@ -175,7 +176,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
             else:
                 broken = [*check.findings, *s.run(check.audit_log_findings())]
                 unseen = check.not_checked
-                only_shown = s.run(checked.only_shown.op())
+                shown = s.run(only_shown(checked))
         except Refused as refusal:
             if queue:
                 raise
@@ -185,7 +186,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
         codes.add(PARTLY_DONE if verdict == "can't be read" else FAILED if broken else DONE)
         if s.json:
             ok = None if verdict == "can't be read" else not broken
-            row |= {"ok": ok, "faults": broken, "not_checked": unseen, "only_shown": only_shown}
+            row |= {"ok": ok, "faults": broken, "not_checked": unseen, "only_shown": shown}
             emit(row)
         else:
             gone = row["momentary"]
@@ -193,8 +194,8 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
             tell(f"{name}: {verdict}{more}")
             for line in broken:
                 tell(f"  {line}")
-            if only_shown:
-                tell(f"  only shown: {only_shown}")
+            if shown:
+                tell(f"  only shown: {shown}")
             if unseen:
                 tell(f"  not looked at: {unseen}")
     return FAILED if FAILED in codes else max(codes)

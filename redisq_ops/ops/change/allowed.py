@@ -22,6 +22,12 @@ async def ensure_changeable(queue: Queue[Any]) -> None:
         raise Refused(f"queue {queue.name} is only shown: {why}")
 
 
+async def only_shown(queue: Queue[Any]) -> str | None:
+    """Why a queue is only shown; None: it isn't, or that can't be read."""
+    found = await attempt(queue.only_shown.op())
+    return None if isinstance(found, Exception) else found
+
+
 async def refusal(queue: Queue[Any], verb: Verb, entry: Entry) -> str | None:
     """Why a verb would leave an entry alone, as the verb itself would say; None: it would not.
 

@@ -1,4 +1,4 @@
--- What `move` would answer for entries of another program, without moving any. Written is nothing.
+-- What `move` would answer for entries of another program, without moving any.
 -- ARGV: caller seq from to queue
 -- REST: id why key member seen stamp put goes_to
 -- USES: trash moves_fit moves_take_out moves_restorable
@@ -11,7 +11,7 @@ for i = first, #ARGV, width do
     stamp = ARGV[i + 5], queue = ARGV[i + 7], dry = true}
   if ok and from == 'trash' then
     local _, kept = trash_get(e.id)
-    ok, why = kept and moves_restorable(kept, true), 'invalid'
+    ok, why = kept and (to ~= 'restore' or moves_restorable(kept, true)), 'invalid'
   elseif ok then
     moves_fit(e, to)
     ok, why = moves_take_out(e, to)
