@@ -382,7 +382,7 @@ def test_a_queue_without_a_release_keeps_jobs_that_an_early_one_tried(client: Cl
 def test_attempts_and_marks_of_release_4(client: Client) -> None:
     """There an attempt counts when it begins, in `attemptsMade`; `wait` has a mark for workers."""
     client.hset(B + "meta", "version", "bullmq:4.18.3")
-    job: dict[str, Any] = {"name": "mail", "data": "{}", "timestamp": 1, "processedOn": 1}
+    job: dict[Any, Any] = {"name": "mail", "data": "{}", "timestamp": 1, "processedOn": 1}
     for id, made, lost in (("dead", 2, 0), ("lost", 2, 1), ("run", 1, 0), ("new", 0, 0)):
         client.hset(B + id, mapping=job | {"attemptsMade": made, "stalledCounter": lost})
     client.zadd(B + "failed", {"dead": 5, "lost": 6})
