@@ -20,7 +20,7 @@ from redisq_ops.core.model.errors import BadInput, SchemaTooNew
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.allowed import allowed
+from redisq_ops.ops.change.allowed import allowed, ensure_changeable
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.confirmation import typed
 from redisq_ops.ops.change.entry_steps import Pick
@@ -202,6 +202,7 @@ def plan_headers(
         opened = [ask(partial(deployment.queue, name)) for name in queues]
         for queue in opened:
             allowed(queue, request.verb, request.state)
+            ask(partial(ensure_changeable, queue))
     else:
         every = ask(deployment.queues)
         opened = [q for q in every if request.state in q.actions.get(request.verb, ())]

@@ -92,6 +92,8 @@ class Bars:
         counts = app.counts if app.view != "overview" else None
         if counts is not None and counts.problem and not busy:
             said.append(counts.problem)
+        if counts is not None and counts.only_shown and not busy:
+            said.append(f"only shown: {counts.only_shown}")
         if app.problem is not None and not app.changes.progress:
             said = [" ".join(str(app.problem).split()) or type(app.problem).__name__]
         self.status.show(printable(" · ".join(said)))

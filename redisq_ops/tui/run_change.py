@@ -28,14 +28,14 @@ from redisq_ops.ops.change.control_preview import queue_preview, request_preview
 from redisq_ops.ops.change.edit import EditSteps, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
 from redisq_ops.ops.change.held_entries import check_requeueable, held_entries
-from redisq_ops.ops.change.outcome import OTHERS, ChangeOutcome
+from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun, Run
 from redisq_ops.ops.change.scope import PlannedScope
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import MOST_ASKED, undo_preview
-from redisq_ops.ops.change.wording import PAST
+from redisq_ops.ops.change.wording import PAST, SKIPPED
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.groups.error_groups import Grouping
@@ -60,23 +60,6 @@ _IDS = 100_000
 """ids that a scan of all dead letters remembers, for a change of one of its groups"""
 _LONG_MS = 2_000
 """a change that took so long says it"""
-_SKIPPED = {
-    "changed": "were in another state by then",
-    "late": "came into this state after you looked",
-    "expired": "were kept for too long to be put back",
-    "same": "were so already",
-    OTHERS: "were put back by another undo",
-    "gone": "are not there any more",
-    "due": "are due within a minute: their own scheduler may be at them",
-    "limited": "have a rate limit: only their own program enqueues them",
-    "deferred": "wait for other entries: they go on when those end",
-    "busy": "are with a worker of their own program",
-    "recurring": "are the next run of a schedule, which would end without them",
-    "linked": "have a parent or children, which would wait for ever",
-    "unclear": "can't be put where a paused queue keeps what waits: its release is unknown",
-    "invalid": "have lost what their own program needs to run them",
-    "deep": "lie too deep in another program's list for now: undo it again later",
-}
 
 
 class Stopped(Exception):
@@ -322,7 +305,7 @@ def _show_outcome(
     changes: Changes, outcome: ChangeOutcome, past: str, stopped: str = "", undo: bool = True
 ) -> None:
     parts = [f"{count(outcome.done)} {past}"]
-    parts += [f"{count(n)} {_SKIPPED.get(word, word)}" for word, n in outcome.skipped.items()]
+    parts += [f"{count(n)} {SKIPPED.get(word, word)}" for word, n in outcome.skipped.items()]
     parts += [stopped] if stopped else []
     again = f"\n{outcome.op} · U undoes it" if undo and outcome.op and outcome.done else ""
     changes.tell(", ".join(parts) + again, not stopped and outcome.done == outcome.matched)

@@ -41,10 +41,14 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.allowed import refusal
+from redisq_ops.ops.explain.explanation import explain
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import select
+from redisq_ops.ops.hint import words_of
 
+from ..command_line import Redisq
 from ..foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program, rq_tasks
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
@@ -283,6 +287,39 @@ def look(queue: Queue) -> None:
             queue.get(id)
             queue.queue_position(id)
         queue.page(state, start=1, max=2, payloads=True)
+
+
+@pytest.mark.parametrize("name", ["request", *(kind for kind in SPECIMENS if kind in LAYOUTS)])
+def test_what_explain_advises_is_not_refused(client: Client, redisq: Redisq, name: str) -> None:
+    """It asks what the verb itself asks; each piece of advice is carried out here, and undone."""
+    queue = SPECIMENS[name](client)
+    for state in STATES:
+        found = ids(queue, state)
+        for id in {*found[:1], *found[-1:]}:
+            explained = run(client, explain(queue, id))
+            for reason in (explained.reason, *explained.also):
+                words, _ = words_of(reason.command or "redisq")
+                if words[:1] and words[0] in ("replay", "requeue", "trash"):
+                    assert "1 of 1" in redisq(*words, "--yes"), (state, id, reason)
+                    redisq("undo", "--yes")
+
+
+@pytest.mark.parametrize("name", [kind for kind in SPECIMENS if kind in LAYOUTS])
+def test_what_a_verb_would_skip_is_known_before(client: Client, name: str) -> None:
+    """`refusal` says of every entry and every verb what the verb then does."""
+    queue, asked = SPECIMENS[name](client), 0
+    cases = [(verb, state) for verb, states in queue.actions.items() for state in states]
+    for verb, state in cases:
+        for id in ids(queue, state)[-2:]:
+            entry, asked = queue.get(id), asked + 1
+            before = keys(client)
+            why = run(client, refusal(queue, verb, entry))
+            assert keys(client) == before, "it only asks"
+            (word,) = queue.move(
+                f"op-{asked}", 1, [id], source=state, target=VERBS[verb][1],
+                high_water_ms=2**50, lease_ms=2**41, consumer="ann",
+            )  # fmt: skip
+            assert (why is None) is (word == "moved"), (verb, state, id, why, word)
 
 
 # --- what is seen -------------------------------------------------------------------

@@ -32,7 +32,42 @@ def table() -> str:
     ]
     head = "| | " + " | ".join(f"`{name}`" for name in changed) + " |"
     rule = "|---|" + "---|" * len(changed)
-    return "\n".join(["", head, rule, *rows, "", "Why not, and what to do instead:", "", *why, ""])
+    return "\n".join(
+        [
+            "",
+            head,
+            rule,
+            *rows,
+            "",
+            "Why not, and what to do instead:",
+            "",
+            *why,
+            "",
+            *releases(),
+            "",
+        ]
+    )
+
+
+def releases() -> list[str]:
+    """Which releases of each program can be changed, by its kind's declaration."""
+    kinds = [kind for name in LAYOUTS if (kind := foreign_class(name)) and kind.releases]
+    rows = [
+        f"| {kind.owner} | {kind.releases.bounds} | {', '.join(kind.releases.tried) or '–'} "
+        f"| {', '.join(kind.releases.known) or '–'} | {kind.releases.told or 'nowhere'} |"
+        for kind in kinds
+        if kind.releases
+    ]
+    head = (
+        "| program | changed | tried with | known from its source | where Redis says the release |"
+    )
+    return ["Releases of each program:", "", head, "|---|---|---|---|---|", *rows]
+
+
+def test_every_kind_that_changes_queues_declares_its_releases() -> None:
+    for name in LAYOUTS:
+        kind = foreign_class(name)
+        assert kind is None or bool(kind.actions) is (kind.releases is not None)
 
 
 def test_the_table_of_verbs_is_current() -> None:

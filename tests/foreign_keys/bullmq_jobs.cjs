@@ -1,7 +1,8 @@
 // Jobs of a real BullMQ and its workers: run by bullmq_program.py, with BullMQ's packages.
 //
 // node bullmq_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
-// node bullmq_jobs.cjs PORT flow           a parent "p" with a child "c" that fails, and one that does not
+// node bullmq_jobs.cjs PORT flow OPTION    a parent "p" with a child "c" that fails, and one that does not;
+//                                          what c's failure means to p
 // node bullmq_jobs.cjs PORT work [N]       a worker, until N jobs have ended; without N, until it is killed
 // node bullmq_jobs.cjs PORT numbered NAME  a worker of that name for numbered jobs (see numbered_jobs.py)
 // node bullmq_jobs.cjs PORT produce RATE   so many numbered jobs a second
@@ -15,6 +16,7 @@ const name = process.env.QUEUE || "mail";
 
 async function handle(job, client) {
   await client.hincrby("ran", job.id, 1);
+  if (job.name === "parent") await client.set("children", JSON.stringify(await job.getChildrenValues()));
   if (job.name === "fails" && (await client.exists("broken"))) {
     throw new TypeError(`no ${job.data.what}`);
   }
@@ -62,7 +64,7 @@ async function main() {
   } else if (command === "flow") {
     const flow = new FlowProducer({ connection });
     const child = (id, name) => ({
-      name, queueName: queue.name, data: { what: id }, opts: { jobId: id, ignoreDependencyOnFailure: id === "c" },
+      name, queueName: queue.name, data: { what: id }, opts: { jobId: id, [given]: id === "c" },
     });
     await flow.add({
       name: "parent", queueName: queue.name, data: {}, opts: { jobId: "p" },

@@ -62,8 +62,8 @@ class Program:
         found: list[Any] = json.loads(out)
         return found
 
-    def flow(self) -> None:
-        with self._started("flow") as process:
+    def flow(self, option: str = "ignoreDependencyOnFailure") -> None:
+        with self._started("flow", option) as process:
             assert process.wait(60) == 0
 
     def work(self, n: int) -> None:

@@ -131,6 +131,8 @@ def _print(s: Session, rows: list[Discovered]) -> None:
                 tell(f"  {row.name}: {line}")
             if (more := len(row.checkup.flaws) - SHOWN) > 0:
                 tell(f"  {row.name}: … and {more:,} more (redisq fsck after --register)")
+            if row.counts and row.counts.only_shown:
+                tell(f"  {row.name}: only shown: {row.counts.only_shown}")
             if row.checkup.unseen:
                 tell(f"  {row.name}: not looked at: {row.checkup.unseen}")
 

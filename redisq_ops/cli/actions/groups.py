@@ -10,6 +10,7 @@ from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.states import Verb
+from redisq_ops.ops.change.allowed import only_shown
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.groups.error_groups import ErrorGroup, Grouping
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames
@@ -185,8 +186,9 @@ def _describe(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
         message = redaction.text(error.message)[:200] if error is not None else entry.reason
         tell(f"  {queue.name}/{entry.id}  {message}")
     _describe_traits(s, contrast, contrast.traits())
-    tell("just this group:")
-    for verb in VERBS:
+    shown = s.run(only_shown(queue))
+    tell("just this group:" if shown is None else f"the queue is only shown: {shown}")
+    for verb in VERBS if shown is None else ():
         if contrast.state in queue.actions.get(verb, ()):
             tell("  " + hint("dlq", verb, queue.name, where=f"group={group.fingerprint}"))
 

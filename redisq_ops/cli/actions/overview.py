@@ -12,6 +12,7 @@ from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unread
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.redis.operation import apart, both
 from redisq_ops.ops.change import audit_log
+from redisq_ops.ops.change.allowed import only_shown
 from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.config.contexts import NamedContext, contexts
 from redisq_ops.ops.hint import hint
@@ -54,7 +55,8 @@ def print_queues(s: Session, rows: list[dict[str, Any]]) -> None:
 
 
 def _flags(row: dict[str, Any]) -> str:
-    flags = [f"{flag}: {row[flag]}" for flag in ("paused", "draining", "problem") if row[flag]]
+    named = ("paused", "draining", "only_shown", "problem")
+    flags = [f"{flag.replace('_', ' ')}: {row[flag]}" for flag in named if row[flag]]
     if row["unfinished"]:
         flags.append(f"unfinished: {' '.join(row['unfinished'])}")
     if n := row["periodic_overdue"]:
@@ -163,6 +165,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
     for name in names:
         row: dict[str, Any] = {"queue": name, "kind": None, "reads": 0, "momentary": 0}
         verdict, broken, unseen = "adds up", list[str](), None
+        shown: str | None = None
         try:
             if name in corrupt:
                 raise Unreadable(corrupt[name])
@@ -180,6 +183,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
             else:
                 broken = [*check.findings, *s.run(check.audit_log_findings())]
                 unseen = check.not_checked
+                shown = s.run(only_shown(checked))
         except Refused as refusal:
             if queue:
                 raise
@@ -189,13 +193,16 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
         codes.add(PARTLY_DONE if verdict == "can't be read" else FAILED if broken else DONE)
         if s.json:
             ok = None if verdict == "can't be read" else not broken
-            emit(row | {"ok": ok, "faults": broken, "not_checked": unseen})
+            row |= {"ok": ok, "faults": broken, "not_checked": unseen, "only_shown": shown}
+            emit(row)
         else:
             gone = row["momentary"]
             more = f" ({gone:,} findings were gone at the next check)" if gone else ""
             tell(f"{name}: {verdict}{more}")
             for line in broken:
                 tell(f"  {line}")
+            if shown:
+                tell(f"  only shown: {shown}")
             if unseen:
                 tell(f"  not looked at: {unseen}")
     return FAILED if FAILED in codes else max(codes)

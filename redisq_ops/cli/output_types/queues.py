@@ -43,6 +43,9 @@ class QueueOutput(TypedDict):
     """reason of the pause; `null`: the queue is not paused"""
     draining: Text | None
     """reason of the drain; `null`: the queue accepts new entries"""
+    only_shown: Text | None
+    """why nothing in it can be changed from here: a release of its program that redisq does not
+    know; `null`: it can be changed, as far as its kind can"""
     problem: Text | None
     """what could not be read"""
     unfinished: list[str]
@@ -176,6 +179,8 @@ class ConsistencyOutput(TypedDict):
     """how often the queue was read"""
     momentary: int
     """findings that a later read did not confirm"""
+    only_shown: Text | None
+    """as of a queue"""
     not_checked: Text | None
     """what was not checked"""
 

@@ -72,6 +72,20 @@ class OperatorChanges(ParallelReads[C_co]):
     """Changes that operators make, in bounded steps; `redisq` and `redisq-top` run these."""
 
     @operation
+    async def only_shown(self) -> str | None:
+        """Why nothing in the queue can be changed from here; None: it can. Of another program's
+        queue, that its release isn't known."""
+        return None
+
+    @operation
+    async def would_move(
+        self, ids: Sequence[str], source: State, target: str, orphans: Collection[str] = ()
+    ) -> list[str]:
+        """What `move` would return for each of these entries instead of ``moved``, as far as it
+        is known without writing; empty: nothing speaks against it."""
+        return [""] * len(ids)
+
+    @operation
     def move(
         self,
         op: str,

@@ -27,6 +27,7 @@ from ..model.rates import Rates
 from ..model.settings import LEASE_MS
 from ..model.states import Verb
 from ..redis.operation import C_co, operation
+from .releases import Releases
 
 
 class ForeignQueue(Queue[C_co]):
@@ -38,6 +39,8 @@ class ForeignQueue(Queue[C_co]):
 
     home: ClassVar[str] = ""
     """what its owner's keys begin with by default"""
+    releases: ClassVar[Releases | None] = None
+    """of a kind that changes queues: those of its owner that it knows"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
     range_states: ClassVar[frozenset[State]] = frozenset()
     editable_states: ClassVar[tuple[State, ...]] = ()
@@ -115,6 +118,18 @@ class ForeignQueue(Queue[C_co]):
 
     def replay_tracker(self) -> ReplayTracker:
         return ForeignReplayTracker(self)
+
+    async def releases_there(self) -> Sequence[str]:
+        """The releases of its owner that Redis says have the queue."""
+        return ()
+
+    @operation
+    async def only_shown(self) -> str | None:
+        known, owner = self.releases, self.owner
+        other = known and known.other(await self.releases_there())
+        if known is None or other is None:
+            return None
+        return f"it is of {owner} {other}, and redisq changes queues of {owner} {known.bounds}"
 
     def _refusal(self, what: str) -> WrongKind:
         # Not `Refused`: a worker tries again after that, and this never changes.

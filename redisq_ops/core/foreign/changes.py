@@ -8,7 +8,7 @@ ours beside the owner's: audit log, callers, history, and the trash (``trash``, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
 from redis import RedisCluster
@@ -23,12 +23,13 @@ from ..model.keys import registry_key
 from ..model.quoting import bytes_of, stored
 from ..model.settings import MAX_BATCH
 from ..model.states import Verb
-from ..redis.operation import C_co, Call, both
+from ..redis.operation import C_co, Call, both, operation
 from ..redis.parsers import words
 from . import undo_search
 from .placed_queue import PlacedQueue
 from .places import LocatedEntry
 
+DAY_MS = 86_400_000
 JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
     "replay": ("dead",),
     "requeue": ("delayed",),
@@ -48,6 +49,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         if self._registered:
             return
         self.refuse_several_slots()
+        await self._refuse_other_release()
         entry, _ = await both(find(self.name, self.prefix), self._refuse_wrong_types())
         if entry is None:
             await self._check_submit_rights()
@@ -72,6 +74,10 @@ class ForeignChanges(PlacedQueue[C_co]):
                 f"like {{app}}:, and these begin with {self.at!r}"
             )
 
+    async def _refuse_other_release(self) -> None:
+        if (why := await self.only_shown.op()) is not None:
+            raise Refused(f"queue {self.name} is only shown: {why}")
+
     async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
         """What tells each entry from a later one with its id; `moves_take_out` compares it."""
         return [b""] * len(found)
@@ -86,6 +92,19 @@ class ForeignChanges(PlacedQueue[C_co]):
         if target not in ("trash", "gone"):
             return "gone"
         return "" if seen.place.kind in ("list", "zset") else "busy"
+
+    @operation
+    async def would_move(
+        self, ids: Sequence[str], source: State, target: str, orphans: Collection[str] = ()
+    ) -> list[str]:
+        """The script `move` asks the same hooks. Needs the right to run scripts."""
+        later = await self._now() + DAY_MS  # as of now, whenever they came into their state
+        step = MoveStep("-", 0, ids, source, target, later, "-", later, {}, orphans, "")
+        found: list[str] = await self._call_script(
+            "would_move", words, await self._rows(step), caller="-", seq=0,
+            **{"from": source, "to": target}, queue=self.own_name,
+        )  # fmt: skip
+        return ["" if word == "moved" else word for word in found]
 
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         """For an entry that will wait: the bytes to write (None: its own) and the owner's queue
@@ -146,4 +165,5 @@ class ForeignChanges(PlacedQueue[C_co]):
     async def _undo(self, undo: UndoStep) -> tuple[int, ...]:
         """As for every queue. Lists are looked through by pages, however long they are; what lies
         too deep inside one to be removed is left for a later undo (the third number)."""
+        await self._refuse_other_release()
         return await undo_search.undo(self, undo)

@@ -86,9 +86,9 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
         """The entry of a job that has no `problem`. ``at_ms``: its time, in a place of `timed`."""
 
-    def job_id(self, place: Place, member: bytes) -> bytes | None:
-        """The job's id, of an element of a place; None: it isn't a job."""
-        return member
+    async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
+        """The jobs' ids, of elements of a place; None: it isn't a job."""
+        return members
 
     def job_key(self, id: bytes) -> bytes:
         """The key of a job's hash."""
@@ -122,7 +122,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return await together(Call(("HMGET", key, *fields), list[Any], key=key) for key in keys)
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        ids = [self.job_id(place, row.member) for row in rows]
+        ids = await self.job_ids(place, [row.member for row in rows])
         found = await together(attempt(self.job(place, state, id or b"")) for id in ids)
         return [
             None if id is None else self._entry(state, place, row, legal(id), job)

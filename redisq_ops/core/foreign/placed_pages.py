@@ -396,16 +396,20 @@ class PlacedPages(ForeignQueue[C_co]):
         problems = [problem for state in states for problem in lost[state]]
         problems += [place.problem for found in places for place in found if place.problem]
         paused, closed = flags
-        paused = paused or await self._unless(
-            self.paused_there(), None, None if wrong is None else problems
+        misfits = None if wrong is None else problems
+        paused_there, only_shown = await both(
+            self._unless(self.paused_there(), None, misfits),
+            self._unless(self.only_shown.op(), None, misfits),
         )
         if done is not None:
             known["done"] = done
         # What can be read of an unknown state is a lower bound.
         of = {state: size or 0 for state, size in zip(states, sizes, strict=True)} | known
         return Counts(
-            **{state: of.get(state, 0) for state in STATES}, oldest_ms=oldest_ms, paused=paused,
-            closed=closed, unknown=frozenset(STATES) - known.keys(), problem=named(problems),
+            **{state: of.get(state, 0) for state in STATES}, oldest_ms=oldest_ms,
+            paused=paused or paused_there, closed=closed,
+            unknown=frozenset(STATES) - known.keys(), problem=named(problems),
+            only_shown=only_shown,
         )  # fmt: skip
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:

@@ -246,6 +246,8 @@ class Counts:
     """states whose numbers another program's layout doesn't have; they are 0 here"""
     problem: str | None = None
     """what can't be read, so that numbers are unknown"""
+    only_shown: str | None = None
+    """why nothing in the queue can be changed from here: a sentence about its release"""
 
     def of(self, state: State) -> int | None:
         """Number of entries in a state; None: unknown."""

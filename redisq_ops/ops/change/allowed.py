@@ -6,12 +6,46 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.errors import BadInput, Refused
+from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
 from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.redis.operation import attempt
 
 from ..hint import hint
 from ..terminal import kind_of
+from .wording import SKIPPED
+
+
+async def ensure_changeable(queue: Queue[Any]) -> None:
+    """Refuse a change of a queue that is only shown, because its release isn't known."""
+    if (why := await queue.only_shown.op()) is not None:
+        raise Refused(f"queue {queue.name} is only shown: {why}")
+
+
+async def only_shown(queue: Queue[Any]) -> str | None:
+    """Why a queue is only shown; None: it isn't, or that can't be read."""
+    found = await attempt(queue.only_shown.op())
+    return None if isinstance(found, Exception) else found
+
+
+async def refusal(queue: Queue[Any], verb: Verb, entry: Entry) -> str | None:
+    """Why a verb would leave an entry alone, as the verb itself would say; None: it would not.
+
+    Who may not run scripts learns only what can be read without one."""
+    try:
+        allowed(queue, verb, entry.state)
+        await ensure_changeable(queue)
+    except RedisqError as refused:
+        return str(refused)
+    unreadable = entry.problem is not None and not entry.orphan and entry.state != "trash"
+    word = "corrupt" if unreadable else ""
+    if not word:
+        orphans = [entry.id] if entry.orphan else ()
+        asked = await attempt(queue.would_move.op([entry.id], entry.state, VERBS[verb][1], orphans))
+        word = "" if isinstance(asked, Exception) else asked[0]
+    return (
+        f"{verb} would skip it ({word}): such entries {SKIPPED.get(word, word)}" if word else None
+    )
 
 
 def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:

@@ -25,7 +25,7 @@ from ..filter.filter import Filter
 from ..filter.selection import Selection
 from ..terminal import age, count, date
 from . import transfer_plan
-from .allowed import allowed
+from .allowed import allowed, ensure_changeable
 from .apply import PlanSteps, recorded
 from .audit_log import Author, Operation
 from .confirmation import typed
@@ -163,6 +163,7 @@ async def prepare(
     ``keep`` gets the entries page by page, for a plan file. ``shown`` redacts what errors say.
     """
     queue, state, filter, verb = request.queue, request.state, request.filter, request.verb
+    await ensure_changeable(queue)
     means, route, into = request.means, request.route, ""
     scope: Selection | WholeState
     if not request.by_ids and await movable_as_a_whole(queue, state, verb, filter):
@@ -200,6 +201,7 @@ async def prepare_plan(
     """
     header = plan.header
     queue = await home(deployment, header)
+    await ensure_changeable(queue)
     before = await recorded(queue, header)
     ended = before is not None and before.ended
     request = ChangeRequest(

@@ -15,6 +15,7 @@ from ..filter.parser import parse
 from ..filter.scan import Scan
 from ..hint import hint
 from ..terminal import age, count
+from .allowed import ensure_changeable
 from .audit_log import Operation
 from .confirmation import typed_number
 from .preview import Preview
@@ -37,6 +38,7 @@ async def undo_preview(
     ``most``: the entries that are read at most to count those it can restore; 0 counts none.
     ``listed``: name the command that lists them too.
     """
+    await ensure_changeable(change.queue)
     operation, n = change.operation, change.outcome.matched
     ago = age(now_ms - operation.started_ms)
     about = operation.what if operation.moved_back else operation.about

@@ -8,6 +8,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 
 from ..terminal import count
+from .outcome import OTHERS
 
 PAST = {
     "requeue": "requeued",
@@ -21,6 +22,25 @@ PAST = {
     "pause": "paused",
     "resume": "resumed",
 }
+SKIPPED = {
+    "changed": "were in another state by then",
+    "late": "came into this state after you looked",
+    "expired": "were kept for too long to be put back",
+    "same": "were so already",
+    OTHERS: "were put back by another undo",
+    "corrupt": "can't be read",
+    "gone": "are not there any more",
+    "due": "are due within a minute: their own scheduler may be at them",
+    "limited": "have a rate limit: only their own program enqueues them",
+    "deferred": "wait for other entries: they go on when those end",
+    "busy": "are with a worker of their own program",
+    "recurring": "are the next run of a schedule, which would end without them",
+    "linked": "belong to a flow: a parent or children would wait for ever, or run without them",
+    "unclear": "are in a queue that doesn't tell its release: their workers might not find them",
+    "invalid": "have lost what their own program needs to run them",
+    "deep": "lie too deep in another program's list for now: undo it again later",
+}
+"""why entries are skipped by a change: a word of `OperatorChanges.move` -> what they are"""
 HELD = "a worker that holds one can't settle it any more"
 MEANS = {
     "requeue": f"they wait for the next worker; {HELD}",

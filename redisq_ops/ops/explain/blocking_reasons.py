@@ -50,6 +50,10 @@ class BlockingReasons(ReasonParts):
                 hint("fsck", self.queue.name), facts={"problem": problem},
             )  # fmt: skip
 
+    def _only_shown(self) -> Iterator[Reason]:
+        if why := self.observed.counts.only_shown:
+            yield Reason("only-shown", f"queue {self.queue.name} is only shown: {why}")
+
     def _paused(self) -> Iterator[Reason]:
         why = self.observed.settings.get("paused", self.observed.counts.paused)
         if why is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from redisq_ops.core.model.entry import GONE, Entry
+from redisq_ops.core.model.relation import Related
 
 from ..hint import hint
 from ..inspect.consumers import SILENT_MS
@@ -26,12 +27,15 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
                 yield self._orphan(entry)
             case "waiting":
                 yield from self._waiting()
+            case "delayed" if self.observed.related:
+                yield self._waits_for(self.observed.related)
             case "delayed":
                 yield from self._delayed(entry)
             case "pending":
                 yield from self._pending(entry)
             case "dead":
                 yield self._dead(entry)
+                yield from self._depends()
             case "trash":
                 yield self._trash(entry)
             case "done":
@@ -49,6 +53,52 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             "gone", f"{entry.problem}: deleted, evicted or expired. Only its id is left, so nobody"
             " can run or replay it", **self._command("purge", entry.state),
         )  # fmt: skip
+
+    def _waits_for(self, others: Sequence[Related]) -> Reason:
+        """It goes on when other entries have ended: a dead one is what helps."""
+        first = others[0]
+        named = ", ".join(self._named(one) for one in others)
+        return Reason(
+            "children", f"it goes on when all its children have ended, and waits for {named}",
+            facts=self._facts_of(others), **self._replay_of(first),
+        )  # fmt: skip
+
+    def _depends(self) -> Iterator[Reason]:
+        """Of a dead entry: what has to be replayed before it, and after it."""
+        children = [one for one in self.observed.related if one.role == "child"]
+        parents = [one for one in self.observed.related if one.role == "parent"]
+        if children:
+            named = ", ".join(map(self._named, children))
+            yield Reason(
+                "children", f"replay it only after {named}",
+                facts=self._facts_of(children), **self._replay_of(children[0]),
+            )  # fmt: skip
+        for one in parents:
+            if one.state == "dead":
+                yield Reason(
+                    "parent", f"replay {self._named(one)} when this one is done",
+                    facts=self._facts_of([one]),
+                )  # fmt: skip
+
+    def _replay_of(self, one: Related) -> dict[str, Any]:
+        address = f"{one.queue.name}/{one.id}"
+        if one.state != "dead":
+            return {}
+        if (one.id, "replay") in self.observed.refused:
+            return {"verb": "explain", "command": hint("explain", address)}
+        return {"verb": "replay", "command": hint("replay", address)}
+
+    def _named(self, one: Related) -> str:
+        state = {"dead": "dead ", "gone": "vanished ", "open": ""}[one.state]
+        return f"its {state}{one.role} {one.queue.name}/{one.id}"
+
+    def _facts_of(self, others: Sequence[Related]) -> dict[str, Any]:
+        return {
+            "related": [
+                {"address": f"{one.queue.name}/{one.id}", "role": one.role, "state": one.state}
+                for one in others
+            ]
+        }  # fmt: skip
 
     def _held_back(self) -> list[Reason]:
         """What keeps an entry that is ready from delivery; busy workers last."""
@@ -75,6 +125,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             "failures": entry.failures,
             "error": error_row(self.redacted(entry.error)),
         }
+        why_not = self._why_not("requeue", "delayed")
         if at is not None and at <= self.now:
             held = self._held_back()
             yield from held
@@ -89,11 +140,12 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             of = f" of {most}" if most and self.queue.counts_failures else ""
             error = error_text(self.redacted(entry.error))
             yield Reason(
-                "retry", f"it will be retried at {until}; failure {entry.failures}{of}: {error}",
+                "retry", f"it will be retried at {until}; failure {entry.failures}{of}: {error}"
+                f"{why_not}",
                 eta_ms=at, facts=facts | {"max_failures": most}, **requeue,
             )  # fmt: skip
         else:
-            yield Reason("delayed", f"it is delayed until {until}", eta_ms=at, facts=facts,
+            yield Reason("delayed", f"it is delayed until {until}{why_not}", eta_ms=at, facts=facts,
                          **requeue)  # fmt: skip
         yield from self._paused()
         yield from self._no_worker_at_all()
@@ -151,7 +203,8 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             verb = {"verb": "claim", "command": claim}
             sentence += f" and was last active {self._ago(active)}"
         rule = "pending" if active is None or self.now - active < SILENT_MS else "silent"
-        return Reason(rule, f"{sentence}; {self.queue.without_deadline}", facts=facts, **verb)
+        sentence += f"; {self.queue.without_deadline}{self._why_not('requeue', 'pending')}"
+        return Reason(rule, sentence, facts=facts, **verb)
 
     def _trimmed(self, entry: Entry, held: str, facts: dict[str, Any]) -> Reason:
         """Only the id of a stream entry is left. No command removes this one alone."""

@@ -113,12 +113,15 @@ class _Explainer(EntryReasons, RequestReasons, QueueReasons):
         observed = self.observed
         if observed.id is None:
             what, state = "queue", self._queue_state()
-            reasons = [*self._unread(), *self._queue_reasons(), *self._unfinished_moves()]
+            reasons = [
+                *self._unread(), *self._queue_reasons(), *self._unfinished_moves(),
+                *self._only_shown(),
+            ]  # fmt: skip
         elif observed.request is not None:
             what, state, reasons = "request", observed.request.state, list(self._request_reasons())
         elif observed.entry is not None:
             what, state = "entry", observed.entry.state
-            reasons = [*self._entry_reasons(observed.entry), *self._unread()]
+            reasons = [*self._entry_reasons(observed.entry), *self._unread(), *self._only_shown()]
         elif observed.periodic:
             (one,) = observed.periodic
             what, state = "periodic", self._periodic_state(one)

@@ -7,7 +7,7 @@ bounded and reports how far it went.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
@@ -15,9 +15,12 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Clients, Counts, Entry, Request, State
 from redisq_ops.core.model.queue_position import QueuePosition
 from redisq_ops.core.model.rates import Rates
+from redisq_ops.core.model.relation import Related
+from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import Description, attempt, both, together
 
 from ..change import audit_log
+from ..change.allowed import refusal
 from ..change.audit_log import Operation
 from ..change.unfinished import Unfinished, unfinished
 from ..groups.fingerprint import fingerprint
@@ -37,6 +40,12 @@ DEAD_COMPARED = 200
 """oldest dead entries among which those with the same error are counted"""
 BLOCKERS_COMPARED = 100
 """requests or clients examined to find why a whole queue delivers nothing"""
+RELATED = 3
+"""entries that are named on which one depends"""
+ADVISED: tuple[tuple[Verb, State], ...] = (
+    ("requeue", "delayed"), ("requeue", "pending"), ("replay", "dead"), ("restore", "trash"),
+)  # fmt: skip
+"""what may be advised for an entry, by its state"""
 _FIRST_OF: tuple[State, ...] = ("pending", "delayed")
 
 
@@ -98,6 +107,10 @@ class Observation:
     """of a queue: its periodic entries; of an id: the periodic entry of that name"""
     reports: tuple[ConsumerReport, ...] = ()
     """of a queue: who holds what"""
+    refused: Mapping[tuple[str, Verb], str] = field(default_factory=dict)
+    """(id, verb) -> why the verb would leave that entry alone, of verbs that may be advised"""
+    related: tuple[Related, ...] = ()
+    """of an entry: those that it depends on, or that depend on it"""
     failures: tuple[Trouble, ...] = ()
     """of a queue: the rules of `redisq check` that its failing and dead entries break"""
 
@@ -138,11 +151,29 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         state: page.entries[0] if page.entries else None
         for state, page in zip(_FIRST_OF, first, strict=True)
     }
+    refused, related = await _refused(queue, entry or (None if id else first_entries["pending"]))
     return Observation(
         queue, id, now, counts, rates, settings, entry, request, position, first_entries, history,
-        tuple(operations), same_error, tuple(moves), blockers, periodic, tuple(reports),
-        failures,
+        tuple(operations), same_error, tuple(moves), blockers, periodic, tuple(reports), refused,
+        related, failures,
     )  # fmt: skip
+
+
+async def _refused(
+    queue: Queue[Any], entry: Entry | None
+) -> tuple[dict[tuple[str, Verb], str], tuple[Related, ...]]:
+    """What `explain` may advise for an entry, asked before it does; and for the dead ones on which
+    it depends."""
+    if entry is None:
+        return {}, ()
+    related = await attempt(queue.related.op(entry))
+    beside = () if isinstance(related, Exception) else tuple(related[:RELATED])
+    dead = [(one, await one.queue.get.op(one.id)) for one in beside if one.state == "dead"]
+    asked = [(entry.id, verb, queue, entry) for verb, state in ADVISED if state == entry.state]
+    asked += [(one.id, "replay", one.queue, found) for one, found in dead if found is not None]
+    said = await together(refusal(of, verb, about) for _, verb, of, about in asked)
+    rows = zip(asked, said, strict=True)
+    return {(id, verb): why for (id, verb, _, _), why in rows if why is not None}, beside
 
 
 async def _entry_or_request(queue: Queue[Any], id: str) -> tuple[Entry | None, Request | None]:

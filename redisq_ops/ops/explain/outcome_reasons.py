@@ -55,8 +55,8 @@ class OutcomeReasons(ReasonParts):
                 "dead entries"
             )
         return Reason(
-            "dead", f"dead{at} because {because}{error}{alike}", facts=facts,
-            **self._command("replay", "dead"),
+            "dead", f"dead{at} because {because}{error}{alike}{self._why_not('replay', 'dead')}",
+            facts=facts, **self._command("replay", "dead"),
         )  # fmt: skip
 
     def _trash(self, entry: Entry) -> Reason:
@@ -69,10 +69,10 @@ class OutcomeReasons(ReasonParts):
         kept = self._undo_until(until)
         when = "" if at is None else f" at {self.when(at)}"
         verb: dict[str, Any] = {}
-        if change is not None and change.undoable:
-            verb = {"verb": "undo", "command": hint("undo", change.id)}
-        elif self._can("restore", "trash"):
+        if self._command("restore", "trash"):
             verb = {"verb": "restore", "command": hint("trash", "restore", self.address)}
+        if change is not None and change.undoable and self.observed.counts.only_shown is None:
+            verb = {"verb": "undo", "command": hint("undo", change.id)}
         if change is not None and change.into and change.taken_back:
             until, kept = None, ""  # an undo left it here, and no later undo takes it
         facts = {"purged_ms": at, "undo_until_ms": until} | self._op_facts(change)

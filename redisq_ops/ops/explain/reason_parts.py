@@ -57,12 +57,19 @@ class ReasonParts:
         return int(self.observed.settings.get(name, getattr(DEFAULTS, name)))
 
     def _can(self, verb: Verb, state: State) -> bool:
-        return state in self.queue.actions.get(verb, ())
+        changeable = self.observed.counts.only_shown is None
+        return changeable and state in self.queue.actions.get(verb, ())
+
+    def _why_not(self, verb: Verb, state: State) -> str:
+        """Why the verb that would help leaves the observed entry alone; empty: it doesn't."""
+        why = self.observed.refused.get((self.observed.id or "", verb))
+        return f"; {why}" if why and self._can(verb, state) else ""
 
     def _command(self, verb: Verb, state: State, address: str | None = None) -> dict[str, Any]:
-        """The verb and its command for an entry, by default the observed one; empty if the queue
-        does not have the verb."""
-        if not self._can(verb, state):
+        """The verb and its command for an entry, by default the observed one; empty if the verb
+        would leave it alone."""
+        id = (address or self.address).partition("/")[2]
+        if not self._can(verb, state) or (id, verb) in self.observed.refused:
             return {}
         return {"verb": verb, "command": hint(verb, address or self.address)}
 

@@ -152,6 +152,7 @@ def queue_fields(row: QueueRow, now_ms: int) -> dict[str, Any]:
         "in_per_min": arrived, "out_per_min": settled, "failed_per_min": failed,
         "oldest_ms": oldest, "oldest_age_ms": oldest and max(0, now_ms - oldest),
         "paused": counts and counts.paused, "draining": counts and counts.closed,
+        "only_shown": counts and counts.only_shown,
         "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
         "periodic": row.periodic and row.periodic[0],
         "periodic_overdue": row.periodic and row.periodic[1],

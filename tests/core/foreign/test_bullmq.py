@@ -13,6 +13,7 @@ import redis
 from redisq_ops.core.foreign.bullmq import BullmqQueue
 from redisq_ops.core.foreign.bullmq.job import FIELDS, Job
 from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.runner import ChangeRun
@@ -273,6 +274,55 @@ def test_a_child_is_replayed_with_its_parent_and_never_purged(client: Client) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_failed_child_is_replayed_and_then_its_failed_parent(
+    client: Client, redisq: Redisq, version: str
+) -> None:
+    """As `child.retry()` and `parent.retry()` of BullMQ do it."""
+    program = Program(client, version)
+    client.set("broken", 1)
+    program.flow("failParentOnFailure")
+    program.work(3)
+    client.delete("broken")
+    assert set(entries(client, "dead")) == {"c", "p"}
+    (row,) = redisq.rows("explain", f"{NAME}/p")
+    assert row["command"] is None and "linked" in row["sentence"]
+    assert row["also"][0]["command"].startswith(f"redisq replay {NAME}/c")
+    assert bulk(client, "replay", "dead", "p").outcome.skipped == {"linked": 1}
+    before = dumps(client)
+    replay = bulk(client, "replay", "dead", "c")
+    assert undone(client, replay).outcome.done == 1 and dumps(client) == before
+    assert bulk(client, "replay", "dead", "c").outcome.done == 1
+    assert bulk(client, "replay", "dead", "p").outcome.skipped == {"linked": 1}, "c hasn't run yet"
+    program.work(1)
+    (row,) = redisq.rows("explain", f"{NAME}/p")
+    assert row["verb"] == "replay"
+    assert bulk(client, "replay", "dead", "p").outcome.done == 1
+    program.work(1)
+    assert json.loads(client.get("children") or b"").keys() == {B + "c", B + "d"}
+    assert ran(client) == Counter(c=2, d=1, p=1)
+
+
+@pytest.mark.slow
+def test_explain_names_the_child_for_which_a_parent_waits(client: Client, redisq: Redisq) -> None:
+    program = Program(client)
+    client.set("broken", 1)
+    program.flow("none")
+    program.work(2)
+    client.delete("broken")
+    (row,) = redisq.rows("explain", f"{NAME}/p")
+    assert row["rule"] == "children" and f"its dead child {NAME}/c" in row["sentence"]
+    assert row["command"].startswith(f"redisq replay {NAME}/c")
+    before = dumps(client)
+    replay = bulk(client, "replay", "dead", "c")
+    assert undone(client, replay).outcome.done == 1
+    assert dumps(client) == before, "the parent still waits for it"
+    assert bulk(client, "replay", "dead", "c").outcome.done == 1
+    program.work(2)
+    assert ran(client) == Counter(c=2, d=1, p=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_replayed_into_a_paused_queue_waits_until_it_goes_on(
     client: Client, version: str
 ) -> None:
@@ -292,14 +342,59 @@ def test_what_is_replayed_into_a_paused_queue_waits_until_it_goes_on(
     assert ran(client) == Counter(a=2, b=2, w=1)
 
 
-def test_a_later_release_is_only_shown(client: Client, redisq: Redisq) -> None:
+@pytest.mark.parametrize("release", ["3.16.2", "4.18.3", "7.0.1"])
+def test_an_earlier_or_later_release_is_only_shown(
+    client: Client, redisq: Redisq, release: str
+) -> None:
+    """BullMQ 3 never reads `prioritized`, where a replayed job of some priority would go."""
     specimen(client)
-    client.hset(B + "meta", "version", "bullmq:7.0.1")
+    redisq("discover", "--register", "--yes")
+    replay = bulk(client, "replay", "dead", "bad0")
+    client.hset(B + "meta", "version", f"bullmq:{release}")
     before = dumps(client)
-    assert len(redisq.rows("dlq", "ls", NAME)) == 4
-    redisq("dlq", "replay", NAME, "--yes", code=1)
-    assert "release 7" in redisq.err
+    told = f"of BullMQ {release}, and redisq changes queues of BullMQ 5.0 to 6"
+    assert len(redisq.rows("dlq", "ls", NAME)) == 3
+    op = replay.outcome.op or ""
+    changes = [("dlq", "replay", NAME), ("requeue", NAME, "--state", "delayed"), ("undo", op)]
+    for words in changes:
+        redisq(*words, "--yes", code=1)
+        assert told in redisq.err and redisq.err.count("\n") == 1
+    with pytest.raises(Refused, match="only shown"):
+        ours(client).move("op-1", 1, ["bad1"], source="dead", target="waiting", high_water_ms=1)
+    with pytest.raises(Refused, match="only shown"):
+        undone(client, replay)
     assert dumps(client) == before
+    for look in (("ls",), ("inspect", "queue", NAME), ("fsck", NAME), ("explain", f"{NAME}/bad1")):
+        assert told in " ".join(redisq(*look).split())
+    (row,) = redisq.rows("explain", f"{NAME}/bad1")
+    assert row["command"] is None
+    assert told in redisq("discover")
+
+
+def test_a_queue_without_a_release_keeps_jobs_that_an_early_one_tried(client: Client) -> None:
+    specimen(client)
+    client.hdel(B + "meta", "version")
+    client.hset(B + "bad1", "attemptsMade", 1)
+    outcome = bulk(client, "replay", "dead").outcome
+    assert (outcome.done, outcome.skipped) == (3, {"unclear": 1})
+
+
+def test_attempts_and_marks_of_release_4(client: Client) -> None:
+    """There an attempt counts when it begins, in `attemptsMade`; `wait` has a mark for workers."""
+    client.hset(B + "meta", "version", "bullmq:4.18.3")
+    job: dict[Any, Any] = {"name": "mail", "data": "{}", "timestamp": 1, "processedOn": 1}
+    for id, made, lost in (("dead", 2, 0), ("lost", 2, 1), ("run", 1, 0), ("new", 0, 0)):
+        client.hset(B + id, mapping=job | {"attemptsMade": made, "stalledCounter": lost})
+    client.zadd(B + "failed", {"dead": 5, "lost": 6})
+    client.lpush(B + "active", "run")
+    client.rpush(B + "wait", "new", "0:1700000000000")
+    queue = ours(client)
+    seen = {e.id: (e.failures, e.lost) for s in ("dead", "pending") for e in queue.page(s).entries}
+    assert seen == {"dead": (2, 0), "lost": (1, 1), "run": (0, 0)}
+    assert queue.counts().waiting == queue.page("waiting", start=0).total == 1
+    assert list(entries(client, "waiting")) == ["new"]
+    client.lrem(B + "wait", 1, "new")
+    assert queue.counts().waiting == 0
 
 
 def test_a_paused_queue_of_an_unknown_release_takes_nothing(client: Client) -> None:

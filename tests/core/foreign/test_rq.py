@@ -168,6 +168,43 @@ def test_a_job_in_work_is_seen_with_its_worker(client: Client, queue: rq.Queue, 
     assert (lost.reason, lost.lost, lost.failures) == ("lost", 1, 0)
 
 
+def test_started_jobs_of_rq_1_have_bare_ids(client: Client, queue: rq.Queue) -> None:
+    """RQ 2 and 3 put the execution behind the id. Ids can have colons before RQ 3."""
+    execution = "d99c9458621a463f87498200785263cd"
+    bare = ["order:42", f"order:{execution}"]
+    queue.enqueue(rq_tasks.fine, 1, job_id="order")
+    for id in ("late:9", *bare):
+        client.copy("rq:job:order", f"rq:job:{id}")
+    client.delete("rq:queue:mail")
+    client.zadd("rq:wip:mail", {f"late:9:{execution}": 9e9} | dict.fromkeys(bare, 9e9))
+    client.zadd("rq:executions:late:9", {execution: 9e9})
+    mail = ours(client)
+    assert {each.id for each in entries(mail, "pending")} == {"late:9", *bare}
+    for id in ("late:9", *bare):
+        found = mail.get(id)
+        assert found and (found.id, found.state, found.problem) == (id, "pending", None)
+    order = mail.get("order")
+    assert order is None or order.state != "pending"
+    client.sadd("rq:workers", "rq:worker:w1")
+    client.hset("rq:worker:w1", mapping={"version": "1.10.1", "current_job": "order:42"})
+    assert [job.id for job in mail.worker_processes()[0].work] == ["order:42"]
+
+
+@pytest.mark.parametrize(("release", "shown"), [
+    ("1.10.1", False), ("3.4.0", False), ("1.9.0", True), ("4.0.0", True), ("fork", False),
+])  # fmt: skip
+def test_queues_of_workers_of_another_release_are_only_shown(
+    client: Client, queue: rq.Queue, redisq: Redisq, release: str, shown: bool
+) -> None:
+    queue.enqueue(rq_tasks.fails, "luck", job_id="bad")
+    work(client)
+    client.sadd("rq:workers", "rq:worker:w1", "rq:worker:expired")
+    client.hset("rq:worker:w1", "version", release)
+    redisq("dlq", "replay", "rq:mail", "--yes", code=int(shown))
+    assert (f"of RQ {release}, and redisq changes queues of RQ 1.10 to 3" in redisq.err) is shown
+    assert len(entries(ours(client), "dead")) == int(shown)
+
+
 def test_a_horse_that_is_killed_is_lost(client: Client, queue: rq.Queue) -> None:
     queue.enqueue(rq_tasks.vanishes, job_id="horse")
     work(client)

@@ -1,4 +1,4 @@
-"""arq's layout (0.28): a queue is one sorted set of job ids, by the time (ms) at which they are
+"""arq's layout: a queue is one sorted set of job ids, by the time (ms) at which they are
 due. ``arq:job:ID`` is the job, ``arq:in-progress:ID`` a worker's mark, ``arq:result:ID`` how it
 ended. These three are shared by all queues of a database, and no key lists the results."""
 
@@ -22,6 +22,7 @@ from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..long_records import not_read
 from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row, orphan
+from ..releases import Releases
 from ..scanned_results import ScannedResults
 from .job import Record
 
@@ -53,6 +54,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         "done": (),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
+    releases: ClassVar[Releases] = Releases(("0.28",))
     replay_note: ClassVar[str] = "as new jobs of the same id: arq counts their tries from 1 again"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they are due now",

@@ -12,7 +12,7 @@ from ..json_text import decoded, encoded
 
 FIELDS = (
     "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
-    "failedReason", "stacktrace", "pb", "parentKey",
+    "failedReason", "stacktrace", "pb", "parentKey", "attemptsMade", "stalledCounter",
     "ats", "delay",  # BullMQ writes these for an id in its way, also if there is no job
 )  # fmt: skip
 STALLED = "job stalled more than allowable limit"
@@ -43,6 +43,10 @@ class Job(JobHash):
 
     def decoded(self, field: str) -> Any:
         return decoded(self.values[field] or b"null", self.text(field))
+
+    def sum(self, *fields: str) -> int:
+        """Of a number that releases before 5 kept in another field."""
+        return sum(self.number(field) or 0 for field in fields)
 
     @property
     def stalled(self) -> bool:

@@ -1,4 +1,4 @@
-"""BullMQ's layout (5 and 6): lists and sorted sets of job ids; the hash beside them is the job."""
+"""BullMQ's layout: lists and sorted sets of job ids; the hash beside them is the job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ...engine.optional_features import HasWorkerTraces
 from ...model.entry import Entry, State
-from ...model.quoting import bytes_of
+from ...model.quoting import bytes_of, legal, raw_of
+from ...model.relation import Related
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
@@ -21,13 +22,14 @@ from ..declarations import Declared, List, Zset
 from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import decoded
 from ..places import LocatedEntry, Place
+from ..releases import Releases
+from . import relations
 from .job import FIELDS, Job
 from .recogniser import OF_A_QUEUE
+from .wait_list import WaitList, is_mark
 from .workers import workers
 
-LATEST = 6
-"""the latest release whose layout is known"""
-_RELEASE = re.compile(rb"bullmq:(\d{1,9})\..*", re.DOTALL)
+_RELEASE = re.compile(rb"bullmq[^:]*:(.*)", re.DOTALL)
 CHILDREN = "waiting for children"
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
 
@@ -64,6 +66,9 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         **JOB_VERBS,
         "requeue": ("pending", "delayed"),
     }
+    releases: ClassVar[Releases] = Releases(
+        ("5.0", "5.81", "6.7"), told="the member `version` of the queue's `meta`"
+    )
     replay_note: ClassVar[str] = "as BullMQ's own retry does it: one more attempt"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now",
@@ -101,6 +106,13 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         paused = Call(("HEXISTS", key, "paused"), bool, key=key)
         return "queue.pause() in BullMQ" if await paused else None
 
+    async def releases_there(self) -> Sequence[str]:
+        """That of the latest program that opened the queue."""
+        key = f"{self.at}{self.own_name}:meta"
+        version = await Call(("HGET", key, "version"), optional, key=key)
+        release = _RELEASE.fullmatch(version or b"")
+        return [legal(release[1])] if release else []
+
     @operation
     async def worker_processes(self) -> list[Process]:
         """BullMQ's workers that are connected to this server; unknown on a cluster, where each
@@ -109,14 +121,32 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
             raise self._refusal("its workers are not listed on a cluster; ask BullMQ's getWorkers")
         return await workers(self.at, self.own_name)
 
+    def beside_it(self, at: str, own_name: str) -> BullmqQueue[C_co]:
+        """Another queue of the program."""
+        if (at, own_name) == (self.at, self.own_name):
+            return self
+        name = self._name_of(own_name)
+        return BullmqQueue(self.client, name, at=at, own_name=own_name, prefix=self.prefix)
+
+    @operation
+    async def related(self, entry: Entry) -> list[Related]:
+        if entry.state != "dead" and entry.called != CHILDREN:
+            return []
+        return await relations.related(self, self.job_key(raw_of(entry.id)))
+
     # --- records ---------------------------------------------------------------------------------
 
     def job_key(self, id: bytes) -> bytes:
         return bytes_of(f"{self.at}{self.own_name}:") + id
 
-    def job_id(self, place: Place, member: bytes) -> bytes | None:
-        mark = place.kind == "list" and member.startswith(b"0:")  # for workers, of BullMQ 4
-        return None if mark else member
+    async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
+        lists = place.kind == "list"
+        return [None if lists and is_mark(member) else member for member in members]
+
+    def _place(self, state: State, declared: Declared, key: str) -> Place:
+        if state == "waiting" and isinstance(declared, List):
+            return WaitList(self.at + key, declared.called, self._reader(state), reverse=True)
+        return super()._place(state, declared, key)
 
     async def job(self, place: Place, state: State, id: bytes) -> Job:
         key, locked = self.job_key(id), state == "pending"
@@ -131,8 +161,10 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Job) -> Entry:
         since = job.number(SINCE.get(place.called, "timestamp"))
-        dead, lost = state == "dead", job.number("stc") or 0
-        attempts = (job.number("atm") or 0) - (state == "done")
+        dead, lost = state == "dead", job.sum("stc", "stalledCounter")
+        attempts = job.sum("atm", "attemptsMade") - (state == "done")
+        if state == "pending" and job.values["atm"] is None and attempts:
+            attempts -= 1  # before release 5 an attempt counts when it begins
         return Entry(
             id, state, since if dead else at_ms or job.until_ms, since, job.shown(),
             failures=max(0, attempts - lost), lost=lost, called=place.called,
@@ -147,20 +179,6 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         delayed = not isinstance(options, dict) or options.get("delay")
         tried = any(job.number(field) for field in ("processedOn", "atm", "stc"))
         return None if delayed or tried else job.number("timestamp")
-
-    async def _ensure_registered(self) -> None:
-        """Also refuses changes in the layout of a later release. The version is that of the latest
-        program that opened the queue."""
-        key = f"{self.at}{self.own_name}:meta"
-        if not self._registered:
-            version = await Call(("HGET", key, "version"), optional, key=key)
-            release = _RELEASE.fullmatch(version or b"")
-            if release and int(release[1]) > LATEST:
-                raise self._refusal(
-                    f"it is of release {int(release[1])}, and redisq knows {LATEST} and earlier:"
-                    " it is only shown"
-                )
-        await super()._ensure_registered()
 
     # --- what operators change -------------------------------------------------------------------
 

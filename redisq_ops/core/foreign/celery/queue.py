@@ -24,6 +24,7 @@ from ..declarations import Declared, Hash, List
 from ..json_text import text_member
 from ..long_records import not_read
 from ..places import Place, Row
+from ..releases import Releases
 from ..scanned_results import ScannedResults
 from .bindings import BINDING, SEPARATOR, parts_of, separator_of
 from .task import Delivered, Result, Task
@@ -67,6 +68,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "hard": ("waiting", "trash"),
         "restore": ("trash",),
     }
+    releases: ClassVar[Releases] = Releases(("5.2", "5.7"))
     verbs: ClassVar[Mapping[str, str]] = {
         "hard": "they are removed for good: no undo",
     }

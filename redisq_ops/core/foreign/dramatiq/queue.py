@@ -1,4 +1,4 @@
-"""The layout of Dramatiq's Redis broker (2): lists and sets of ids, messages in hashes beside them.
+"""The layout of Dramatiq's Redis broker: lists and sets of ids, messages in hashes beside them.
 
 A worker fetches what waits and, long before their time, all delayed messages of the list: what it
 has fetched is in its set of unacknowledged ids, and in its memory.
@@ -26,6 +26,7 @@ from ..declarations import Declared, List, Set, Zset
 from ..json_text import text_member
 from ..long_records import not_read
 from ..places import LocatedEntry, Place, Row, orphan
+from ..releases import Releases
 from .message import Message
 
 HELD = "held by a worker"
@@ -57,6 +58,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         **JOB_VERBS,
         "requeue": ("pending", "delayed"),
     }
+    releases: ClassVar[Releases] = Releases(("1.12", "2.2"))
     replay_note: ClassVar[str] = "they get all their retries again"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",

@@ -1,4 +1,4 @@
-"""Resque's layout, 1 to 3: lists of records without an id, and one list of failures."""
+"""Resque's layout: lists of records without an id, and one list of failures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ...redis.operation import C_co, Call, operation
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List
 from ..places import LocatedEntry, Place, Row
+from ..releases import Releases
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
@@ -46,6 +47,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
         "t_paused": "pause-all-workers",
         "t_heartbeats": "workers:heartbeat",
     }
+    releases: ClassVar[Releases] = Releases((), known=("1", "2", "3"))
     replay_note: ClassVar[str] = "as new jobs: Resque counts no attempts"
     stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
     prune_note: ClassVar[str] = "what they had becomes failures, which can be replayed"

@@ -1,4 +1,4 @@
-"""RQ's layout (1 to 3): lists and sorted sets of job ids; the hash ``job:ID`` is the job.
+"""RQ's layout: lists and sorted sets of job ids; the hash ``job:ID`` is the job.
 
 A job's function and arguments are a pickle, which is never loaded: its size is shown, and the
 description that RQ writes beside it.
@@ -6,6 +6,7 @@ description that RQ writes beside it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -14,7 +15,9 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.parsers import optional
+from ...redis.whole_keys import set_members
 from ..call_descriptions import call_of
 from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
@@ -22,6 +25,7 @@ from ..iso_times import iso_ms
 from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import encoded
 from ..places import LocatedEntry, Place
+from ..releases import Releases
 from .job import Record
 from .recogniser import OF_A_QUEUE
 from .workers import workers
@@ -35,6 +39,7 @@ SINCE = {
     "queued": "enqueued_at", "taken": "enqueued_at", "started": "started_at",
     "scheduled": "created_at", "deferred": "created_at",
 }  # fmt: skip
+_EXECUTION = re.compile(rb"(.+):[0-9a-f]{32}", re.DOTALL)
 
 
 class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
@@ -64,6 +69,9 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     of_every_job: ClassVar[tuple[str, ...]] = ("data", "origin")
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
+    releases: ClassVar[Releases] = Releases(
+        ("1.10", "1.16", "2.0", "3.0"), told="the member `version` of each worker's hash"
+    )
     replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",
@@ -90,8 +98,21 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     def name_of(self, element: bytes) -> bytes:
         return element.removeprefix(bytes_of(self.at) + b"queue:")
 
-    def job_id(self, place: Place, member: bytes) -> bytes | None:
-        return member.rpartition(b":")[0] if place.called == "started" else member
+    async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
+        """RQ 1 keeps the ids of started jobs, RQ 2 and 3 ``id:execution``. An id of RQ 1 may look
+        like that; then it is the one that has a job."""
+        doubtful = {
+            member: found[1]
+            for member in members
+            if place.called == "started" and (found := _EXECUTION.fullmatch(member))
+        }
+        keys = [self.job_key(member) for member in doubtful]
+        there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
+        cut = {
+            member: id for (member, id), whole in zip(doubtful.items(), there, strict=True)
+            if not whole
+        }  # fmt: skip
+        return [cut.get(member, member) for member in members]
 
     async def job(self, place: Place, state: State, id: bytes) -> Record:
         key, results = self.job_key(id), bytes_of(self.keys["t_results_"]) + id
@@ -145,6 +166,14 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     async def paused_there(self) -> str | None:
         key = self.at + "suspended"
         return "suspended in RQ" if await Call(("EXISTS", key), bool, key=key) else None
+
+    async def releases_there(self) -> Sequence[str]:
+        """Those of its workers: RQ has no other mark."""
+        keys = await set_members(self.process_registry)
+        found = await together(
+            attempt(Call(("HGET", key, "version"), optional, key=key)) for key in keys
+        )
+        return [legal(each) for each in found if isinstance(each, bytes)]
 
     @operation
     async def worker_processes(self) -> list[Process]:

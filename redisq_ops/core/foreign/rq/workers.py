@@ -12,7 +12,9 @@ from ...redis.whole_keys import set_members
 from ..iso_times import iso_ms
 from ..job_hashes import JobHash
 
-FIELDS = ("hostname", "pid", "queues", "birth", "last_heartbeat", "state", "death")
+FIELDS = (
+    "hostname", "pid", "queues", "birth", "last_heartbeat", "state", "death", "current_job",
+)  # fmt: skip
 
 
 async def workers(at: str) -> list[Process]:
@@ -35,7 +37,10 @@ def _process(at: str, key: bytes, found: Any, now: int) -> Process:
     values, executions = found
     row = JobHash(dict(zip(FIELDS, values, strict=True)))
     beat = iso_ms(row.text("last_heartbeat"))
-    work = [RunningJob(legal(one.rpartition(b":")[0]), "", b"", None) for one in sorted(executions)]
+    jobs = [one.rpartition(b":")[0] for one in sorted(executions)]
+    if not jobs and (one := row.values["current_job"]):  # before RQ 3
+        jobs = [one]
+    work = [RunningJob(legal(job), "", b"", None) for job in jobs]
     return Process(
         name, row.text("hostname"), row.number("pid"),
         tuple(filter(None, row.text("queues").split(","))), iso_ms(row.text("birth")),

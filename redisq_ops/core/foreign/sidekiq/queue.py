@@ -1,4 +1,4 @@
-"""Sidekiq's layout, 6 to 8: lists, three sorted sets, and a hash of running jobs per process.
+"""Sidekiq's layout: lists, three sorted sets, and a hash of running jobs per process.
 
 Times in its sets are seconds with a fraction in all releases; those in its records are seconds up
 to 7 and integer milliseconds from 8 on, and a record keeps the kind it came with.
@@ -20,12 +20,14 @@ from ...model.errors import BadInput, Refused
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
 from ...model.worker_process import KEEPS_JOBS, Process, Pruned
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
-from ..json_text import text_member
+from ..json_text import decoded, text_member
 from ..long_records import LONG_RECORD
 from ..places import LocatedEntry, Place, Row
+from ..releases import Releases
 from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.private_lists import PrivateList
@@ -51,6 +53,9 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         "dead": (Zset("dead", "dead"),),
     }
     unit: ClassVar[str] = "s"
+    releases: ClassVar[Releases] = Releases(
+        ("6.4",), known=("7", "8"), told="from 7 on, the member `version` of each process's `info`"
+    )
     replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
     )
@@ -226,6 +231,15 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         return await self._push(rows, at)
 
     # --- looking -------------------------------------------------------------------------------
+
+    async def releases_there(self) -> Sequence[str]:
+        """Those of its processes."""
+        keys = [bytes_of(self.at) + name for name in await set_members(self.keys["t_processes"])]
+        found = await together(
+            attempt(Call(("HGET", key, "info"), optional, key=key)) for key in keys
+        )
+        told = [text_member(decoded(info), ("version",)) for info in found if type(info) is bytes]
+        return [release for release in told if release]
 
     @operation
     async def worker_processes(self) -> list[Process]:

@@ -41,6 +41,7 @@ local function moves_take_out(e, to)
   local replay = not is_job and to == 'waiting'
   if replay and job == '' then return nil, 'invalid' end
   if replay and (score or redis.call('EXISTS', t_job_ .. e.member) == 1) then return nil end
+  if e.dry then return true end
   e.score, e.shown, e.digest, e.job = is_job and score, rest:sub(1, n), digest, job
   e.stamp = e.stamp:sub(1, #e.stamp - #job)
   e.expires = redis.call('PEXPIRETIME', keys[1])

@@ -7,7 +7,9 @@ local function flow_parent(e)
 end
 
 local function flow_fit(e)
-  local parent = flow_parent(e)
+  local key, parent = jobs_key(e), flow_parent(e)
+  type_check_key(key .. ':dependencies', 'set')
+  type_check_key(key .. ':unsuccessful', 'zset')
   if not parent then return end
   type_check_key(parent .. ':dependencies', 'set')
   type_check_key(parent .. ':unsuccessful', 'zset')
@@ -21,28 +23,44 @@ local function flow_has_children(e)
     key .. ':unsuccessful') > 0
 end
 
+local function flow_state_is(key, state)
+  local base, id = key:match('^(.*:)([^:]+)$')
+  return base and redis.call('ZSCORE', base .. state, id)
+end
+
 -- Remember how a parent counts a child that failed. False: the parent went on without it.
 local function flow_remember(e)
   local parent = flow_parent(e)
   if not parent then return true end
-  local base, id = parent:match('^(.*:)([^:]+)$')
-  if not base or not redis.call('ZSCORE', base .. 'waiting-children', id) then return false end
+  if not flow_state_is(parent, 'waiting-children') and not flow_state_is(parent, 'failed') then
+    return false
+  end
   e.parent, e.child = parent, jobs_key(e)
   e.unsuccessful = redis.call('ZSCORE', parent .. ':unsuccessful', e.child)
   e.failed = redis.call('HGET', parent .. ':failed', e.child)
   return true
 end
 
--- A parent or a child stays: the other one would wait for ever. A child whose parent went on is not
--- replayed.
-local function flow_refuses(e, to)
-  if to == 'trash' or to == 'gone' then return flow_parent(e) or flow_has_children(e) end
-  return to == 'waiting' and jobs_state(e) == 'failed' and not flow_remember(e)
+-- Whether a failed parent would run without a child: one that has not ended, or one of those that made
+-- it fail, which can still be replayed.
+local function flow_lacks_child(e)
+  local key = jobs_key(e)
+  if redis.call('SCARD', key .. ':dependencies') > 0 then return true end
+  for _, child in ipairs(redis.call('ZRANGE', key .. ':unsuccessful', 0, 99)) do
+    if flow_state_is(child, 'failed') then return true end
+  end
 end
 
--- The parent waits for it again.
+-- A parent or a child stays: the other one would wait for ever. A child whose parent went on is not
+-- replayed, and a failed parent only after its children.
+local function flow_refuses(e, to)
+  if to == 'trash' or to == 'gone' then return flow_parent(e) or flow_has_children(e) end
+  return to == 'waiting' and jobs_state(e) == 'failed' and (flow_lacks_child(e) or not flow_remember(e))
+end
+
+-- As BullMQ does it: the parent waits for it again, if it had noted that the child failed.
 local function flow_join(e)
-  if not e.parent then return end
+  if not (e.unsuccessful or e.failed) then return end
   redis.call('ZREM', e.parent .. ':unsuccessful', e.child)
   redis.call('HDEL', e.parent .. ':failed', e.child)
   redis.call('SADD', e.parent .. ':dependencies', e.child)
@@ -51,7 +69,7 @@ end
 local function flow_joinable(e) return not e.parent or redis.call('EXISTS', e.parent) == 1 end
 
 local function flow_leave(e)
-  if not e.parent then return end
+  if not (e.unsuccessful or e.failed) then return end
   redis.call('SREM', e.parent .. ':dependencies', e.child)
   if e.unsuccessful then redis.call('ZADD', e.parent .. ':unsuccessful', e.unsuccessful, e.child) end
   if e.failed then redis.call('HSET', e.parent .. ':failed', e.child, e.failed) end

@@ -23,6 +23,11 @@ local function jobs_seen(e)
   return true
 end
 
+-- Tried by a release before 5, where the queue doesn't say that a later one has it by now.
+local function jobs_too_old(e)
+  return jobs_field(e, 'attemptsMade') and redis.call('HEXISTS', jobs_base(e) .. 'meta', 'version') == 0
+end
+
 -- A job of a schedule that its scheduler will go on from.
 local function jobs_recurring(e)
   local schedule = jobs_field(e, 'rjk')

@@ -23,10 +23,10 @@ local function moves_take_out(e, to)
   local leaves = to == 'trash' or to == 'gone'
   if (leaves or state == 'delayed') and jobs_recurring(e) then return nil, 'recurring' end
   if flow_refuses(e, to) then return nil, 'linked' end
-  if to == 'waiting' and not waiting_list(base) then return nil, 'unclear' end
+  if jobs_too_old(e) or to == 'waiting' and not waiting_list(base) then return nil, 'unclear' end
+  if e.dry then return true end
   if LISTS[state] then
-    e.rank = tonumber(e.seen)
-    e.left = left_of(e.key, e.member, e.rank)
+    e.rank, e.left = tonumber(e.seen), left_of(e.key, e.member, tonumber(e.seen))
     local ok, why = out_of_list(e.key, e.member, e.rank)
     if not ok then return nil, why end
     e.stalled = state == 'active' and redis.call('SREM', base .. 'stalled', e.member) == 1 or nil
@@ -48,8 +48,8 @@ local function moves_put_in(e, to, at)
   if to == 'delayed' then return waiting_delay(e, at) end
   if state == 'failed' then redis.call('HDEL', key, 'finishedOn', 'processedOn', 'failedReason') end
   if state == 'delayed' then redis.call('HSET', key, 'delay', '0') end
-  local list, score = waiting_add(e, state == 'active')
-  e.there = score
+  local list
+  list, e.there = waiting_add(e, state == 'active')
   flow_join(e)
   jobs_event(jobs_base(e), 'waiting', 'jobId', e.member, 'prev', state)
   return list, e.member

@@ -4,6 +4,7 @@
 local function moves_fit(e) type_check_key(e.key, 'list') end
 
 local function moves_take_out(e)
+  if e.dry then return true end
   e.rank = tonumber(e.seen)
   e.left = left_of(e.key, e.member, e.rank)
   return out_of_list(e.key, e.member, e.rank)

@@ -29,13 +29,13 @@ local function moves_take_out(e, to)
   if messages_fetched(e) then
     if redis.call('SISMEMBER', e.key, e.member) == 0 then return nil end
     if (messages_heartbeat(e) or 0) > now - SILENT then return nil, 'busy' end
-    redis.call('SREM', e.key, e.member)
-    return true
+    if e.dry then return true end
+    return redis.call('SREM', e.key, e.member) == 1
   end
   if to == 'waiting' and redis.call('HEXISTS', list .. '.msgs', e.member) == 1 then return nil end
+  if e.dry then return true end
   if messages_type(e.key) == 'list' then
-    e.rank = tonumber(e.seen)
-    e.left = left_of(e.key, e.member, e.rank)
+    e.rank, e.left = tonumber(e.seen), left_of(e.key, e.member, tonumber(e.seen))
     local ok, why = out_of_list(e.key, e.member, e.rank)
     if not ok then return nil, why end
   else

@@ -56,6 +56,7 @@ local function moves_take_out(e, to)
     if not e.score or tonumber(e.score) ~= tonumber(e.seen) then return nil end
     if is_due(e) then return nil, 'due' end
   end
+  if e.dry then return true end
   e.shown = fields[6] or ''
   local keys = keys_of(e)
   if to == 'waiting' or to == 'delayed' then

@@ -21,6 +21,7 @@ end
 
 local function moves_take_out(e, to)
   if to == 'waiting' and not can_wait(e.queue) then return nil, 'invalid' end
+  if e.dry then return true end
   if is_list(e.key) then return out_of_list(e.key, e.member, tonumber(e.seen)) end
   e.score = redis.call('ZSCORE', e.key, e.member)
   if not e.score then return nil end

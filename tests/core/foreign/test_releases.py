@@ -1,0 +1,34 @@
+"""Which releases of another program a kind may change."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import redis
+
+from redisq_ops.core.foreign.releases import Releases
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
+
+from ...command_line import Redisq
+
+
+@pytest.mark.parametrize(("there", "other"), [
+    ([], None), (["1.10"], None), (["1.10.1", "3.99.1"], None), (["1.9.9"], "1.9.9"), (["1"], "1"),
+    (["2.0", "4.0.0b1"], "4.0.0"), (["11.2", "4.1"], "4.1"), (["fork", ""], None),
+])  # fmt: skip
+def test_a_release_is_within_the_bounds_or_not(there: list[str], other: str | None) -> None:
+    assert Releases(("1.10", "2.0"), known=("3.0",)).other(there) == other
+
+
+@pytest.mark.parametrize(("release", "shown"), [("8.0.4", False), ("9.1.0", True)])
+def test_a_later_sidekiq_is_only_shown_and_not_worked_for(
+    client: redis.Redis, redisq: Redisq, release: str, shown: bool
+) -> None:
+    SidekiqQueue(client, "sidekiq:low").push([Job("Task", [1])])
+    client.sadd("processes", "box:1:ab", "odd:2:cd")
+    client.hset("box:1:ab", "info", json.dumps({"version": release}))
+    redisq("purge", "sidekiq:low", "--state", "waiting", "--yes", code=int(shown))
+    assert ("queue sidekiq:low is only shown: it is of Sidekiq 9.1.0" in redisq.err) is shown
+    assert client.llen("queue:low") == int(shown)
