@@ -282,12 +282,13 @@ class QueueReads(QueueBase[C_co]):
             return Checkup(tuple(flaws_))
         if not thorough:
             return Checkup()
-        flaws, corrupt = await self.invariants.op(), list[str]()
+        flaws, corrupt, unread = await self.invariants.op(), list[str](), list[str]()
         for state in ZSETS:
-            corrupt += await self._corrupt(state)
+            found, unseen = await self._corrupt(state)
+            corrupt, unread = corrupt + found, unread + unseen
         if len(corrupt) > _NAMED:
             corrupt = [*corrupt[:_NAMED], f"{len(corrupt) - _NAMED:,} more records are corrupt"]
-        return Checkup((*flaws, *corrupt))
+        return Checkup((*flaws, *corrupt), "; ".join(dict.fromkeys(unread)) or None)
 
     @operation
     async def due_counts(self, edges: Sequence[int]) -> list[int]:
@@ -348,15 +349,18 @@ class QueueReads(QueueBase[C_co]):
     async def _recent_consumers(self) -> QueuePosition:
         return await recent_consumers(self.keys["callers"])
 
-    async def _corrupt(self, state: State) -> list[str]:
-        """The corrupt records of a state, one sentence each."""
-        problems: list[str] = []
-        cursor = None
+    async def _corrupt(self, state: State) -> tuple[list[str], list[str]]:
+        """The corrupt records of a state, one sentence each, and what of it was not read."""
+        problems, unseen, unread, cursor = list[str](), list[str](), 0, None
         while True:
-            page = await self.page.op(state, cursor, _CHECKED)
-            problems += [entry.problem for entry in page.entries if entry.problem]
+            page = await self.page.op(state, cursor, _CHECKED, glance=True)
+            unread += sum(entry.unread for entry in page.entries)
+            unseen += [page.problem] if page.problem else []
+            problems += [one.problem for one in page.entries if one.problem and not one.unread]
             if (cursor := page.cursor) is None:
-                return problems
+                noun = "entry is" if unread == 1 else "entries are"
+                long = [f"{unread:,} {state} {noun} too long for a check"] if unread else []
+                return problems, unseen + long
 
 
 def recent_consumers(key: str) -> Call[QueuePosition]:

@@ -39,9 +39,9 @@ class ScannedResults(Place):
         )
         on, ids = await scan
         rows = [Row(id, 0.0, int(at)) for id in sorted({*ids}) if id > last]
-        return await self.located(rows), f"{on}:" if on else None, 0
+        return *await self._page_of(rows, f"{on}:" if on else None), 0
 
-    def behind(self, seen: LocatedEntry) -> str:
+    def behind(self, seen: LocatedEntry | Row) -> str:
         return f"{seen.at}:{base64.b64encode(seen.member).decode()}"
 
     async def rows_of(self, members: Sequence[bytes]) -> list[Row]:

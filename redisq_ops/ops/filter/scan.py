@@ -63,6 +63,10 @@ class Scan:
         """what of the state can't be read, with ``partly``"""
         self.corrupt: list[str] = []
         """ids of corrupt records; without ``partly`` they are left out"""
+        self.too_long: list[str] = []
+        """ids of records that are too long to be read; likewise"""
+        self.partly: list[str] = []
+        """ids of records that were read without what is too long"""
         self.elsewhere: list[Entry] = []
         self.over, self.complete = bool(filter.state_mismatch(state)), True
         if filter.where is not None:
@@ -87,11 +91,14 @@ class Scan:
             await self._begin()
         entries = await (self._page() if self._ids is None else self._named(self._ids))
         corrupt = {entry.id for entry in entries if entry.problem}
+        unread = {entry.id for entry in entries if entry.unread}
         if not self._partly:
             # An id with a space or a line end can't be named in a change.
             corrupt |= {entry.id for entry in entries if " " in entry.id or "\n" in entry.id}
             entries = [entry for entry in entries if entry.id not in corrupt]
-        self.corrupt += sorted(corrupt)
+        self.corrupt += sorted(corrupt - unread)
+        self.too_long += sorted(unread)
+        self.partly += [entry.id for entry in entries if entry.partly]
         if self._needs_priorities:
             await self._learn_priorities(entries)
         accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._context)]
@@ -109,12 +116,17 @@ class Scan:
     @property
     def unread(self) -> str:
         """What could not be read, in one line; '' if everything could."""
-        return "; ".join(filter(None, (self.problem, _corrupt(self.corrupt))))
+        partly = _named(self.partly, "read without what is too long")
+        return "; ".join(filter(None, (self.problem, self._left_out, partly)))
+
+    @property
+    def _left_out(self) -> str:
+        return "; ".join(filter(None, (_corrupt(self.corrupt), _too_long(self.too_long))))
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences: why nothing matched, how far the window reached, what was left out."""
-        mismatch, left_out = self.filter.state_mismatch(self.state), _corrupt(self.corrupt)
+        mismatch, left_out = self.filter.state_mismatch(self.state), self._left_out
         remarks = (
             mismatch, "" if mismatch else self.window_text, left_out and f"{left_out}: left out"
         )  # fmt: skip
@@ -252,6 +264,14 @@ def at_least(number: int, exact: bool) -> str:
 
 
 def _corrupt(ids: Sequence[str]) -> str:
-    named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
     noun = "entry has a corrupt record" if len(ids) == 1 else "entries have corrupt records"
+    return _named(ids, noun)
+
+
+def _too_long(ids: Sequence[str]) -> str:
+    return _named(ids, f"{'entry is' if len(ids) == 1 else 'entries are'} too long to be read")
+
+
+def _named(ids: Sequence[str], noun: str) -> str:
+    named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
     return f"{count(len(ids))} {noun} ({named})" if ids else ""

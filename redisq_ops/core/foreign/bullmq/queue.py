@@ -41,6 +41,7 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     theirs: ClassVar[dict[str, str]] = {}
     workers_at: ClassVar[str] = "{q}:meta"
     task_in: ClassVar[tuple[str, ...]] = ("name",)
+    fields: ClassVar[tuple[str, ...]] = FIELDS
     identity: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "finishedOn", "atm")
     timed: ClassVar[Mapping[str, float]] = {"delayed": 1 / 4096}
     wait_fields: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "atm", "stc", "opts")
@@ -115,11 +116,11 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         mark = place.kind == "list" and member.startswith(b"0:")  # for workers, of BullMQ 4
         return None if mark else member
 
-    async def job(self, place: Place, state: State, id: bytes) -> Job:
+    async def job(self, place: Place, state: State, id: bytes, size: int) -> Job:
         key, locked = self.job_key(id), state == "pending"
         lock = key + b":lock"
         values, until = await both(
-            fields_of(place, key, FIELDS, "data"),
+            fields_of(key, FIELDS, size, place.reads),
             together(Call(("PEXPIRETIME", lock), int, key=lock) for _ in range(locked)),
         )
         # Negative: there is no lock, or one that never expires.

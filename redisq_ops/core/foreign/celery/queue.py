@@ -23,6 +23,7 @@ from ..declarations import Declared, Hash, List
 from ..json_text import text_member
 from ..long_records import not_read
 from ..places import Place, Row
+from ..record_sizes import string_sizes
 from ..scanned_results import ScannedResults
 from .recogniser import BINDING, SEPARATOR
 from .task import Delivered, Result, Task
@@ -117,7 +118,8 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             return await super()._of_owner(state, wrong, whole)
         called = "failed" if state == "dead" else "succeeded"
         key = self.at + self.own_name
-        return [ScannedResults(key, called, self._reader(state), begin=self.at + RESULT)]
+        read, begin = self._reader(state), self.at + RESULT
+        return [ScannedResults(key, called, read, sizes=string_sizes(begin), begin=begin)]
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""
@@ -173,9 +175,6 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     async def _results(
         self, state: State, place: Place, rows: Sequence[Row]
     ) -> Sequence[Entry | None]:
-        def size(key: bytes) -> Call[int]:
-            return Call(("STRLEN", key), int, key=key)
-
         def values(keys: Sequence[bytes]) -> Call[list[bytes | None]]:
             return Call(("MGET", *keys), list[Any], key=keys[0])
 
@@ -185,7 +184,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             Entry(legal(row.member), state, called=called, problem=not_read(found))
             if isinstance(found, int)
             else self._result(state, row, Result.read(found))
-            for row, found in zip(rows, await place.records(keys, size, values), strict=True)
+            for row, found in zip(rows, await place.records(rows, keys, values), strict=True)
         ]
 
     def trash_payload(self, kept: bytes) -> bytes:
