@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redisq_ops.core.redis.url import masked, masked_url
+from redisq_ops.core.redis.url import masked, masked_url, unverified
 from redisq_ops.ops.hint import set_connection_options
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ class Session:
         config = self.config
         address, prefix = config.server_address(), config.prefix
         client = connect(address, self.role)
+        if unverified(address.url):
+            say(
+                f"redisq: warning: {address} switches off the check of the server's certificate: "
+                "anybody between here and there can read and change everything"
+            )
         if policy := run(client, eviction_policy()):
             say(
                 f"redisq: warning: this server's maxmemory-policy is {policy}: once memory is "

@@ -13,7 +13,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import GONE, Checkup, State
 from redisq_ops.core.model.errors import CORRUPT, RedisqError, Refused, Unreadable, WrongKind
-from redisq_ops.core.redis.operation import Call, attempt
+from redisq_ops.core.redis.operation import Call, attempt_read
 from redisq_ops.core.redis.scripts import NUMBERS
 
 from .change import audit_log
@@ -87,7 +87,7 @@ class QueueCheck:
         names, findings = sorted(NUMBERS), []
         for keys in self.queue.shard_keys:
             key = keys["stat"]
-            values = await attempt(Call(("HMGET", key, *names), list[bytes | None], key=key))
+            values = await attempt_read(Call(("HMGET", key, *names), list[bytes | None], key=key))
             if isinstance(values, Exception):  # a key of another type, which `checkup` reports
                 continue
             for name, value in zip(names, values, strict=True):

@@ -29,7 +29,15 @@ from redisq_ops.core.model.errors import BadInput
 
 from .filter.regex import BadRegex, Regex, any_of, regex
 from .json_numbers import JsonNumber, dumps
+from .redaction_encodings import (
+    DEPTH,
+    without_base64,
+    without_columns,
+    without_percent,
+    without_url_passwords,
+)
 from .redaction_keys import KeyValues
+from .redaction_names import means
 
 MASK = "***"
 LARGEST = 16 * 1024 * 1024
@@ -45,7 +53,7 @@ class Redaction:
     """What to hide; an empty one hides nothing."""
 
     keys: tuple[tuple[str, ...], ...] = ()
-    """paths of keys, case-folded"""
+    """paths of keys"""
     patterns: tuple[tuple[str, Regex], ...] = ()
     forced: bool = False
     """whether commands refuse ``--no-redact``"""
@@ -116,9 +124,7 @@ class Redaction:
 
     def hides(self, path: Sequence[str | int]) -> bool:
         """Whether a place in JSON is at or below a hidden key."""
-        names = tuple(
-            name for step in path if isinstance(step, str) for name in step.casefold().split(".")
-        )
+        names = tuple(name for step in path if isinstance(step, str) for name in step.split("."))
         return any(self._hidden(names[: n + 1]) for n in range(len(names)))
 
     def entry(self, entry: Entry) -> Entry:
@@ -142,7 +148,7 @@ class Redaction:
         """Bytes without matches of the patterns and, with ``keys``, without the values of hidden
         keys in text."""
         text = data.decode("utf-8", "surrogateescape")
-        text = self._text(text, ()) if keys else self._matched(text)
+        text = self._text(text, ()) if keys else self._plain(text)
         return text.encode("utf-8", "surrogateescape")
 
     def _json(self, data: bytes | str) -> bytes | None:
@@ -202,7 +208,7 @@ class Redaction:
         shown = {}
         for key, item in value.items():
             name = key.casefold()
-            below = (*path, *name.split("."))  # {"card.number": 1} means the same
+            below = (*path, *key.split("."))  # {"card.number": 1} means the same
             is_value = is_pair and (name in _VALUE_MEMBERS or "value" in name)
             hidden = is_value or self._hidden(below)
             shown[self._matched(key)] = MASK if hidden else self._value(item, below)
@@ -212,20 +218,38 @@ class Redaction:
         """Whether it is the name of a hidden key, as in ``["--password", "abc"]``."""
         if not self.keys or isinstance(item, JsonNumber) or not isinstance(item, str):
             return False
-        return self._hidden((*path, *item.lstrip("-").rstrip(":").casefold().split(".")))
+        return self._hidden((*path, *item.lstrip("-").rstrip(":").split(".")))
 
     def _hidden(self, path: tuple[str, ...]) -> bool:
-        return any(path[-len(key) :] == key for key in self.keys)
+        return any(
+            len(path) >= len(key) and all(map(means, path[-len(key) :], key)) for key in self.keys
+        )
 
-    def _text(self, text: str, path: tuple[str, ...]) -> str:
-        """A text that is not JSON; ``path`` is its place in JSON."""
+    def _text(self, text: str, path: tuple[str, ...], depth: int = 0) -> str:
+        """A text that is not JSON; ``path``: its place in JSON; ``depth``: encodings around it."""
         if self.keys:
             any_key, key_values = _key_values(self.keys)
             if any_key is None or any_key.search_all(text):
+                text = without_columns(text, MASK, tuple(key[-1] for key in self.keys))
                 text = key_values.replace(text, MASK, path)
-        return self._matched(text)
+            text = without_url_passwords(text, MASK)
+        if depth < DEPTH:
+
+            def inner(decoded: str) -> str:
+                found = self._json(decoded) if decoded.lstrip()[:1] in ("{", "[") else None
+                if found is not None:
+                    return found.decode("utf-8", "surrogatepass")
+                return self._text(decoded, path, depth + 1)
+
+            text = without_base64(text, MASK, inner)
+            text = without_percent(text, MASK, inner)
+        return self._plain(text)
 
     def _matched(self, text: str) -> str:
+        """A text without matches of the patterns, percent-encoded ones among them."""
+        return without_percent(self._plain(text), MASK, self._plain)
+
+    def _plain(self, text: str) -> str:
         if not self.patterns:
             return text
         # One search for all patterns: most texts have nothing to hide.
@@ -259,7 +283,7 @@ def _list(value: Any, at: str) -> list[Any]:
 def _path(text: Any, at: str) -> tuple[str, ...]:
     if not isinstance(text, str) or not all(text.split(".")):
         raise BadInput(f"{at}: {text!r} is not a key: write password or card.number")
-    return tuple(part.casefold() for part in text.removeprefix("$.").split("."))
+    return tuple(text.removeprefix("$.").split("."))
 
 
 def _pattern(text: Any, at: str) -> Regex:

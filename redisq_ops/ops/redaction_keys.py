@@ -13,25 +13,33 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from .filter.regex import Regex, regex
+from .redaction_names import letter
 
 _QUOTE = r"""(?:\\*["']|%22|%27|&quot;)"""
 # After a key: its closing quote or bracket, then the separator before its value.
 _SEPARATOR = re.compile(
-    rf"""(?P<closed>(?:{_QUOTE}|\]|%5D)*)
-    (?: \s*(?P<sign>=>|[:=]|%3A|%3D)\s*
+    rf"""(?P<closed>(?:{_QUOTE}|\]|%5D)*+)
+    (?: \s*(?P<sign>=>|->|→|[:=]|%3A|%3D)\s*
+      | ;\s*(?P<php>[a-zA-Z]):(?:(?P<length>\d{{1,9}}):)?
+      | (?P<tab>\t)
+      | (?P<word>(?:\s+for\s+\S{{1,200}})?\s*[(=]?\s*(?=["']))
       | (?P<tag>(?:\s[^<>]{{0,200}})?>)
       | (?P<part>[^\r\n]{{0,200}}\r?\n(?:[^\r\n]{{1,200}}\r?\n){{0,4}}\r?\n)
       | (?P<next>\s*,\s*)(?:{_QUOTE}[\w-]*{_QUOTE}\s*[:=]\s*)?
       | (?P<argument>\s+) )""",
-    re.VERBOSE,
+    re.VERBOSE | re.IGNORECASE,
 )
-_SEPARATORS = ("tag", "part", "next", "argument")
-_OPENED = re.compile(rf"[bBrRuUfF]{{0,2}}(?P<quote>{_QUOTE})")
+_SEPARATORS = ("php", "tab", "word", "tag", "part", "next", "argument")
+_OPENED = re.compile(rf"[bBrRuUfF]{{0,2}}(?P<quote>\"{{3}}|'{{3}}|{_QUOTE})")
 _STEP = re.compile(r"""\\.|["'{}\[\]()]""", re.DOTALL)
 _SCHEME = r"(?:(?:bearer|basic|digest|token|negotiate)(?:\s+|\+|%20))?"
+_OPTION = re.compile(r"-$|(?:^|[\s\"'])--?[\w.-]*$")
+"""what is in front of a key in an option: ``--user_``"""
 _ENDS = {
     "quoted": re.compile(r"[^\s,}\])]*"),  # "pin": 1234,
     "=": re.compile(rf"{_SCHEME}[^\s&]*", re.IGNORECASE),  # a form, an option
+    "php": re.compile(r"[^;]*"),
+    "tab": re.compile(r"[^\t\r\n]*"),
     "=>": re.compile(rf"{_SCHEME}[^\s&,}}]*", re.IGNORECASE),
     ":": re.compile(r"[^\r\n]*(?:\r?\n[ \t]+[^\r\n]*)*"),  # a header, YAML, with what is indented
     "tag": re.compile(r"[^<]*"),
@@ -68,9 +76,13 @@ def _matches_any(parent: Regex, within: Sequence[str]) -> bool:
 
 def _key_regex(name: str) -> Regex:
     """A key in text: as it is, escaped as in JSON, or percent-encoded."""
-    forms = dict.fromkeys((name, json.dumps(name)[1:-1], quote(name, safe=""), quote(name)))
-    before = r"(?:^|[^\p{L}\p{N}_]|%[0-9a-f]{2}|\\[nrt])"
-    return regex(f"(?i){before}(?:{'|'.join(map(re.escape, forms))})", longest=100_000)
+    coded = dict.fromkeys((json.dumps(name)[1:-1], quote(name, safe=""), quote(name)))
+    alike = "".join("[-_ ]?" if char in "-_" else letter(char) for char in name)
+    ends = "|".join([alike, *map(re.escape, coded)])
+    before = r"(?:^|[^\p{L}\p{N}]|%[0-9a-f]{2}|\\[nrt])"
+    capital = f"(?-i:[\\p{{Ll}}\\p{{N}}]{re.escape(name[:1].upper())})"
+    camel = f"|{capital}(?:{re.escape(name[1:])})" if name[:1].upper() != name[:1] else ""
+    return regex(f"(?i)(?:{before}(?:{ends}){camel})", longest=100_000)
 
 
 def _replaced(text: str, by: str, key: Regex, parents: Sequence[Regex]) -> str:
@@ -102,12 +114,15 @@ def _value(text: str, key_end: int, key_start: int) -> tuple[int, int] | None:
     form = next((name for name in _SEPARATORS if found[name] is not None), "")
     is_key = {
         "tag": "<" in before, "part": "name=" in before, "next": closed,
-        "argument": before.endswith("-"), "": True,
+        "argument": bool(_OPTION.search(before)), "php": closed, "tab": True, "word": True,
+        "": True,
     }  # fmt: skip
     if not is_key[form]:
         return None
-    if form in ("tag", "part"):
+    if form in ("tag", "part", "tab"):
         pass
+    elif form == "php" and found["length"] and text[at : at + 1] == '"':
+        return at + 1, _long(text, at + 1, int(found["length"]))
     elif opened := _OPENED.match(text, at):
         return opened.end(), _closing(text, opened.end(), opened["quote"])
     elif text[at : at + 1] in ("{", "[", "("):
@@ -115,9 +130,21 @@ def _value(text: str, key_end: int, key_start: int) -> tuple[int, int] | None:
     elif closed.strip("]") and sign != "=":
         form = "quoted"
     else:
-        form = {"%3D": "=", "%3A": ":", None: "="}.get(sign, sign)
+        form = (
+            {"%3D": "=", "%3A": ":", "->": "=>", "→": "=>"}.get(sign, sign)
+            if sign
+            else form
+            if form in _ENDS
+            else "="
+        )
     end = _ENDS[form].match(text, at)
     return at, end.end() if end else len(text)
+
+
+def _long(text: str, at: int, length: int) -> int:
+    """The end of so many bytes; PHP doesn't escape what is in a text."""
+    data = text[at : at + length].encode("utf-8", "surrogateescape")[:length]
+    return at + len(data.decode("utf-8", "ignore")) if data.isascii() else at + length
 
 
 def _closing(text: str, at: int, quote: str) -> int:

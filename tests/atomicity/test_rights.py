@@ -16,11 +16,14 @@ import pytest
 import redis
 
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
+from redisq_ops.core.model.entry import STATES
 from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.redis import acl_rights
 
+from ..command_line import Redisq
 from ..conftest import WANTED
 from .database import Database, Digests
+from .foreign_stages import PROGRAMS, program_stage
 from .stages import KINDS, Stage, stage
 
 ALL = "reset on nopass allchannels allkeys allcommands"
@@ -95,12 +98,16 @@ def cases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Cases:
     monkeypatch.setattr(SidekiqQueue, "random", staticmethod(lambda: 0.5))
-    return Cases(client, stage(user, request.param))
+    kind = request.param
+    return Cases(client, program_stage(user, kind) if kind in PROGRAMS else stage(user, kind))
 
 
 SOMEWHERE = [(kind, WANTED[0]) for kind in KINDS] + [(KINDS[0], server) for server in WANTED[1:]]
 """the first kind on every server: what a script does without a right is the server's alone"""
 every_kind = pytest.mark.parametrize(("cases", "server"), SOMEWHERE, indirect=True)
+every_program = pytest.mark.parametrize(
+    ("cases", "server"), [(kind, WANTED[0]) for kind in PROGRAMS], indirect=True
+)
 
 
 @pytest.mark.slow
@@ -117,6 +124,79 @@ def test_without_a_command_or_channels_nothing_is_half_done(cases: Cases) -> Non
         cases.allow("allchannels")
     assert not cases.bad, f"{cases.counted}\n" + "\n".join(cases.bad)
     assert cases.counted["refused"] > 10
+
+
+@pytest.mark.slow
+@every_program
+def test_nor_in_queues_of_other_programs(cases: Cases) -> None:
+    test_without_a_command_or_channels_nothing_is_half_done(cases)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cases", "server"), [(kind, WANTED[0]) for kind in (*KINDS[7:], *PROGRAMS)], indirect=True
+)
+def test_a_missing_right_is_never_called_corruption(cases: Cases) -> None:
+    """Each read command of each look is withdrawn: the look shows the same, or names the right."""
+    cases.stage.operations = looks(cases.stage.made)
+    for name in cases.stage.operations:
+        _, commands = cases.complete(name)
+        shown = str(cases.stage.run(name))
+        for command in commands:
+            cases.allow(f"-{command}")
+            said = ""
+            try:
+                said = str(cases.stage.run(name))
+            except Exception as error:
+                said = str(error)
+            cases.allow(f"+{command}")
+            if said != shown and f"ACL SETUSER limited +{command}" not in said:
+                cases.bad.append(f"{name} without {command}: {said:.300}, not {shown:.300}")
+    assert not cases.bad, "\n".join(cases.bad)
+
+
+def looks(queue: Any) -> dict[str, Any]:
+    """What is shown of a queue, without times."""
+
+    def page(state: Any) -> Any:
+        return lambda q: [(e.id, e.problem) for e in q.page(state).entries]
+
+    def counts(queue: Any) -> Any:
+        found = queue.counts()
+        return {state: found.of(state) for state in STATES}, found.problem, found.paused
+
+    states = getattr(queue, "states", ("waiting", "pending"))
+    found: dict[str, Any] = {f"page of {state}": page(state) for state in states}
+    return found | {"counts": counts, "checkup": lambda queue: queue.checkup(thorough=True)}
+
+
+@pytest.mark.slow
+@every_program
+def test_a_refused_change_leaves_no_audit_record(cases: Cases, redisq: Redisq, url: str) -> None:
+    redisq.url = url.replace("redis://", "redis://limited:@")
+    name = cases.stage.made.name
+    begun = len(cases.admin.zrange(cases.stage.made.keys["ops"], 0, -1))
+    for verb, states in cases.stage.made.actions.items():
+        if verb not in ("replay", "requeue", "purge"):
+            continue
+        words = (verb, name, *(("--state", states[0]) if verb != "replay" else ()), "--yes")
+        cases.allow(*ALL.split())
+        cases.database.restore()
+        cases.admin.config_resetstat()
+        redisq(*words, code=None)
+        ran = [name.removeprefix("cmdstat_") for name in cases.admin.info("commandstats")]
+        for command in ran:
+            cases.database.restore()
+            cases.allow(f"-{command}")
+            out = redisq(*words, code=None)
+            cases.allow(f"+{command}")
+            logged = cases.admin.zrange(cases.stage.made.keys["ops"], 0, -1)
+            refused = "ACL SETUSER" in redisq.err and redisq.code == 1
+            if refused and len(logged) > begun:
+                cases.bad.append(f"{words} without {command} left {logged}: {redisq.err}")
+            if "corrupt" in out + redisq.err:
+                cases.bad.append(f"{words} without {command}: {out}{redisq.err}")
+    assert not cases.bad, "\n".join(cases.bad)
 
 
 @pytest.mark.slow

@@ -190,3 +190,18 @@ def test_only_states_that_can_be_meant_are_asked_for(redisq: Redisq, client: red
     ResqueQueue(client, "resque:low").push([Job("Low", [1])])
     said = redisq.refusal("purge", "resque:low", "--yes", code=2)
     assert "choose the state of the entries with --state: waiting, pending, dead" in said
+
+
+# --- TLS that checks nothing ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "warned"),
+    [("ssl_cert_reqs=none", 1), ("ssl_check_hostname=no", 1), ("ssl_cert_reqs=required", 0)],
+)
+def test_a_url_that_switches_off_the_check_of_certificates_is_warned_of(
+    redisq: Redisq, option: str, warned: int
+) -> None:
+    redisq("--url", f"rediss://me:secret@127.0.0.1:1/0?{option}", "ls", code=4)
+    assert redisq.err.count("switches off the check of the server's certificate") == warned
+    assert redisq.err.count("\n") == 1 + warned and "secret" not in redisq.err

@@ -1,12 +1,17 @@
 """What the configuration hides stays hidden, on every face, and nothing else changes."""
 
 import asyncio
+import base64
+import cProfile
 import json
+import random
 import re
+import string
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import redis
@@ -120,7 +125,8 @@ def test_binary_payloads_are_searched() -> None:
         ('{"contrase\\u00f1a": "s', '{"contrase\\u00f1a": "***'),
         ("contrase%C3%B1a=s&to=a", "contrase%C3%B1a=***&to=a"),
         ("wrong password", "wrong password"), ("password, again", "password, again"),
-        ("my_password=1", "my_password=1"), ("password_hint: x", "password_hint: x"),
+        ("my_password=1", "my_password=***"), ("userPassword: s", "userPassword: ***"),
+        ("apassword=1", "apassword=1"), ("password_hint: x", "password_hint: x"),
     ],
 )  # fmt: skip
 def test_values_of_keys_in_text_are_hidden(text: str, shown: str) -> None:
@@ -624,3 +630,77 @@ def test_delays_are_redacted_like_requests(
     DelaySet(client, "later").schedule([("e1", b'{"password": "x"}')], after_ms=60_000)
     (row,) = redisq.rows("delay", "ls", "later")
     assert row["payload"] == '{"password": "***"}'
+
+
+NAMES = ("password", "PASSWORD", "user_password", "userPassword", "user-password", "user.password",
+         "pass\u200bword", "p\u0430ssw\u043erd", "\uff50assword")  # fmt: skip
+FORMS: dict[str, Callable[[str, str], str]] = {
+    "JSON": lambda key, secret: json.dumps({"to": "a", key: secret, "n": 1}),
+    "cut JSON": lambda key, secret: f'{{"{key}":"{secret}',
+    "pair": lambda key, secret: json.dumps([key, secret]),
+    "form": lambda key, secret: f"to=a&{key}={secret}&n=1",
+    "header": lambda key, secret: f"to: a\n{key}: {secret}",
+    "option": lambda key, secret: f"run --{key} {secret} --to a",
+    "arrow": lambda key, secret: f"{key} -> {secret}",
+    "XML": lambda key, secret: f"<a><{key}>{secret}</{key}></a>",
+    "PHP": lambda key, secret: f'a:1:{{s:{len(key)}:"{key}";s:{len(secret)}:"{secret}";}}',
+    "PHP number": lambda key, secret: f's:{len(key)}:"{key}";i:{secret};',
+    "CSV": lambda key, secret: f'to,{key},n\na,{secret},1\n"b, c",{secret},2\n',
+    "CSV, quoted": lambda key, secret: f'"to","{key}"\n"a","x,{secret}"\n"b","x""{secret}"\n',
+    "semicolons": lambda key, secret: f"{key};to\n{secret};a\n{secret};b;c\n",
+    "TSV": lambda key, secret: f"to\t{key}\na\t{secret}\n",
+    "TSV pair": lambda key, secret: f"{key}\t{secret}\n",
+    "TOML": lambda key, secret: f'{key} = """\n{secret}\n"{secret}" """\nto = 1',
+    "TOML, literal": lambda key, secret: f"{key} = '''{secret}\n{secret}'''",
+    "SQL": lambda key, secret: f"SET {key} '{secret}'",
+    "SQL, of": lambda key, secret: f"SET {key} FOR 'bob'@'%' = '{secret}'",
+    "SQL, call": lambda key, secret: f"SET x = {key}('{secret}')",
+    "repr": lambda key, secret: repr({"to": 1, key: secret}),
+    "URL": lambda key, secret: f"see redis://{key}:{secret}@h:6379/0 for more",
+}
+WRAPS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "a text in JSON": lambda text: json.dumps({"body": text}),
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 in JSON": lambda text: json.dumps([base64.urlsafe_b64encode(text.encode()).decode()]),
+    "base64 twice": lambda text: base64.b64encode(base64.b64encode(text.encode())).decode(),
+    "base64 in lines": lambda text: base64.encodebytes(text.encode()).decode(),
+    "percent": lambda text: f"q={quote(text, safe='')}&to=a",
+    "percent twice": lambda text: quote(quote(text, safe=""), safe=""),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+@pytest.mark.parametrize("form", FORMS)
+def test_no_secret_survives_in_any_covered_form(form: str, wrap: str) -> None:
+    redaction, chance = reads(keys=["password"], patterns=EMAIL), random.Random(f"{form} {wrap}")
+    for name in NAMES:
+        letters = string.digits if "number" in form else string.ascii_letters + string.digits
+        secret = "".join(chance.choices(letters, k=chance.randint(6, 20)))
+        text = WRAPS[wrap](FORMS[form](name, secret))
+        shown = redaction.text(text)
+        assert MASK in shown, text
+        for coded in (secret, base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]):
+            assert coded not in shown, f"{text!r} -> {shown!r}"
+
+
+def test_percent_encoded_matches_of_patterns_are_hidden() -> None:
+    assert reads(patterns=EMAIL).text("to=ann%40example.org&n=1") == "to=***&n=1"
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["password", "password ", "password\n", "password,", '"password";s:', "password for ", "://a:",
+     "%41", "/", "A" * 64 + "\n", "p\u200b", "password,a\n", '"""', "=", "password=("],
+)  # fmt: skip
+def test_the_work_grows_with_the_text_only(part: str) -> None:
+    """Counts the steps of Python: twice the text costs about twice as many."""
+
+    def steps(n: int) -> int:
+        profile = cProfile.Profile()
+        profile.runcall(redaction.text, part * (n // len(part)))
+        return sum(row.callcount for row in profile.getstats())
+
+    redaction = reads(keys=["password"], patterns=EMAIL)
+    steps(2_000)  # compiles the expressions
+    assert steps(40_000) < 3 * steps(20_000) + 1000

@@ -443,7 +443,7 @@ def report() -> ConsumerReport:
     heat = [[0] * 5 for _ in DELIVERIES]
     for row in held:
         column = sum((row.age_ms or 0) >= age for age in AGES_MS)
-        heat[sum(row.deliveries >= least for least in DELIVERIES) - 1][column] += 1
+        heat[sum((row.deliveries or 0) >= least for least in DELIVERIES) - 1][column] += 1
     retried = Counter(row.id.partition("/")[0] for row in waiting(0, 1_204) if row.failures)
     loads = tuple(
         GroupLoad(one.id, one.pending, one.waiting - retried[one.id], one.delayed + retried[one.id])
@@ -451,7 +451,7 @@ def report() -> ConsumerReport:
         if one.waiting
     )
     errors = {row.id: row.error for row in pending() if row.error is not None}
-    poison = tuple(row for row in held if row.deliveries >= POISON)
+    poison = tuple(row for row in held if (row.deliveries or 0) >= POISON)
     return ConsumerReport("mail", None, loads, tuple(seen), tuple(map(tuple, heat)), poison, 24, 24,
                           held, errors)  # fmt: skip
 

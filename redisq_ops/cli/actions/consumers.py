@@ -140,7 +140,10 @@ def _print(report: ConsumerReport, poison: int) -> None:
         )  # fmt: skip
         tell(f"  of the first {count(report.looked)} of {count(report.pending)} pending")
     for row in report.poison[:20]:
-        tell_sentence(f"poison: {row.id}, delivered {row.deliveries} times, {row.consumer} has it")
+        times = (
+            "given up for good" if row.deliveries is None else f"delivered {row.deliveries} times"
+        )
+        tell_sentence(f"poison: {row.id}, {times}, {row.consumer or 'nobody'} has it")
     if len(report.poison) > 20:
         tell(f"  … {len(report.poison) - 20:,} more delivered {poison} times or more")
 

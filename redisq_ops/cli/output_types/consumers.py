@@ -51,7 +51,8 @@ class PoisonEntryOutput(TypedDict):
     """consumer that holds it"""
     age_ms: Duration | None
     """time since its delivery"""
-    deliveries: int
+    deliveries: int | None
+    """null: its consumer gave it up for good (XNACK FATAL), and the number is lost"""
     late_ms: Duration | None
     """time since its lease expired; negative: time left"""
 

@@ -286,10 +286,12 @@ class QueueReads(QueueBase[C_co]):
             return Checkup(tuple(flaws_))
         if not thorough:
             return Checkup()
-        flaws, corrupt = await self.invariants.op(), list[str]()
+        flaws, corrupt, unread = await self.invariants.op(), list[str](), list[str]()
         orphans: dict[State, list[str]] = {}
         for state in self.checked:
-            for entry in await self._unreadable(state):
+            found, unseen = await self._unreadable(state)
+            unread += unseen
+            for entry in found:
                 problem = entry.problem or ""
                 if entry.orphan:
                     orphans.setdefault(state, []).append(entry.id)
@@ -297,7 +299,8 @@ class QueueReads(QueueBase[C_co]):
                     corrupt.append(problem if entry.id in problem else f"{entry.id}: {problem}")
         if len(corrupt) > _NAMED:
             corrupt = [*corrupt[:_NAMED], f"{len(corrupt) - _NAMED:,} more records are corrupt"]
-        return Checkup((*flaws, *corrupt), orphans=orphans)
+        not_read = "; ".join(dict.fromkeys(unread)) or None
+        return Checkup((*flaws, *corrupt), not_read, orphans=orphans)
 
     @operation
     async def due_counts(self, edges: Sequence[int]) -> list[int]:
@@ -364,15 +367,18 @@ class QueueReads(QueueBase[C_co]):
     async def _recent_consumers(self) -> QueuePosition:
         return await recent_consumers(self.keys["callers"])
 
-    async def _unreadable(self, state: State) -> list[Entry]:
-        """The entries of a state whose records are corrupt or gone."""
-        found: list[Entry] = []
-        cursor = None
+    async def _unreadable(self, state: State) -> tuple[list[Entry], list[str]]:
+        """The entries of a state whose records are corrupt or gone, and what was not read."""
+        found, unseen, unread, cursor = list[Entry](), list[str](), 0, None
         while True:
-            page = await self.page.op(state, cursor, _CHECKED)
-            found += [entry for entry in page.entries if entry.problem]
+            page = await self.page.op(state, cursor, _CHECKED, glance=True)
+            unread += sum(entry.unread for entry in page.entries)
+            unseen += [page.problem] if page.problem else []
+            found += [entry for entry in page.entries if entry.problem and not entry.unread]
             if (cursor := page.cursor) is None:
-                return found
+                noun = "entry is" if unread == 1 else "entries are"
+                long = [f"{unread:,} {state} {noun} too long for a check"] if unread else []
+                return found, unseen + long
 
 
 def recent_consumers(key: str) -> Call[QueuePosition]:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..engine.optional_features import HasTimeline
 from ..model.entry import Entry, State
 from ..model.errors import WrongKind
 from ..model.quoting import bytes_of, legal, raw_of
-from ..redis.operation import C_co, Call, attempt, both, operation, together
-from ..redis.parsers import moment, optional
+from ..redis.operation import C_co, Call, attempt, attempt_read, operation, together
+from ..redis.parsers import moment
 from .changes import ForeignChanges
-from .long_records import not_read
+from .long_records import LONG_RECORD, not_read
 from .places import LocatedEntry, Place, Row, next_members, orphan
+
+
+class Note(bytes):
+    """What is said in place of a field that is too long to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,11 @@ class JobHash:
         value = self.values[field] or b""
         return int(value) if value.isdigit() and len(value) < 16 else None
 
+    def notes(self) -> list[str]:
+        """What of it was not read."""
+        values = self.values.items()
+        return [f"{name}: {note.decode()}" for name, note in values if isinstance(note, Note)]
+
     @property
     def gone(self) -> bool:
         """Whether there is no such hash, as far as its fields were read."""
@@ -43,27 +52,36 @@ class JobHash:
 
 
 async def fields_of(
-    place: Place, key: bytes, fields: Sequence[str], long: str
+    key: bytes, fields: Sequence[str], size: int, reads: Callable[[int], bool]
 ) -> dict[str, bytes | None]:
-    """Fields of a job's hash. ``long``: the one that can be very long; where the place reads no
-    long records, a note of its size stands for it."""
-    if place.whole:
-        found = await Call(("HMGET", key, *fields), list[Any], key=key)
-        return dict(zip(fields, found, strict=True))
-    rest = [name for name in fields if name != long]
-    values, size = await both(
-        Call(("HMGET", key, *rest), list[Any], key=key), Call(("HSTRLEN", key, long), int, key=key)
-    )
-    text: bytes | None = not_read(size).encode()
-    if place.reads(size):
-        text = await Call(("HGET", key, long), optional, key=key)
-    return {**dict(zip(rest, values, strict=True)), long: text}
+    """Fields of a job's hash, which is ``size`` bytes long. ``reads``: whether one of so many bytes
+    is read; for others stands a `Note`."""
+    notes: dict[str, bytes | None] = {}
+    if size > LONG_RECORD:
+        sizes = zip(fields, await together(_size(key, name) for name in fields), strict=True)
+        notes = {name: Note(not_read(n).encode()) for name, n in sizes if not reads(n)}
+    names = [name for name in fields if name not in notes]
+    found = await Call(("HMGET", key, *names), list[Any], key=key) if names else []
+    return dict(zip(names, found, strict=True)) | notes
+
+
+def _size(key: bytes, field: str) -> Call[int]:
+    return Call(("HSTRLEN", key, field), int, key=key)
+
+
+async def _whole_size(key: bytes) -> int:
+    """Bytes of a hash with all its fields; more than `LONG_RECORD` where the user may not ask."""
+    words = ("MEMORY", "USAGE", key, "SAMPLES", 0)
+    found = await attempt(Call(words, lambda reply: int(reply or 0), key=key))
+    return LONG_RECORD + 1 if isinstance(found, Exception) else found
 
 
 class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     """A queue of such jobs. An entry's id is the job's."""
 
     by_id: ClassVar[bool] = True
+    fields: ClassVar[tuple[str, ...]] = ()
+    """those of a job's hash that are shown"""
     identity: ClassVar[tuple[str, ...]] = ()
     """fields that distinguish a job from a later one with its id"""
     of_every_job: ClassVar[tuple[str, ...]] = ()
@@ -79,8 +97,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         """When a waiting job began to wait, by its `wait_fields`."""
 
     @abstractmethod
-    async def job(self, place: Place, state: State, id: bytes) -> JobHash:
-        """Read a job that is in a place: its long field only as far as `fields_of` does."""
+    async def job(self, place: Place, state: State, id: bytes, size: int) -> JobHash:
+        """Read a job that is in a place, as `fields_of` does."""
 
     @abstractmethod
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
@@ -117,13 +135,35 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         )
 
     async def job_fields(self, ids: Sequence[bytes], fields: Sequence[str]) -> list[list[Any]]:
-        """Some fields of each of these jobs, in one exchange."""
-        keys = map(self.job_key, ids)
-        return await together(Call(("HMGET", key, *fields), list[Any], key=key) for key in keys)
+        """Some short fields of each of these jobs."""
+        keys = list(map(self.job_key, ids))
+        sizes = await together(map(_whole_size, keys))
+        found = await together(
+            fields_of(key, fields, size, lambda n: n <= LONG_RECORD)
+            for key, size in zip(keys, sizes, strict=True)
+        )
+        return [[values[name] for name in fields] for values in found]
+
+    async def sizes(self, place: Place, rows: Sequence[Row]) -> Sequence[int]:
+        """Of each job the bytes of its hash; of a long one those of the fields that are read."""
+        ids = await self.job_ids(place, [row.member for row in rows])
+        return await together(self._job_size(place, self.job_key(id or b"")) for id in ids)
+
+    async def _job_size(self, place: Place, key: bytes) -> int:
+        whole = await _whole_size(key)
+        if whole <= LONG_RECORD:
+            return whole
+        sizes = await attempt_read(together(_size(key, name) for name in self.fields))
+        if isinstance(sizes, Exception):  # a key of another type, which the read of it reports
+            return 0
+        return LONG_RECORD + 1 + sum(filter(place.reads, sizes))
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         ids = await self.job_ids(place, [row.member for row in rows])
-        found = await together(attempt(self.job(place, state, id or b"")) for id in ids)
+        found = await together(
+            attempt_read(self.job(place, state, id or b"", row.size or 0))
+            for id, row in zip(ids, rows, strict=True)
+        )
         return [
             None if id is None else self._entry(state, place, row, legal(id), job)
             for id, row, job in zip(ids, rows, found, strict=True)
@@ -139,7 +179,9 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         why = f"its job: {job}" if isinstance(job, Exception) else job.problem
         if why is not None:
             return Entry(id, state, at_ms, called=place.called, problem=why)
-        return self.entry(state, place, id, at_ms, job)
+        assert isinstance(job, JobHash)
+        entry = self.entry(state, place, id, at_ms, job)
+        return replace(entry, partly="; ".join(job.notes()) or None)
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
         """Of each place, the job that is taken next counts."""

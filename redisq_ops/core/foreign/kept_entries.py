@@ -20,13 +20,10 @@ ReadKept = Callable[[Place, bytes, float, bytes, bytes], Entry | None]
 def kept(read: ReadKept, payloads: str, records: str) -> Read:
     """Reads entries whose payloads and records are in two hashes of ours, by name."""
 
-    def size(name: bytes) -> Call[int]:
-        return Call(("HSTRLEN", payloads, name), int, key=payloads)
-
     async def batch(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
         names = [row.member for row in rows]
         found = await both(
-            place.records(names, size, partial(_values, payloads)), _values(records, names)
+            place.records(rows, names, partial(_values, payloads)), _values(records, names)
         )
         entries = list[Entry | None]()
         for row, payload, record in zip(rows, *found, strict=True):

@@ -56,7 +56,7 @@ class ListPlace(Place):
         if not (read := self.few(max) or int(self.whole)):
             return [], await self.size()
         size, elements = await both(self.size(), self._slice(start, read))
-        return await self.located(self._rows(elements, start, size)), size
+        return await self.located(await self._fitting(self._rows(elements, start, size))), size
 
     def first(self) -> Call[list[bytes]]:
         return self._slice(0, 1)
@@ -95,9 +95,9 @@ class ListPlace(Place):
         page = elements[start - low : start - low + max]
         end = start + len(page)
         on = _list_cursor(end, page[-3:]) if page and end < size else None
-        return await self.located(self._rows(page, start, size)), on, size
+        return *await self._page_of(self._rows(page, start, size), on), size
 
-    def behind(self, seen: LocatedEntry) -> str:
+    def behind(self, seen: LocatedEntry | Row) -> str:
         return _list_cursor(int(seen.score) + 1, [seen.member])
 
 

@@ -1,7 +1,12 @@
-"""Records of other programs that are too long for a look: how long they are, and what is said."""
+"""Records of other programs that are too long for a look: how long they are, and what is said.
+
+No look reads more of a record than `LARGEST`, of a page's records together more than `PAGE_BYTES`,
+and in a list no record longer than `LONG_RECORD`. Sizes are asked first.
+"""
 
 from __future__ import annotations
 
+from ..model.entry import NOT_READ
 from ..redis.operation import Call, attempt, both
 
 GLANCE = 1 << 22
@@ -10,6 +15,10 @@ SAMPLED = 100
 """elements (of a list: blocks of them) by whose sizes the server estimates that of a key"""
 LONG_RECORD = 1 << 16
 """a record of more bytes is read when its entry is asked for, and not in a list"""
+LARGEST = 1 << 24
+"""a longer record is never read: in memory it takes several times its bytes"""
+PAGE_BYTES = 1 << 25
+"""bytes of records that one page reads; the first one is always read"""
 UNREAD = "*"
 """prefix of the number that an unread entry has in place of an id; no id begins with it"""
 
@@ -23,9 +32,10 @@ async def mean_bytes(key: str | bytes, size: Call[int]) -> int:
     return used // elements if elements else 0
 
 
-async def bytes_used(key: str | bytes) -> int:
-    """Bytes of a key, by its first elements; 0: there is none, or no right to ask."""
-    words = ("MEMORY", "USAGE", key, "SAMPLES", SAMPLED)
+async def bytes_used(key: str | bytes, samples: int = SAMPLED) -> int:
+    """Bytes of a key, by its first elements (``samples`` 0: by all); 0: there is none, or no right
+    to ask."""
+    words = ("MEMORY", "USAGE", key, "SAMPLES", samples)
     used = await attempt(Call(words, lambda reply: int(reply or 0), key=key))
     return 0 if isinstance(used, Exception) else used
 
@@ -35,6 +45,12 @@ def few(max: int, mean: int) -> int:
     return min(max, GLANCE // mean) if mean else max
 
 
+def too_long(key: str, mean: int) -> str:
+    """What is said of a key whose elements are too long to be read."""
+    return f"key {key} is {NOT_READ}: its elements have about {mean / 2**20:,.1f} MiB each"
+
+
 def not_read(bytes_: int) -> str:
-    """What is said of a record that is too long for a list."""
-    return f"not read in a list: {bytes_ / 2**20:,.1f} MiB"
+    """What is said of a record that is too long to be read, or to be read in a list."""
+    where = "" if bytes_ > LARGEST else " in a list"
+    return f"{NOT_READ}{where}: {bytes_ / 2**20:,.1f} MiB"

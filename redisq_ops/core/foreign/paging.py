@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..model.entry import Entry, Page, PageQuery, State
 from ..redis.operation import together
-from .long_records import UNREAD
+from .long_records import PAGE_BYTES, UNREAD
 from .places import LocatedEntry, Place
 
 PAGES = 20
@@ -23,7 +23,7 @@ async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
     found, first = [], 0
     for place, size in zip(places, sizes, strict=True):
         low = query.start + len(found) - first
-        if len(found) < query.max and 0 <= low < size:
+        if len(found) < query.max and 0 <= low < size and not place.too_long:
             found += (await place.window(low, query.max - len(found)))[0]
         first += size
     return Page(entries_of(found), None, sum(sizes))
@@ -42,13 +42,16 @@ async def through(
         if index >= len(places) or room <= 0:
             break
         place, asked = places[index], step or room
+        if place.too_long:
+            index, inner = index + 1, None
+            continue
         rows, inner, _ = await place.after(inner, asked)
         if len(rows) > room:
             rows = rows[:room]
             inner = place.behind(rows[-1])
         found += rows
         index += inner is None
-        if place.few(asked) < asked:
+        if place.few(asked) < asked or sum(seen.read for seen in found) > PAGE_BYTES // 2:
             break
     return found, None if index >= len(places) else f"{index};{inner or ''}"
 

@@ -20,7 +20,15 @@ from ..model.errors import WrongKind
 from ..model.quoting import bytes_of, legal, shown, text
 from ..model.states import FIXED
 from ..redis.key_scan import Lane, literal, look
-from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
+from ..redis.operation import (
+    C_co,
+    Call,
+    Description,
+    attempt_read,
+    both,
+    operation,
+    together,
+)  # fmt: skip
 from ..redis.parsers import moment
 from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue
@@ -32,6 +40,7 @@ from .list_place import ListPlace
 from .long_records import few
 from .paging import entries_of, page_of, through, with_unread
 from .places import GatheredPlace, LocatedEntry, Place, Read, Row
+from .record_sizes import field_sizes
 from .scanned_place import ScannedPlace
 
 PAGE = 500
@@ -85,6 +94,9 @@ class PlacedPages(ForeignQueue[C_co]):
     @abstractmethod
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         """The entries of a place's elements, in one exchange; None: it isn't this queue's."""
+
+    sizes: ClassVar[Any] = None
+    """a method as `Sizes`, of a kind whose records are beside its places"""
 
     def trash_payload(self, kept: bytes) -> bytes:
         """The payload to show for an entry in the trash; ``kept``: the bytes kept of it."""
@@ -141,7 +153,7 @@ class PlacedPages(ForeignQueue[C_co]):
         kinds = await types_of(wanted)
         if not self.own_name:
             return any(kinds[key] == kind for key, kind in wanted.items())
-        if await attempt(self._listed()) is True:
+        if await attempt_read(self._listed()) is True:
             return True
         places = {
             state: await self._of_owner(state, None, False)
@@ -237,13 +249,14 @@ class PlacedPages(ForeignQueue[C_co]):
 
     def _place(self, state: State, declared: Declared, key: str) -> Place:
         at, called, read = self.at + key, declared.called, self._reader(state)
+        sizes = self.sizes
         if isinstance(declared, List):
-            return ListPlace(at, called, read, reverse=declared.next == "RIGHT")
+            return ListPlace(at, called, read, sizes=sizes, reverse=declared.next == "RIGHT")
         if isinstance(declared, Set):
-            return ScannedPlace(at, called, read)
+            return ScannedPlace(at, called, read, sizes=sizes)
         if isinstance(declared, Hash):
-            return ScannedPlace(at, called, read, "hash")
-        return Place(at, called, read)
+            return ScannedPlace(at, called, read, "hash", sizes=sizes)
+        return Place(at, called, read, sizes=sizes)
 
     def _reader(self, state: State) -> Read:
         """`read` for the places of a state."""
@@ -255,7 +268,8 @@ class PlacedPages(ForeignQueue[C_co]):
 
     def _own_trash(self) -> Place:
         read = kept(self._trashed, self.keys["purged"], self.keys["was"])
-        return Place(self.keys["trash"], "purged", read, "trash")
+        sizes = field_sizes(self.keys["purged"])
+        return Place(self.keys["trash"], "purged", read, "trash", sizes=sizes)
 
     @operation
     async def names(self) -> list[str]:
@@ -334,12 +348,16 @@ class PlacedPages(ForeignQueue[C_co]):
             page = await page_of(places, query)
             if any(place.problem for place in places):
                 page = replace(page, exact=False)
+            if long := [place.too_long for place in places if place.too_long]:
+                page = replace(page, exact=False, problem=named(long))
             mean = max((place.mean for place in places), default=0)
             return with_unread(page, state, query, few(query.max, mean), mean)
         if query.start is not None:
             return await self._picked(places, query.start, query.max)
         found, on = await through(places, query, PAGE)
-        return Page(entries_of(found), on, len(found), query.cursor is None and on is None)
+        long = [place.too_long for place in places if place.too_long]
+        exact = query.cursor is None and on is None and not long
+        return Page(entries_of(found), on, len(found), exact, problem=named(long))
 
     async def _weighed(self, places: Sequence[Place]) -> list[Place]:
         """The places, with the size of their elements where these may be large."""

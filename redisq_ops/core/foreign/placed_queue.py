@@ -15,13 +15,14 @@ from ..engine.optional_features import HasWorkerProcesses
 from ..engine.reads import recent_consumers
 from ..model.activity import Activity
 from ..model.entry import Entry, State
+from ..model.errors import WrongKind
 from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import legal, raw_of, stored
 from ..model.worker_process import Process
 from ..redis.operation import C_co, attempt, both, operation, together
 from .list_place import DEPTH, reachable
 from .long_records import UNREAD
-from .placed_pages import PAGE, PlacedPages
+from .placed_pages import PAGE, PlacedPages, named
 from .places import LocatedEntry, Place
 
 FEW = 20
@@ -146,6 +147,8 @@ class PlacedQueue(PlacedPages[C_co]):
         places = await self._weighed(await self._places(state))
         if self.by_id:
             places = [p for p in places if not await self._found_by_id(p, missing, found_in)]
+        long = [place.too_long for place in places if place.too_long]
+        places = [place for place in places if not place.too_long]
         sizes = await together(place.count() for place in places)
         begin = self._left_off.get(state) if onward else None
         wrapped = begin is None
@@ -170,6 +173,8 @@ class PlacedQueue(PlacedPages[C_co]):
             if place.kind == "list":
                 inner = reachable(inner, size)
             index += inner is None
+        if missing.total() and long:
+            raise WrongKind(named(long) or "")
         return found
 
     async def _has_depths(self, found: dict[str, list[LocatedEntry]], ids: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Literal, Protocol
 
 from ..engine.state_scan import Position, ScoreRange, behind, positions, spelt
@@ -18,7 +19,7 @@ from ..redis.key_scan import literal
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import number
 from ..redis.parsers import spelt as score_text
-from .long_records import LONG_RECORD, few, mean_bytes
+from .long_records import LARGEST, LONG_RECORD, PAGE_BYTES, few, mean_bytes, too_long
 
 
 def orphan(place: Place, state: State, id: str, at_ms: int | None, what: str = "job") -> Entry:
@@ -37,6 +38,8 @@ class Row:
     at: int = 0
     """its position from the left in a list; in a set or hash, the scan's cursor before it"""
     value: bytes = b""
+    size: int | None = None
+    """bytes of its record, where that is elsewhere; None: not asked for"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class LocatedEntry:
     """its exact bytes; a ticket or a label where the place is ours"""
     at: int = 0
     score: float = 0.0
+    read: int = 0
+    """bytes of its record that were read, where that is elsewhere"""
 
     async def rank(self) -> int:
         """How many elements of its place come before it."""
@@ -62,6 +67,12 @@ class Read(Protocol):
     """Makes entries of elements, in one exchange; None: it isn't this queue's."""
 
     async def __call__(self, place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]: ...
+
+
+class Sizes(Protocol):
+    """How many bytes `Read` would read for each of these elements, in one exchange or two."""
+
+    async def __call__(self, place: Place, rows: Sequence[Row], /) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +92,52 @@ class Place:
     """of gathered entries: which of them may be another queue's, and why"""
     mean: int = 0
     """bytes of an element on average; 0: not known"""
+    sizes: Sizes | None = None
+    """of entries whose records are elsewhere: how long these are"""
 
     def reads(self, bytes_: int) -> bool:
         """Whether a record of that size is read here."""
-        return self.whole or bytes_ <= LONG_RECORD
+        return bytes_ <= (LARGEST if self.whole else LONG_RECORD)
 
     async def records(
         self,
+        rows: Sequence[Row],
         names: Sequence[bytes],
-        size: Callable[[bytes], Call[int]],
         read: Callable[[Sequence[bytes]], Description[list[bytes | None]]],
     ) -> list[bytes | int | None]:
         """The records that ``read`` finds by their names; of one that is too long to be read here,
-        its ``size``."""
-        sizes = [0] * len(names) if self.whole else await together(map(size, names))
+        its size."""
+        sizes = [row.size or 0 for row in rows]
         short = [name for name, bytes_ in zip(names, sizes, strict=True) if self.reads(bytes_)]
         there = await read(short) if short else []
         found: dict[bytes, bytes | int | None] = dict(zip(short, there, strict=True))
         return [found.get(name, bytes_) for name, bytes_ in zip(names, sizes, strict=True)]
+
+    async def _sized(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The rows, with the sizes of their records."""
+        if self.sizes is None or not rows or rows[0].size is not None:
+            return rows
+        sizes = await self.sizes(self, rows)
+        return [replace(row, size=size) for row, size in zip(rows, sizes, strict=True)]
+
+    def _read_of(self, row: Row) -> int:
+        return row.size if row.size and self.reads(row.size) else 0
+
+    async def _fitting(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """As many of the first rows as a page reads; at least one."""
+        sized = await self._sized(rows)
+        read = accumulate(map(self._read_of, sized))
+        return sized[: max(1, sum(total <= PAGE_BYTES for total in read))]
+
+    async def _page_of(
+        self, rows: Sequence[Row], on: str | None
+    ) -> tuple[list[LocatedEntry], str | None]:
+        """The entries of a page, and its cursor: ``on``, unless their records are too long
+        together."""
+        fitting = await self._fitting(rows)
+        if len(fitting) < len(rows):
+            on = self.behind(fitting[-1])
+        return await self.located(fitting), on
 
     async def weighed(self) -> Place:
         """The same place, with the size of its elements where they may be large."""
@@ -109,6 +148,11 @@ class Place:
     def few(self, max: int) -> int:
         """As many of ``max`` elements as one look reads."""
         return few(max, self.mean)
+
+    @property
+    def too_long(self) -> str:
+        """Why its elements are not read at all; empty: they are."""
+        return too_long(self.key, self.mean) if self.mean > LARGEST else ""
 
     def size(self) -> Call[int]:
         return Call(("ZCARD", self.key), int, key=self.key)
@@ -152,9 +196,10 @@ class Place:
         """
         if not rows:
             return []
+        rows = await self._sized(rows)
         entries = await self.read(self, rows)
         found = [
-            LocatedEntry(entry, self, row.member, row.at, row.score)
+            LocatedEntry(entry, self, row.member, row.at, row.score, self._read_of(row))
             for entry, row in zip(entries, rows, strict=True)
             if entry is not None
         ]
@@ -164,7 +209,7 @@ class Place:
         return [seen for seen in found if seen.member not in gone]
 
     async def _seen(self, rows: Sequence[Position]) -> list[LocatedEntry]:
-        return await self.located([Row(member, score) for score, member in rows])
+        return await self.located(await self._fitting(_rows_of(rows)))
 
     async def after(
         self, cursor: str | None, max: int
@@ -174,13 +219,14 @@ class Place:
         size, (found, onward, _) = await both(
             self.size(), zset_page(self.key, self._span(cursor), None, self.few(max) or 1)
         )
-        return await self._seen(found), onward and spelt(found[-1]), size
+        seen, on = await self._page_of(_rows_of(found), onward and spelt(found[-1]))
+        return seen, on, size
 
     def _span(self, cursor: str | None) -> ScoreRange:
         """What is left of a sorted set behind a cursor."""
         return ScoreRange(cursor)
 
-    def behind(self, seen: LocatedEntry) -> str:
+    def behind(self, seen: LocatedEntry | Row) -> str:
         """The cursor of a page that ended with this entry."""
         return spelt((seen.score, seen.member))
 
@@ -233,6 +279,10 @@ class DuePart(Place):
         return [row for row in found if (row.score <= self.now) is self.due]
 
 
+def _rows_of(found: Sequence[Position]) -> list[Row]:
+    return [Row(member, score) for score, member in found]
+
+
 async def _nothing(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
     return []
 
@@ -260,7 +310,8 @@ class GatheredPlace(Place):
         end = start + (self.few(max) or 1)
         return list(self.rows[start:end]), str(end) if end < size else None, size
 
-    def behind(self, seen: LocatedEntry) -> str:
+    def behind(self, seen: LocatedEntry | Row) -> str:
+        assert isinstance(seen, LocatedEntry)
         return str(self.rows.index(seen) + 1)
 
 

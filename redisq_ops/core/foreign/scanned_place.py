@@ -35,15 +35,15 @@ class ScannedPlace(Place):
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
         """The rank is that in a scan from the beginning, which ends after 10,000 elements."""
         scanned, _, size = await self._rows_after(None, min(start + max, DEPTH))
-        return await self.located(scanned[start:]), size
+        return await self.located(await self._fitting(scanned[start:])), size
 
     async def after(
         self, cursor: str | None, max: int
     ) -> tuple[list[LocatedEntry], str | None, int]:
         scanned, on, size = await self._rows_after(cursor, self.few(max) or 1)
-        return await self.located(scanned), on, size
+        return *await self._page_of(scanned, on), size
 
-    def behind(self, seen: LocatedEntry) -> str:
+    def behind(self, seen: LocatedEntry | Row) -> str:
         return _scan_cursor(seen.at, seen.member)
 
     async def _rows_after(self, cursor: str | None, max: int) -> tuple[list[Row], str | None, int]:

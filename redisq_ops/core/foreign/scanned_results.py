@@ -38,14 +38,14 @@ class ScannedResults(Place):
         command = ("SCAN", at, "MATCH", literal(self.begin) + "*", "COUNT", SCANNED)
         on, ids = await Call(command, self._scanned)
         rows = [Row(id, 0.0, int(at)) for id in sorted({*ids}) if id > last]
-        return await self.located(rows), f"{on}:" if on else None, 0
+        return *await self._page_of(rows, f"{on}:" if on else None), 0
 
     def _scanned(self, reply: Any) -> tuple[int, list[bytes]]:
         if isinstance(reply[0], dict):  # a cursor for each node
             raise Refused("on a Cluster results are on several nodes, and no key lists them")
         return int(reply[0]), [key[len(bytes_of(self.begin)) :] for key in reply[1]]
 
-    def behind(self, seen: LocatedEntry) -> str:
+    def behind(self, seen: LocatedEntry | Row) -> str:
         return f"{seen.at}:{base64.b64encode(seen.member).decode()}"
 
     async def rows_of(self, members: Sequence[bytes]) -> list[Row]:

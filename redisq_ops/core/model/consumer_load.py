@@ -32,10 +32,15 @@ class PendingDelivery:
     consumer: str | None
     age_ms: int | None
     """ms since it was delivered"""
-    deliveries: int
-    """number of deliveries of the entry, this one included"""
+    deliveries: int | None
+    """number of deliveries of the entry, this one included; None: unknown, since a consumer gave it
+    up for good"""
     late_ms: int | None = None
     """ms since its lease expired, negative: until it does; None: there are no leases"""
+
+
+NOBODY = "-"
+"""named in place of a consumer: entries of a stream that their consumers gave back (XNACK)"""
 
 
 @dataclass(frozen=True, slots=True)

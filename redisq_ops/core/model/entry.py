@@ -160,6 +160,8 @@ class Entry:
     JSON then and has the arguments in one of the members `ARGUMENTS`"""
     problem: str | None = None
     """its record is corrupt: why; the other fields are unknown"""
+    partly: str | None = None
+    """what of its record was not read, since it is too long; the rest is here"""
     handed: bool = field(default=False, compare=False, repr=False)
     """whether it was ever delivered, also before a replay"""
     put_ms: int | None = field(default=None, compare=False, repr=False)
@@ -177,10 +179,19 @@ class Entry:
         return self.failures + self.lost
 
     @property
+    def unread(self) -> bool:
+        """Whether its record is too long to be read."""
+        return self.problem is not None and self.problem.startswith(NOT_READ)
+
+    @property
     def digest(self) -> str:
         """A short hash of payload and client: it differs for entries that had one id in turn."""
         text = (self.client or "").encode() + b"\0" + (self.payload or b"")
         return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+NOT_READ = "not read"
+"""the beginning of an entry's problem when its record is sound, as far as is known, and too long"""
 
 
 @dataclass(frozen=True, slots=True)

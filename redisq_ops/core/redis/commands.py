@@ -215,6 +215,15 @@ async def attempt(description: Description[T]) -> T | Exception:
         return error
 
 
+async def attempt_read(description: Description[T]) -> T | Exception:
+    """As `attempt`, for what a value says of the data: a missing right, which says nothing of it,
+    is raised."""
+    found = await attempt(description)
+    if isinstance(found, Forbidden):
+        raise found
+    return found
+
+
 async def apart(description: Description[T]) -> T | Exception:
     """As `attempt`; also the loss of a cluster node is the error of what needs that node only.
 

@@ -34,6 +34,7 @@ from .commands import (
     Round,
     apart,
     attempt,
+    attempt_read,
     both,
     checked,
     in_batches,
@@ -44,7 +45,8 @@ from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange,
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "PinnedConnection", "Replies", "Round", "apart", "arun", "attempt", "both",
+    "PinnedConnection", "Replies", "Round", "apart", "arun", "attempt",
+    "attempt_read", "both",
     "exchange", "in_batches", "mode", "operation", "run", "together", "user",
 ]  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from urllib.parse import SplitResult, parse_qs, unquote
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 _DATABASE = re.compile(r"/?|/[0-9]{1,9}/?")
 _RANGES: dict[str, tuple[float, float]] = {
@@ -49,6 +49,18 @@ def check_options(parts: SplitResult, more: Collection[str] = ()) -> None:
             _check_number(name, values[0])
         elif name == "ssl_cert_reqs" and values[0] not in _CERTIFICATES:
             raise ValueError(f"{name}={values[0]}: {', '.join(_CERTIFICATES)}")
+
+
+def unverified(url: str) -> bool:
+    """Whether TLS takes any server for the one that is meant, by an option in its URL."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    given = parse_qs(parts.query)
+    checks_name = given.get("ssl_check_hostname", ["true"])[0].lower() in ("true", "yes", "1")
+    certified = given.get("ssl_cert_reqs", ["required"])[0] != "none"
+    return parts.scheme.startswith(("rediss", "valkeys")) and not (certified and checks_name)
 
 
 def _check_number(name: str, text: str) -> None:

@@ -220,6 +220,14 @@ async def forget(queue: Queue[Any]) -> int:
     return gone
 
 
+async def retract(queue: Queue[Any], id: str) -> None:
+    """Remove an operation whose first step was refused, so that nothing was changed."""
+    operation = await read(queue, id)
+    if operation is not None and not (operation.done or operation.steps):
+        await _forget_whole(queue.shard_keys, id)
+        await Call(("ZREM", queue.keys["ops"], id), int, key=queue.keys["ops"])
+
+
 async def _forget_whole(places: Sequence[Keys], id: str) -> int:
     (parts,) = await _counted([places[0]["op_"] + id], "parts")
     gone = await _forget(places, id) + await _forget(places, fence(id))

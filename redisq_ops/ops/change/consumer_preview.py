@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from redisq_ops.core.model.consumer_load import NOBODY
+
 from ..inspect.consumers import SILENT_MS, independent_groups
 from ..terminal import age, count
 from . import consumer_steps
@@ -13,7 +15,8 @@ from .wording import claimed_by, meaning, state_entries
 
 def undoable(held: HeldEntries) -> bool:
     """Whether giving these entries to another consumer can be undone."""
-    return not independent_groups(held.queue) or len(held.ids) <= consumer_steps.UNDOABLE
+    few = len(held.ids) <= consumer_steps.UNDOABLE and held.consumer != NOBODY
+    return few or not independent_groups(held.queue)
 
 
 def consumer_preview(held: HeldEntries, to: str | None, *, remove: bool = False) -> Preview:
@@ -38,11 +41,14 @@ def consumer_preview(held: HeldEntries, to: str | None, *, remove: bool = False)
         what = f"remove {held.what} in queue {queue}, which holds {state_entries(n, 'pending')}"
     else:
         lines += [f"{last}: it may be at work on them"] if last else []
-        lines += [f"{held.consumer} stays a consumer"] if n else []
+        lines += [f"{held.consumer} stays a consumer"] if n and held.consumer != NOBODY else []
         what = f"{verb} {state_entries(n, 'pending')} of {held.what} in queue {queue}"
     if not undoable(held):
         back = f" from {to}" if to else ""
-        lines.append(f"there is no undo for so many in a stream: claim them back{back}")
+        why = f"for so many in a stream: claim them back{back}"
+        lines.append(
+            f"there is no undo{': nobody had them' if held.consumer == NOBODY else f' {why}'}"
+        )
     facts = {
         "verb": verb, "queue": queue, "group": held.group or None, "consumer": held.consumer,
         "to": to, "matched": n, "left_out": held.too_young, "groups": len(held.groups),

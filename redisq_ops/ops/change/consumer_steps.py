@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups, HasRequests
+from redisq_ops.core.model.consumer_load import NOBODY
 from redisq_ops.core.model.quoting import bytes_of
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import together
@@ -104,7 +105,9 @@ class ConsumerSteps(ChangeSteps):
         return self.outcome.count(Counter(results))
 
     def _inverse(self, ids: Sequence[str]) -> list[str]:
-        """The command that gives these entries back."""
+        """The command that gives these entries back; none if nobody had them."""
+        if self.held.consumer == NOBODY:
+            return []
         names = (self.held.group, self.to or "", self.held.consumer)
         words = [quote(bytes_of(name), safe="") for name in names]
         return [" ".join(["reassign", *words, *ids])] if ids else []
@@ -168,6 +171,8 @@ class ConsumerSteps(ChangeSteps):
     @property
     def undoable(self) -> bool:
         """Whether an undo is possible; it also restores a removed consumer."""
+        if self.held.consumer == NOBODY:
+            return False
         return not self._independent or self.outcome.matched <= UNDOABLE
 
     async def reached(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.consumer_load import NOBODY
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.core.redis.operation import together
@@ -77,7 +78,11 @@ async def add_ids(held: HeldEntries, progress: Callable[[int, int], None] | None
     after, examined = None, 0
     while True:
         page = await held.queue.pending_deliveries.op(held.group, PAGE, held.consumer, after)
-        old = [row.id for row in page.rows if (row.age_ms or 0) >= held.min_idle_ms]
+        old = [
+            row.id
+            for row in page.rows
+            if (row.age_ms or 0) >= held.min_idle_ms or held.consumer == NOBODY
+        ]
         held.ids += old
         held.too_young += len(page.rows) - len(old)
         examined += PAGE
@@ -125,6 +130,7 @@ async def _resolve_group(queue: Queue[Any], consumer: str, group: str | None) ->
         load.group
         for load, group_members in zip(loads, members, strict=True)
         if any(member.name == consumer for member in group_members)
+        or (consumer == NOBODY and load.pending)
     ]
     if not found:
         raise NotFound(f"no group of queue {queue.name} has a consumer {consumer}")

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar, final
 
+from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.model.settings import MAX_BATCH
+from redisq_ops.core.redis.operation import attempt
 
 from . import audit_log
 from .audit_log import Author
@@ -125,7 +127,12 @@ class ChangeRun(Generic[S_co]):
         if stride is not None and not self.handled:
             await stride.measure(steps.queue, self._clock)
         began = self._clock()
-        handled = await steps.step(size)
+        try:
+            handled = await steps.step(size)
+        except Forbidden:
+            if not (self.handled or steps.continues):
+                await attempt(audit_log.retract(steps.queue, steps.op))
+            raise
         if handled is None:
             if (fields := await steps.end()) is not None:
                 await audit_log.note(steps.queue, steps.op, **fields, ended=1)

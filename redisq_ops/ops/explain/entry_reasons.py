@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from redisq_ops.core.model.consumer_load import NOBODY
 from redisq_ops.core.model.entry import GONE, Entry
 from redisq_ops.core.model.relation import Related
 
@@ -196,12 +197,15 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         if entry.called == GONE:
             return self._trimmed(entry, f"{who}{of} has held its id{held}", facts)
         sentence = f"{who}{of} has had it{held}"
+        if entry.consumer is None:
+            sentence = f"nobody{of} has it: its consumer gave it back"
         facts |= {"group": position.group}
-        if active is not None and position.group is not None:
+        if position.group is not None and (active is not None or entry.consumer is None):
             options = {"group": position.group, "to": "NAME"}
-            claim = hint("consumers", "claim", self.queue.name, entry.consumer or "-", **options)
+            claim = hint("consumers", "claim", self.queue.name, entry.consumer or NOBODY, **options)
             verb = {"verb": "claim", "command": claim}
-            sentence += f" and was last active {self._ago(active)}"
+            if entry.consumer is not None and active is not None:
+                sentence += f" and was last active {self._ago(active)}"
         rule = "pending" if active is None or self.now - active < SILENT_MS else "silent"
         sentence += f"; {self.queue.without_deadline}{self._why_not('requeue', 'pending')}"
         return Reason(rule, sentence, facts=facts, **verb)

@@ -150,7 +150,7 @@ def any_of(expressions: Sequence[Regex]) -> Regex | None:
     """One expression that matches whatever any of these matches; None: they can't be combined."""
     text = "|".join(f"(?:{each.pattern})" for each in expressions)
     try:
-        return regex(text, longest=LONGEST * (len(expressions) + 1))
+        return regex(text, longest=len(text))  # each of them was short enough
     except BadRegex:  # too large, or two groups of one name
         return None
 

@@ -30,6 +30,7 @@ _LOOKUP_COST = 20
 """reading one entry by id costs about this many times its share of a page"""
 _UNREADABLE = {
     "corrupt": ("entry has a corrupt record", "entries have corrupt records"),
+    "long": ("entry is too long to be read", "entries are too long to be read"),
     GONE: (
         "entry is only an id, its record is gone, and can only be purged",
         "entries are only ids, their records are gone, and can only be purged",
@@ -69,8 +70,11 @@ class Scan:
         """False: ``total`` counts only what was seen so far"""
         self.problem: str | None = None
         """what of the state can't be read, with ``partly``"""
-        self.unreadable: dict[str, list[str]] = {"corrupt": [], GONE: []}
-        """ids of entries whose record is corrupt, or gone; without ``partly`` they are left out"""
+        self.unreadable: dict[str, list[str]] = {"corrupt": [], "long": [], GONE: []}
+        """ids of entries whose record is corrupt, too long to be read, or gone; without ``partly``
+        they are left out"""
+        self.partly: list[str] = []
+        """ids of records that were read without what is too long"""
         self.elsewhere: list[Entry] = []
         self.over, self.complete = bool(filter.state_mismatch(state)), True
         if filter.where is not None:
@@ -97,12 +101,15 @@ class Scan:
         entries = await (self._page() if self._ids is None else self._named(self._ids))
         orphans = set() if self._orphans else {entry.id for entry in entries if entry.orphan}
         corrupt = {entry.id for entry in entries if entry.problem and not entry.orphan}
+        unread = {entry.id for entry in entries if entry.unread}
         if not self._partly:
             # An id with a space or a line end can't be named in a change.
             corrupt |= {entry.id for entry in entries if " " in entry.id or "\n" in entry.id}
             entries = [entry for entry in entries if entry.id not in corrupt | orphans]
-        self.unreadable["corrupt"] += sorted(corrupt)
+        self.unreadable["corrupt"] += sorted(corrupt - unread)
+        self.unreadable["long"] += sorted(unread)
         self.unreadable[GONE] += sorted(orphans)
+        self.partly += [entry.id for entry in entries if entry.partly]
         if self._needs_priorities:
             await self._learn_priorities(entries)
         accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._context)]
@@ -120,7 +127,8 @@ class Scan:
     @property
     def unread(self) -> str:
         """What could not be read, in one line; '' if everything could."""
-        return "; ".join(filter(None, (self.problem, *self._unreadable())))
+        partly = _named(self.partly, "read without what is too long")
+        return "; ".join(filter(None, (self.problem, *self._unreadable(), partly)))
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -133,9 +141,8 @@ class Scan:
     def _unreadable(self) -> Iterator[str]:
         for word, ids in self.unreadable.items():
             one, some = _UNREADABLE[word]
-            named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
             if ids:
-                yield f"{count(len(ids))} {one if len(ids) == 1 else some} ({named})"
+                yield _named(ids, one if len(ids) == 1 else some)
 
     @property
     def window_text(self) -> str:
@@ -266,3 +273,8 @@ class Scan:
 def at_least(number: int, exact: bool) -> str:
     """A number, with ``≥`` if it is a lower bound."""
     return f"{'' if exact else '≥'}{count(number)}"
+
+
+def _named(ids: Sequence[str], noun: str) -> str:
+    named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
+    return f"{count(len(ids))} {noun} ({named})" if ids else ""

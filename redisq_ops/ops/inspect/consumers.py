@@ -12,7 +12,12 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups, HasConsumers
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.consumer_load import PENDING_PAGE, GroupLoad, PendingDelivery
+from redisq_ops.core.model.consumer_load import (
+    NOBODY,
+    PENDING_PAGE,
+    GroupLoad,
+    PendingDelivery,
+)
 from redisq_ops.core.model.entry import Consumer, Failure
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.redis.operation import both, together
@@ -99,12 +104,13 @@ async def _report(
     rows = held.rows
     heat = [[0] * (len(AGES_MS) + 1) for _ in DELIVERIES]
     for row in rows:
-        if row.age_ms is not None:
+        if row.age_ms is not None and row.deliveries is not None:
             heat[_heat_row(row.deliveries)][sum(row.age_ms >= age for age in AGES_MS)] += 1
     return ConsumerReport(
         queue.name, group or None, tuple(loads), tuple(_statuses(rows, known, silent_ms)),
         tuple(map(tuple, heat)),
-        tuple(row for row in rows if row.deliveries >= poison), len(rows), held.total,
+        tuple(row for row in rows if row.deliveries is None or row.deliveries >= poison),
+        len(rows), held.total,
         tuple(sorted(rows, key=lambda row: -(row.age_ms or 0))), held.errors,
     )  # fmt: skip
 
@@ -128,7 +134,7 @@ def _statuses(
 ) -> Iterator[ConsumerStatus]:
     held: dict[str, list[PendingDelivery]] = {consumer.name: [] for consumer in known}
     for row in rows:
-        held.setdefault(row.consumer or "-", []).append(row)
+        held.setdefault(row.consumer or NOBODY, []).append(row)
     by_name = {consumer.name: consumer for consumer in known}
     for name, pending_deliveries in sorted(held.items()):
         consumer = by_name.get(name)

@@ -189,8 +189,9 @@ def _held(
             late = row.late_ms > 0
             lease = f"lease over for {age(row.late_ms)}" if late else f"lease {age(-row.late_ms)}"
             text.append(f"  {lease:<22}", BAD if late else OK)
-        poison = row.deliveries >= _DELIVERIES[-1]
-        text.append(f"  delivered {count(row.deliveries)} ×", WARN if poison else DIM)
+        poison = row.deliveries is None or row.deliveries >= _DELIVERIES[-1]
+        times = "given up" if row.deliveries is None else f"delivered {count(row.deliveries)} ×"
+        text.append(f"  {times}", WARN if poison else DIM)
         if (shown_error := redaction.failure(error) if redaction else error) is not None:
             text.append(f"  {printable(shown_error.line, LINE)}", BAD)
         yield Line(text, row.id)

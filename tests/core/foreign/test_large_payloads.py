@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.foreign.long_records import LARGEST
+from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.other_programs import register_found
@@ -15,6 +17,8 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import overview
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.ops.inspect.snapshot_reader import fetch
+
+from ...command_line import Redisq
 
 LARGE = "x" * 5_000_000
 N = 4
@@ -158,3 +162,119 @@ def test_the_queue_of_a_large_job_that_runs_may_be_unknown(client: redis.Redis, 
         assert counts.of("pending") is None and counts.problem == f"a running job of box:1: {why}"
         assert [entry.problem for entry in page.entries] == [why] and not page.exact
         assert run(looking, Deployment(looking).queue("sidekiq")).counts().pending == 1
+
+
+HUGE = "x" * (LARGEST + 1)
+
+
+def rq_jobs(client: Any) -> str:
+    client.sadd("rq:queues", "rq:queue:big")
+    for n, field in enumerate(("data", "description", "exc_info", "worker_name")):
+        client.hset(f"rq:job:{n}", mapping={"description": "f(1)", "data": "x", field: HUGE})
+        client.zadd("rq:failed:big", {n: 1 + n})
+        client.rpush("rq:queue:big", n)
+    client.xadd("rq:results:0", {"exc_string": HUGE})
+    return "rq:big"
+
+
+def bullmq_jobs(client: Any) -> str:
+    client.hset("bull:big:meta", "version", "bullmq:6.7.0")
+    for n, field in enumerate(("data", "opts", "stacktrace", "failedReason", "parentKey")):
+        client.hset(f"bull:big:{n}", mapping={"name": "n", "data": "{}", field: HUGE})
+        client.zadd("bull:big:failed", {n: 1 + n})
+        client.lpush("bull:big:wait", n)
+    return "bullmq:big"
+
+
+def dramatiq_jobs(client: Any) -> str:
+    message = {"actor_name": "a", "args": [HUGE], "options": {}, "message_timestamp": 1}
+    for key in ("dramatiq:big", "dramatiq:big.XQ"):
+        client.hset(f"{key}.msgs", "m", json.dumps(message))
+    client.rpush("dramatiq:big", "m")
+    client.zadd("dramatiq:big.XQ", {"m": 1})
+    client.zadd("dramatiq:__heartbeats__", {"b": 1})
+    return "dramatiq:big"
+
+
+def arq_jobs(client: Any) -> str:
+    job = {"t": 1, "f": "big", "a": [HUGE], "k": {}, "et": 1, "q": "arq:queue", "s": False}
+    client.zadd("arq:queue", {"m": 1})
+    client.mset({"arq:job:m": json.dumps(job), "arq:result:d": json.dumps(job)})
+    return "arq:arq:queue"
+
+
+def celery_jobs(client: Any) -> str:
+    client.rpush("celery", json.dumps({"body": HUGE, "headers": {"id": "m"}, "properties": {}}))
+    client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    client.set("celery-task-meta-d", json.dumps({"status": "FAILURE", "result": HUGE}))
+    return "celery:celery"
+
+
+def sidekiq_jobs(client: Any) -> str:
+    record = json.dumps({"class": "Big", "args": [HUGE], "queue": "default", "jid": "0" * 24})
+    client.sadd("queues", "default")
+    client.lpush("queue:default", record)
+    client.zadd("dead", {record: 1})
+    return "sidekiq"
+
+
+def resque_jobs(client: Any) -> str:
+    job = {"class": "Big", "args": [HUGE]}
+    client.sadd("resque:queues", "default")
+    client.rpush("resque:queue:default", json.dumps(job))
+    client.rpush("resque:failed", json.dumps({"payload": job, "queue": "default"}))
+    return "resque"
+
+
+def stream_entries(client: Any) -> str:
+    client.xadd("events", {"data": HUGE})
+    client.xadd("events", {"data": HUGE})
+    client.xgroup_create("events", "g", "0")
+    client.xreadgroup("g", "w", {"events": ">"}, count=1)
+    return "stream:events"
+
+
+FILLED = [rq_jobs, bullmq_jobs, dramatiq_jobs, arq_jobs, celery_jobs, sidekiq_jobs, resque_jobs,
+          stream_entries]  # fmt: skip
+LOOKS = (
+    "ls", "discover", "inspect queue Q", "waiting ls Q", "pending ls Q", "dlq ls Q", "dlq groups Q",
+    "select Q --by task", "explain Q", "fsck Q", "check", "doctor", "metrics --once", "workers ls",
+    "consumers ls Q", "export Q", "purge Q --state waiting --dry-run",
+)  # fmt: skip
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("fill", FILLED)
+def test_no_look_reads_a_huge_record(
+    client: redis.Redis, redisq: Redisq, fill: Callable[[Any], str]
+) -> None:
+    name = fill(client)
+    redisq("discover", "--register", "--yes")
+    for look in LOOKS:
+        words = look.replace("Q", name).split()
+        said, sent = looked(client, partial(redisq, *words, code=None))
+        assert sent < 1_000_000, look
+        if words[0] == "export":
+            assert (redisq.code == 3 and " MiB" in said + redisq.err) or "too long" in redisq.err
+        if words[0] == "waiting":
+            assert "not read" in said + redisq.err or "too long" in redisq.err
+
+
+@pytest.mark.alike
+def test_a_page_reads_a_bounded_number_of_bytes(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five records of 5 MB with room for eight: every page has at most one, and none is lost."""
+    for module in ("places", "paging"):
+        monkeypatch.setattr(f"redisq_ops.core.foreign.{module}.PAGE_BYTES", 8_000_000)
+    client.sadd("rq:queues", "rq:queue:big")
+    for n in range(5):
+        client.hset(f"rq:job:{n}", mapping={"description": LARGE, "data": "x"})
+        client.rpush("rq:queue:big", n)
+    queue, seen, cursor, first = RqQueue(client, "rq:big"), list[str](), None, True
+    while first or cursor:
+        page, sent = looked(client, partial(queue.page, "waiting", cursor, 100, payloads=True))
+        assert sent < 9_000_000
+        seen += [entry.id for entry in page.entries]
+        cursor, first = page.cursor, False
+    assert seen == ["0", "1", "2", "3", "4"]

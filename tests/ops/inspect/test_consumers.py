@@ -8,6 +8,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from redisq_ops.ops.change.consumer_steps import RECHECKS, ConsumerSteps
 from redisq_ops.ops.change.held_entries import held_entries
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.undo import UndoSteps
+from redisq_ops.ops.explain.explanation import explain
 from redisq_ops.ops.inspect.consumers import ConsumerReport, consumer_reports
 
 from ...command_line import Redisq
@@ -905,3 +908,73 @@ def test_refused_plan_writes_no_file(
     file.write_text("mine")
     assert "exists" in said("later", "w1", "w2", 2)
     assert file.read_text() == "mine"
+
+
+class TestGivenBack:
+    """Redis 8.8's XNACK: what a consumer gave back has no consumer, an idle time of -1 and, where
+    it was given up, a counter at its end. The servers here lack the command: their replies of the
+    two oldest entries are changed into that."""
+
+    @pytest.fixture
+    def given_back(
+        self, orders: StreamQueue[redis.Redis], client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> list[str]:
+        ids = sorted(pel(client))[:2]
+
+        def as_of_8_8(reply: Any, **options: Any) -> Any:
+            rows = parse(reply, **options)
+            for row in rows if options.get("parse_detail") else ():
+                if row["message_id"].decode() in ids and row["consumer"] == b"w1":
+                    row |= {"consumer": b"", "time_since_delivered": -1}
+                    row |= {"times_delivered": 2**63 - 1}
+            return rows
+
+        parse = client.response_callbacks["XPENDING"]
+        monkeypatch.setitem(client.response_callbacks, "XPENDING", as_of_8_8)
+        script = orders._script("reassign")
+        tables = "{" + ",".join(f"['{id}']=true" for id in ids) + "}"
+        flags, _, body = script.text.partition("\n")
+        text = (
+            flags
+            + "\n"
+            + (
+                "local server = redis local redis = setmetatable({call = function(...) "
+                "local reply = server.call(...) if ({...})[1] == 'XPENDING' then "
+                f"for _, row in ipairs(reply) do if {tables}[row[1]] and row[2] == 'w1' then "
+                "row[2], row[3], row[4] = '', -1, 9223372036854775807 "
+                "end end end return reply end},"
+                "{__index = server}) " + body
+            )
+        )
+        sha = sha1(text.encode()).hexdigest()
+        monkeypatch.setattr(orders, "_script", lambda name: replace(script, text=text, sha=sha))
+        return ids
+
+    def test_is_shown_as_nobodys(
+        self, orders: StreamQueue[redis.Redis], given_back: list[str]
+    ) -> None:
+        first = orders.page("pending", max=1).entries[0]
+        assert (first.consumer, first.since_ms, first.deliveries) == (None, None, None)
+        (report,) = run(orders.client, consumer_reports(orders))
+        assert [one.name for one in report.consumers] == ["-", "w1", "w2"]
+        assert [row.id for row in report.poison] == given_back
+        (flaw,) = (flaw for flaw in orders.invariants() if "given up" in flaw)
+        assert flaw == (
+            "group bill: 2 of the 10 oldest of its 10 pending entries were given up by their "
+            "consumers (XNACK FATAL)"
+        )
+        explained = run(orders.client, explain(orders, f"bill:{given_back[0]}"))
+        said = "; ".join(reason.sentence for reason in (explained.reason, *explained.also))
+        assert "nobody of group bill has it: its consumer gave it back" in said
+        assert "9" * 3 not in said and "0s" not in said
+
+    def test_can_be_claimed(
+        self, orders: StreamQueue[redis.Redis], client: redis.Redis, given_back: list[str]
+    ) -> None:
+        held = run(client, held_entries(orders, "-", "bill", min_idle_ms=MINUTE))
+        assert held.ids == given_back
+        steps = ConsumerSteps(held, "w3")
+        change = ChangeRun(steps, ADA)
+        finish(orders, change)
+        assert (change.outcome.done, steps.undoable) == (2, False)
+        assert [id for id, who in pel(client).items() if who == "w3"] == given_back

@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.entry import Failure
+from ...model.entry import NOT_READ, Failure
 from ..json_text import encoded
 from ..python_values import SHORT, plain
-from .pickled import Unmade, first_items, unpickled
+from .pickled import TooManySteps, Unmade, first_items, unpickled
 
 _JOB = ("t", "f", "a", "k", "et")
 """what a job consists of; a result begins with it"""
@@ -33,6 +33,9 @@ class Record:
             found = json.loads(data) if data[:1] == b"{" else unpickled(data)
             if isinstance(found, dict) and isinstance(found.get("f"), str):
                 return cls(found, len(data), _call(found))
+        except TooManySteps:
+            many = f"{NOT_READ}: its pickle of {len(data) / 2**20:,.1f} MiB has too many parts"
+            return cls({}, len(data), problem=many)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             pass
         return cls({}, len(data), problem="neither a pickle nor JSON of arq's")

@@ -8,6 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+STEPS = 100_000
+"""opcodes that are followed of one pickle, some tenths of a second"""
+
+
+class TooManySteps(ValueError):
+    """A pickle of too many opcodes to be followed to its end."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unmade:
@@ -88,7 +95,9 @@ def _followed(data: bytes) -> Iterator[tuple[str, int, int, list[Any]]]:
     stack: list[Any] = []
     marked: list[list[Any]] = []
     memo: dict[Any, Any] = {}
-    for code, arg, at in pickletools.genops(data):
+    for steps, (code, arg, at) in enumerate(pickletools.genops(data)):
+        if steps == STEPS:
+            raise TooManySteps
         yield code.name, at or 0, len(marked), stack
         before, items = code.stack_before, list[Any]()
         if pickletools.markobject in before:

@@ -22,6 +22,7 @@ from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..long_records import not_read
 from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row, orphan
+from ..record_sizes import string_sizes
 from ..releases import Releases
 from ..scanned_results import ScannedResults
 from .job import Record
@@ -106,15 +107,17 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         read = self._reader(state)
         if state in ("dead", "done"):
             called = "failed" if state == "dead" else "complete"
-            return [ScannedResults(self.own_name, called, read, begin=RESULT)]
+            sizes = string_sizes(RESULT)
+            return [ScannedResults(self.own_name, called, read, sizes=sizes, begin=RESULT)]
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
         called = self.states[state][0].called
         if state == "pending":
-            place = Place(self.own_name, called, read, whole=whole)
+            place = Place(self.own_name, called, read, whole=whole, sizes=string_sizes(JOB))
             return [GatheredPlace(rows=await place.located(running))]
         due = state == "waiting"
         n = sum((row.score <= now) is due for row in running)
-        return [DuePart(self.own_name, called, read, now=now, due=due, hidden=n)]
+        sizes = string_sizes(JOB)
+        return [DuePart(self.own_name, called, read, sizes=sizes, now=now, due=due, hidden=n)]
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""
@@ -132,14 +135,14 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         if state in ("dead", "done"):
-            found = await self._short_records(RESULT, [row.member for row in rows], place)
+            found = await self._short_records(RESULT, rows, place)
             return [
                 self._result(state, place, row, record)
                 for row, record in zip(rows, found, strict=True)
             ]
         ids = [row.member for row in rows]
         (jobs, tries), marks = await both(
-            both(self._short_records(JOB, ids, place), self._records("arq:retry:", ids)),
+            both(self._short_records(JOB, rows, place), self._records("arq:retry:", ids)),
             self._records(MARK, ids),
         )
         running = [bytes_of(MARK) + id for id in ids if state == "pending"]
@@ -157,18 +160,14 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         keys = [bytes_of(prefix) + id for id in ids]
         return await strings(keys)
 
-    async def _short_records(self, prefix: str, ids: Sequence[bytes], place: Place) -> list[Record]:
+    async def _short_records(self, prefix: str, rows: Sequence[Row], place: Place) -> list[Record]:
         """Jobs or results of these ids; of one that is too long for the place only its size."""
-
-        def size(id: bytes) -> Call[int]:
-            key = bytes_of(prefix) + id
-            return Call(("STRLEN", key), int, key=key)
-
+        ids = [row.member for row in rows]
         return [
             Record({}, found, problem=not_read(found))
             if isinstance(found, int)
             else Record.read(found)
-            for found in await place.records(ids, size, partial(self._records, prefix))
+            for found in await place.records(rows, ids, partial(self._records, prefix))
         ]
 
     def _job(

@@ -216,11 +216,12 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         """A request without a token whose entries have been with consumers for too long."""
         (part,) = self._parts([request])
         oldest = await groups.held(part, "-", "+", 1)
-        if not oldest or oldest[0].idle_ms <= STALE_MS:
+        idle_ms = (oldest[0].idle_ms if oldest else None) or 0
+        if idle_ms <= STALE_MS:
             return []
         return [
             f"{part.label[:-1]}: no token is left, and what its workers have, they have had for "
-            f"{hours(oldest[0].idle_ms)}: it stands still"
+            f"{hours(idle_ms)}: it stands still"
         ]
 
 

@@ -45,6 +45,7 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     known_keys: ClassVar[tuple[str, bytes] | None] = "{q}:*", OF_A_QUEUE + rb"|.*:.*"
     workers_at: ClassVar[str] = "{q}:meta"
     task_in: ClassVar[tuple[str, ...]] = ("name",)
+    fields: ClassVar[tuple[str, ...]] = FIELDS
     identity: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "finishedOn", "atm")
     of_every_job: ClassVar[tuple[str, ...]] = ("name", "timestamp")
     timed: ClassVar[Mapping[str, float]] = {"delayed": 1 / 4096}
@@ -148,11 +149,11 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
             return WaitList(self.at + key, declared.called, self._reader(state), reverse=True)
         return super()._place(state, declared, key)
 
-    async def job(self, place: Place, state: State, id: bytes) -> Job:
+    async def job(self, place: Place, state: State, id: bytes, size: int) -> Job:
         key, locked = self.job_key(id), state == "pending"
         lock = key + b":lock"
         values, until = await both(
-            fields_of(place, key, FIELDS, "data"),
+            fields_of(key, FIELDS, size, place.reads),
             together(Call(("PEXPIRETIME", lock), int, key=lock) for _ in range(locked)),
         )
         # Negative: there is no lock, or one that never expires.

@@ -24,6 +24,7 @@ from ..declarations import Declared, Hash, List
 from ..json_text import text_member
 from ..long_records import not_read
 from ..places import Place, Row
+from ..record_sizes import string_sizes
 from ..releases import Releases
 from ..scanned_results import ScannedResults
 from .bindings import BINDING, SEPARATOR, parts_of, separator_of
@@ -127,7 +128,12 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         key, read = self.at + self.own_name, self._reader(state)
         # The broker's prefix is not the results': theirs is a setting of its own, which gets a `_`.
         at = dict.fromkeys((self.at, self.at if self.at[-1:] in ":_-." else self.at + "_", ""))
-        return [ScannedResults(key, called, read, begin=begin + RESULT) for begin in at]
+        return [
+            ScannedResults(
+                key, called, read, sizes=string_sizes(begin + RESULT), begin=begin + RESULT
+            )
+            for begin in at
+        ]
 
     async def _places_of(self, state: State, names: Sequence[str]) -> list[Place]:
         found = await super()._places_of(state, names)
@@ -202,9 +208,6 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     async def _results(
         self, state: State, place: Place, rows: Sequence[Row]
     ) -> Sequence[Entry | None]:
-        def size(key: bytes) -> Call[int]:
-            return Call(("STRLEN", key), int, key=key)
-
         begin = place.begin if isinstance(place, ScannedResults) else RESULT
         keys = [bytes_of(begin) + row.member for row in rows]
         called = f"{place.called}, of any queue"
@@ -212,7 +215,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             Entry(legal(row.member), state, called=called, problem=not_read(found))
             if isinstance(found, int)
             else self._result(state, place, row, Result.read(found))
-            for row, found in zip(rows, await place.records(keys, size, strings), strict=True)
+            for row, found in zip(rows, await place.records(rows, keys, strings), strict=True)
         ]
 
     def trash_payload(self, kept: bytes) -> bytes:

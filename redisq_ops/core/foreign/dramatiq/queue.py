@@ -26,6 +26,7 @@ from ..declarations import Declared, List, Set, Zset
 from ..json_text import text_member
 from ..long_records import not_read
 from ..places import LocatedEntry, Place, Row, orphan
+from ..record_sizes import field_sizes
 from ..releases import Releases
 from .message import Message
 
@@ -109,13 +110,12 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     # --- records ---------------------------------------------------------------------------------
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        key, ids = self._messages_key(place), [row.member for row in rows]
-
-        def size(id: bytes) -> Call[int]:
-            return Call(("HSTRLEN", key, id), int, key=key)
-
-        found = await place.records(ids, size, partial(self._messages, place))
+        ids = [row.member for row in rows]
+        found = await place.records(rows, ids, partial(self._messages, place))
         return [self._entry(state, place, row, data) for row, data in zip(rows, found, strict=True)]
+
+    async def sizes(self, place: Place, rows: Sequence[Row]) -> Sequence[int]:
+        return await field_sizes(self._messages_key(place))(place, rows)
 
     def _messages_key(self, place: Place) -> str:
         key = place.key

@@ -26,7 +26,12 @@ class Record(JobHash):
     """Some fields of a job's hash, the size of its pickle, and its latest result."""
 
     size: int
-    results: list[Any]
+    results: list[Any] | str
+    """its latest result, if it has one; or why it was not read"""
+
+    def notes(self) -> list[str]:
+        unread = isinstance(self.results, str)
+        return JobHash.notes(self) + ([f"results: {self.results}"] if unread else [])
 
     @property
     def gone(self) -> bool:
@@ -50,6 +55,8 @@ class Record(JobHash):
 
     def traceback(self) -> str:
         """Of the latest result, or of the job itself (before RQ 1.12)."""
+        if isinstance(self.results, str):
+            return self.results
         result = self.results[0][1] if self.results else {}
         packed = result.get(b"exc_string")
         try:

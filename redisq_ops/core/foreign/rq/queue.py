@@ -24,6 +24,7 @@ from ..declarations import Declared, List, Zset
 from ..iso_times import iso_ms
 from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import encoded
+from ..long_records import bytes_used, not_read
 from ..places import LocatedEntry, Place
 from ..releases import Releases
 from .job import Record
@@ -68,6 +69,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     wait_fields: ClassVar[tuple[str, ...]] = ("enqueued_at",)
     of_every_job: ClassVar[tuple[str, ...]] = ("data", "origin")
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
+    fields: ClassVar[tuple[str, ...]] = FIELDS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     releases: ClassVar[Releases] = Releases(
         ("1.10", "1.16", "2.0", "3.0"), told="the member `version` of each worker's hash"
@@ -114,16 +116,20 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         }  # fmt: skip
         return [cut.get(member, member) for member in members]
 
-    async def job(self, place: Place, state: State, id: bytes) -> Record:
+    async def job(self, place: Place, state: State, id: bytes, size: int) -> Record:
         key, results = self.job_key(id), bytes_of(self.keys["t_results_"]) + id
-        values, (size, latest) = await both(
-            fields_of(place, key, FIELDS, "description"),
-            both(
-                Call(("HSTRLEN", key, "data"), int, key=key),
-                Call(("XREVRANGE", results, "+", "-", "COUNT", 1), list[Any], key=results),
-            ),
+        values, (pickled, latest) = await both(
+            fields_of(key, FIELDS, size, place.reads),
+            both(Call(("HSTRLEN", key, "data"), int, key=key), self._latest(place, results)),
         )
-        return Record(values, size, latest)
+        return Record(values, pickled, latest)
+
+    async def _latest(self, place: Place, results: bytes) -> list[Any] | str:
+        """A job's latest result; a note if its results are too long."""
+        size = await bytes_used(results, samples=0)
+        if not place.reads(size):
+            return not_read(size)
+        return await Call(("XREVRANGE", results, "+", "-", "COUNT", 1), list[Any], key=results)
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Record) -> Entry:
         since_ms = job.ms(SINCE.get(place.called, "ended_at"))

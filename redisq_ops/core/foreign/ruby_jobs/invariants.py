@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from ...redis.operation import Call, attempt, both, in_batches, together
+from ...redis.operation import Call, attempt_read, both, in_batches, together
 from ...redis.whole_keys import fields, members
 from . import job
 from .reads import RubyJobReads
@@ -60,7 +60,9 @@ async def breaking(queue: RubyJobReads[Any]) -> list[str]:
     if not queue.stops_at:
         return flaws
     names = await queue._queues()
-    looks = (attempt(queue._list(name).window(0, FIRST)) for name in names)
+    lists = await queue._weighed([queue._list(name) for name in names])
+    names = [name for name, place in zip(names, lists, strict=True) if not place.too_long]
+    looks = (attempt_read(place.window(0, FIRST)) for place in lists if not place.too_long)
     for name, window in zip(names, await in_batches(looks, SOME), strict=True):
         if isinstance(window, Exception):
             flaws.append(str(window))
@@ -83,7 +85,7 @@ async def _uncounted(queue: RubyJobReads[Any]) -> list[str]:
     found = await together(
         both(
             Call(("TYPE", key), bytes.decode, key=key),
-            attempt(Call(("GETRANGE", key, 0, 20), bytes, key=key)),
+            attempt_read(Call(("GETRANGE", key, 0, 20), bytes, key=key)),
         )
         for key in keys
     )

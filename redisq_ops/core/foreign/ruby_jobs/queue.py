@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,8 +24,9 @@ from ...model.keys import checked_consumer
 from ...model.quoting import text
 from ...model.settings import LEASE_MS
 from ...model.worker_process import Pruned, PruneWord
-from ...redis.operation import Arg, C_co, Call, operation
+from ...redis.operation import Arg, C_co, Call, attempt_read, operation
 from ...redis.parsers import row_words, words
+from ..placed_pages import named
 from ..places import LocatedEntry
 from .reads import RubyJobReads
 
@@ -185,9 +187,14 @@ class RubyJobQueue(RubyJobReads[C_co]):
         from .invariants import breaking
 
         found = await Queue.checkup(self, thorough)
-        if thorough or found.flaws:
-            return found
-        return Checkup(tuple(await breaking(self)))
+        waiting = await attempt_read(self._places("waiting"))
+        lists = [] if isinstance(waiting, Exception) else await self._weighed(waiting)
+        unseen = named(
+            [*filter(None, [found.unseen]), *(one.too_long for one in lists if one.too_long)]
+        )
+        if not (thorough or found.flaws):
+            found = Checkup(tuple(await breaking(self)))
+        return replace(found, unseen=unseen)
 
     @operation
     async def invariants(self) -> list[str]:

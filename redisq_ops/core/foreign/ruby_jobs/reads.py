@@ -17,6 +17,7 @@ from ..kept_entries import kept
 from ..long_records import UNREAD
 from ..placed_pages import named
 from ..places import GatheredPlace, LocatedEntry, Place, Row
+from ..record_sizes import field_sizes
 from . import job
 
 
@@ -98,7 +99,8 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
         """The jobs of a queue that our workers hold."""
         mine = name == self.own_name
         keys = self.keys if mine else self._keys(self._name_of(name))
-        return Place(keys["lease"], "busy", kept(self._held, keys["body"], keys["meta"]), "held")
+        read, sizes = kept(self._held, keys["body"], keys["meta"]), field_sizes(keys["body"])
+        return Place(keys["lease"], "busy", read, "held", sizes=sizes)
 
     @abstractmethod
     async def processes_with_jobs(self, whole: bool) -> list[Process]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...model.entry import Checkup, Consumer
 from ...redis.operation import in_batches
+from ..long_records import few
 from .groups import LabelledGroup, PendingStreamEntry, consumers, content, held
 
 GROUPS = 100
@@ -17,8 +18,9 @@ SILENT_MS = 3_600_000
 DELIVERIES = 20
 
 
-async def checkup(parts: Sequence[LabelledGroup], thorough: bool) -> Checkup:
-    """Checks 100 groups, and of each the oldest 100 pending entries (1,000 if thorough)."""
+async def checkup(parts: Sequence[LabelledGroup], thorough: bool, mean: int) -> Checkup:
+    """Checks 100 groups, and of each the oldest 100 pending entries (1,000 if thorough). ``mean``:
+    bytes of an entry; to see whether one is there is to read it."""
     most = THOROUGH_ROWS if thorough else ROWS
     seen = parts[:GROUPS]
     flaws, unseen = [], []
@@ -37,7 +39,13 @@ async def checkup(parts: Sequence[LabelledGroup], thorough: bool) -> Checkup:
             of = f"of the {len(rows):,} oldest of its {group.pending:,} pending entries"
             if len(rows) < group.pending:
                 unseen.append(f"{name}: only the {len(rows):,} oldest pending entries")
-            flaws += await _lost(part, name, of, rows)
+            read = rows[: few(most, mean)]
+            if len(read) < len(rows):
+                unseen.append(
+                    f"{name}: whether {len(rows) - len(read):,} of these are still in the stream, "
+                    f"whose entries have about {mean / 2**20:,.1f} MiB each"
+                )
+            flaws += await _lost(part, name, of, rows, read)
     if len(parts) > len(seen):
         unseen.append(f"only {len(seen)} of {len(parts):,} groups")
     return Checkup(tuple(flaws), "; ".join(unseen) or None)
@@ -65,13 +73,20 @@ def _silent(part: LabelledGroup, name: str, there: Sequence[Consumer]) -> list[s
 
 
 async def _lost(
-    part: LabelledGroup, name: str, of: str, rows: Sequence[PendingStreamEntry]
+    part: LabelledGroup,
+    name: str,
+    of: str,
+    rows: Sequence[PendingStreamEntry],
+    read: Sequence[PendingStreamEntry],
 ) -> list[str]:
-    gone = (await in_batches(content(part.key, r.id, r.id, 1) for r in rows)).count([])
-    again = sum(row.deliveries >= DELIVERIES for row in rows)
+    gone = (await in_batches(content(part.key, r.id, r.id, 1) for r in read)).count([])
+    again = sum((row.deliveries or 0) >= DELIVERIES for row in rows)
+    given_up = sum(row.deliveries is None for row in rows)
     flaws = []
     if gone:
         flaws.append(f"{name}: {gone:,} {of} are gone from the stream: nobody can work on them")
     if again:
         flaws.append(f"{name}: {again:,} {of} were delivered {DELIVERIES} times or more")
+    if given_up:
+        flaws.append(f"{name}: {given_up:,} {of} were given up by their consumers (XNACK FATAL)")
     return flaws

@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...model.entry import GONE, Consumer, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, raw_of
 from ...redis.operation import Call, together
+from ..long_records import not_read
 
 DEEPEST: dict[State, int] = {"pending": 10_000, "waiting": 1000}
 """XPENDING and XRANGE have no offset: the furthest rank at which a window can begin"""
 WINDOW = 1000
+GIVEN_UP = 2**63 - 1
+"""deliveries of an entry that its consumer gave up for good (XNACK with FATAL, Redis 8.8)"""
 _ID = re.compile(r"\d{1,20}-\d{1,20}")
 _BEHIND = re.compile(r"(.*[:/])(\d{1,20}-\d{1,20})", re.DOTALL)
 """a cursor: the label of its part, and the id of the last entry seen"""
@@ -48,9 +51,12 @@ class PendingStreamEntry:
     """A row of a group's pending list."""
 
     id: str
-    consumer: str
-    idle_ms: int
-    deliveries: int
+    consumer: str | None
+    """None: nobody has it, since its consumer gave it back (XNACK)"""
+    idle_ms: int | None
+    """None where nobody has it"""
+    deliveries: int | None
+    """None: its consumer gave it up for good, which sets the counter to its end"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +118,23 @@ def held(
     """Rows of the group's pending list between two ids, in order; of one consumer if named."""
 
     def read(reply: Any) -> list[PendingStreamEntry]:
-        return [
-            PendingStreamEntry(
-                row["message_id"].decode(),
-                row["consumer"].decode("utf-8", "backslashreplace"),
-                int(row["time_since_delivered"]),
-                int(row["times_delivered"]),
-            )
-            for row in reply or []
-        ]
+        return list(map(_pending_row, reply or []))
 
     only = (bytes_of(consumer),) if consumer else ()
     return Call(
         ("XPENDING", part.key, part.group.name, low, high, max, *only),
         read, key=part.key, options={"parse_detail": True}, absent="NOGROUP",
     )  # fmt: skip
+
+
+def _pending_row(row: Any) -> PendingStreamEntry:
+    idle, times = int(row["time_since_delivered"]), int(row["times_delivered"])
+    return PendingStreamEntry(
+        row["message_id"].decode(),
+        row["consumer"].decode("utf-8", "backslashreplace") or None,
+        idle if idle >= 0 else None,
+        times if times < GIVEN_UP else None,
+    )
 
 
 def content(key: bytes, low: str, high: str, max: int) -> Call[list[tuple[str, bytes]]]:
@@ -173,11 +181,17 @@ async def entry(part: LabelledGroup, id: str, now_ms: int) -> Entry | None:
     return Entry(part.label + id, "waiting" if waits else "done", since_ms=since, payload=payload)
 
 
+def held_unread(part: LabelledGroup, row: PendingStreamEntry, now_ms: int, bytes_: int) -> Entry:
+    """A pending entry of about so many bytes, whose payload is not read."""
+    return replace(_held_entry(part, row, now_ms, None, False), problem=not_read(bytes_))
+
+
 def _held_entry(
     part: LabelledGroup, row: PendingStreamEntry, now_ms: int, payload: bytes | None, gone: bool
 ) -> Entry:
     return Entry(
-        part.label + row.id, "pending", since_ms=now_ms - row.idle_ms, payload=payload,
+        part.label + row.id, "pending", payload=payload,
+        since_ms=None if row.idle_ms is None else now_ms - row.idle_ms,
         consumer=row.consumer, deliveries=row.deliveries, called=GONE if gone else None,
     )  # fmt: skip
 

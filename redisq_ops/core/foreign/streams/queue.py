@@ -21,6 +21,7 @@ from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import Registered, adopt, find, server_ms
 from ...model.activity import Activity
 from ...model.consumer_load import (
+    NOBODY,
     GroupLoad,
     PendingDelivery,
     PendingPage,
@@ -28,7 +29,7 @@ from ...model.consumer_load import (
     Reassigned,
 )
 from ...model.entry import Checkup, Consumer, Counts, Entry, Page, PageQuery, State
-from ...model.errors import NotFound
+from ...model.errors import NotFound, WrongKind
 from ...model.keys import GivenKeys
 from ...model.queue_position import Ahead, QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, shown, text
@@ -36,7 +37,7 @@ from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
 from ...redis.whole_keys import has_type
 from ..base import ForeignQueue
-from ..long_records import LONG_RECORD, few, mean_bytes
+from ..long_records import LARGEST, LONG_RECORD, few, mean_bytes, not_read, too_long
 from ..paging import with_unread
 from . import groups
 from .checkup import checkup
@@ -130,19 +131,28 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     async def _page(self, state: State, query: PageQuery) -> Page:
         if state not in ("waiting", "pending"):
             return Page((), None, 0)
-        there, now = await both(groups.groups(self.key), self._now())
+        (there, now), (mean, length) = await both(
+            both(groups.groups(self.key), self._now()), both(self._mean(), self._length())
+        )
+        problem = too_long(text(self.key), mean) if mean > LARGEST else None
         if state == "pending":
             total = sum(group.pending for group in there)
-            return await groups.page(state, list(map(self._part, there)), total, query, now)
-        mean, length = await both(self._mean(), self._length())
+            if query.payloads and not problem:
+                query = replace(query, max=few(query.max, mean) or 1)
+            short = replace(query, payloads=query.payloads and not problem)
+            page = await groups.page(state, list(map(self._part, there)), total, short, now)
+            if query.payloads and problem:
+                unread = (replace(one, problem=not_read(mean)) for one in page.entries)
+                page = replace(page, entries=tuple(unread))
+            return page
         part, total = self._nobody, length
         if there:
             group = min(there, key=lambda group: group.place)
             part, total = self._part(group), group.lag or 0
         start = query.start or 0
         read = few(start + query.max, mean) - start if query.glance else few(query.max, mean) or 1
-        if read <= 0:
-            page = Page((), None, total)
+        if read <= 0 or problem:
+            page = Page((), None, total, exact=not problem, problem=problem)
         else:
             page = await groups.page(state, [part], total, replace(query, max=read), now)
         return with_unread(page, state, query, read, mean)
@@ -165,7 +175,17 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         if label:
             parts = [part for part in parts if part.label == f"{label}:"]
         parts = [part for part in parts if part.rest(part.label + rest)]
-        found = await together(groups.entry(part, rest, now) for part in parts)
+        mean = await self._mean()
+        if mean > LARGEST:
+            held = await together(groups.held(part, rest, rest, 1) for part in parts)
+            found = [
+                groups.held_unread(part, rows[0], now, mean) if rows else None
+                for part, rows in zip(parts, held, strict=True)
+            ]
+            if not any(found):
+                raise WrongKind(too_long(text(self.key), mean))
+        else:
+            found = await together(groups.entry(part, rest, now) for part in parts)
         known = [(part, one) for part, one in zip(parts, found, strict=True) if one is not None]
         states = ("pending", "waiting", "done")
         return sorted(known, key=lambda each: states.index(each[1].state))
@@ -195,8 +215,11 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:
         """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
         part = await self._one(query.group)
-        rows = await groups.held(part, query.low, "+", query.max, query.consumer)
+        nobody = query.consumer == NOBODY
+        named = "" if nobody else query.consumer
+        rows = await groups.held(part, query.low, "+", query.max, named)
         more = rows[-1].id if len(rows) == query.max else None
+        rows = [row for row in rows if not nobody or row.consumer is None]
         found = (PendingDelivery(row.id, row.consumer, row.idle_ms, row.deliveries) for row in rows)
         return PendingPage(tuple(found), part.group.pending, more)
 
@@ -236,7 +259,8 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
         return await self._script("reassign").call(
             keys, self.clock, read, [(id,) for id in ids],
-            group=part.group.name, consumer=bytes_of(consumer), to=bytes_of(to),
+            group=part.group.name, consumer=bytes_of("" if consumer == NOBODY else consumer),
+            to=bytes_of(to),
             min_idle=min_idle_ms, remove=int(remove),
         )  # fmt: skip
 
@@ -291,7 +315,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
         parts = [self._part(group) for group in await groups.groups(self.key)]
-        return await checkup(parts, thorough)
+        return await checkup(parts, thorough, await self._mean())
 
     @operation
     async def invariants(self) -> list[str]:

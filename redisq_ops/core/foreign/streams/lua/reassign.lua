@@ -1,7 +1,8 @@
 -- Give pending entries of one consumer to another, by identity. With `remove` the call also gives away
 -- what else the first one holds by now, 50 entries in all, and removes it if nothing is left: XGROUP
 -- DELCONSUMER alone loses what a consumer holds. Idle times and delivery counts stay as they are, so a
--- claim by age finds the entries as before.
+-- claim by age finds the entries as before. An empty `consumer`: entries that nobody has, since their
+-- consumer gave them back (XNACK, Redis 8.8); they are idle for -1.
 -- `journal`: the operation's entry in the audit log, where the step counts what it gave; the stream
 -- itself on a cluster, which keeps the two in different slots.
 -- KEYS: stream journal
@@ -19,7 +20,8 @@ end
 local reply, given = {'0'}, 0
 
 local function give(row)
-  local got = redis.call('XCLAIM', stream, group, to, 0, row[1], 'IDLE', row[3], 'JUSTID')
+  local got = redis.call('XCLAIM', stream, group, to, 0, row[1], 'IDLE', math.max(0, row[3]),
+    'JUSTID')
   given = given + #got
   return #got > 0 and 'moved' or 'gone'
 end
@@ -28,7 +30,7 @@ for i = first, #ARGV do
   local row, word = redis.call('XPENDING', stream, group, ARGV[i], ARGV[i], 1)[1], 'changed'
   if row and row[2] == to then
     word = 'there'
-  elseif row and row[2] == consumer and row[3] >= tonumber(min_idle) then
+  elseif row and row[2] == consumer and (row[3] < 0 or row[3] >= tonumber(min_idle)) then
     word = give(row)
   end
   reply[#reply + 1] = word

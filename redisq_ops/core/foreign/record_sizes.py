@@ -1,0 +1,28 @@
+"""How long records are that are kept beside the places of their entries: as `Sizes` of a place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..model.quoting import bytes_of
+from ..redis.operation import Call, together
+from .places import Place, Row, Sizes
+
+
+def field_sizes(key: str) -> Sizes:
+    """Of the fields of a hash that are called like the elements."""
+
+    async def sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
+        return await together(Call(("HSTRLEN", key, row.member), int, key=key) for row in rows)
+
+    return sizes
+
+
+def string_sizes(begin: str) -> Sizes:
+    """Of the strings that are called ``begin`` and the element."""
+
+    async def sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
+        keys = [bytes_of(begin) + row.member for row in rows]
+        return await together(Call(("STRLEN", key), int, key=key) for key in keys)
+
+    return sizes
