@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from redisq_ops.core.engine.operator_changes import ARRIVALS
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Refused, Superseded
@@ -117,7 +118,7 @@ class UndoSteps(ChangeSteps):
         # A step that moves entries counts itself, in its own shard; what an import put in is moved
         # to the trash.
         inverse = self.operation.inverse
-        counted = not inverse or inverse.startswith("accepted ")
+        counted = not inverse or inverse.partition(" ")[0] in ARRIVALS
         more = {} if counted else {"done": self.outcome.done}
         return {"matched": self.outcome.matched, **more}
 

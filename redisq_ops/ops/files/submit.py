@@ -18,7 +18,7 @@ from redisq_ops.core.model.errors import Exists, TooLarge
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.digest import Digest
-from redisq_ops.core.queues.request.submission import checked_request, cut
+from redisq_ops.core.queues.request.submission import cancelled, checked_request, cut
 from redisq_ops.core.redis.operation import Description, together
 
 from ..deployment import Deployment
@@ -156,14 +156,21 @@ class Submission:
         id: str,
         priority: int = PRIORITY,
         limit: int = LIMIT,
+        op: str = "",
+        seq: int = 0,
     ) -> None:
+        """``op``, ``seq``: the import that it is part of, which reopens a cancelled request of the
+        same content, and the number of the request in it."""
         checked_request(id, priority, limit)
         self.queue = queue
         self.id = id
         self.read = 0
         self.sent = 0
         self.done: SubmittedRequest | None = None
-        self._parameters = {"priority": priority, "limit": limit}
+        self.cancelled = False
+        """whether the request was cancelled and is not yet reopened"""
+        self._seq = seq
+        self._parameters: dict[str, Any] = {"priority": priority, "limit": limit, "op": op}
         self._digest = Digest(priority, limit)
         self._payloads = iter(payloads)
         self._chunks = cut(self._payloads)
@@ -174,11 +181,17 @@ class Submission:
         """Compare or send some payloads; False when the request is complete and sealed."""
         if self._known is None:
             found = await self.queue.request.op(self.id)
-            if found is not None and found.state == "cancelled":
-                raise Exists(f"request {self.id} was cancelled; undo that or choose another --id")
+            self.cancelled = found is not None and found.state == "cancelled"
+            if self.cancelled and not self._parameters["op"]:
+                raise cancelled(self.id)
             self._known = (found.total, found.digest) if found else (0, "")
         if self.read < self._known[0]:
             self._compare(*self._known)
+        elif self.cancelled:
+            await self.queue.control.op(
+                self._parameters["op"], self._seq, "reopen", self.id, "open"
+            )
+            self.cancelled = False
         elif self.done is None:
             await self._send()
         return self.done is None
@@ -192,7 +205,7 @@ class Submission:
             bite -= 1
         if bite or (self.read == total and str(self._digest) != digest):
             raise Exists(f"request {self.id} exists with other content (or limit, or priority)")
-        if self.read == total:
+        if self.read == total and not self.cancelled:
             self.sent = total
 
     async def _send(self) -> None:

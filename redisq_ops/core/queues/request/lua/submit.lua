@@ -1,9 +1,9 @@
 -- Create a request, add sub-requests to it, seal it: any of these in one step. A chunk is appended only
 -- after the content it was cut from, which a chain of digests proves. So a submission that is sent
--- again, resumed elsewhere or sent by two processes never duplicates or mixes anything. `trace`: the
--- producer's trace context, kept with a new request; empty: none.
+-- again, resumed elsewhere or sent by two processes never duplicates or mixes anything. Kept with a new
+-- request if not empty: `trace`, the producer's trace context, and `op`, the import that creates it.
 -- KEYS: r_ p_ prios open fin retire
--- ARGV: rid priority limit start before after seal trace
+-- ARGV: rid priority limit start before after seal trace op
 -- REST: payload
 -- USES: transitions number_words begin_request config counters history request type_check
 -- USES: max_waiting
@@ -49,6 +49,7 @@ end
 if not q then
   q = begin_request(rid, 'open', priority, limit)
   if trace ~= '' then redis.call('HSET', r_ .. rid, 'trace', trace) end
+  if op ~= '' then redis.call('HSET', r_ .. rid, 'op', op) end
 end
 type_check_passed[q.stream] = true
 local entries, call, stream = number_words(q.total, rows, '-0'), redis.call, q.stream
