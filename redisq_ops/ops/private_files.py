@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.model.errors import BadInput, Refused
 
 PRIVATE = 0o600
 _LINKS = 40
@@ -54,6 +54,19 @@ def open_private(path: str, flags: int) -> int:
         os.close(file)
         raise Refused(f"{path} belongs to another user: name another file")
     return file
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a file to read. `BadInput` if it can't be read or is no regular file: opening a pipe of
+    somebody who writes nothing would never return."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise BadInput(f"{path} is no regular file")
+    return os.fdopen(file, "rb")
 
 
 def _is_ours(status: os.stat_result) -> bool:
