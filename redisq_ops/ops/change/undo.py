@@ -12,7 +12,7 @@ from typing import Any, cast
 from redisq_ops.core.engine.operator_changes import ARRIVALS
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.errors import Refused, Superseded
+from redisq_ops.core.model.errors import Refused, Superseded, Unreadable
 from redisq_ops.core.model.states import EDIT
 from redisq_ops.core.redis.operation import Call, both
 
@@ -140,9 +140,13 @@ class UndoSteps(ChangeSteps):
     async def _invert(self) -> int:
         """Undo one step of a change of anything but entries; how much it was about."""
         verb, args = _read(self._inverses[-1])
-        back = await self.queue.undo_change.op(
-            self.op, self._taken + 1, verb, args, left=self._touched.extend
-        )
+        try:
+            back = await self.queue.undo_change.op(
+                self.op, self._taken + 1, verb, args, left=self._touched.extend
+            )
+        except ValueError as corrupt:
+            what = f"what undoes {self.operation.id} is corrupt in the audit log"
+            raise Unreadable(f"{what}: {len(self._inverses)} of its changes stay") from corrupt
         self._inverses.pop()
         self._taken += 1
         touched = self._name()
