@@ -144,6 +144,8 @@ class UndoSteps(ChangeSteps):
             back = await self.queue.undo_change.op(
                 self.op, self._taken + 1, verb, args, left=self._touched.extend
             )
+        except Unreadable:
+            raise
         except ValueError as corrupt:
             what = f"what undoes {self.operation.id} is corrupt in the audit log"
             raise Unreadable(f"{what}: {len(self._inverses)} of its changes stay") from corrupt

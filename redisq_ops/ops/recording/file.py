@@ -164,7 +164,7 @@ def members(path: Path) -> list[Member]:
         )
     found = [
         Member(offset, at_ms) for offset, version, at_ms, whole in headers
-        if whole == _header(version, at_ms)
+        if whole == _header(version, at_ms) and at_ms < _LATEST_MS
     ]  # fmt: skip
     if not found and not cut:
         raise BadInput(f"{path} is damaged: no part of it can be read")

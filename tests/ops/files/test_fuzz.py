@@ -288,7 +288,7 @@ def test_submissions(redisq: Redisq, client: redis.Redis, here: Path) -> None:
 CONFIG = b"""
 queue = "mail"
 read_only = false
-redact.names = ["iban"]
+redact.keys = ["iban"]
 
 [contexts.prod]
 url = "redis://127.0.0.1:1/0"

@@ -19,6 +19,7 @@ from typing import ClassVar, Literal, cast
 
 from ...engine.operator_changes import ChangeUndo
 from ...engine.queue import Queue
+from ...engine.registry import refuse_reserved_name
 from ...model.errors import Exists, NotFound, QueueClosed
 from ...model.keys import checked_consumer
 from ...model.settings import LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
@@ -55,7 +56,7 @@ class RequestQueue(RequestReads[C_co]):
         queue = RequestQueue(connect("redis://127.0.0.1:6379/0"), "mail")
         queue.submit([b"one", b"two"], id="monday", priority=10, limit=5)
         Worker(queue, lambda work: work.payload.upper(), burst=True).run()
-        queue.results("monday")  # [(1, b"ONE"), (2, b"TWO")]
+        [part.result for part in queue.results("monday")]  # [b"ONE", b"TWO"]
 
     On a client from `aconnect`: ``await queue.submit(…)``. The methods that take ``op`` are what
     `redisq` and `redisq-top` run for operators.
@@ -179,7 +180,22 @@ class RequestQueue(RequestReads[C_co]):
             "submit", read, [(payload,) for payload in chunk.payloads], rid=id,
             priority=chunk.priority, limit=chunk.limit, start=chunk.start, before=chunk.before,
             after=chunk.after, seal=int(chunk.seal), trace=chunk.traceparent, op=chunk.op,
+            rehearse="" if chunk.rehearse is None else chunk.rehearse,
         )  # fmt: skip
+
+    @operation
+    async def rehearse(
+        self, id: str, start: int, n: int, *, before: str, after: str, priority: int, limit: int
+    ) -> SubmittedRequest:
+        """What `append` of ``n`` payloads with ``seal`` would return or raise. Writes nothing."""
+        checked_request(id, priority, limit)
+        chunk = Chunk(id, start, [], before, after, True, priority, limit, rehearse=n)
+        if await self.exists.op():
+            return await self._append(chunk)
+        refuse_reserved_name(self.name, self.kind)
+        await self._check_submit_rights()
+        await self.check_creatable.op()
+        return SubmittedRequest(id, "ok", n, "open")
 
     # --- operators -----------------------------------------------------------------------------
 

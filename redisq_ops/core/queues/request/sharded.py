@@ -60,7 +60,8 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
         while True:
             holder, layout = await self._holder(chunk.id), self.layout
             try:
-                await holder._ensure_registered()
+                if chunk.rehearse is None:
+                    await holder._ensure_registered()
                 return await holder._append(chunk)
             except QueueClosed:
                 await self._refresh()
@@ -147,12 +148,6 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
     @operation
     async def remove_consumer(self, group: str, consumer: str) -> str:
         return await (await self._holder(group)).remove_consumer.op(group, consumer)
-
-    @operation
-    async def results(
-        self, id: str, start: int = 1, max: int = 100
-    ) -> list[tuple[int, bytes | None]]:
-        return await (await self._holder(id)).results.op(id, start, max)
 
     @operation
     async def levels(self) -> list[Level]:

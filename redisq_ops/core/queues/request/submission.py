@@ -44,6 +44,8 @@ class Chunk:
     limit: int
     traceparent: str = ""
     op: str = ""
+    rehearse: int | None = None
+    """how many payloads there would be: nothing is written"""
 
 
 def cut(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
