@@ -5,7 +5,7 @@
     queue = RequestQueue(connect("redis://127.0.0.1:6379/0"), "mail")
     queue.submit([b"one", b"two"], id="monday")
     Worker(queue, lambda work: work.payload.upper(), burst=True).run()
-    print(queue.results("monday"))
+    print([part.result for part in queue.results("monday")])
 
 Clients: `connect`, `aconnect`. Queues: `RequestQueue`, `DelaySet` (with `Periodic`), `FairQueue`,
 `CircularQueue`, `CarmineQueue`, each also ``Sharded…`` over several hash slots; of other programs:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from redisq_ops.core.model.entry import Delivery, Entry, Settlement
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.states import VERBS
+from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 from redisq_ops.core.redis.operation import BlockingClient, Description
 from redisq_ops.core.redis.transport import exchange
 
@@ -104,3 +105,8 @@ def run_until(client: BlockingClient, work: Description[T], steps: int, heard: b
         return stop.value  # type: ignore[no-any-return]
     finally:
         work.close()
+
+
+def numbered(outcomes: Iterable[SubRequestOutcome]) -> list[tuple[int, bytes | None]]:
+    """The numbers and results of what `RequestQueue.results` returned."""
+    return [(one.number, one.result) for one in outcomes]

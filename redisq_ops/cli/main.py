@@ -16,6 +16,8 @@ from typing import Any
 
 from redisq_ops.core.model.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 
+_LONGEST = 1000
+"""characters of an error's message"""
 _SPARK_PACKAGES = {"pandas", "pyarrow", "pyspark"}
 """packages that only the commands of `redisq spark` need"""
 
@@ -191,6 +193,8 @@ def _unexpected(error: Exception, words: Sequence[str]) -> int:
 def _report(words: Sequence[str], message: str, code: int, error: Any) -> int:
     """Print a command's error; returns its exit code."""
     as_json = "--json" in words
+    if len(message) > _LONGEST:  # it quotes a file that may have anything
+        message = f"{message[: _LONGEST - 250]} … {message[-250:]}"
     if _parted(words)[1][:1] == ["check"]:
         from .actions.check import unknown
 

@@ -12,10 +12,11 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import ENXIO
 from pathlib import Path
 from typing import BinaryIO
 
-from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.model.errors import BadInput, Refused
 
 PRIVATE = 0o600
 _LINKS = 40
@@ -45,15 +46,36 @@ def resolved_path(path: str) -> Path:
 def open_private(path: str, flags: int) -> int:
     """Open a file and return its descriptor; a new file is readable by its owner only.
 
-    `Refused` for another user's file in a directory that everybody can write to.
+    `Refused` for another user's file in a directory that everybody can write to, and for a pipe
+    that nobody reads, which would never open.
     """
     at = resolved_path(path)
     follow = 0 if at.is_relative_to(_OPEN_FILES) else os.O_NOFOLLOW
-    file = os.open(at, flags | follow | os.O_CLOEXEC, PRIVATE)
+    try:
+        file = os.open(at, flags | follow | os.O_CLOEXEC | os.O_NONBLOCK, PRIVATE)
+    except OSError as error:
+        if error.errno == ENXIO:
+            raise Refused(f"{path} is a pipe that nobody reads: name a file") from error
+        raise
+    os.set_blocking(file, True)
     if not _is_ours(os.fstat(file)) and at.parent.stat().st_mode & stat.S_IWOTH:
         os.close(file)
         raise Refused(f"{path} belongs to another user: name another file")
     return file
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a file to read. `BadInput` if it can't be read or is no regular file: opening a pipe of
+    somebody who writes nothing would never return."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from error
+    mode = os.fstat(file).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(file)
+        raise BadInput(f"{path} is {'a pipe' if stat.S_ISFIFO(mode) else 'no regular file'}")
+    return os.fdopen(file, "rb")
 
 
 def _is_ours(status: os.stat_result) -> bool:

@@ -22,6 +22,7 @@ from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.queues.request.submission import (
     CHUNK,
     CHUNK_BYTES,
+    cancelled,
     checked_payload,
     cut,
 )
@@ -240,7 +241,7 @@ class _TaskWriter:
         """
         existing = self.retrying(partial(self.queue.request.op, id))
         if existing is not None and existing.state == "cancelled":
-            raise Exists(f"request {id} was cancelled: undo that, or use another id")
+            raise cancelled(id)
         total, existing_digest = (
             (existing.total, existing.digest) if existing is not None else (0, "")
         )

@@ -15,7 +15,7 @@ from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from .job_errors import translating
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 FORMATS = ("parquet", "json", "csv", "text")
 _COLUMNS = ("queue", "request", "number", "state", "result", "error_type", "error", "_corrupt")
@@ -91,6 +91,8 @@ def write(
         else:
             formatted = _text_rows(read) if format == "text" else _readable_rows(read)
             formatted = _sorted_rows(read) if format == "parquet" else formatted
+            if format == "csv":
+                formatted = _without_formulas(formatted)
             options = {"header": "true"} if format == "csv" else {}
             if format == "json":
                 options = {"ignoreNullFields": "false"}
@@ -148,6 +150,18 @@ def _readable_rows(frame: DataFrame) -> DataFrame:
         F.when(is_utf8, text).alias("result"),
         F.when(~is_utf8, F.base64("result")).alias("result_b64"),
     )
+
+
+def _without_formulas(frame: DataFrame) -> DataFrame:
+    """Texts that a spreadsheet would run as formulas get a ``'`` in front; numbers stay."""
+    from pyspark.sql import functions as F
+
+    def inert(name: str) -> Column:
+        cell = F.col(name)
+        formula = cell.rlike(r"^[=+@\t\r-]") & ~cell.rlike(r"^[+-]?[0-9.]+$")
+        return F.when(formula, F.concat(F.lit("'"), cell)).otherwise(cell).alias(name)
+
+    return frame.select(*[inert(name) if kind == "string" else name for name, kind in frame.dtypes])
 
 
 def _state_counts(frame: DataFrame) -> dict[str, tuple[int, int]]:

@@ -78,7 +78,7 @@ def run_in_terminal(words: Sequence[str], options: Sequence[str], read_only: boo
 
 def run_in_pager(words: Sequence[str], options: Sequence[str]) -> str:
     """Show a command's output in ``$PAGER`` (else ``less``); returns why that failed, if it did."""
-    named = os.environ.get("PAGER") or "less -R"
+    named = os.environ.get("PAGER", "").strip() or "less -R"
     command = [sys.executable, "-P", "-m", "redisq_ops", *options, *words]
     try:
         pager = shlex.split(named)

@@ -122,6 +122,14 @@ def test_results_of_an_echo_in_one_file_equal_the_input(
     assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "out.csv", "folder"}
 
 
+@pytest.mark.slow
+def test_a_result_is_no_formula_of_a_spreadsheet(spark: "SparkSession") -> None:
+    cells = ["=1+1", "+x", "-cmd", "@a", "\t=1", "-5", "+1.5", "plain", "", None]
+    frame = spark.createDataFrame([(cell, 1) for cell in cells], "result string, number int")
+    found = [row["result"] for row in results._without_formulas(frame).collect()]
+    assert found == ["'=1+1", "'+x", "'-cmd", "'@a", "'\t=1", "-5", "+1.5", "plain", "", None]
+
+
 def test_a_missing_request_leaves_the_previous_results(
     valkey: redis.Redis, valkey_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,7 +71,7 @@ def apply(s: Session, given: dict[str, Any]) -> int:
     with reading("looking again", plan.count) as meter:
         preparing = prepare_plan(
             s.deployment, plan, rate=rate, most=given["max"], utc=s.utc,
-            look_again=given["dry_run"], progress=meter,
+            look_again=given["dry_run"], progress=meter, shown=s.redaction.text,
         )  # fmt: skip
         prepared = s.run(preparing)
     before, request = prepared.before, prepared.request

@@ -81,7 +81,7 @@ def submit(s: Session, given: dict[str, Any]) -> int:
         with untouched(_UNSENT):
             total = _check_lines(plan, source, given["dry_run"])
             if given["dry_run"]:
-                return _show_counts(s, plan, source)
+                return _rehearse(s, plan, source)
             rejects = None
             if plan.skip_invalid is not None:
                 rejects = stack.enter_context(RejectFile(plan.skip_invalid))
@@ -216,11 +216,24 @@ def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseExcep
     return whole
 
 
-def _show_counts(s: Session, plan: _Plan, source: BinaryIO) -> int:
-    """Print what would be sent and what would be refused; the exit code of submit."""
-    found = _counts(plan, source)
+def _rehearse(s: Session, plan: _Plan, source: BinaryIO) -> int:
+    """Check what submit checks, on the server too, and print what would be sent."""
+    found, refusal = LineCounts(), None
+    payloads = found.counted(lines(source, plan.max_payload, plan.split, found.reject))
+    try:
+        s.run(_job(s, plan, payloads).rehearse())
+    except (Refused, BadInput) as error:
+        refusal = error
+    found.of(payloads)
     if not found.lines:
         raise BadInput(f"{_named(plan.file)} is empty: nothing to submit")
+    if refusal is not None and (not found.rejects or plan.skip_invalid is not None):
+        raise refusal
+    return _show_counts(s, plan, found)
+
+
+def _show_counts(s: Session, plan: _Plan, found: LineCounts) -> int:
+    """Print what would be sent and what would be refused; the exit code of submit."""
     if s.json:
         emit({"id": plan.id, "queue": plan.queue, "word": "dry-run", "total": found.payloads,
               "state": None, "lines": found.lines, "bytes": found.size,

@@ -27,7 +27,7 @@ add(
         ),
         "skip_invalid": SKIP_INVALID,
         "wait": flag("--wait", "Wait for the request to end, as redisq wait does."),
-        "dry_run": flag("--dry-run", "Count and send nothing."),
+        "dry_run": flag("--dry-run", "Check all, count, and send nothing."),
     },
     "submit.submit",
     help="""Submit a file as one request, a sub-request per line. Prints the request's id.

@@ -21,11 +21,14 @@ from ..model.errors import Refused, Superseded
 from ..model.keys import checked_consumer, checked_name
 from ..model.settings import LEASE_MS
 from ..model.states import EDIT, FIXED
-from ..redis.operation import C_co, Call, Description, operation
+from ..redis.operation import C_co, Call, Description, both, operation
 from ..redis.parsers import scored, words
 from .parallel_reads import ParallelReads
 
 T = TypeVar("T")
+
+ARRIVALS = ("accepted", "imported", "importing")
+"""inverses of operations that brought an entry; ``importing``: it may not have come"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,23 +344,8 @@ class OperatorChanges(ParallelReads[C_co]):
 
     async def _undo_change(self, undo: ChangeUndo) -> int:
         op, seq, left = undo.op, undo.seq, undo.left
-        if undo.verb == "accepted":  # to the trash, unless it was touched since
-            high_water, id, *digest = undo.args
-            entry = await self.get.op(id)
-            # An id is free again once its entry is done: another entry may have it by now.
-            if entry is not None and digest and entry.digest != digest[0]:
-                left([id])
-                return 0
-            if entry is not None and entry.state in ("waiting", "delayed", "dead"):
-                moved = await self.move.op(
-                    op, seq, [id], source=entry.state, target="trash", high_water_ms=int(high_water)
-                )
-                if "moved" in moved:
-                    return 1
-            elif entry is not None and entry.state == "trash":
-                return 0
-            left([id])
-            return 0
+        if undo.verb in ARRIVALS:
+            return await self._put_away(undo)
         if undo.verb != "set":
             raise Refused(f"queue {self.name} can't take back {undo.verb!r}")
         name, value, *after = undo.args
@@ -368,6 +356,28 @@ class OperatorChanges(ParallelReads[C_co]):
             return 1
         if was != before:
             left([name])
+        return 0
+
+    async def _put_away(self, undo: ChangeUndo) -> int:
+        """Move an entry that an operation brought to the trash, unless it was touched since."""
+        by, id, digest = undo.args
+        now, entry = await both(self.now.op(), self.get.op(id))
+        if entry is not None and entry.state == "trash":
+            return int(entry.op == undo.op)  # this very step, sent again
+        # An id is free again once its entry is done: another entry may have it by now.
+        ours = entry is not None and entry.digest == digest
+        if undo.verb == "accepted":  # ``by`` is the time of it
+            now = int(by)
+        else:
+            ours = ours and entry is not None and entry.op == by
+        if ours and entry is not None and entry.state in ("waiting", "delayed", "dead"):
+            moved = await self.move.op(
+                undo.op, undo.seq, [id], source=entry.state, target="trash", high_water_ms=now
+            )
+            if "moved" in moved:
+                return 1
+        if undo.verb != "importing":
+            undo.left([id])
         return 0
 
     def undo_change_size(self, verb: str, args: Sequence[str]) -> int:

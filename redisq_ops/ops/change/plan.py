@@ -16,8 +16,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
-from math import inf
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NoReturn
@@ -27,15 +26,15 @@ from redisq_ops.core.engine.registry import find
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
 from redisq_ops.core.model.keys import checked_name
-from redisq_ops.core.model.quoting import bytes_of
 from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Call
 
 from ..deployment import Deployment
 from ..filter.selection import TIMED
-from ..private_files import resolved_path
+from ..private_files import open_regular, resolved_path
 from ..terminal import age, kind_of
+from ..typed_json import json_object, plain_text, typed
 from .entry_steps import Pick
 
 FORMAT = 1
@@ -81,15 +80,6 @@ class PlanHeader:
     """when the target queue was registered"""
 
 
-_NONE = type(None)
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys((field.name for field in fields(PlanHeader)), (str,)),
-    **dict.fromkeys(("argument", "high_water_ms", "planned_ms", "step"), (int,)),
-    "created_ms": (int, _NONE),
-    "into_ms": (int, _NONE),
-    "rate": (int, float, _NONE),
-}
-"""types of the fields of the first line"""
 _OF_MOVES = {"into", "into_ms"}
 
 
@@ -204,42 +194,35 @@ class PlanFile:
         """``progress`` gets how many entries were checked. `BadInput` names the line."""
         self.path = path
         try:
-            self._file: IO[bytes] = open(path, "rb")  # noqa: SIM115  (closed with the object)
-        except OSError as error:
-            raise BadInput(f"{path}: {error.strerror}") from error
-        if not self._file.seekable():
-            self._file.close()
-            raise BadInput(f"{path} is a pipe: {READ_AGAIN}")
+            self._file: IO[bytes] = open_regular(path)
+        except BadInput as error:
+            again = f": {READ_AGAIN}" if os.path.exists(path) else ""
+            raise BadInput(f"{error}{again}") from error
         try:
-            self.header, self.facts, self.count = self._checked(progress)
+            self.header, self.count = self._checked(progress)
         except OSError as error:
             raise BadInput(f"{path}: {error.strerror}") from error
 
-    def _checked(self, progress: Callable[[int], None] | None) -> tuple[PlanHeader, Any, int]:
+    def _checked(self, progress: Callable[[int], None] | None) -> tuple[PlanHeader, int]:
         digest = hashlib.sha256()
         number, crc = 0, 0
         header: PlanHeader | None = None
-        facts: dict[str, Any] = {}
         while line := self._file.readline(_LONGEST):
             number += 1
             row, crc = self._row(line, number, crc)
             if header is None:
                 header = self._header(row, number)
-            elif number == 2:
-                if "consequences" not in row:
-                    self._refuse(number, "it doesn't say what will come of it")
-                facts, crc = row, zlib.crc32(header.op.encode())
+            elif number == 2:  # what was expected is for readers: `prepare_plan` looks again
+                crc = zlib.crc32(header.op.encode())
                 self._first = self._file.tell()
             elif "sha256" in row:
                 if row != {"count": number - 3, "sha256": digest.hexdigest()}:
                     self._refuse(number, "what is above it isn't what was planned")
                 if self._file.readline(1):
                     self._refuse(number + 1, "something follows the plan's end")
-                return header, facts, number - 3
-            elif not isinstance(row.get("id"), str):
+                return header, number - 3
+            elif not plain_text(row.get("id")):
                 self._refuse(number, "an entry lacks its id")
-            elif not _any_bytes(row["id"]):
-                self._refuse(number, "that can't be an id")
             elif type(row.get("at_ms", 0)) is not int:
                 self._refuse(number, "an entry's time is no number")
             digest.update(line)
@@ -249,13 +232,12 @@ class PlanFile:
 
     def _row(self, line: bytes, number: int, crc: int) -> tuple[dict[str, Any], int]:
         text, mark, rest = line.rpartition(b',"crc":"')
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if number == 1 and (not isinstance(row, dict) or "redisq_plan" not in row):
+        row = None
+        with suppress(BadInput):
+            row = json_object(line)
+        if number == 1 and (row is None or "redisq_plan" not in row):
             self._refuse(1, "this is no plan of redisq")
-        if not line.endswith(b"\n") or not isinstance(row, dict):
+        if not line.endswith(b"\n") or row is None:
             self._refuse(number, "the line is cut off or is no JSON object")
         found = zlib.crc32(text, crc)
         if not mark or rest != b'%08x"}\n' % found:
@@ -269,17 +251,19 @@ class PlanFile:
             raise SchemaTooNew(
                 f"{self.path}: line 1: a plan of format {version}, this release knows {FORMAT}"
             )
-        own = _OF_MOVES if row.get("verb") == "move" else set()
-        if set(row) != set(_TYPES) - _OF_MOVES | own:
+        if bool(_OF_MOVES & row.keys()) != (row.get("verb") == "move"):
             self._refuse(number, "a plan of this format has other fields")
-        wrong = [name for name, value in row.items() if type(value) not in _TYPES[name]]
-        if wrong or row["verb"] not in VERBS or row["state"] not in VERBS[row["verb"]][0]:
-            self._refuse(number, f"that can't be its {(*wrong, 'verb and state')[0]}")
-        rate = 1 if row["rate"] is None else row["rate"]
-        if not 1 <= row["step"] <= MAX_BATCH or not 0 < rate < inf:
+        try:
+            header: PlanHeader = typed(PlanHeader, row, "plan")
+            checked_name(header.op, "operation")
+        except BadInput as error:
+            self._refuse(number, str(error))
+        if header.state not in VERBS[header.verb][0]:
+            self._refuse(number, "that can't be its verb and state")
+        rate = 1 if header.rate is None else header.rate
+        if not 1 <= header.step <= MAX_BATCH or rate <= 0:
             self._refuse(number, "that can't be its step or rate")
-        checked_name(row["op"], "operation")
-        return PlanHeader(**row)
+        return header
 
     def _refuse(self, number: int, why: str) -> NoReturn:
         raise BadInput(f"{self.path}: line {number}: {why}; nothing was done")
@@ -349,15 +333,6 @@ def checked_age(header: PlanHeader, now_ms: int) -> None:
             f"planned {age(old)} ago: the audit log is kept for {age(KEPT_MS)}, so it is unknown "
             "whether the plan was applied; plan again"
         )
-
-
-def _any_bytes(id: str) -> bool:
-    """Whether a text stands for bytes, as ids of other programs do."""
-    try:
-        bytes_of(id)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @contextmanager

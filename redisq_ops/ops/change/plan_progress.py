@@ -1,4 +1,5 @@
-"""Where a plan's entries are now, as applying it would find them. Reads only."""
+"""Where a plan's entries are now, and what they are like, as applying it would find them. Reads
+only. What a plan file says of that is not used: anybody may have written it."""
 
 from __future__ import annotations
 
@@ -12,25 +13,41 @@ from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.redis.operation import together
 
 from .entry_steps import Pick
+from .impact import Consequences
 from .plan import PlanFile, PlanHeader
 
 _PAGE = 500
 
 
-async def whereabouts(
-    plan: PlanFile, queue: Queue[Any], meter: Callable[[int, int], None] | None = None
-) -> Counter[str]:
-    """By state, ``late`` for those that came into the planned one since, ``gone``."""
+async def look_at(
+    plan: PlanFile,
+    queue: Queue[Any],
+    start: int,
+    most: int,
+    meter: Callable[[int, int], None] | None = None,
+    shown: Callable[[str], str] = str,
+) -> tuple[Counter[str], Consequences]:
+    """Look at up to ``most`` entries from the ``start``-th on.
+
+    Returns how many are in which state (``late``: they came into the planned one since; ``gone``),
+    and what those are like that a run would change.
+    """
     found: Counter[str] = Counter()
     now = await queue.now.op()
-    picks: Iterator[Pick] = plan.picks()
+    impact = Consequences(queue, now, shown=shown)
+    picks: Iterator[Pick] = islice(plan.picks(start), most)
     while batch := list(islice(picks, _PAGE)):
         entries = await together(queue.get.op(pick.id) for pick in batch)
+        there = list[Entry]()
         for pick, entry in zip(batch, entries, strict=True):
-            found[_word(plan.header, pick, entry, now)] += 1
+            word = _word(plan.header, pick, entry, now)
+            found[word] += 1
+            if entry is not None and word == plan.header.state:
+                there.append(entry)
+        await impact.add(there)
         if meter is not None:
             meter(found.total(), plan.count)
-    return found
+    return found, impact
 
 
 def _word(header: PlanHeader, pick: Pick, entry: Entry | None, now_ms: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
-from itertools import starmap
+from itertools import islice, starmap
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
@@ -30,11 +30,13 @@ from .apply import PlanSteps, recorded
 from .audit_log import Author, Operation
 from .confirmation import typed
 from .entry_steps import EntryAction, EntrySteps, ListedSteps, Pick
+from .impact import COST_US, STEP
 from .plan import Draft, PlanFile, PlanHeader, home, identity
-from .plan_progress import whereabouts
+from .plan_progress import look_at
 from .preview import Preview, consequences, preview
 from .runner import ChangeRun
 from .scope import (
+    LOOKED,
     ChangeScope,
     PlannedScope,
     Progress,
@@ -47,6 +49,9 @@ from .transfer import MoveAction, MovePlanSteps, MoveSteps
 from .transfer_plan import Route, planned_route
 from .whole_state import WholeStateSteps
 from .wording import claimed_by, meaning, past, what
+
+SAMPLE = 10
+"""ids that a preview has at most"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +199,12 @@ async def prepare_plan(
     utc: bool = False,
     look_again: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    shown: Callable[[str], str] = str,
 ) -> PreparedChange:
     """Check a plan file and say what applying it will do now. Reads only.
 
-    ``most``: stop after this number of entries. ``look_again``: say where the entries are by now.
+    ``most``: stop after this number of entries. ``look_again``: look at all entries, and say where
+    they are by now; otherwise at the next `LOOKED`. ``shown`` redacts what errors say.
     """
     header = plan.header
     queue = await home(deployment, header)
@@ -217,24 +224,37 @@ async def prepare_plan(
         return PreparedChange(request, scope, Preview("", past=carried_out), plan, before)
     done = before.span[1] if before else 0
     left = min(plan.count - done, most or plan.count)
+    if look_again:
+        words, impact = await look_at(plan, queue, 0, plan.count, progress, shown)
+    else:
+        words, impact = await look_at(plan, queue, done, min(left, LOOKED), shown=shown)
+        if left > LOOKED:
+            impact.extrapolate(left * impact.count // LOOKED, COST_US, STEP)
+    if request.route is not None:
+        await transfer_plan.look_ahead(impact, request.route, header.state)
+    else:
+        await impact.read_load(queue)
+    computed = impact.facts(header.verb)
     ago = age(await queue.now.op() - header.planned_ms)
     why = f": {header.why}" if header.why else ""
     lines = [
         f"planned {ago} ago by {header.who}@{header.whence}{why} (filter: {header.filter})",
         request.means or meaning(header.verb, queue),
-        *consequences(plan.facts["consequences"]),
+        *consequences(computed),
     ]
     facts: dict[str, Any] = {
-        **plan.facts, "op": header.op, "file": plan.path, "before": done,
+        "verb": header.verb, "queue": header.queue, "state": header.state,
+        "filter": header.filter, "sample": [pick.id for pick in islice(plan.picks(), SAMPLE)],
+        **({"into": header.into} if header.into else {}), "consequences": computed,
+        "op": header.op, "file": plan.path, "before": done,
         "planned_ms": header.planned_ms, "planned_by": f"{header.who}@{header.whence}",
         "matched": left,
     }  # fmt: skip
     if done:
         lines.append(f"{count(done)} of them were dealt with before: continues after them")
     if look_again:
-        now = await whereabouts(plan, queue, progress)
-        lines.append("now: " + ", ".join(f"{count(n)} {word}" for word, n in now.most_common()))
-        facts["now"] = dict(now)
+        lines.append("now: " + ", ".join(f"{count(n)} {word}" for word, n in words.most_common()))
+        facts["now"] = dict(words)
     about = what(header.verb, plan.count, header.state, header.queue, header.into)
     shows = Preview(
         f"apply {plan.path}: {about}",

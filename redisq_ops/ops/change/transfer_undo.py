@@ -21,6 +21,7 @@ from redisq_ops.core.redis.operation import together
 
 from ..deployment import Deployment
 from ..terminal import count
+from . import audit_log
 from .audit_log import Operation
 from .transfer_plan import Route, trash_ms
 from .undo import UndoSteps
@@ -36,6 +37,8 @@ class MoveUndoSteps(UndoSteps):
 
     def __init__(self, route: Route, operation: Operation) -> None:
         super().__init__(route.source, operation)
+        # Scripts tell it by its name from other undos, which leave no entry in another queue.
+        self.outcome.op = audit_log.new_id("undo-move")
         self.route = route
         self._held_ms = 0
         if route.into is not None:

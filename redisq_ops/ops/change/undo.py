@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from redisq_ops.core.engine.operator_changes import ARRIVALS
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.errors import Refused, Superseded
+from redisq_ops.core.model.errors import Refused, Superseded, Unreadable
 from redisq_ops.core.model.states import EDIT
 from redisq_ops.core.redis.operation import Call, both
 
@@ -117,7 +118,7 @@ class UndoSteps(ChangeSteps):
         # A step that moves entries counts itself, in its own shard; what an import put in is moved
         # to the trash.
         inverse = self.operation.inverse
-        counted = not inverse or inverse.startswith("accepted ")
+        counted = not inverse or inverse.partition(" ")[0] in ARRIVALS
         more = {} if counted else {"done": self.outcome.done}
         return {"matched": self.outcome.matched, **more}
 
@@ -139,9 +140,15 @@ class UndoSteps(ChangeSteps):
     async def _invert(self) -> int:
         """Undo one step of a change of anything but entries; how much it was about."""
         verb, args = _read(self._inverses[-1])
-        back = await self.queue.undo_change.op(
-            self.op, self._taken + 1, verb, args, left=self._touched.extend
-        )
+        try:
+            back = await self.queue.undo_change.op(
+                self.op, self._taken + 1, verb, args, left=self._touched.extend
+            )
+        except Unreadable:
+            raise
+        except ValueError as corrupt:
+            what = f"what undoes {self.operation.id} is corrupt in the audit log"
+            raise Unreadable(f"{what}: {len(self._inverses)} of its changes stay") from corrupt
         self._inverses.pop()
         self._taken += 1
         touched = self._name()

@@ -222,7 +222,7 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
         id, cast(State, state), at_ms=since if state in ("dead", "trash") else ready,
         since_ms=since, payload=payload, failures=_number(row, "failures") or 0,
         lost=_number(row, "lost") or 0, first_ms=_number(row, "first_ms"), reason=reason,
-        error=failure, client=client,
+        error=failure, client=client if kind == "fair" else None,
     )  # fmt: skip
     if kind != RequestQueue.kind:
         if "/" in id:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
@@ -11,7 +12,7 @@ from redisq_ops.core.engine.transfer import import_entries
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, Refused
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import together
 
 from ..change import audit_log
 from ..change.steps import ChangeSteps
@@ -62,8 +63,10 @@ class _UnderWay:
     first: ImportRow
     before: int
     """sub-requests that were there already"""
-    named: bool = False
-    """whether the audit log has what undoes it"""
+    revives: bool
+    """whether the request was cancelled, and is brought back"""
+    inverse: str
+    """what undoes it; empty: it was there before"""
 
     @property
     def done(self) -> int:
@@ -74,7 +77,8 @@ class ImportSteps(ChangeSteps):
     """Add one queue's part of a file to it.
 
     An entry that is there with this payload is ``same``, with another ``exists``, and neither is
-    touched: run again, it adds what is missing. The audit log has what undoes every batch.
+    touched: run again, it adds what is missing. One in the trash, or of a cancelled request, comes
+    back. Before a batch goes in, the audit log has what undoes it.
     """
 
     def __init__(
@@ -99,7 +103,8 @@ class ImportSteps(ChangeSteps):
         self._keep = undoable(content)
         self._rows = own(file, content)
         self._ahead: list[ImportRow] = []
-        self._requests = iter(content.requests.items())
+        self._requests = deque(content.requests.items())
+        """those that are not yet dealt with"""
         self._under_way: _UnderWay | None = None
 
     async def step(self, size: int) -> int | None:
@@ -113,7 +118,6 @@ class ImportSteps(ChangeSteps):
             more = self._no_more(refusal)
         if not more:
             return None
-        await self._noted()
         handled = self.outcome.handled - self._paced
         self._paced += handled
         return handled
@@ -127,16 +131,22 @@ class ImportSteps(ChangeSteps):
                 await self._batch()  # again: what came by this very import is known to have
         except Refused:  # full, or closed: then nothing of it is in
             pass
-        await self._noted()
+        await audit_log.note(self.queue, self.op, **self._fields())
         return self._done
+
+    async def end(self) -> dict[str, str | int]:
+        return self._fields()
 
     @property
     def _done(self) -> int:
         return self.outcome.done + (self._under_way.done if self._under_way else 0)
 
-    async def _noted(self) -> None:
-        inverse = {"inverse": "\n".join(self._inverses)} if self._inverses else {}
-        await audit_log.note(self.queue, self.op, done=self._done, **inverse)
+    def _fields(self, *coming: str) -> dict[str, str | int]:
+        """What undoes it, for the audit log; ``coming``: of what may go in next. Entries by
+        themselves are counted there as they go in."""
+        now = [self._under_way.inverse] if self._under_way and self._under_way.inverse else []
+        fields: dict[str, str | int] = {"inverse": "\n".join([*self._inverses, *now, *coming])}
+        return fields | ({"done": self._done} if self.content.requests else {})
 
     def _skip(self, row: ImportRow, word: str, why: str) -> None:
         self.outcome.skip(word)
@@ -175,25 +185,29 @@ class ImportSteps(ChangeSteps):
         if not rows:
             return False
         fresh, skipped = _distinct(rows)
+        if self._keep:
+            coming = (self._inverse("importing", row) for row in fresh.values())
+            await audit_log.note(self.queue, self.op, **self._fields(*coming))
         # Named after its first line, a batch that is sent again is known as the same step.
         words = await import_entries(
             self.queue, self.op, rows[0].number, [self._as(r.entry) for r in fresh.values()]
         )
         taken = [row for row, word in zip(fresh.values(), words, strict=True) if word == "exists"]
-        now, found = await both(
-            self.queue.now.op(), self.queue.get_many.op([row.entry.id for row in taken])
-        )
+        found = await self.queue.get_many.op([row.entry.id for row in taken])
         for row, there in zip(taken, found, strict=True):
             del fresh[row.entry.id]
             entry = row.entry
             if there is None:
                 skipped.append((row, "exists", "its id was here just now"))
             elif _content(there) == _content(entry):
-                skipped.append((row, "same", ""))
+                if there.state != "trash":
+                    skipped.append((row, "same", ""))
+                else:
+                    skipped.append((row, "exists", "it is on its way to another queue"))
             else:
                 why = f"its id is here ({there.state}), with another payload"
                 skipped.append((row, "exists", why))
-        inverses = [f"accepted {now} {id} {row.entry.digest}" for id, row in fresh.items()]
+        inverses = [self._inverse("imported", row) for row in fresh.values()]
         done, ahead = self.outcome.done + len(fresh), self._ahead[len(rows) :]
         # Assigned without a call between them: Ctrl+C must not find them counted and still ahead.
         self.outcome.done, self._ahead = done, ahead
@@ -202,6 +216,9 @@ class ImportSteps(ChangeSteps):
         for each in skipped:
             self._skip(*each)
         return True
+
+    def _inverse(self, verb: str, row: ImportRow) -> str:
+        return f"{verb} {self.op} {row.entry.id} {row.entry.digest}"
 
     def _as(self, entry: Entry) -> Entry:
         """An entry in the state it will have here."""
@@ -216,18 +233,14 @@ class ImportSteps(ChangeSteps):
 
     async def _request(self, queue: RequestQueue[Any]) -> bool:
         """A step of the request that is under way: its sub-requests in order, numbered from 1."""
-        if self._under_way is None:
-            found = next(self._requests, None)
-            if found is None:
-                return False
-            rid, (_, offsets, lines) = found
-            places = list(zip(offsets, lines, strict=True))
-            first = next(self._read(places))
-            known = await queue.request.op(rid)
-            payloads = (row.entry.payload or b"" for row in self._read(places))
-            job = Submission(queue, payloads, id=rid, priority=first.priority, limit=first.limit)
-            self._under_way = _UnderWay(job, places, first, 0 if known is None else known.total)
+        if not self._requests:
+            return False
         now = self._under_way
+        if now is None:
+            now = await self._begin_request(queue)
+            coming = [now.inverse] if now.inverse else []
+            await audit_log.note(self.queue, self.op, **self._fields(*coming))
+            self._under_way = now
         try:
             more = await now.job.step()
         except Exists:
@@ -235,37 +248,55 @@ class ImportSteps(ChangeSteps):
             await self._compared(queue, now.places)
             return True
         except (QueueFull, QueueClosed) as refusal:
-            self._over(now)
             there = max(now.job.sent, now.before)
+            self._over(now, there > now.before)
             self._problem(now.first.number, now.job.id, f"{refusal}; {count(there)} of it are in")
             self.outcome.done += there - now.before
             self.outcome.skip("same", now.before)
             word = "full" if isinstance(refusal, QueueFull) else "closed"
             self.outcome.skip(word, len(now.places) - there)
             return True
-        self._named(now)
+        if now.revives and not now.job.cancelled and now.job.done is None:
+            await self._looked_at(now)
         if not more:
-            self._over(now)
+            self._over(now, True)
             self.outcome.skip("same", now.before)
             self.outcome.done += len(now.places) - now.before
         return True
 
-    def _over(self, now: _UnderWay) -> None:
-        """A request is dealt with; its earlier lines of what comes again with it."""
+    async def _begin_request(self, queue: RequestQueue[Any]) -> _UnderWay:
+        rid, (_, offsets, lines) = self._requests[0]
+        places = list(zip(offsets, lines, strict=True))
+        first = next(self._read(places))
+        known = await queue.request.op(rid)
+        payloads = (row.entry.payload or b"" for row in self._read(places))
+        job = Submission(
+            queue, payloads, id=rid, priority=first.priority, limit=first.limit, op=self.op,
+            seq=len(self.content.requests) - len(self._requests) + 1,
+        )  # fmt: skip
+        revives = known is not None and known.state == "cancelled"
+        inverse = f"cancel {rid}" if revives else f"cancel {rid} {self.op}" if not known else ""
+        before = 0 if known is None or revives else known.total
+        return _UnderWay(job, places, first, before, revives, inverse if self._keep else "")
+
+    def _over(self, now: _UnderWay, some: bool = False) -> None:
+        """A request is dealt with; its earlier lines of what comes again with it. ``some``: this
+        import put some of it in."""
         self._under_way = None
+        self._requests.popleft()
+        if some and now.inverse:
+            self._inverses.append(now.inverse)
         self.outcome.skip("same", self.content.doubles.get(now.job.id, 0))
 
     async def _looked_at(self, now: _UnderWay) -> None:
         """Learn from the request how much of it is there."""
         found = await requests_of(self.queue).request.op(now.job.id)
-        now.job.sent = now.before if found is None else found.total
-        self._named(now)
-
-    def _named(self, now: _UnderWay) -> None:
-        """Record in the audit log what undoes a request that is new here."""
-        if self._keep and not now.before and now.job.sent and not now.named:
-            now.named = True
-            self._inverses.append(f"cancel {now.job.id}")
+        if found is None or found.state == "cancelled":
+            now.job.sent = now.before
+            return
+        if now.revives:  # what was done before its cancel stays as it is
+            now.before, now.revives = found.total - found.waiting, False
+        now.job.sent = found.total
 
     async def _compared(self, queue: RequestQueue[Any], places: Sequence[tuple[int, int]]) -> None:
         """A request with that id has other content: report of each entry whether it is the same."""
@@ -273,7 +304,8 @@ class ImportSteps(ChangeSteps):
             rows = list(self._read(places[low : low + BATCH]))
             known = await together(queue.get.op(row.entry.id) for row in rows)
             for row, there in zip(rows, known, strict=True):
-                if there is not None and there.payload == row.entry.payload:
+                here = there is not None and there.state != "trash"
+                if here and there.payload == row.entry.payload:
                     self._skip(row, "same", "")
                 else:
                     self._skip(row, "exists", "its request is here, with other content")

@@ -16,9 +16,10 @@ from typing import Any, BinaryIO
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import Exists, TooLarge
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
+from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.digest import Digest
-from redisq_ops.core.queues.request.submission import checked_request, cut
+from redisq_ops.core.queues.request.submission import cancelled, checked_request, cut
 from redisq_ops.core.redis.operation import Description, together
 
 from ..deployment import Deployment
@@ -119,12 +120,17 @@ class LineCounts:
 
     def of(self, payloads: Iterable[bytes | None]) -> LineCounts:
         """Count all payloads."""
+        deque(self.counted(payloads), 0)
+        return self
+
+    def counted(self, payloads: Iterable[bytes | None]) -> Iterator[bytes | None]:
+        """The payloads, each counted as it is read."""
         for payload in payloads:
             if payload is not None:
                 self.payloads += 1
                 self.lines += payload.count(b"\n") + 1
                 self.size += len(payload)
-        return self
+            yield payload
 
 
 async def opened(deployment: Deployment, name: str) -> Queue[Any]:
@@ -156,14 +162,21 @@ class Submission:
         id: str,
         priority: int = PRIORITY,
         limit: int = LIMIT,
+        op: str = "",
+        seq: int = 0,
     ) -> None:
+        """``op``, ``seq``: the import that it is part of, which reopens a cancelled request of the
+        same content, and the number of the request in it."""
         checked_request(id, priority, limit)
         self.queue = queue
         self.id = id
         self.read = 0
         self.sent = 0
         self.done: SubmittedRequest | None = None
-        self._parameters = {"priority": priority, "limit": limit}
+        self.cancelled = False
+        """whether the request was cancelled and is not yet reopened"""
+        self._seq = seq
+        self._parameters: dict[str, Any] = {"priority": priority, "limit": limit, "op": op}
         self._digest = Digest(priority, limit)
         self._payloads = iter(payloads)
         self._chunks = cut(self._payloads)
@@ -172,16 +185,42 @@ class Submission:
 
     async def step(self) -> bool:
         """Compare or send some payloads; False when the request is complete and sealed."""
-        if self._known is None:
-            found = await self.queue.request.op(self.id)
-            if found is not None and found.state == "cancelled":
-                raise Exists(f"request {self.id} was cancelled; undo that or choose another --id")
-            self._known = (found.total, found.digest) if found else (0, "")
-        if self.read < self._known[0]:
-            self._compare(*self._known)
+        known = await self._look()
+        if self.read < known[0]:
+            self._compare(*known)
+        elif self.cancelled:
+            await self.queue.control.op(
+                self._parameters["op"], self._seq, "reopen", self.id, "open"
+            )
+            self.cancelled = False
         elif self.done is None:
             await self._send()
         return self.done is None
+
+    async def rehearse(self) -> None:
+        """Raise what the steps would raise as things are now. Reads the payloads, sends nothing."""
+        known = await self._look()
+        while self.read < known[0]:
+            self._compare(*known)
+        start, before = self.read + 1, str(self._digest)
+        for payload in self._payloads:
+            self._digest.add(payload)
+            self.read += 1
+        priority, limit = self._parameters["priority"], self._parameters["limit"]
+        await self.queue.rehearse.op(
+            self.id, start, self.read + 1 - start, before=before, after=str(self._digest),
+            priority=priority, limit=limit,
+        )  # fmt: skip
+
+    async def _look(self) -> tuple[int, str]:
+        """How many sub-requests there are already, and their digest."""
+        if self._known is None:
+            found = await self.queue.request.op(self.id)
+            self.cancelled = found is not None and found.state == "cancelled"
+            if self.cancelled and not self._parameters["op"]:
+                raise cancelled(self.id)
+            self._known = (found.total, found.digest) if found else (0, "")
+        return self._known
 
     def _compare(self, total: int, digest: str) -> None:
         """Read again what the server has already, and compare the digests."""
@@ -192,7 +231,7 @@ class Submission:
             bite -= 1
         if bite or (self.read == total and str(self._digest) != digest):
             raise Exists(f"request {self.id} exists with other content (or limit, or priority)")
-        if self.read == total:
+        if self.read == total and not self.cancelled:
             self.sent = total
 
     async def _send(self) -> None:
@@ -265,6 +304,25 @@ class EachLine:
             if payload is not None:
                 self._numbers.append(number)
                 yield payload
+
+    async def rehearse(self) -> None:
+        """Raise what the steps would raise as things are now. Reads the payloads, sends nothing."""
+        fresh, empty = 0, str(Digest(**self._parameters))
+        for chunk in self._chunks:
+            calls = []
+            for payload in chunk:
+                digest = Digest(**self._parameters)
+                digest.add(payload)
+                name = f"{self.id}-{self._numbers.popleft()}"
+                call = self.queue.rehearse.op(
+                    name, 1, 1, before=empty, after=str(digest), **self._parameters
+                )
+                calls.append(call)
+            fresh += sum(_whole(one).word == "ok" for one in await together(calls))
+        if fresh:  # whether there is room for all of them together
+            await self.queue.rehearse.op(
+                f"{self.id}-{ulid()}", 1, fresh, before=empty, after="", **self._parameters
+            )
 
     async def step(self) -> bool:
         """Send some requests; False when all are sent."""

@@ -15,27 +15,83 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, Literal, NotRequired, TypedDict
 
+from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.errors import BadInput, Refused, file_error
 
-from ..private_files import open_private, resolved_path
+from ..change.audit_log import Operation
+from ..inspect.consumers import ConsumerStatus
+from ..private_files import open_private, open_regular, resolved_path
+from ..typed_json import json_object, typed
 
 VERSION: Final = 1
 _GZIP: Final = b"".join(
-    (b"\x1f\x8b\x08\x04", bytes(4), b"\x00\xff", struct.pack("<H", 22), b"RQ",
-     struct.pack("<H", 18), b"redisq")
+    (b"\x1f\x8b\x08\x04", bytes(4), b"\x00\xff", struct.pack("<H", 26), b"RQ",
+     struct.pack("<H", 22), b"redisq")
 )  # fmt: skip
-"""a gzip header with an extra field, up to the version and the time in it"""
-_HEADER: Final = re.compile(re.escape(_GZIP) + rb"(\d{4})(.{8})", re.DOTALL)
-_HEADER_SIZE: Final = len(_GZIP) + 12
+"""a gzip header with an extra field, up to the version, the time and the checksum in it"""
+_HEADER: Final = re.compile(re.escape(_GZIP) + rb"(\d{4})(.{8})(.{4})", re.DOTALL)
+_HEADER_SIZE: Final = len(_GZIP) + 16
 _TRAILER: Final = struct.Struct("<LL")
 _PIECE: Final = 1 << 20
 _BLOCK: Final = 1 << 14
+_LATEST_MS: Final = 10**14
+_MOST: Final = 64 << 20
+"""bytes of a member's lines; a member of more is damaged"""
+
+
+class RecordedQueue(TypedDict):
+    """A queue, as `redisq ls --json` prints it, but for ``oldest_age_ms``."""
+
+    name: str
+    kind: str
+    waiting: int | None
+    pending: int | None
+    delayed: int | None
+    dead: int | None
+    trash: int | None
+    done: int | None
+    in_per_min: int | None
+    out_per_min: int | None
+    failed_per_min: int | None
+    oldest_ms: int | None
+    paused: bool | None
+    draining: bool | None
+    problem: str | None
+    unfinished: list[str]
+    periodic: int | None
+    periodic_overdue: int | None
+    read_ms: int
+
+
+class RecordedReport(TypedDict):
+    """A `ConsumerReport` without each entry that is held."""
+
+    at_ms: int
+    queue: str
+    group: str | None
+    loads: list[GroupLoad]
+    consumers: list[ConsumerStatus]
+    heat: list[list[int]]
+    poison: list[PendingDelivery]
+    looked: int
+    pending: int
+
+
+class _Line(TypedDict):
+    """A queue of the first line has all fields, one of another line those that changed."""
+
+    redisq: NotRequired[Literal["recording"]]
+    at_ms: int
+    lost: NotRequired[str | None]
+    queues: NotRequired[dict[str, dict[str, Any] | None]]
+    consumers: NotRequired[dict[str, list[RecordedReport]]]
+    operations: NotRequired[dict[str, Operation]]
 
 
 @dataclass(slots=True)
@@ -83,58 +139,109 @@ class Member:
 
 
 def members(path: Path) -> list[Member]:
-    """The members of a recording.
+    """The members of a recording, but for those whose header is damaged.
 
     Raises `BadInput` for another file, a file that can't be read, and a newer version.
     """
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             if not os.fstat(file.fileno()).st_size:
                 return []
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found = [(each.start(), each[1], each[2]) for each in _HEADER.finditer(data)]
+                headers = [
+                    (each.start(), int(each[1]), int.from_bytes(each[2], "little"), each[0])
+                    for each in _HEADER.finditer(data)
+                ]
                 ours = data[: len(_GZIP)] == _GZIP[: len(data)]
+                cut = len(data) < _HEADER_SIZE
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from error
-    if not ours or (found and found[0][0] != 0):
+    if not ours:
         raise BadInput(f"{path} is no recording: redisq record FILE makes one")
-    for _, version, _ in found:
-        if int(version) > VERSION:
-            raise BadInput(
-                f"{path} is a recording of version {int(version)}; this release reads {VERSION}"
-            )
-    return [Member(offset, int.from_bytes(at, "little")) for offset, _, at in found]
+    if headers and headers[0][1] > VERSION:
+        raise BadInput(
+            f"{path} is a recording of version {headers[0][1]}; this release reads {VERSION}"
+        )
+    found = [
+        Member(offset, at_ms) for offset, version, at_ms, whole in headers
+        if whole == _header(version, at_ms) and at_ms < _LATEST_MS
+    ]  # fmt: skip
+    if not found and not cut:
+        raise BadInput(f"{path} is damaged: no part of it can be read")
+    return found
+
+
+def _header(version: int, at_ms: int) -> bytes:
+    checked = b"%04d" % version + at_ms.to_bytes(8, "little")
+    return _GZIP + checked + zlib.crc32(checked).to_bytes(4, "little")
 
 
 def lines(path: Path, member: Member) -> tuple[list[dict[str, Any]], int | None]:
-    """The lines of a member, and the offset of its end; None: a kill left it without its end."""
+    """The lines of a member, and the offset of its end; None: a kill left it without its end.
+
+    Of a damaged member those before the damage, or none if nobody can tell where that is.
+    """
     unpack, data = zlib.decompressobj(-15), bytearray()
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         file.seek(member.offset + _HEADER_SIZE)
-        with suppress(zlib.error):  # a damaged part: what is before it is read
-            while not unpack.eof and (piece := file.read(_PIECE)):
-                data += unpack.decompress(piece)
-        end = file.tell() - len(unpack.unused_data) + _TRAILER.size
-        ended = unpack.eof and end <= os.fstat(file.fileno()).st_size
-    found = list[dict[str, Any]]()
-    for line in data.split(b"\n")[:-1]:
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            break
-    return found, end if ended else None
+        with suppress(zlib.error):
+            for piece in _unpacked(unpack, file, _PIECE):
+                data += piece
+        if not unpack.eof:
+            return list(_checked(data, member)), None
+        file.seek(-len(unpack.unused_data), os.SEEK_CUR)
+        trailer = file.read(_TRAILER.size)
+        end = file.tell()
+    if len(trailer) < _TRAILER.size:
+        return list(_checked(data, member)), None
+    if trailer != _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF):
+        return [], end
+    return list(_checked(data, member)), end
 
 
 def first_line(path: Path, member: Member) -> dict[str, Any] | None:
-    """The first line of a member, a whole state, without unpacking the rest; None: it was cut."""
+    """The first line of a member, a whole state, without unpacking the rest; None: it can't be
+    read."""
     unpack, data = zlib.decompressobj(-15), bytearray()
-    with open(path, "rb") as file, suppress(zlib.error, ValueError):
+    with open_regular(path) as file, suppress(zlib.error):
         file.seek(member.offset + _HEADER_SIZE)
-        while b"\n" not in data and (piece := file.read(_BLOCK)):
-            data += unpack.decompress(piece)
-        found: dict[str, Any] = json.loads(data[: data.index(b"\n")])
-        return found
-    return None
+        for piece in _unpacked(unpack, file, _BLOCK):
+            data += piece
+            if b"\n" in piece:
+                break
+    return next(_checked(data, member), None)
+
+
+def _unpacked(unpack: Any, file: BinaryIO, size: int) -> Iterator[bytes]:
+    """What a member has, in pieces, up to `_MOST` bytes: a small file may unpack to anything."""
+    left, packed = _MOST, b""
+    while left > 0 and not unpack.eof and (packed := unpack.unconsumed_tail or file.read(size)):
+        piece = unpack.decompress(packed, left)
+        left -= len(piece)
+        yield piece
+
+
+def _checked(data: bytes | bytearray, member: Member) -> Iterator[dict[str, Any]]:
+    """The lines up to the first that nobody can have recorded."""
+    queues, at_ms, rest = dict[str, dict[str, Any]](), member.at_ms, 0
+    with suppress(BadInput):
+        while (end := data.find(b"\n", rest)) >= 0:
+            line = json_object(data[rest:end].decode(errors="surrogateescape"))
+            typed(_Line, line, "line")
+            if not at_ms <= line["at_ms"] < _LATEST_MS or (not rest and "redisq" not in line):
+                return
+            if "redisq" in line:
+                queues = {}
+            for name, changed in line.get("queues", {}).items():
+                if changed is None:
+                    queues.pop(name, None)
+                    continue
+                row = queues[name] = queues.get(name, {}) | changed
+                typed(RecordedQueue, row, "queue")
+                if row["name"] != name:
+                    return
+            yield line
+            at_ms, rest = line["at_ms"], end + 1
 
 
 def state_at(path: Path, at_ms: int, known: Sequence[Member] | None = None) -> RecordedState | None:
@@ -200,8 +307,7 @@ class RecordingFile:
             self._drop_older_half()
         at_ms = int(whole["at_ms"])
         self._pack, self._crc, self._size = zlib.compressobj(6, zlib.DEFLATED, -15), 0, 0
-        header = _GZIP + b"%04d" % VERSION + at_ms.to_bytes(8, "little")
-        self._write(header + self._packed(whole))
+        self._write(_header(VERSION, at_ms) + self._packed(whole))
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Add a change."""

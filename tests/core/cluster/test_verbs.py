@@ -21,6 +21,7 @@ from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.demo.server import EmbeddedCluster, EmbeddedServer, binaries, cluster
 
+from ...queue_steps import numbered
 from ..worker.test_worker import is_done, lines, until
 
 pytestmark = pytest.mark.slow
@@ -169,7 +170,7 @@ def test_a_node_killed_in_the_middle_of_a_round_loses_and_doubles_nothing(
         assert handled == {f"{name}/r1/{n}": 1 for name in "ab" for n in range(1, 7)}
         assert lines(caplog, "lost lease") == []
         for queue in (telling, taking):
-            assert queue.results("r1", 1, 6) == [(n, b"X") for n in range(1, 7)]
+            assert numbered(queue.results("r1", 1, 6)) == [(n, b"X") for n in range(1, 7)]
             assert queue.counts().dead == 0
             assert queue.invariants() == []
 

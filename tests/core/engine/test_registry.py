@@ -5,10 +5,13 @@ from collections.abc import Iterator
 
 import fakeredis
 import pytest
+from redis.exceptions import ResponseError
 
 from redisq_ops.core.engine.registry import Registered, all_queues, ensure_registered, find, forget
 from redisq_ops.core.model.errors import BadInput, SchemaTooNew, WrongKind
+from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
+from redisq_ops.core.redis.server_errors import translate
 
 
 @pytest.fixture
@@ -70,3 +73,10 @@ def test_no_queue_of_ours_hides_another_programs(
 def test_an_entry_reads_back_as_written() -> None:
     entry = Registered("mail", "request", 1, 1_700_000_000_000, 12)
     assert Registered.decoded("mail", entry.encoded().encode()) == entry
+
+
+def test_a_server_that_can_not_run_our_scripts_is_named(fake: fakeredis.FakeRedis) -> None:
+    with pytest.raises(BadInput, match="fakeredis can't; for tests start a real server: pip inst"):
+        RequestQueue(fake, "mail").submit([b"x"], id="r1")
+    unknown = ResponseError("unknown command 'evalsha', with args beginning with: ")
+    assert "fakeredis can't" in str(translate(unknown))

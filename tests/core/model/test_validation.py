@@ -34,6 +34,7 @@ from redisq_ops.core.queues.request import ShardedRequestQueue
 
 from ...command_line import Redisq
 from ...model.wire import picture
+from ...queue_steps import numbered
 
 PAIR = "(id, payload), str and bytes,"
 Put = Callable[[Any], Any]
@@ -293,8 +294,10 @@ def test_results_are_those_there_are(client: redis.Redis, redisq: Redisq) -> Non
         queue.submit([b"x"] * 3, id="r")
         (held,) = queue.take(1, consumer="w").deliveries
         queue.settle([Settlement(held, "result", b"done")])
-        assert queue.results("r") == [(1, b"done"), (2, None), (3, None)]
-        assert queue.results("r", 3) == [(3, None)] and queue.results("r", 4) == []
+        assert numbered(queue.results("r")) == [(1, b"done"), (2, None), (3, None)]
+        assert (
+            numbered(queue.results("r", 3)) == [(3, None)] and numbered(queue.results("r", 4)) == []
+        )
         with pytest.raises(NotFound, match="no request other in queue"):
             queue.results("other")
     assert "no request other in queue q" in redisq.refusal("results", "q/other", code=1)

@@ -30,11 +30,11 @@ from redisq_ops.core.model.settings import LEASE_MS, MAX_RESULTS
 from redisq_ops.core.model.states import ZSETS
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.digest import Digest
-from redisq_ops.core.redis.operation import run
+from redisq_ops.core.redis.operation import run, together
 from redisq_ops.demo.server import EmbeddedServer
 
 from ...model.wire import picture
-from ...queue_steps import ids, move, settle, undo
+from ...queue_steps import ids, move, numbered, settle, undo
 
 Queue = RequestQueue[redis.Redis]
 DAY = 24 * 3600 * 1000
@@ -367,8 +367,8 @@ def test_results_come_in_order_byte_for_byte(queue: Queue) -> None:
                 settle(queue, "result", deliveries.pop(number), value=value)
         settle(queue, "ack", *list(deliveries.values())[:500])
         settle(queue, "ack", *list(deliveries.values())[500:])
-    assert queue.results("r", 1, 5) == [*zip(range(1, 5), values, strict=True), (5, None)]
-    assert [n for n, _ in queue.results("r", 995, 10)] == list(range(995, 1005))
+    assert numbered(queue.results("r", 1, 5)) == [*zip(range(1, 5), values, strict=True), (5, None)]
+    assert [n for n, _ in numbered(queue.results("r", 995, 10))] == list(range(995, 1005))
 
 
 def test_results_over_64_mib_of_a_request_are_dropped_and_counted(
@@ -380,7 +380,7 @@ def test_results_over_64_mib_of_a_request_are_dropped_and_counted(
     assert settle(queue, "result", held[0], value=b"x" * 11) == ["done"]
     assert settle(queue, "result", held[1], value=b"x" * 10) == ["done"]
     assert settle(queue, "result", held[2], value=b"x") == ["done"]
-    assert queue.results("r", 1, 3) == [(1, None), (2, b"x" * 10), (3, None)]
+    assert numbered(queue.results("r", 1, 3)) == [(1, None), (2, b"x" * 10), (3, None)]
     request = queue.request("r")
     assert request and (request.results_dropped, request.state) == (2, "done")
 
@@ -393,7 +393,7 @@ def test_replaying_adds_a_result_and_keeps_the_others(queue: Queue) -> None:
     assert state(queue, "r") == "done"
     move(queue, "replay-1", "replay", "dead", "r/2")
     settle(queue, "result", *take(queue), value=b"two")
-    assert queue.results("r", 1, 2) == [(1, b"one"), (2, b"two")]
+    assert numbered(queue.results("r", 1, 2)) == [(1, b"one"), (2, b"two")]
     assert state(queue, "r") == "done"
 
 
@@ -967,7 +967,7 @@ def test_what_was_removed_for_good_is_not_done(client: redis.Redis) -> None:
     assert queue.get("r/3") is None and done is not None and done.state == "done"
     states = [one.state for one in run(client, outcomes(queue, "r", 1, 3))]
     assert states == ["done", "waiting", "trash"]
-    assert queue.results("r", 1, 3) == [(1, None), (2, None), (3, None)]
+    assert numbered(queue.results("r", 1, 3)) == [(1, None), (2, None), (3, None)]
     assert queue.invariants() == []
 
 
@@ -984,3 +984,22 @@ def test_results_of_a_request_in_any_shard(client: redis.Redis) -> None:
         found = run(client, outcomes(queue, f"r{k}", 1, 10))
         assert [one.result for one in found] == [b"r%d/1" % k, b"r%d/2" % k]
         assert [entry.state for entry in queue.subrequests(f"r{k}", 1, 10)] == ["done", "done"]
+
+
+def test_results_tell_of_every_part_what_became_of_it(queue: Queue) -> None:
+    queue.submit([b""] * 700, id="r", limit=1000)
+    held = take(queue, 500)
+    settle(queue, "result", *held[:-3], value=b"fine")
+    error = Failure("SMTP", "no mailbox", "Traceback")
+    queue.settle([Settlement(held[-3], "reject", error.encoded())])
+    settle(queue, "ack", held[-2])
+    found = queue.results("r")
+    assert [part.number for part in found] == list(range(1, 701))
+    dead, done, pending = (found[(d.number or 0) - 1] for d in held[-3:])
+    assert (dead.state, dead.result, dead.error) == ("dead", None, error)
+    assert (done.state, done.result, pending.state) == ("done", None, "pending")
+    assert found[0].result == b"fine" and found[-1].state == "waiting"
+    first, other = run(
+        queue.client, together([queue.results.op("r", 1, 2), queue.results.op("r", 600, 1)])
+    )
+    assert ([one.number for one in first], [one.number for one in other]) == ([1, 2], [600])

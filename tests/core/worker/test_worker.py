@@ -32,6 +32,7 @@ from redisq_ops.core.worker.wake_up import WakeUp, WakeUpListener
 from redisq_ops.demo.server import EmbeddedServer
 
 from ...proxy import FlakyProxy
+from ...queue_steps import numbered
 
 Client = redis.Redis
 
@@ -152,7 +153,9 @@ def test_every_kind_of_handler_works_a_request_off(
 ) -> None:
     queue = mail(client, *(f"letter {n}".encode() for n in range(20)))
     Worker(queue, handler, burst=True, **options).run()
-    assert queue.results("r1", 1, 20) == [(n + 1, f"LETTER {n}".encode()) for n in range(20)]
+    assert numbered(queue.results("r1", 1, 20)) == [
+        (n + 1, f"LETTER {n}".encode()) for n in range(20)
+    ]
     assert is_done(queue)
     assert queue.invariants() == []
 
@@ -163,7 +166,7 @@ def test_a_burst_of_results_is_told_in_few_round_trips(client: Client, url: str)
         worker = Worker(mail(near), lambda work: work.number, burst=True, concurrency=4, batch=100)
         worker.run()
         assert proxy.seen[b"EVALSHA"] < 100
-    assert [value for _, value in queue.results("r1", 1, 2000)] == [
+    assert [value for _, value in numbered(queue.results("r1", 1, 2000))] == [
         b"%d" % n for n in range(1, 2001)
     ]
 
@@ -597,7 +600,7 @@ def test_a_handler_learns_that_its_lease_is_lost(
     assert told == [True, True, False]
     assert lines(caplog, "lost lease") == ["lost lease: mail/r1/1, its result is dropped"]
     assert entry(queue).state == "waiting"
-    assert queue.results("r1", 1, 1) == [(1, None)]
+    assert numbered(queue.results("r1", 1, 1)) == [(1, None)]
 
 
 def test_a_result_that_comes_too_late_is_dropped(
@@ -646,7 +649,7 @@ def test_a_process_that_slept_through_its_lease_is_told_and_changes_nothing(
         assert running.wait() == 0
     assert said == "lost lease: mail/r1/1, its result is dropped\n"
     assert "lost lease" not in rest
-    assert queue.results("r1", 1, 1) == [(1, b"of the other")]
+    assert numbered(queue.results("r1", 1, 1)) == [(1, b"of the other")]
 
 
 # --- stopping -------------------------------------------------------------------------------------
@@ -732,7 +735,7 @@ def test_a_signal_lets_the_process_finish(
         mail(client, b"", id="r2")
         (tmp_path / "go").touch()
         assert running.wait() == 0
-    assert queue.results("r1", 1, 1) == [(1, b"of the process")]
+    assert numbered(queue.results("r1", 1, 1)) == [(1, b"of the process")]
     assert entry(queue, "r2/1").attempts == 0
 
 
@@ -929,7 +932,7 @@ def test_a_result_outlives_its_server(caplog: pytest.LogCaptureFixture, batch: i
             until(lambda: lines(caplog, "can't reach the server"))
             server.restart()
             until(lambda: is_done(queue))
-        assert queue.results("r1", 1, 2) == [(1, b"kept"), (2, b"kept")]
+        assert numbered(queue.results("r1", 1, 2)) == [(1, b"kept"), (2, b"kept")]
         assert queue.counts().dead == 0
     assert len(lines(caplog, "can't reach the server")) == 1
     assert len(lines(caplog, "the server answers again")) == 1
@@ -978,7 +981,7 @@ def test_a_result_is_kept_while_the_server_takes_no_writes(
             until(lambda: is_done(queue))
     finally:
         client.replicaof("NO", "ONE")
-    assert queue.results("r1", 1, 1) == [(1, b"kept")]
+    assert numbered(queue.results("r1", 1, 1)) == [(1, b"kept")]
     assert len(lines(caplog, "this server is a read-only replica")) == 1
 
 
@@ -1053,7 +1056,7 @@ def test_a_supervisor_restarts_the_dead_and_passes_signals_on(
         (tmp_path / "go").touch()
         assert running.wait() == 0
         assert running.stderr.read().count("ended (exit 9); starting another") == 1
-    results = queue.results("r1", 1, 6) + queue.results("r2", 1, 1)
+    results = numbered(queue.results("r1", 1, 6)) + numbered(queue.results("r2", 1, 1))
     for pid in {int(value or b"0") for _, value in results}:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

@@ -38,7 +38,7 @@ def finish(client: redis.Redis, job: Submission | EachLine) -> None:
         pass
 
 
-def submit(client: redis.Redis, payloads: Any, **more: int) -> str:
+def submit(client: redis.Redis, payloads: Any, **more: Any) -> str:
     job = Submission(RequestQueue(client, "q"), payloads, id="r", **more)
     finish(client, job)
     assert job.done is not None

@@ -23,6 +23,7 @@ from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.control import pause
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.recording.file import (
+    RecordedQueue,
     RecordedState,
     RecordingFile,
     lines,
@@ -40,12 +41,20 @@ MOMENT = 1_700_000_000_000
 BIG = 1 << 30
 
 
+def whole_row(name: str, **known: Any) -> dict[str, Any]:
+    """A queue with all its fields."""
+    row: dict[str, Any] = dict.fromkeys(RecordedQueue.__annotations__)
+    return row | {
+        "name": name, "kind": "request", "waiting": 0, "unfinished": [], "read_ms": MOMENT, **known,
+    }  # fmt: skip
+
+
 def states(n: int, first: int = MOMENT) -> Iterator[RecordedState]:
     """A state per second: the queue q's waiting entries count up."""
     state = RecordedState()
     for number in range(n):
         at_ms = first + 1000 * number
-        changed = {"waiting": number} if number else {"name": "q", "waiting": 0, "oldest_ms": None}
+        changed = {"waiting": number} if number else whole_row("q")
         state.apply({"at_ms": at_ms, "queues": {"q": changed}})
         yield state
 

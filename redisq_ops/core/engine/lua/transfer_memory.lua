@@ -3,8 +3,8 @@
 -- another shard or a delay set has a mark: once accepted, it is in `seen` for the setting keep_ms.
 -- A move's results are kept until the whole move is finished, because whoever resumes it asks for them.
 -- Those of the step before expire from then on, and those of an import from the beginning.
--- KEYS: land_ op_ seen
--- USES: unfinished_operations config transfer_names
+-- KEYS: land_ op_ seen trash
+-- USES: unfinished_operations config storage_stored_payload transfer_names
 
 -- For each row the first word of its result if it came before; else false, or that of all of its step.
 local function transfer_memory_known(op, step, ids, marks)
@@ -38,4 +38,13 @@ local function transfer_memory_keep(op, step, keep_ms, results)
   redis.call('HSET', op_ .. op, 'landing', step, 'keep', keep_ms)
   redis.call('PERSIST', list)
   unfinished_operations_add(op)
+end
+
+-- Whether an entry that is here, put into its state by the operation `by`, is only a copy in the trash:
+-- what a finished move from here left there (before it is finished, that may be all there is), or, for a
+-- file's row, an entry of its `payload`.
+local function transfer_memory_copy(id, by, payload)
+  if not redis.call('ZSCORE', trash, id) or unfinished_operations_hold(by) then return false end
+  if payload then return storage_stored_payload(id) == payload end
+  return by:find(TRANSFER_NAMES_MOVED)
 end

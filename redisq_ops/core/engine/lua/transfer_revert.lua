@@ -5,7 +5,7 @@
 -- ARGV: caller seq op step from to
 -- REST: id
 -- USES: idempotency transitions unfinished_operations history audit_log record storage_placed
--- USES: storage_score
+-- USES: storage_score transfer_names
 -- ENTRIES: op_{op}=hash land_{op}:{step}=hash
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
@@ -23,7 +23,7 @@ end
 for k, r in ipairs(record_read(ids)) do
   local id, put_away = ids[k], storage_score(ids[k], 'trash')
   reply[k] = 'changed'
-  if words[k] == 'withdrawn' and put_away and r.op:find('^undo%-') then -- by an earlier step or run
+  if words[k] == 'withdrawn' and put_away and transfer_names_away(r.op) then -- by an earlier step or run
     if to == 'gone' then
       transitions_move(id, 'trash', 'gone', 0, r)
     elseif to == 'back' then

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha1
 from typing import ClassVar, Literal, cast
 
 from ...engine.operator_changes import ChangeUndo
 from ...engine.queue import Queue
-from ...model.errors import Exists, NotFound, QueueClosed
+from ...engine.registry import refuse_reserved_name
+from ...model.errors import Exists, NotFound, QueueClosed, Unregistered
 from ...model.keys import checked_consumer
 from ...model.settings import LIMIT, MAX_PAYLOAD, PRIORITIES, PRIORITY
 from ...model.validation import listed
@@ -29,7 +31,9 @@ from .digest import Digest
 from .reads import RequestReads
 from .submission import (
     CHUNK,
+    Chunk,
     SubmittedRequest,
+    cancelled,
     checked_limit,
     checked_payload,
     checked_priority,
@@ -53,7 +57,7 @@ class RequestQueue(RequestReads[C_co]):
         queue = RequestQueue(connect("redis://127.0.0.1:6379/0"), "mail")
         queue.submit([b"one", b"two"], id="monday", priority=10, limit=5)
         Worker(queue, lambda work: work.payload.upper(), burst=True).run()
-        queue.results("monday")  # [(1, b"ONE"), (2, b"TWO")]
+        [part.result for part in queue.results("monday")]  # [b"ONE", b"TWO"]
 
     On a client from `aconnect`: ``await queue.submit(…)``. The methods that take ``op`` are what
     `redisq` and `redisq-top` run for operators.
@@ -113,7 +117,7 @@ class RequestQueue(RequestReads[C_co]):
             digest.extend(chunk)
             seal = nth == len(chunks)
             submitted = await self._append(
-                id, start + 1, chunk, before, str(digest), seal, priority, limit, traceparent
+                Chunk(id, start + 1, chunk, before, str(digest), seal, priority, limit, traceparent)
             )
             start += len(chunk)
         assert submitted is not None
@@ -146,36 +150,55 @@ class RequestQueue(RequestReads[C_co]):
         priority: int = PRIORITY,
         limit: int = LIMIT,
         traceparent: str = "",
+        op: str = "",
     ) -> SubmittedRequest:
         """Add sub-requests from number ``start`` on; 1 creates the request. ``seal`` completes it.
 
         For producers that don't have all payloads at once; `submit` does it for a list.
         ``before`` and ``after``: `Digest` of all content before the chunk, and with it. The chunk
-        is only added behind that content, so it is safe to repeat. Up to 500 payloads. Raises as
-        `submit` does.
+        is only added behind that content, so it is safe to repeat. Up to 500 payloads. ``op``: the
+        import that creates the request. Raises as `submit` does.
         """
         checked_request(id, priority, limit)
         checked_traceparent(traceparent)
         await self._ensure_registered()
         return await self._append(
-            id, start, payloads, before, after, seal, priority, limit, traceparent
+            Chunk(id, start, payloads, before, after, seal, priority, limit, traceparent, op)
         )
 
-    async def _append(
-        self, id: str, start: int, payloads: Sequence[bytes], before: str, after: str, seal: bool,
-        priority: int, limit: int, traceparent: str,
-    ) -> SubmittedRequest:  # fmt: skip
+    async def _append(self, chunk: Chunk) -> SubmittedRequest:
+        id = chunk.id
+
         def read(reply: list[bytes]) -> SubmittedRequest:
             word, total, state = words(reply)
+            if word == "exists" and state == "cancelled":
+                raise cancelled(id)
             if word == "exists":
                 raise Exists(f"request {id} exists with other content ({total} sub-requests)")
             return SubmittedRequest(id, word, int(total), state)
 
-        return await self._call_registered(
-            "submit", read, [(payload,) for payload in payloads], rid=id, priority=priority,
-            limit=limit, start=start, before=before, after=after, seal=int(seal),
-            trace=traceparent,
+        call = self._call_script(
+            "submit", read, [(payload,) for payload in chunk.payloads], rid=id,
+            priority=chunk.priority, limit=chunk.limit, start=chunk.start, before=chunk.before,
+            after=chunk.after, seal=int(chunk.seal), trace=chunk.traceparent, op=chunk.op,
+            rehearse="" if chunk.rehearse is None else chunk.rehearse,
         )  # fmt: skip
+        return await (self._once_registered(call) if chunk.rehearse is None else call)
+
+    @operation
+    async def rehearse(
+        self, id: str, start: int, n: int, *, before: str, after: str, priority: int, limit: int
+    ) -> SubmittedRequest:
+        """What `append` of ``n`` payloads with ``seal`` would return or raise. Writes nothing."""
+        checked_request(id, priority, limit)
+        chunk = Chunk(id, start, [], before, after, True, priority, limit, rehearse=n)
+        if await self.exists.op():
+            with suppress(Unregistered):  # its server has lost it: then it is a new one
+                return await self._append(chunk)
+        refuse_reserved_name(self.name, self.kind)
+        await self._check_submit_rights()
+        await self.check_creatable.op()
+        return SubmittedRequest(id, "ok", n, "open")
 
     # --- operators -----------------------------------------------------------------------------
 
@@ -206,6 +229,8 @@ class RequestQueue(RequestReads[C_co]):
         if undo.verb == "set":
             return await Queue._undo_change(self, undo)
         id, *value = undo.args
+        if undo.verb == "cancel" and value and await self._importer(id) != value.pop():
+            return 0  # another request has the id of the one that was imported
         try:
             verb = cast(Control, undo.verb)
             word, _ = await self.control.op(undo.op, undo.seq, verb, id, *value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...engine.queue import Queue
 from ...engine.state_scan import ScoreRange, WaitingIds, page, score_ranges
@@ -27,6 +27,11 @@ from .position import queue_position, tokens
 from .records import RequestRecords, found
 from .waiting_pages import waiting
 
+if TYPE_CHECKING:
+    from .outcomes import SubRequestOutcome
+
+_PAGE = 250
+"""sub-requests whose results are read at once"""
 _DIGITS = 18
 """a stream's ids have at most 64 bits"""
 
@@ -177,20 +182,28 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def results(
-        self, id: str, start: int = 1, max: int = 100
-    ) -> list[tuple[int, bytes | None]]:
-        """Results of up to ``max`` sub-requests from number ``start`` (1 is the first) on.
+        self, id: str, start: int = 1, max: int | None = None
+    ) -> list[SubRequestOutcome]:
+        """Every sub-request of a request with its state, and its result or what made it dead.
 
-        Returns (number, result) in order; the result is None where there is none (yet). Results
-        are kept for 24 hours after the request ended (setting ``keep_ms``). Raises `NotFound`.
+        In order of number, from ``start`` (1 is the first) on; ``max``: of that many at most. It
+        reads by pages; all results of a request have 64 MiB at most. They are kept for 24 hours
+        after the request ended (setting ``keep_ms``). Raises `NotFound`.
 
-            for number, result in queue.results("monday"): ...
+            for part in queue.results("monday"):
+                print(part.number, part.state, part.result or part.error)
         """
+        from .outcomes import outcomes
+
         if start < 1:
             raise BadInput(f"start must be at least 1, not {start}")
-        request, values = await both(self._record(id), self._results(id, start, max))
-        total = found(request, id, self.name).total
-        return [(n, value) for n, value in enumerate(values, start) if n <= total]
+        total = found(await self.request.op(id), id, self.name).total
+        end = total if max is None else min(total, start + max - 1)
+        holder = await self._holder(id)
+        rows: list[SubRequestOutcome] = []
+        for low in range(start, end + 1, _PAGE):
+            rows += await outcomes(holder, id, low, min(_PAGE, end - low + 1))
+        return rows
 
     @operation
     async def levels(self) -> list[Level]:

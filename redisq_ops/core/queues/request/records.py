@@ -52,6 +52,11 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
         key = self.keys["r_"] + id
         return Call(("HGET", key, "trace"), lambda found: found and found.decode(), key=key)
 
+    async def _importer(self, id: str) -> str:
+        """The operation that created a request by an import; empty: none did."""
+        key = self.keys["r_"] + id
+        return await Call(("HGET", key, "op"), lambda found: (found or b"").decode(), key=key)
+
     async def _readable(self, member: bytes) -> Request | Exception | None:
         try:
             asked: Call[Request | None] = self._record(member.decode())

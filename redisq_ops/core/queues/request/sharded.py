@@ -24,7 +24,7 @@ from ...sharding.shard_map import Head, home, next_due
 from ...sharding.sharded_queue import ShardedQueue
 from .queue import Control, RequestQueue
 from .stream import PendingSubRequest, Stream
-from .submission import SubmittedRequest
+from .submission import Chunk, SubmittedRequest
 
 
 class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C_co]):
@@ -56,17 +56,13 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     # --- producers -----------------------------------------------------------------------------
 
-    async def _append(
-        self, id: str, start: int, payloads: Sequence[bytes], before: str, after: str, seal: bool,
-        priority: int, limit: int, traceparent: str,
-    ) -> SubmittedRequest:  # fmt: skip
+    async def _append(self, chunk: Chunk) -> SubmittedRequest:
         while True:
-            holder, layout = await self._holder(id), self.layout
+            holder, layout = await self._holder(chunk.id), self.layout
             try:
-                await holder._ensure_registered()
-                return await holder._append(
-                    id, start, payloads, before, after, seal, priority, limit, traceparent
-                )
+                if chunk.rehearse is None:
+                    await holder._ensure_registered()
+                return await holder._append(chunk)
             except QueueClosed:
                 await self._refresh()
                 if self.layout == layout:  # the queue is draining; no shard was given up
@@ -76,6 +72,10 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
     async def traceparent(self, id: str) -> str | None:
         found = await self._on_each_shard(lambda part: part.traceparent.op(id))
         return next(filter(None, found), None)
+
+    async def _importer(self, id: str) -> str:
+        found = await self._on_each_shard(lambda part: part._importer(id))
+        return next(filter(None, found), "")
 
     @operation
     async def control(
@@ -148,12 +148,6 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
     @operation
     async def remove_consumer(self, group: str, consumer: str) -> str:
         return await (await self._holder(group)).remove_consumer.op(group, consumer)
-
-    @operation
-    async def results(
-        self, id: str, start: int = 1, max: int = 100
-    ) -> list[tuple[int, bytes | None]]:
-        return await (await self._holder(id)).results.op(id, start, max)
 
     @operation
     async def levels(self) -> list[Level]:

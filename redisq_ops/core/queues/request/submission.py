@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...model.batches import batches
-from ...model.errors import BadInput, TooLarge
+from ...model.errors import BadInput, Exists, TooLarge
 from ...model.keys import checked_name
 from ...model.settings import MAX_LIMIT, MAX_PAYLOAD, PRIORITIES
 from ...model.validation import PAYLOAD, mistaken
@@ -28,6 +28,24 @@ class SubmittedRequest:
     """sub-requests that the request has now"""
     state: str
     """open (more can be added) | sealed | done | cancelled"""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one call adds to a request; the arguments of `RequestQueue.append`."""
+
+    id: str
+    start: int
+    payloads: Sequence[bytes]
+    before: str
+    after: str
+    seal: bool
+    priority: int
+    limit: int
+    traceparent: str = ""
+    op: str = ""
+    rehearse: int | None = None
+    """how many payloads there would be: nothing is written"""
 
 
 def cut(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -60,6 +78,10 @@ def checked_limit(limit: int) -> int:
 def checked_traceparent(traceparent: str) -> None:
     if traceparent and not _TRACEPARENT.fullmatch(traceparent):
         raise BadInput(f"traceparent {traceparent!r} is no W3C trace context (00-…-…-01)")
+
+
+def cancelled(id: str) -> Exists:
+    return Exists(f"request {id} was cancelled: undo that, or use another id (--id)")
 
 
 def checked_request(id: str, priority: int, limit: int) -> None:

@@ -1,9 +1,10 @@
 -- Create a request, add sub-requests to it, seal it: any of these in one step. A chunk is appended only
 -- after the content it was cut from, which a chain of digests proves. So a submission that is sent
--- again, resumed elsewhere or sent by two processes never duplicates or mixes anything. `trace`: the
--- producer's trace context, kept with a new request; empty: none.
+-- again, resumed elsewhere or sent by two processes never duplicates or mixes anything. Kept with a new
+-- request if not empty: `trace`, the producer's trace context, and `op`, the import that creates it. `rehearse`: how
+-- many sub-requests would be added; then nothing is written, and the answer is that of the real call.
 -- KEYS: r_ p_ prios open fin retire
--- ARGV: rid priority limit start before after seal trace
+-- ARGV: rid priority limit start before after seal trace op rehearse
 -- REST: payload
 -- USES: transitions number_words begin_request config counters history request type_check registered
 -- USES: max_waiting
@@ -13,7 +14,7 @@
 -- total, state.
 registered_check()
 local q = request_get(rid)
-local rows = #ARGV - first + 1
+local rows = rehearse == '' and #ARGV - first + 1 or tonumber(rehearse)
 local last = tonumber(start) + rows - 1
 local known = q and redis.call('HGET', r_ .. rid, 'digest')
 local function answer(word) return {word, tostring(q.total), q.state} end
@@ -37,6 +38,7 @@ if config.max_waiting > 0 and rows > 0 then
   local full = max_waiting_refusal(counters_known.waiting or 0, rows)
   if full then return full end
 end
+if rehearse ~= '' then return {'ok', tostring(last), q and q.state or 'open'} end
 type_check_key(p_ .. (q and q.priority or priority), 'list')
 type_check_key(prios, 'zset')
 if not q or rows == 0 then type_check_key(open, 'zset') end
@@ -50,6 +52,7 @@ end
 if not q then
   q = begin_request(rid, 'open', priority, limit)
   if trace ~= '' then redis.call('HSET', r_ .. rid, 'trace', trace) end
+  if op ~= '' then redis.call('HSET', r_ .. rid, 'op', op) end
 end
 type_check_passed[q.stream] = true
 local entries, call, stream = number_words(q.total, rows, '-0'), redis.call, q.stream

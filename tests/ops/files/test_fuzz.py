@@ -1,0 +1,382 @@
+"""Files from others, mutated: each ends in a result or in one clear sentence, and soon.
+
+``REDISQ_FUZZ=500 pytest tests/ops/files/test_fuzz.py`` tries as many mutations of each format; the
+suite tries a few. Number k of a format is always the same.
+"""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.json_patch import Patch, Unfit
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.recording.file import RecordingFile, members
+from redisq_ops.ops.recording.history import RecordedHistory
+from redisq_ops.ops.recording.sampler import Sampler
+
+from ...command_line import Redisq, dead_letters, everywhere
+
+TRIES = int(os.environ.get("REDISQ_FUZZ", "12"))
+SECONDS = 20
+"""for one try: a hang, not slowness, takes that long"""
+ODD: list[Any] = [
+    None, True, False, 0, -1, 1, 10**14, 2**63, 10**30, 0.5, -1e300, float("nan"), "", "x", "é",
+    "\ud800", "\udc80", "a b", "../x", "{}", "0", "-", "x" * 5000, [], [[]], [None], {}, {"x": 1},
+    {"": None}, [1, "x", None], "\x1b[2J", "0" * 400,
+]  # fmt: skip
+PUT_IN = [b"\0", b"[" * 100_000, b'"', b"\n", b"\xff", b"9" * 5000]
+ENDS = {0, 1, 2, 3, 5}
+"""exit codes that a bad file may have; 5: it was good, and would be confirmed"""
+
+
+class Hang(BaseException):
+    """It took too long."""
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    def late(number: int, frame: FrameType | None) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """A few bytes changed, cut out, doubled, or put in."""
+    found = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 5])):
+        at, end = sorted((rng.randrange(len(found) + 1), rng.randrange(len(found) + 1)))
+        match rng.randrange(6):
+            case 0 | 1 | 2 if at < len(found):
+                found[at] ^= 1 << rng.randrange(8)
+            case 3:
+                del found[at : at + rng.choice([1, 4, 50, 10**6])]
+            case 4:
+                found[at:at] = found[at : min(end, at + 200)]
+            case _:
+                found[at:at] = rng.choice(
+                    [b"\0", b"[" * 100_000, b'"', b"\n", b"\xff", b"9" * 5000]
+                )
+    return bytes(found)
+
+
+def warped(value: Any, rng: random.Random) -> Any:
+    """JSON with one part changed to something odd, left out, or added."""
+    if not isinstance(value, (dict, list)) or not value or rng.random() < 0.15:
+        return rng.choice(ODD)
+    if isinstance(value, list):
+        at = rng.randrange(len(value))
+        return [warped(each, rng) if k == at else each for k, each in enumerate(value)]
+    key = rng.choice(sorted(value))
+    kept = {name: each for name, each in value.items() if name != key}
+    match rng.randrange(8):
+        case 0:
+            return kept
+        case 1:
+            return value | {rng.choice(["x", "", "redisq", "\ud800"]): rng.choice(ODD)}
+        case _:
+            return kept | {key: warped(value[key], rng)}
+
+
+def warped_line(data: bytes, rng: random.Random) -> bytes:
+    """One line of NDJSON changed, still JSON."""
+    rows = data.splitlines()
+    at = rng.randrange(len(rows))
+    rows[at] = json.dumps(warped(json.loads(rows[at]), rng)).encode()
+    return b"\n".join(rows) + b"\n"
+
+
+def each(name: str) -> Iterator[tuple[int, random.Random]]:
+    for k in range(TRIES):
+        yield k, random.Random(f"{name} {k}")
+
+
+def ends_well(redisq: Redisq, k: int, *words: str) -> int:
+    """The exit code; fails for a traceback, a hang, or an error that nobody expected."""
+    with soon():
+        redisq(*words, code=None)
+    assert redisq.code in ENDS, (k, redisq.code, redisq.err)
+    assert "unexpected error" not in redisq.err and "Traceback" not in redisq.err, (k, redisq.err)
+    if redisq.code == 2:
+        assert redisq.err.count("\n") == 1 and len(redisq.err) < 1500, (k, redisq.err)
+    return redisq.code
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# --- recordings ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recording(client: redis.Redis, here: Path) -> Path:
+    everywhere(client)
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    sampler = Sampler(Deployment(client))
+    path = here / "r"
+    file = RecordingFile(str(path), 1 << 30)
+    for k in range(6):
+        line = run(client, sampler.sample())
+        file.add(line) if k % 3 else file.begin(sampler.state.whole())
+    file.end()
+    file.close()
+    return path
+
+
+def played_back(redisq: Redisq, k: int, path: Path) -> set[int]:
+    looks = [("playback", str(path)), ("playback", str(path), "consumers"),
+             ("playback", str(path), "log", "--diff", "1s"),
+             ("playback", str(path), "--diff", "5s", "--json")]  # fmt: skip
+    codes = {ends_well(redisq, k, *words) for words in looks}
+    with soon():
+        try:
+            known = members(path)
+        except BadInput:
+            return codes
+        history = RecordedHistory(path, known)
+        for member in known:
+            assert 0 < member.at_ms < 10**14
+            history.rates(None, member.at_ms + 1000, 60)
+    return codes
+
+
+@pytest.mark.alike
+def test_recordings(redisq: Redisq, recording: Path) -> None:
+    data = recording.read_bytes()
+    codes = set[int]()
+    for k, rng in each("recording"):
+        recording.write_bytes(mutated(data, rng))
+        codes |= played_back(redisq, k, recording)
+    assert codes >= {0, 2}
+
+
+@pytest.mark.alike
+def test_recordings_that_somebody_made(redisq: Redisq, recording: Path, here: Path) -> None:
+    """Whole ones, with other lines."""
+    text = zlib.decompressobj(31).decompress(recording.read_bytes())
+    for k, rng in each("lines"):
+        rows = [json.loads(row) for row in warped_line(text, rng).splitlines()]
+        made = here / f"m{k}"
+        file = RecordingFile(str(made), 1 << 30)
+        begins = rows[0].get("at_ms") if isinstance(rows[0], dict) else None
+        begins = begins if type(begins) is int and 0 <= begins < 2**63 else 1
+        file.begin({"at_ms": begins})
+        file.close()
+        made.unlink()
+        file = RecordingFile(str(made), 1 << 30)
+        with_time = rows[0] if isinstance(rows[0], dict) else {"": rows[0]}
+        vars(RecordingFile)["begin"](file, _Begins(with_time, begins))
+        for row in rows[1:]:
+            file.add(row)
+        file.end()
+        file.close()
+        played_back(redisq, k, made)
+
+
+class _Begins(dict[str, Any]):
+    """A first line whose member begins at a time, whatever the line says."""
+
+    def __init__(self, row: dict[str, Any], at_ms: int) -> None:
+        super().__init__(row)
+        self._at_ms = at_ms
+
+    def __getitem__(self, name: str) -> Any:
+        return self._at_ms if name == "at_ms" else super().__getitem__(name)
+
+
+def test_a_small_recording_does_not_unpack_to_anything(redisq: Redisq, recording: Path) -> None:
+    data = recording.read_bytes()
+    head = data[: data.index(b"redisq") + 22]
+    pack = zlib.compressobj(1, zlib.DEFLATED, -15)
+    bomb = b"".join(pack.compress(bytes(1 << 20)) for _ in range(80)) + pack.flush()
+    recording.write_bytes(head + bomb)
+    assert "has no sample" in redisq.refusal("playback", str(recording), code=2)
+
+
+# --- plans ---------------------------------------------------------------------------------------
+
+
+def signed(rows: list[dict[str, Any]]) -> bytes:
+    """Lines of a plan with the checksums that they need."""
+    text, crc = b"", 0
+    for k, row in enumerate(rows):
+        row = {name: value for name, value in row.items() if name != "crc"}
+        if k == 2 and isinstance(rows[0].get("op"), str):
+            crc = zlib.crc32(rows[0]["op"].encode(errors="replace"))
+        if k == len(rows) - 1 and "sha256" in row:
+            row = {"count": row.get("count"), "sha256": hashlib.sha256(text).hexdigest()}
+        body = json.dumps(row, separators=(",", ":"))[:-1].encode()
+        crc = zlib.crc32(body, crc)
+        text += b'%s,"crc":"%08x"}\n' % (body, crc)
+    return text
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("whole", [False, True])
+def test_plans(redisq: Redisq, client: redis.Redis, here: Path, whole: bool) -> None:
+    dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    data, codes = Path("p").read_bytes(), set[int]()
+    rows = [json.loads(row) for row in data.splitlines()]
+    for k, rng in each("plan"):
+        if whole:
+            at = rng.randrange(len(rows))
+            other = warped(rows[at], rng)
+            changed = [*rows[:at], other if isinstance(other, dict) else {}, *rows[at + 1 :]]
+            Path("p").write_bytes(signed(changed))
+        else:
+            Path("p").write_bytes(mutated(data, rng))
+        codes.add(ends_well(redisq, k, "apply", "p"))
+        codes.add(ends_well(redisq, k, "apply", "p", "--dry-run", "--json"))
+    assert 2 in codes
+    assert client.zcard("redisq:{mail}:dead") == 3
+
+
+# --- exports, submissions ------------------------------------------------------------------------
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("change", [mutated, warped_line])
+def test_exports(
+    redisq: Redisq, client: redis.Redis, here: Path,
+    change: Callable[[bytes, random.Random], bytes],
+) -> None:  # fmt: skip
+    everywhere(client)
+    DelaySet(client, "later").schedule([("e1", b"x"), ("e2", b"\xff")], after_ms=60_000)
+    redisq("export", "mail", "later", "--raw-payloads", "-o", "x")
+    data, codes = Path("x").read_bytes(), set[int]()
+    for k, rng in each("export"):
+        client.flushall()
+        Path("x").write_bytes(change(data, rng))
+        codes.add(ends_well(redisq, k, "import", "x", "--as-waiting", "--yes"))
+    assert codes >= {0, 2}
+
+
+@pytest.mark.alike
+def test_submissions(redisq: Redisq, client: redis.Redis, here: Path) -> None:
+    for k, rng in each("submit"):
+        Path("s").write_bytes(mutated(b"one\ntwo\n\nthree\r\n\xff\0\n", rng))
+        for more in ([], ["--per-line"], ["--split", "2"]):
+            ends_well(redisq, k, "submit", "s", "--dry-run", "--max-payload", "4096", *more)
+
+
+# --- configuration, patches, undo records --------------------------------------------------------
+
+CONFIG = b"""
+queue = "mail"
+read_only = false
+redact.keys = ["iban"]
+
+[contexts.prod]
+url = "redis://127.0.0.1:1/0"
+max_rate = 10
+
+[dashboard]
+theme = "light"
+refresh = "2s"
+preview = "closed"
+
+[dashboard.keys]
+explain = "x"
+
+[dashboard.columns]
+dead = ["id", "error", "since"]
+
+[dashboard.filters]
+1 = "error~timeout age>2h"
+
+[dashboard.alerts]
+notify = ["bell", "osc9"]
+
+[[dashboard.alerts.check]]
+queues = "mail*"
+critical = ["dead>100"]
+"""
+
+
+@pytest.mark.alike
+def test_configurations(redisq: Redisq, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from redisq_ops.ops.config.file import config_path, read_file
+    from redisq_ops.tui.settings_file import read_settings
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(here))
+    (here / "redisq").mkdir()
+    codes = set[int]()
+    for k, rng in each("config"):
+        text = mutated(CONFIG, rng)
+        if rng.random() < 0.6:  # a value of another type
+            lines = CONFIG.splitlines()
+            at = rng.choice([n for n, line in enumerate(lines) if b" = " in line])
+            odd = rng.choice(["1", "-1", "true", '""', '"x"', "[]", "[1]", "{}", "{x=1}", "nan",
+                              "1979-05-27", '["x", 1]', "9" * 30, '"\\u0000"', "inf"])  # fmt: skip
+            lines[at] = lines[at].partition(b" = ")[0] + b" = " + odd.encode()
+            text = b"\n".join(lines)
+        config_path().write_bytes(text)
+        codes.add(ends_well(redisq, k, "config"))
+        with soon():
+            try:
+                read_settings(read_file(config_path())[0].get("dashboard", {}), "here")
+            except BadInput as error:
+                assert "\n" not in str(error), k
+    assert codes >= {0, 2}
+
+
+PATCH = b"""[
+{"op": "test", "path": "/a/0", "value": 1}, {"op": "add", "path": "/a/-", "value": {"x": 2}},
+{"op": "move", "from": "/b", "path": "/c"}, {"op": "copy", "from": "/c", "path": "/d~1~0"},
+{"op": "replace", "path": "/a/1", "value": [1.5]}, {"op": "remove", "path": "/c"}]"""
+
+
+def test_patches() -> None:
+    payload = b'{"a": [1, 2], "b": {"y": null}}'
+    for k, rng in each("patch"):
+        text = mutated(PATCH, rng) if k % 3 == 0 else json.dumps(
+            warped(json.loads(PATCH), rng)
+        ).encode()  # fmt: skip
+        with soon():
+            try:
+                patch = Patch.parse(text.decode())
+                patch(payload)
+            except (BadInput, Unfit, UnicodeDecodeError) as error:
+                assert "\n" not in str(error), k
+
+
+@pytest.mark.alike
+def test_undo_records(redisq: Redisq, client: redis.Redis, here: Path) -> None:
+    """What undoes a change is kept in Redis, where others may have written."""
+    for k, rng in each("undo"):
+        client.flushall()
+        DelaySet(client, "q").schedule([("e1", b"x")])
+        redisq("export", "q", "-o", "x")
+        client.flushall()
+        (outcome,) = redisq.rows("import", "x", "--yes")
+        key = f"redisq:{{q}}:op:{outcome['op']}"
+        known: dict[bytes, bytes] = client.hgetall(key)  # type: ignore[assignment]
+        field = rng.choice(sorted(known))
+        value = mutated(known[field], rng) if rng.random() < 0.7 else b"set x"
+        client.hset(key, field, value)
+        ends_well(redisq, k, "undo", outcome["op"], "--yes")
+        ends_well(redisq, k, "log")
