@@ -1,5 +1,5 @@
-"""A server loses its data again and again under a producer, a worker and an operator, each a process
-of its own: what is accepted after a loss is finished, or in a queue that the registry has.
+"""A server loses its data again and again under a producer, a worker and an operator, each its own
+process: what is accepted after a loss is finished, or in a queue that the registry has.
 
 ``REDISQ_LOSSES=50`` runs it longer; ``-s`` prints the figures.
 """
@@ -69,7 +69,7 @@ def produce(url: str, log: Path) -> None:
 
 
 def work(url: str, log: Path) -> None:
-    """Note each entry before it is finished; most are so slow that the queues fill up."""
+    """Note each entry before it is finished; so slowly that the queues fill up."""
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def handle(work: Work) -> None:
