@@ -26,7 +26,6 @@ from redisq_ops.core.engine.registry import (
     plain_name,
 )
 from redisq_ops.core.foreign import recogniser
-from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.foreign.recogniser import Find, KeyLook, recognisers
 from redisq_ops.core.model.entry import Checkup, Counts
 from redisq_ops.core.model.errors import Forbidden, NotFound, Refused, Unreachable
@@ -238,13 +237,13 @@ def _is_shard(reader: type[Queue[Any]], own: str, entries: Mapping[str, Register
     return place is not None and _is_ours(reader.kind, entries.get(place[0]), place[1])
 
 
-def _by_name(reader: type[ForeignQueue[Any]] | None, name: str, at: str) -> bool:
+def _by_name(reader: type[Any] | None, name: str, at: str) -> bool:
     """Whether the name means these keys also without a registration.
 
     Otherwise the same command would mean one program's queue before a registration and another's
     after it, so the name can't be used.
     """
-    return reader is None or reader(None, name, at=at).name == name
+    return reader is None or bool(reader(None, name, at=at).name == name)
 
 
 def _own(entry: Registered) -> str:
