@@ -33,7 +33,7 @@ time.tzset()
 EMPTY = TemporaryDirectory()
 os.environ["XDG_CONFIG_HOME"] = EMPTY.name
 OURS = ("REDISQ_REQUIRE", "REDISQ_PICTURES", "REDISQ_DOCS", "REDISQ_SEEDS", "REDISQ_SPARK",
-        "REDISQ_FUZZ")  # fmt: skip
+        "REDISQ_FUZZ", "REDISQ_LOSSES")  # fmt: skip
 for name in [name for name in os.environ if name.startswith("REDIS")]:
     if not name.startswith(OURS):
         del os.environ[name]

@@ -218,7 +218,7 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Registere
             continue  # one of ours that uses another program's layout
         if entry is None:
             called = None
-            if len(name) > _LONGEST or name in taken or not _by_name(reader, name, at, own):
+            if len(name) > _LONGEST or name in taken or not _by_name(reader, name, at):
                 name, called = distinct_name(one.kind, one.at, one.what), own
             entry = Registered(
                 name, one.kind, reader.schema if reader else 1, now, at=at, called=called
@@ -237,13 +237,13 @@ def _is_shard(reader: type[Queue[Any]], own: str, entries: Mapping[str, Register
     return place is not None and _is_ours(reader.kind, entries.get(place[0]), place[1])
 
 
-def _by_name(reader: type[Queue[Any]] | None, name: str, at: str, own: str) -> bool:
+def _by_name(reader: type[Any] | None, name: str, at: str) -> bool:
     """Whether the name means these keys also without a registration.
 
     Otherwise the same command would mean one program's queue before a registration and another's
     after it, so the name can't be used.
     """
-    return reader is None or at == own or reader(None, name).at == at
+    return reader is None or bool(reader(None, name, at=at).name == name)
 
 
 def _own(entry: Registered) -> str:

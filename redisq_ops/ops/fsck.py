@@ -13,13 +13,15 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import GONE, Checkup, State
 from redisq_ops.core.model.errors import CORRUPT, RedisqError, Refused, Unreadable, WrongKind
-from redisq_ops.core.redis.operation import Call, attempt_read
+from redisq_ops.core.model.open_resize import OpenResize
+from redisq_ops.core.redis.operation import Call, attempt, attempt_read
 from redisq_ops.core.redis.scripts import NUMBERS
 
 from .change import audit_log
 from .change.allowed import allowed
 from .change.unfinished import unfinished
 from .hint import hint
+from .resize import what_completes
 from .terminal import date
 
 CHECKS, CHECKS_IN_USE = 5, 20
@@ -59,7 +61,8 @@ class QueueCheck:
         when = partial(date, zone=UTC)
         moves = [m.sentence(when) for m in await unfinished(self.queue) if m.abandoned]
         orphans = starmap(self._orphans, checkup.orphans.items())
-        found = (*checkup.flaws, *orphans, *await self._corrupt_counters(), *moves)
+        counters, resize = await self._corrupt_counters(), await self._held_resize()
+        found = (*checkup.flaws, *orphans, *counters, *moves, *resize)
         self.not_checked = checkup.unseen
         same = _foreign_identity if self.queue.names_examples else _identity
         earlier = {same(finding) for finding in self.findings}
@@ -81,6 +84,13 @@ class QueueCheck:
             return f"{found}. {refusal}"
         command = hint("purge", self.queue.name, state=state, where=f"reason={GONE}")
         return f"{found}. To remove: {command}"
+
+    async def _held_resize(self) -> list[str]:
+        """A change of the number of shards that waits for an operator."""
+        resize = await attempt(self.queue.open_resize.op())
+        if not isinstance(resize, OpenResize) or not resize.held:
+            return []
+        return [f"{resize}. To complete it, {what_completes(self.queue.name, resize)}"]
 
     async def _corrupt_counters(self) -> list[str]:
         """Counters that are not whole numbers, with which the queue's scripts refuse to work."""

@@ -271,6 +271,12 @@ def _unfinished(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]
         yield f"unfinished move: {', '.join(row.unfinished)}"
 
 
+def _resizing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+    """Workers visit the shards of both numbers, and moves are refused."""
+    if row.resize is not None:
+        yield str(row.resize)
+
+
 def _old(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     """The oldest entry has waited for long, although nobody paused the queue."""
     counts, rates = row.counts, row.rates
@@ -323,6 +329,7 @@ RULES: Mapping[str, tuple[Severity, _Rule]] = {
     "paused": (Severity.WARNING, _paused),
     "draining": (Severity.WARNING, _draining),
     "unfinished": (Severity.WARNING, _unfinished),
+    "resizing": (Severity.WARNING, _resizing),
 }
 """rule -> how bad what it finds is; of equally bad ones the first comes first"""
 

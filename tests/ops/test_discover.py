@@ -294,15 +294,38 @@ def test_registering_never_gives_a_name_to_another_programs_queue(
     assert [client.llen(f"{at}queue:low") for at in others] == [1, 1]
 
 
-def test_a_name_that_was_registered_stays_whose_it_is(redisq: Redisq, client: Client) -> None:
-    """As releases before noted it, or a program that was told where its queue is."""
-    resque(client, "app:resque:")
-    old = Registered("resque:low", "resque", 1, 0, at="app:resque:")
-    assert run(client, adopt(old))
-    assert names(redisq.rows("discover")) == ["resque:low"]
-    resque(client)
-    rows = {row["at"]: row["name"] for row in redisq.rows("discover")}
-    assert rows["app:resque:"] == "resque:low" and rows["resque:"].startswith("resque:low~")
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [("resque", "app:resque:"), ("sidekiq", "low"), ("resque", ""), ("celery", "app:")],
+)
+def test_a_name_without_a_digest_means_the_usual_keys_whatever_the_registry_says(
+    redisq: Redisq, client: Client, kind: str, at: str
+) -> None:
+    """Else who may write the registry could make a name mean another program's queue."""
+    client.lpush(f"{at}queue:low" if kind != "celery" else f"{at}low", '{"class":"A","args":[]}')
+    before = picture(client)
+    name = f"{kind}:low"
+    assert run(client, adopt(Registered(name, kind, 1, 0, at=at)))
+    (row,) = redisq.rows("ls", code=3)
+    assert "the registry entry" in row["problem"] and f"redisq forget {name}" in row["problem"]
+    redisq("purge", name, "--state", "waiting", "--hard", "--yes", code=1)
+    redisq("forget", name, "--yes")
+    assert picture(client) == before
+
+
+def test_a_queue_at_other_keys_has_the_name_that_discover_gives_it(
+    redisq: Redisq, client: Client
+) -> None:
+    from redisq_ops.core.foreign.ruby_jobs import Job
+    from redisq_ops.core.foreign.sidekiq import SidekiqQueue
+
+    for at in ("", "app:"):
+        queue = SidekiqQueue(client, "sidekiq:low", at=at)
+        queue.push([Job("A")])
+        (found,) = [row for row in redisq.rows("discover") if row["at"] == at]
+        assert (found["name"], found["registered"], found["waiting"]) == (queue.name, True, 1)
+        assert (queue.name == "sidekiq:low") == (at == "")
+    assert [row["problem"] for row in redisq.rows("ls")] == [None, None]
 
 
 def test_a_pattern_narrows_the_look(redisq: Redisq, client: Client) -> None:

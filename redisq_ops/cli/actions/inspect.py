@@ -43,7 +43,15 @@ def inspect_queue(s: Session, name: str) -> None:
     overdue = sum(bool(one["missed_runs"]) for one in periodic)
     counted = None if view.periodic is None else (len(periodic), overdue)
     row = queue_fields(
-        QueueRow(queue.name, queue.kind, view.counts, rates, unfinished=left, periodic=counted),
+        QueueRow(
+            queue.name,
+            queue.kind,
+            view.counts,
+            rates,
+            unfinished=left,
+            periodic=counted,
+            resize=s.run(queue.open_resize.op()),
+        ),
         view.now_ms,
     )
     if s.json:

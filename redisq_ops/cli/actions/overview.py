@@ -59,6 +59,8 @@ def _flags(row: dict[str, Any]) -> str:
     flags = [f"{flag.replace('_', ' ')}: {row[flag]}" for flag in named if row[flag]]
     if row["unfinished"]:
         flags.append(f"unfinished: {' '.join(row['unfinished'])}")
+    if row["resizing"]:
+        flags.append(row["resizing"])
     if n := row["periodic_overdue"]:
         flags.append(f"{n:,} periodic overdue")
     return ", ".join(flags)

@@ -51,6 +51,9 @@ class QueueOutput(TypedDict):
     unfinished: list[str]
     """operations that still hold entries between two queues, see [Move
     entries](../how-to/move-entries.md#a-move-that-was-killed)"""
+    resizing: Text | None
+    """a change of the number of [shards](../explanation/sharding.md#changing-the-number) that is
+    not complete; `null`: none"""
     periodic: int | None
     """periodic entries; `null` if the kind has none"""
     periodic_overdue: int | None

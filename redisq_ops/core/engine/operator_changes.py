@@ -19,6 +19,7 @@ from ..model.clock import Duration, checked_ms
 from ..model.entry import MovedRange, State
 from ..model.errors import Refused, Superseded
 from ..model.keys import checked_consumer, checked_name
+from ..model.open_resize import OpenResize
 from ..model.settings import LEASE_MS
 from ..model.states import EDIT, FIXED
 from ..redis.operation import C_co, Call, Description, both, operation
@@ -279,9 +280,9 @@ class OperatorChanges(ParallelReads[C_co]):
         return ""
 
     @operation
-    async def resize_waits_for(self) -> str:
-        """See `ShardedQueue.resize_waits_for`."""
-        return ""
+    async def open_resize(self) -> OpenResize | None:
+        """See `ShardedQueue.open_resize`."""
+        return None
 
     @operation
     async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from ..foreign.base import ForeignQueue
-from ..model.errors import NotFound
+from ..model.errors import NotFound, Unreadable
 from ..sharding.sharded_queue import ShardedQueue
 from .queue import Queue
 from .queue_types import FOREIGN_CLASSES, OWN_CLASSES
@@ -38,7 +38,9 @@ def sharded_class(kind: str) -> type[ShardedQueue[Any, Any]]:
 def open_queue(client: Any, entry: Registered, **given: Any) -> Queue[Any]:
     """Open the queue of a registry entry; ``given``: ``prefix``, ``clock`` and ``callers``.
 
-    Raises `NotFound` for a kind that this release doesn't know, and `Refused` for a newer layout.
+    Raises `NotFound` for a kind that this release doesn't know, `Refused` for a newer layout, and
+    `Unreadable` where a name without a digest stands for other keys than the kind's usual ones:
+    who may write the registry can't so make it mean another program's queue.
     """
     made = queue_class(entry.kind) if entry.at is None else foreign_class(entry.kind)
     if made is None:
@@ -48,7 +50,14 @@ def open_queue(client: Any, entry: Registered, **given: Any) -> Queue[Any]:
         return sharded_class(entry.kind)(client, entry.name, entry=entry, **given)
     if entry.at is not None:
         given |= {"at": entry.at, "own_name": entry.called}
-    return made(client, entry.name, **given)
+    queue = made(client, entry.name, **given)
+    if queue.name != entry.name:
+        raise Unreadable(
+            f"the registry entry of {entry.name} is corrupt: a queue of that name doesn't have its "
+            f"keys at {entry.at!r}. Remove it with redisq forget {entry.name}, then redisq discover"
+            " --register finds the queue again"
+        )
+    return queue
 
 
 def _imported(package: str, name: str) -> Any:

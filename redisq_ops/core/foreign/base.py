@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ..engine.idempotency import CallerSlots
 from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.queue import Queue
-from ..engine.registry import Registered
+from ..engine.registry import Registered, distinct_name
 from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ..model.activity import Activity
 from ..model.clock import Clock, Duration
@@ -22,7 +22,7 @@ from ..model.entry import Page, PageQuery, Settlement, State, TakeResult
 from ..model.errors import WrongKind
 from ..model.keys import PREFIX, Keys, known_name
 from ..model.queue_position import QueuePosition
-from ..model.quoting import raw_of, shown, text
+from ..model.quoting import bytes_of, raw_of, shown, text
 from ..model.rates import Rates
 from ..model.settings import LEASE_MS
 from ..model.states import Verb
@@ -34,11 +34,14 @@ class ForeignQueue(Queue[C_co]):
     """Read-only; a kind overrides what it can do, and everything else is refused in one line.
 
     ``at``: what the owner's keys begin with. ``own_name``: the owner's name for the queue; None:
-    the part of its name here behind the colon.
+    the part of its name here behind the colon. Such a name means the kind's usual keys: at others
+    the queue gets the name that `discover` gives it, with a digest.
     """
 
     home: ClassVar[str] = ""
     """what its owner's keys begin with by default"""
+    one_key: ClassVar[bool] = False
+    """whether ``at`` is the queue's only key, and also its name"""
     releases: ClassVar[Releases | None] = None
     """of a kind that changes queues: those of its owner that it knows"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
@@ -71,7 +74,12 @@ class ForeignQueue(Queue[C_co]):
     ) -> None:
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.own_name = text(raw_of(name.partition(":")[2])) if own_name is None else own_name
-        self.at = self._home() if at is None else at
+        usual = self._home()
+        self.at = usual if at is None else at
+        if own_name is None and self.at != usual and not self._is_key(self.at):
+            self.name = distinct_name(self.kind, bytes_of(self.at), bytes_of(self.own_name))
+            own_name = self.own_name
+        self._called = own_name
         self._check_own_name()
         self.keys = self._keys(self.name)
         self.beside: frozenset[str] = frozenset()
@@ -90,8 +98,16 @@ class ForeignQueue(Queue[C_co]):
     def _home(self) -> str:
         return self.home
 
+    def _is_key(self, at: str) -> bool:
+        return self.one_key and at in ("", self.own_name)
+
     def _keys(self, name: str) -> Keys:
         return Keys(name, self.prefix)
+
+    def _as_registered(self, now_ms: int) -> Registered:
+        return Registered(
+            self.name, self.kind, self.schema, now_ms, at=self.at, called=self._called
+        )
 
     @property
     def whole(self) -> bool:

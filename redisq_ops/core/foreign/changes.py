@@ -16,7 +16,7 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 from redis.crc import key_slot
 
 from ..engine.operator_changes import MoveStep, UndoStep
-from ..engine.registry import Registered, find, server_ms
+from ..engine.registry import find, server_ms
 from ..model.entry import State
 from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import registry_key
@@ -53,7 +53,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         entry, _ = await both(find(self.name, self.prefix), self._refuse_wrong_types())
         if entry is None:
             await self._check_submit_rights()
-            mine = Registered(self.name, self.kind, self.schema, await server_ms(), at=self.at)
+            mine = self._as_registered(await server_ms())
             key = registry_key(self.prefix)
             await Call(("HSETNX", key, stored(self.name), mine.encoded()), int, key=key)
             entry = await find(self.name, self.prefix) or mine

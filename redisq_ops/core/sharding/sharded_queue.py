@@ -22,6 +22,7 @@ from ..engine.registry import MARK, Registered, amend, find
 from ..model.entry import MovedRange, State
 from ..model.errors import NotFound, Refused, Superseded
 from ..model.keys import Keys
+from ..model.open_resize import OpenResize
 from ..model.settings import MAX_BATCH
 from ..redis import acl_rights
 from ..redis.operation import C_co, Call, Description, attempt, operation, together
@@ -31,6 +32,7 @@ from .shard_map import MAX_SHARDS, ShardT, checked_shards
 
 _WORDS = ("moved", "theirs", "same", "away", "late", "changed")
 _COUNTED = ("done", "undone", "told")
+_HOLDING: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
 
 
 class ShardedQueue(MergedReads[C_co, ShardT]):
@@ -83,25 +85,16 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         await together(Call(("HSET", key, MARK, entry.mark), int, key=key) for key in keys)
 
     @operation
-    async def resize_waits_for(self) -> str:
-        """What a change of the number of shards still waits for, in words; empty: none is open."""
-        await self._refresh()
+    async def open_resize(self) -> OpenResize | None:
+        """The change of the number of shards that is not complete, as far as this object has read
+        the registry; one round trip if there is one."""
         if not self.old_shards:
-            return ""
-        removed = self._all_shards()[self.shards :]
-        states = ("lease", "delay", "dead", "trash")
-        rows = await together(
-            together(Call(("ZCARD", each.keys[zset]), int, key=each.keys[zset]) for zset in states)
-            for each in removed
-        )
-        names = ("pending", "delayed", "dead", "in the trash")
-        sums = map(sum, zip(*rows, strict=True))
-        held = [f"{n:,} {name}" for n, name in zip(sums, names, strict=False) if n]
-        where = f": {', '.join(held)} in shards that it removes" if held else ""
-        return (
-            f"queue {self.name} is still on its way from {self.old_shards} to {self.shards} "
-            f"shards{where}"
-        )
+            return None
+        now = await self._now()
+        found = await together(part.counts.op(now) for part in self._all_shards()[self.shards :])
+        sums = {state: sum(counts.of(state) or 0 for counts in found) for state in _HOLDING}
+        left = {state: n for state, n in sums.items() if n}
+        return OpenResize(self.old_shards, self.shards, left)
 
     async def _refuse_unfinished_transfers(self) -> None:
         """Raise `Refused` during a transfer from or to another queue: its undo lists and results

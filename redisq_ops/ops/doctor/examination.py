@@ -31,6 +31,7 @@ from ..change import audit_log
 from ..change.unfinished import unfinished
 from ..deployment import Deployment
 from ..hint import hint
+from ..resize import what_completes
 from ..terminal import age, count, date
 from ..unregistered import BRIEF, unregistered
 from .diagnosis import Diagnosis, Verdict
@@ -50,9 +51,6 @@ CHECKS = {
 }
 HARMFUL = ("flushall", "config|set", "shutdown")
 """commands that no user of queues needs"""
-RESIZE_ADVICE = (
-    "replay or purge the dead entries and wait until the trash expires; then run resize again"
-)
 Timer = Callable[[], float]
 
 
@@ -310,8 +308,11 @@ async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
             f"{one.by}, has not ended: {count(one.done)} of {count(one.matched)} done",
             f"continue it, or take it back: {hint('undo', one.id)}", facts=name | {"op": one.id},
         ))  # fmt: skip
-    if waits := await queue.resize_waits_for.op():
-        found.append(Diagnosis("shards", "warning", waits, RESIZE_ADVICE, facts=name))
+    if resize := await queue.open_resize.op():
+        found.append(Diagnosis(
+            "shards", "warning", f"queue {queue.name} is {resize}",
+            what_completes(queue.name, resize), facts=name,
+        ))  # fmt: skip
     if isinstance(queue, HasPeriodicEntries):
         _, overdue = await queue.periodic_counts.op(now)
         if overdue:

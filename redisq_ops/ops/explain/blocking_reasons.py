@@ -14,6 +14,7 @@ from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.model.queue_position import Ahead
 
 from ..hint import hint
+from ..resize import what_completes
 from ..terminal import age, count, kind_of
 from .reason_parts import ReasonParts
 
@@ -91,6 +92,18 @@ class BlockingReasons(ReasonParts):
                 "unfinished", move.sentence(self.when), "undo", move.command,
                 facts={"op": move.operation.id, "idle_ms": move.idle_ms},
             )  # fmt: skip
+
+    def _open_resize(self) -> Iterator[Reason]:
+        resize, name = self.observed.resize, self.queue.name
+        if resize is None:
+            return
+        dead = "dead" in resize.left
+        sentence = f"queue {name} is {resize}; to complete it, {what_completes(name, resize)}"
+        verb, command = ("replay", hint("replay", name)) if dead else (None, None)
+        yield Reason(
+            "resizing", sentence, verb, command,
+            facts={"shards": resize.new, "old_shards": resize.old, "left": dict(resize.left)},
+        )  # fmt: skip
 
     @property
     def _lease_live(self) -> bool:

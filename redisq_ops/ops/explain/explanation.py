@@ -115,7 +115,7 @@ class _Explainer(EntryReasons, RequestReasons, QueueReasons):
             what, state = "queue", self._queue_state()
             reasons = [
                 *self._unread(), *self._queue_reasons(), *self._unfinished_moves(),
-                *self._only_shown(),
+                *self._open_resize(), *self._only_shown(),
             ]  # fmt: skip
         elif observed.request is not None:
             what, state, reasons = "request", observed.request.state, list(self._request_reasons())

@@ -14,6 +14,7 @@ from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntr
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.relation import Related
 from redisq_ops.core.model.entry import Clients, Counts, Entry, Request, State
+from redisq_ops.core.model.open_resize import OpenResize
 from redisq_ops.core.model.queue_position import QueuePosition
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.model.states import Verb
@@ -113,6 +114,8 @@ class Observation:
     """of an entry: those that it depends on, or that depend on it"""
     failures: tuple[Trouble, ...] = ()
     """of a queue: the rules of `redisq check` that its failing and dead entries break"""
+    resize: OpenResize | None = None
+    """a change of the number of shards that is not complete"""
 
 
 async def observe(queue: Queue[Any], id: str | None) -> Observation:
@@ -128,11 +131,11 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         queue.settings.op(), queue.queue_position.op(address), _entry_or_request(queue, address),
         together(queue.page.op(state, None, 1, glance=True) for state in _FIRST_OF),
         history_of(queue, address), audit_log.last(queue, OPERATIONS), unfinished(queue),
-        _failures(queue, id, now),
+        _failures(queue, id, now), queue.open_resize.op(),
     ]  # fmt: skip
     (
         (blockers, reports), counts, rates, settings, position, (entry, request), first, history,
-        operations, moves, failures,
+        operations, moves, failures, resize,
     ) = await together(reads)  # fmt: skip
     if id and entry is None and request is None and not history.events:
         history = await history_of(queue, address, HISTORY_EVENTS)
@@ -155,7 +158,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     return Observation(
         queue, id, now, counts, rates, settings, entry, request, position, first_entries, history,
         tuple(operations), same_error, tuple(moves), blockers, periodic, tuple(reports), refused,
-        related, failures,
+        related, failures, resize,
     )  # fmt: skip
 
 

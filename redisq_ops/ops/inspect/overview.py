@@ -16,6 +16,7 @@ from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.entry import STATES, Client, Counts, Entry, Request
 from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.model.keys import registry_key
+from redisq_ops.core.model.open_resize import OpenResize
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.redis.operation import (
     Call,
@@ -81,6 +82,8 @@ class QueueRow:
     evidence: Evidence | None = None
     periodic: tuple[int, int] | None = None
     """periodic entries, and how many of them missed a run; None: the kind has none"""
+    resize: OpenResize | None = None
+    """the change of the number of its shards that is not complete"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,7 @@ def queue_fields(row: QueueRow, now_ms: int) -> dict[str, Any]:
         "paused": counts and counts.paused, "draining": counts and counts.closed,
         "only_shown": counts and counts.only_shown,
         "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
+        "resizing": None if row.resize is None else str(row.resize),
         "periodic": row.periodic and row.periodic[0],
         "periodic_overdue": row.periodic and row.periodic[1],
     }  # fmt: skip
@@ -188,25 +192,28 @@ async def queue_row(
 
     ``limits``: by which it is judged; None: what it is judged by isn't read.
     """
-    counts, moves, rates_, found, periodic = await together(
+    counts, moves, rates_, found, periodic, resize = await together(
         [
             queue.counts.op(now),
             attempt(_unfinished(queue)),
             attempt(rates),
             attempt(_signs(queue, now, limits)),
             attempt(_periodic(queue, now)),
+            attempt(queue.open_resize.op()),
         ]
     )
-    results = (moves, rates_, found, periodic)
+    results = (moves, rates_, found, periodic, resize)
     unread = (each for each in results if isinstance(each, Exception))
     problem = next(map(_problem, unread), None)
     rates_ = None if isinstance(rates_, Exception) else rates_
     moves = () if isinstance(moves, Exception) else moves
     activity, clients = (None, ()) if isinstance(found, Exception) else found
     periodic = None if isinstance(periodic, Exception) else periodic
+    resize = None if isinstance(resize, Exception) else resize
     return QueueRow(
-        name, kind, counts, rates_, problem, moves, activity, clients, periodic=periodic
-    )
+        name, kind, counts, rates_, problem, moves, activity, clients, periodic=periodic,
+        resize=resize,
+    )  # fmt: skip
 
 
 async def _periodic(queue: Queue[Any], now: int) -> tuple[int, int] | None:

@@ -67,6 +67,7 @@ class RecordedQueue(TypedDict):
     periodic: int | None
     periodic_overdue: int | None
     only_shown: str | None
+    resizing: NotRequired[str | None]
     read_ms: int
 
 

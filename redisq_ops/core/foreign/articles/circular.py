@@ -61,6 +61,7 @@ class RawCircularQueue(RawLayout[C_co]):
     """One rotating list."""
 
     kind: ClassVar[str] = "raw-circular"
+    one_key: ClassVar[bool] = True
     layout_faults: ClassVar[tuple[str, ...]] = (
         "two consumers that find the same time-out both take the entry: one job, two marks",
         "an id with an asterisk looks as if it had been in progress since 1970",

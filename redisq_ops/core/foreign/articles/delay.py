@@ -47,6 +47,7 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
     """One sorted set of payloads."""
 
     kind: ClassVar[str] = "raw-delay"
+    one_key: ClassVar[bool] = True
     layout_faults: ClassVar[tuple[str, ...]] = (
         "the ready time is overwritten by the lease: scheduled and in flight look alike",
         "equal payloads are one member: two jobs become one, at the later time",

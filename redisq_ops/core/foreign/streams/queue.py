@@ -18,7 +18,7 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasConsumerGroups
-from ...engine.registry import Registered, adopt, find, server_ms
+from ...engine.registry import adopt, find, server_ms
 from ...model.activity import Activity
 from ...model.consumer_load import (
     NOBODY,
@@ -57,6 +57,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     kind: ClassVar[str] = "stream"
     package: ClassVar[str] = "foreign.streams"
+    one_key: ClassVar[bool] = True
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a pending entry has no deadline: what a dead consumer holds stays there until somebody "
         "claims it",
@@ -273,8 +274,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         if not self._registered and await find(self.name, self.prefix) is None:
             now = await server_ms()
             # With its key, as `discover` would: else that finds it again under a second name.
-            entry = Registered(self.name, self.kind, self.schema, now, at=text(self.key))
-            await adopt(entry, self.prefix)
+            await adopt(replace(self._as_registered(now), at=text(self.key)), self.prefix)
         self._registered = True
 
     async def _undo_change(self, undo: ChangeUndo) -> int:
