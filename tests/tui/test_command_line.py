@@ -117,7 +117,7 @@ def test_it_is_run_with_the_same_server_and_rights(
     monkeypatch.setattr(sys, "executable", str(fake))
     monkeypatch.setattr(sys, "stdin", fake.open())
     assert command_line.run_in_terminal(["ls"], ["--url", "redis://h"], True) == 3
-    assert (tmp_path / "ran").read_text() == "true -m redisq_ops --url redis://h ls\n"
+    assert (tmp_path / "ran").read_text() == "true -P -m redisq_ops --url redis://h ls\n"
 
 
 @pytest.mark.slow

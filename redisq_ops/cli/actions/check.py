@@ -16,7 +16,7 @@ from redisq_ops.ops.check.evaluation import (
     standings,
 )
 from redisq_ops.ops.check.rules import Rules, read_rules
-from redisq_ops.ops.doctor.examination import examine
+from redisq_ops.ops.doctor.examination import examine, registry_diagnoses
 from redisq_ops.ops.inspect.overview import Overview, overview
 from redisq_ops.ops.trouble import Severity, judged
 
@@ -45,7 +45,7 @@ def check(s: Session, given: dict[str, Any]) -> int:
     unused = rules.unused([row.name for row in seen.rows])
     rows = tuple(row for row in seen.rows if fnmatchcase(row.name, pattern))
     seen = Overview(seen.now_ms, rows)
-    server = s.run(examine(s.deployment)) if given["server"] else ()
+    server = s.run(examine(s.deployment) if given["server"] else registry_diagnoses(s.deployment))
     if not rows and given["pattern"]:
         missing = f"no queue matches {given['pattern']!r}"
         return unknown(s.json, NotFound(missing), missing)

@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..model.clock import Duration, checked_ms
-from ..model.entry import Delivery, Settlement, TakeResult
+from ..model.entry import Delivery, Entry, Settlement, TakeResult
 from ..model.keys import checked_consumer
 from ..model.settings import LEASE_MS, MAX_BATCH
 from ..redis.operation import Arg, C_co, Call, attempt, both, operation
 from ..redis.parsers import row_words
 from ..redis.server_errors import translate
 from .operator_changes import OperatorChanges
+from .relation import Related
 from .replay_tracking import ReplayTracker
 from .wire_format import checked_take, ends, taken
 
@@ -45,6 +46,12 @@ class Queue(OperatorChanges[C_co]):
         They have no client: run their descriptions (``.op``) on this queue's client.
         """
         return (self,)
+
+    @operation
+    async def related(self, entry: Entry) -> list[Related]:
+        """The entries that this one depends on, or that depend on it, as far as its kind has any;
+        those that have to be dealt with first come first."""
+        return []
 
     @operation
     async def take(self, n: int = 1, *, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:

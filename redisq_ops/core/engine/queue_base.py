@@ -144,13 +144,12 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
 
     async def _ensure_registered(self) -> None:
         """Find the queue's registry entry or create it, once per object."""
-        if not self._registered:
+        while not self._registered:
             entry, _ = await both(self._registry_entry(), self._refuse_wrong_types())
             if entry.all_shards > 1:
                 raise WrongKind(f"queue {self.name} has shards: open it as a sharded queue")
             self.layout = entry.layout
-            await self._mark(entry)
-            self._registered = True
+            self._registered = await self._is_marked(entry)
 
     def refuse_several_slots(self) -> None:
         """Raise `Refused` where a Cluster has the keys in several slots: a script can't run."""
@@ -162,21 +161,23 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
             layout=self.layout, mark=read_mark(self.keys),
         )  # fmt: skip
 
-    async def _mark(self, entry: Registered) -> None:
-        """Leave the registration's mark in every shard that has none.
+    async def _is_marked(self, entry: Registered) -> bool:
+        """Leave the registration's mark in every shard that has none. False: a shard had none, so
+        the registry has to be read again, since the server may have lost its data in between.
 
-        A server that refuses it refuses no worker: scripts that need the mark say so.
+        A server that refuses the mark refuses no worker: scripts that need the mark say so.
         """
         places = self.shard_keys
         marks = await together(read_mark(keys) for keys in places)
         marking = self._script("mark_registered")
-        await attempt(
+        left = await attempt(
             together(
                 marking.call(keys, self.clock, int, mark=entry.mark)
                 for keys, mark in zip(places, marks, strict=True)
                 if mark is None
             )
         )
+        return isinstance(left, Exception) or not left
 
     async def _register_again(self) -> None:
         """After a script found no mark: the server lost the queue's data, or a release wrote it

@@ -21,7 +21,6 @@ from ..model.errors import WrongKind
 from ..model.queue_position import OTHERS, SEEN, QueuePosition
 from ..model.quoting import text
 from ..model.rates import Rates
-from ..model.relation import Related
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, both, operation, together
 from ..redis.parsers import moment, number, scored, spelt
@@ -357,12 +356,6 @@ class QueueReads(QueueBase[C_co]):
     async def queue_position(self, id: str = "") -> QueuePosition:
         """What keeps an entry or request (without ``id``: any entry) from being handed out."""
         return await self._recent_consumers()
-
-    @operation
-    async def related(self, entry: Entry) -> list[Related]:
-        """The entries that this one depends on, or that depend on it, as far as its kind has any;
-        those that have to be dealt with first come first."""
-        return []
 
     async def _recent_consumers(self) -> QueuePosition:
         return await recent_consumers(self.keys["callers"])

@@ -15,6 +15,7 @@ from ..model.consumer_load import PendingPage, PendingQuery
 from ..model.entry import Delivery, Entry, Page, PageQuery, State, TakeResult
 from ..redis.operation import Description
 from .operator_changes import ChangeUndo
+from .registry import Registered
 from .state_scan import WaitingIds
 
 
@@ -117,6 +118,12 @@ class Storage(Protocol):
         """Take back a change that moved no entries; returns how many things it changed back.
 
         Default: imports and settings. Replaced by kinds that have further changes.
+        """
+
+    async def _is_marked(self, entry: Registered) -> bool:
+        """Leave the registration's mark in every shard; False: one had none.
+
+        Replaced by kinds that keep options, which who sees the mark needs, in the same key.
         """
 
     async def _ensure_registered(self) -> None:

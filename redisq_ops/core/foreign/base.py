@@ -108,8 +108,9 @@ class ForeignQueue(Queue[C_co]):
         """Do nothing: the owner creates the queue."""
 
     async def _register_again(self) -> None:
+        # The mark first: data that is lost after that takes it away.
+        await self._is_marked(Registered(self.name, self.kind, self.schema))
         await Queue._register_again(self)
-        await self._mark(Registered(self.name, self.kind, self.schema))
 
     @operation
     @abstractmethod

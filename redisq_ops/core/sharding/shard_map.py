@@ -96,12 +96,11 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
             self.layout = entry.layout
 
     async def _ensure_registered(self) -> None:
-        if not self._registered:
+        while not self._registered:
             entry = await self._registry_entry(self.shards)
             self._apply_registry(entry)
             await self._refuse_wrong_types()
-            await self._mark(entry)
-            self._registered = True
+            self._registered = await self._is_marked(entry)
 
     async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
         """Of all shards, in one round trip; without scripts, because readers may not run any."""

@@ -70,7 +70,7 @@ async def examine(
     found += _unreadable(refused)
     for queue, rows in zip(queues, await together(apart(_queue(q)) for q in queues), strict=True):
         found += _unreadable({queue.name: rows}) if isinstance(rows, Exception) else rows
-    found += await _unregistered(deployment)
+    found += await registry_diagnoses(deployment)
     if not any(one.check == "queues" for one in found):
         found.append(Diagnosis("queues", "ok", f"queues: {count(len(queues))}, all can be read",
                              facts={"queues": len(queues)}))  # fmt: skip
@@ -268,7 +268,7 @@ def _unreadable(problems: dict[str, Any]) -> Iterator[Diagnosis]:
         )  # fmt: skip
 
 
-async def _unregistered(deployment: Deployment) -> list[Diagnosis]:
+async def registry_diagnoses(deployment: Deployment) -> list[Diagnosis]:
     """Queues of ours that the registry has lost, among the server's first keys."""
     lost = await unregistered(deployment, BRIEF)
     found = [

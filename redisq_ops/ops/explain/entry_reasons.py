@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from redisq_ops.core.engine.relation import Related
 from redisq_ops.core.model.consumer_load import NOBODY
 from redisq_ops.core.model.entry import GONE, Entry
-from redisq_ops.core.model.relation import Related
 
 from ..hint import hint
 from ..inspect.consumers import SILENT_MS

@@ -12,10 +12,10 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.relation import Related
 from redisq_ops.core.model.entry import Clients, Counts, Entry, Request, State
 from redisq_ops.core.model.queue_position import QueuePosition
 from redisq_ops.core.model.rates import Rates
-from redisq_ops.core.model.relation import Related
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import Description, attempt, both, together
 

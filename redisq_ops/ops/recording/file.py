@@ -66,6 +66,7 @@ class RecordedQueue(TypedDict):
     unfinished: list[str]
     periodic: int | None
     periodic_overdue: int | None
+    only_shown: str | None
     read_ms: int
 
 

@@ -577,7 +577,7 @@ def test_the_worker_runs_it(
 def test_a_call_sent_again_changes_nothing(queue: Ours, client: redis.Redis) -> None:
     from ...model.wire import run_twice
 
-    client_run(client, queue._ensure_registered())
+    client_run(client, queue._register_again())
     run_twice(client, queue.push.op([Job("A", [], "a"), Job("B", [], "b")]))
     assert client.llen("queue:default") == 2
     taken = run_twice(client, queue.take.op(2, consumer="w1"))

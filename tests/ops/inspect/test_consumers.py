@@ -940,14 +940,17 @@ class TestGivenBack:
             + (
                 "local server = redis local redis = setmetatable({call = function(...) "
                 "local reply = server.call(...) if ({...})[1] == 'XPENDING' then "
-                f"for _, row in ipairs(reply) do if {tables}[row[1]] and row[2] == 'w1' then "
+                f"for _, row in ipairs(reply) do if ({tables})[row[1]] and row[2] == 'w1' then "
                 "row[2], row[3], row[4] = '', -1, 9223372036854775807 "
                 "end end end return reply end},"
                 "{__index = server}) " + body
             )
         )
         sha = sha1(text.encode()).hexdigest()
-        monkeypatch.setattr(orders, "_script", lambda name: replace(script, text=text, sha=sha))
+        given, patched = orders._script, replace(script, text=text, sha=sha)
+        monkeypatch.setattr(
+            orders, "_script", lambda name: patched if name == "reassign" else given(name)
+        )
         return ids
 
     def test_is_shown_as_nobodys(

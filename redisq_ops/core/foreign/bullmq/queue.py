@@ -10,9 +10,9 @@ from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ...engine.optional_features import HasWorkerTraces
+from ...engine.relation import Related
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
-from ...model.relation import Related
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together

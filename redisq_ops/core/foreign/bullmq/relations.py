@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...engine.relation import Related
 from ...model.quoting import legal, text
-from ...model.relation import Related
 from ...redis.operation import Call, both, together
 from ...redis.parsers import optional
 

@@ -115,6 +115,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         return [self._entry(state, place, row, data) for row, data in zip(rows, found, strict=True)]
 
     async def sizes(self, place: Place, rows: Sequence[Row]) -> Sequence[int]:
+        """The length of each message."""
         return await field_sizes(self._messages_key(place))(place, rows)
 
     def _messages_key(self, place: Place) -> str:

@@ -242,7 +242,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         op: str = "",
     ) -> Reassigned:
         """By the bare ids of `pending_deliveries`. An entry's age and number of deliveries stay."""
-        await self._ensure_registered()
+        await self._register()
         part = await self._one(group)
 
         # The stream is its owner's key: on a cluster our audit log is in another slot.
@@ -264,7 +264,11 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             min_idle=min_idle_ms, remove=int(remove),
         )  # fmt: skip
 
-    async def _ensure_registered(self) -> None:
+    async def _register_again(self) -> None:
+        await ForeignQueue._register_again(self)
+        await self._register()
+
+    async def _register(self) -> None:
         """Write the registry entry before the first change, so that the audit log is found."""
         if not self._registered and await find(self.name, self.prefix) is None:
             now = await server_ms()

@@ -109,9 +109,9 @@ class CircularQueue(Queue[C_co]):
         there, listed = await both(Queue.exists(self), Call(("EXISTS", key), bool, key=key))
         return there or listed
 
-    async def _mark(self, entry: Registered) -> None:
+    async def _is_marked(self, entry: Registered) -> bool:
         self.shape = await self._settled_shape(self.shard_keys)  # who sees the mark needs it
-        await Queue._mark(self, entry)
+        return await Queue._is_marked(self, entry)
 
     async def _settled_shape(self, places: Sequence[Keys]) -> Shape:
         """The shape of the queue; a new queue gets it now. Raises `WrongKind` where they differ."""

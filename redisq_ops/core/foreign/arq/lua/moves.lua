@@ -1,26 +1,12 @@
 -- What arq's own client would write. `e.key` is the queue, `e.member` the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- IMPLEMENTS: moves_lacks_record
--- KEYS: t_job_ t_result_ t_retry_ t_progress_ t_abort
--- USES: kept_keys type_check
+-- KEYS: t_job_ t_result_ t_retry_ t_abort
+-- USES: jobs kept_keys type_check
 local DAY = 86400000 -- ms after its due time at which a job expires
 
 local function holds(key, digest)
   local data = redis.call('GET', key)
   return data and redis.sha1hex(data) == digest
-end
-
-local function in_progress(e) return redis.call('EXISTS', t_progress_ .. e.member) == 1 end
-
-local function moves_lacks_record(e)
-  return redis.call('EXISTS', t_job_ .. e.member, t_progress_ .. e.member) == 0
-end
-
--- A worker starts a job in two steps and WATCHes its mark between them: touched, the second fails.
-local function out_of_queue(e)
-  redis.call('SET', t_progress_ .. e.member, '1')
-  redis.call('DEL', t_progress_ .. e.member)
-  redis.call('ZREM', e.key, e.member)
 end
 
 local function moves_fit(e)
@@ -32,7 +18,7 @@ end
 
 local function moves_take_out(e, to)
   local what, digest, n, rest = e.stamp:match('^(%l+) (%x+) (%d+) (.*)$')
-  if not what or in_progress(e) then return nil, what and 'busy' end
+  if not what or jobs_in_progress(e) then return nil, what and 'busy' end
   local is_job, job = what == 'job', rest:sub(n + 1)
   local keys = {(is_job and t_job_ or t_result_) .. e.member, is_job and t_retry_ .. e.member or nil}
   if not holds(keys[1], digest) then return nil end
@@ -45,7 +31,7 @@ local function moves_take_out(e, to)
   e.score, e.shown, e.digest, e.job = is_job and score, rest:sub(1, n), digest, job
   e.stamp = e.stamp:sub(1, #e.stamp - #job)
   e.expires = redis.call('PEXPIRETIME', keys[1])
-  if is_job then out_of_queue(e) end
+  if is_job then jobs_leave_queue(e) end
   if not is_job or to == 'trash' or to == 'gone' then
     e.kept = to ~= 'gone' and kept_keys_dump(keys)
     e.abort = is_job and redis.call('ZSCORE', t_abort, e.member)
@@ -70,9 +56,9 @@ end
 local function moves_take_back(e, to)
   if to == 'restore' then return moves_take_out(e, 'trash') end
   local score = redis.call('ZSCORE', e.key, e.member)
-  if not score or tonumber(score) ~= tonumber(e.there) or in_progress(e) then return nil end
+  if not score or tonumber(score) ~= tonumber(e.there) or jobs_in_progress(e) then return nil end
   if not holds(t_job_ .. e.member, e.digest) then return nil end
-  out_of_queue(e)
+  jobs_leave_queue(e)
   if e.kept then redis.call('UNLINK', t_job_ .. e.member) end
   return true
 end

@@ -4,9 +4,10 @@
 -- ARGV: caller seq at unit queue
 -- REST: id text
 -- USES: idempotency config counters history wake_workers job_counters job_lists type_check
--- USES: jobs_append max_waiting
+-- USES: jobs_append max_waiting registered
 -- TYPES: once
 -- Returns the word ok, for all jobs.
+registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

@@ -1,8 +1,9 @@
 -- Create a request, add sub-requests to it, seal it: any of these in one step. A chunk is appended only
 -- after the content it was cut from, which a chain of digests proves. So a submission that is sent
 -- again, resumed elsewhere or sent by two processes never duplicates or mixes anything. Kept with a new
--- request if not empty: `trace`, the producer's trace context, and `op`, the import that creates it. `rehearse`: how
--- many sub-requests would be added; then nothing is written, and the answer is that of the real call.
+-- request if not empty: `trace`, the producer's trace context, and `op`, the import that creates it.
+-- `rehearse`: how many sub-requests would be added; then nothing is written, and the answer is that of
+-- the real call.
 -- KEYS: r_ p_ prios open fin retire
 -- ARGV: rid priority limit start before after seal trace op rehearse
 -- REST: payload

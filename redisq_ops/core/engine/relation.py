@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from ..engine.queue import Queue
+    from .queue import Queue
 
 
 @dataclass(frozen=True, slots=True)
