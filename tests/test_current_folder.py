@@ -107,7 +107,7 @@ def test_work_finds_its_module_last_also_in_new_processes(
     done = program(str(Path(sys.executable).with_name("redisq")), *words, url=url)
     assert done.returncode == 0, done.stderr
     assert not planted.exists(), planted.read_text()
-    assert [one.value for one in queue.results("r1")] == [b'"none"']
+    assert [one.result for one in queue.results("r1")] == [b'"none"']
 
 
 @pytest.mark.slow
