@@ -212,3 +212,33 @@ def test_a_terminal_that_is_gone_does_not_keep_it(
     while process.exists() and "zombie" not in (process / "status").read_text():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_500_keys_in_all_views_leave_no_memory_behind(
+    terminal: Terminal, url: str, client: redis.Redis
+) -> None:
+    """With Textual's own footer each key cost half a megabyte."""
+    bury(client, "of-mail", 3, name="mail")
+    terminal.start(url)
+    terminal.see("mail")
+    terminal.send("Enter")
+    views = (*"234678905", "j", "k", "5") * 3
+
+    def round() -> int:
+        terminal.send(*views)
+        terminal.see("of-mail/1")
+        for key, seen in (("t", "what helps"), ("/", "age>2h")):
+            terminal.send(key)
+            terminal.see(seen)
+            terminal.send("Escape")
+            terminal.until(lambda seen=seen: seen not in terminal.screen)
+        return len(views) + 4
+
+    def resident_mb() -> float:
+        status = Path(f"/proc/{terminal.child}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    pressed = sum(round() for _ in range(2))
+    before = resident_mb()
+    pressed = sum(round() for _ in range(13))
+    assert pressed > 500 and resident_mb() - before < 60

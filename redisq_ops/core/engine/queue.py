@@ -70,11 +70,17 @@ class Queue(OperatorChanges[C_co]):
         checked_take(n)
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease_ms")
+        if not await self._ready_to_take():
+            return TakeResult((), None, False)
+        return await self._take(n, consumer, lease_ms)
+
+    async def _ready_to_take(self) -> bool:
+        """Whether the queue exists; then it is registered."""
         if not self._registered:
             if not await self.exists.op():
-                return TakeResult((), None, False)
+                return False
             await self._ensure_registered()
-        return await self._take(n, consumer, lease_ms)
+        return True
 
     async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
         checked_take(n)
@@ -146,10 +152,8 @@ class Queue(OperatorChanges[C_co]):
     ) -> tuple[list[str], TakeResult | Exception]:
         """`settle_and_take`, with the error of a take that fails in the place of its result: the
         words say what was settled before."""
-        if not self._registered:
-            if not await self.exists.op():
-                return await self.settle.op(settlements), TakeResult((), None, False)
-            await self._ensure_registered()
+        if not await self._ready_to_take():
+            return await self.settle.op(settlements), TakeResult((), None, False)
         if self.exchanges_at_once and settlements and len(settlements) + n <= MAX_BATCH:
             return await self._exchange(settlements, n, consumer, lease_ms)
         return await both(self._settle(settlements), attempt(self._take(n, consumer, lease_ms)))

@@ -154,6 +154,9 @@ class ForeignQueue(Queue[C_co]):
 
     # --- refused, or empty, unless a kind overrides it -------------------------------------------
 
+    async def _ready_to_take(self) -> bool:
+        return True  # as `_take` refuses, nothing is written before
+
     async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         raise self._refusal("only that program's workers run what is in it")
 

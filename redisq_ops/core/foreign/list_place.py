@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha1
 from typing import Literal
 
 from ..redis.operation import Call, Description, both, together
-from .places import LocatedEntry, Place, Row
+from .places import LocatedEntry, Place, Row, digest
 
 SLACK = 200
 """elements looked through around the place where a page ended that isn't found there any more"""
@@ -102,7 +101,7 @@ class ListPlace(Place):
 
 
 def _list_cursor(rank: int, last: Sequence[bytes]) -> str:
-    return f"{rank}:{','.join(_digest(element) for element in reversed(last))}"
+    return f"{rank}:{','.join(digest(element) for element in reversed(last))}"
 
 
 def reachable(cursor: str | None, size: int) -> str | None:
@@ -114,13 +113,9 @@ def reachable(cursor: str | None, size: int) -> str | None:
 def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:
     """The position behind the first mark that is found; 0: none is found. Of several equal elements
     the one nearest to ``near`` counts."""
-    digests = [_digest(element) for element in elements]
+    digests = list(map(digest, elements))
     for mark in marks:
-        here = [n for n, digest in enumerate(digests) if digest == mark]
+        here = [n for n, found in enumerate(digests) if found == mark]
         if here:
             return min(here, key=lambda n: abs(n - near)) + 1
     return 0
-
-
-def _digest(element: bytes) -> str:
-    return sha1(element).hexdigest()[:16]

@@ -20,7 +20,7 @@ LARGEST = 1 << 24
 PAGE_BYTES = 1 << 25
 """bytes of records that one page reads; the first one is always read"""
 UNREAD = "*"
-"""prefix of the number that an unread entry has in place of an id; no id begins with it"""
+"""prefix of what an unread entry has in place of an id; no id begins with it"""
 
 
 async def mean_bytes(key: str | bytes, size: Call[int]) -> int:

@@ -37,9 +37,9 @@ from .json_text import decoded, text_member
 from .kept_entries import kept
 from .keys import ForeignKeys
 from .list_place import ListPlace
-from .long_records import few
+from .long_records import LARGEST, UNREAD, few, not_read
 from .paging import entries_of, page_of, through, with_unread
-from .places import GatheredPlace, LocatedEntry, Place, Read, Row
+from .places import GatheredPlace, LocatedEntry, Place, Read, Row, digest
 from .record_sizes import field_sizes
 from .scanned_place import ScannedPlace
 
@@ -203,7 +203,7 @@ class PlacedPages(ForeignQueue[C_co]):
             for key in keys
             if not names.fullmatch(key)
         )
-        return Checkup((*found.flaws, *flaws), found.unseen or unseen)
+        return replace(found, flaws=(*found.flaws, *flaws), unseen=found.unseen or unseen)
 
     # --- where entries are -----------------------------------------------------------------------
 
@@ -259,12 +259,22 @@ class PlacedPages(ForeignQueue[C_co]):
         return Place(at, called, read, sizes=sizes)
 
     def _reader(self, state: State) -> Read:
-        """`read` for the places of a state."""
+        """`read` for the places of a state, without elements that are too long."""
 
         async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
-            return await self.read(state, place, rows)
+            short = [row for row in rows if row.length <= LARGEST]
+            entries = iter(await self.read(state, place, short) if short else ())
+            return [
+                next(entries) if row.length <= LARGEST else self._too_long(state, place, row)
+                for row in rows
+            ]
 
         return read
+
+    def _too_long(self, state: State, place: Place, row: Row) -> Entry:
+        """The entry of an element that is too long to be read: the server can't send a part."""
+        why = not_read(row.length) + ("; its queue is unknown" if self._shared(state) else "")
+        return Entry(UNREAD + digest(row.member), state, called=place.called, problem=why)
 
     def _own_trash(self) -> Place:
         read = kept(self._trashed, self.keys["purged"], self.keys["was"])
@@ -356,8 +366,10 @@ class PlacedPages(ForeignQueue[C_co]):
             return await self._picked(places, query.start, query.max)
         found, on = await through(places, query, PAGE)
         long = [place.too_long for place in places if place.too_long]
-        exact = query.cursor is None and on is None and not long
-        return Page(entries_of(found), on, len(found), exact, problem=named(long))
+        entries = entries_of(found)
+        unsure = long or any(entry.unread for entry in entries)
+        exact = query.cursor is None and on is None and not unsure
+        return Page(entries, on, len(found), exact, problem=named(long))
 
     async def _weighed(self, places: Sequence[Place]) -> list[Place]:
         """The places, with the size of their elements where these may be large."""
@@ -446,7 +458,8 @@ class PlacedPages(ForeignQueue[C_co]):
         rows = await together(
             place.window(0, PAGE) for place, size in zip(places, sizes, strict=True) if size
         )
-        return sum(len(found) for found, _ in rows)
+        entries = [seen.entry for found, _ in rows for seen in found]
+        return None if any(entry.unread for entry in entries) else len(entries)
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
         """When the oldest waiting entry began to wait, of a kind whose records have the time."""

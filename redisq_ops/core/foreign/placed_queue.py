@@ -49,7 +49,7 @@ class PlacedQueue(PlacedPages[C_co]):
     @operation
     async def get(self, id: str) -> Entry | None:
         """As for every queue; a list is searched 10,000 deep from either end. Raises `WrongKind`
-        for an id that isn't found while a state can't be read."""
+        for an id that isn't found while a state, or an element, can't be read."""
         states = dict.fromkeys((*SEARCHED, *self.states))
         found = await together(attempt(self._located([id], state, False)) for state in states)
         for rows in found:
@@ -58,6 +58,8 @@ class PlacedQueue(PlacedPages[C_co]):
         for unread in found:
             if isinstance(unread, Exception):
                 raise unread
+            for seen in unread[UNREAD]:
+                raise WrongKind(f"an element of key {seen.place.key} is {seen.entry.problem}")
         return None
 
     async def _get_waiting(self, id: str) -> Entry | None:
@@ -123,7 +125,8 @@ class PlacedQueue(PlacedPages[C_co]):
     async def _located(
         self, ids: Sequence[str], state: State, onward: bool = True
     ) -> defaultdict[str, list[LocatedEntry]]:
-        """Where the entries of these ids are now, of each as many as the id is in ``ids``.
+        """Where the entries of these ids are now, of each as many as the id is in ``ids``; under
+        `UNREAD` those that were met whose ids are unknown.
 
         ``onward``: begin where the last search ended, as a bulk change goes through its pages.
         """
@@ -135,6 +138,8 @@ class PlacedQueue(PlacedPages[C_co]):
             before = missing.total()
             for seen in rows:
                 which = (seen.place.key, seen.member, seen.at)
+                if seen.entry.id.startswith(UNREAD):
+                    found[UNREAD] = [replace(seen, member=b"")]  # not its many bytes
                 if missing[seen.entry.id] > 0 and which not in known:
                     known.add(which)
                     missing[seen.entry.id] -= 1

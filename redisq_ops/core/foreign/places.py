@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha1
 from itertools import accumulate
 from typing import Any, Literal, Protocol
 
@@ -20,6 +21,11 @@ from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import number
 from ..redis.parsers import spelt as score_text
 from .long_records import LARGEST, LONG_RECORD, PAGE_BYTES, few, mean_bytes, too_long
+
+
+def digest(element: bytes) -> str:
+    """A short hash of an element, in place of its bytes."""
+    return sha1(element).hexdigest()[:16]
 
 
 def orphan(place: Place, state: State, id: str, at_ms: int | None, what: str = "job") -> Entry:
@@ -41,6 +47,11 @@ class Row:
     size: int | None = None
     """bytes of its record, where that is elsewhere; None: not asked for"""
 
+    @property
+    def length(self) -> int:
+        """Bytes of the element itself."""
+        return len(self.member) + len(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class LocatedEntry:
@@ -53,7 +64,7 @@ class LocatedEntry:
     at: int = 0
     score: float = 0.0
     read: int = 0
-    """bytes of its record that were read, where that is elsewhere"""
+    """bytes of it, and of its record elsewhere, that were read"""
 
     async def rank(self) -> int:
         """How many elements of its place come before it."""
@@ -199,7 +210,9 @@ class Place:
         rows = await self._sized(rows)
         entries = await self.read(self, rows)
         found = [
-            LocatedEntry(entry, self, row.member, row.at, row.score, self._read_of(row))
+            LocatedEntry(
+                entry, self, row.member, row.at, row.score, self._read_of(row) + row.length
+            )
             for entry, row in zip(entries, rows, strict=True)
             if entry is not None
         ]

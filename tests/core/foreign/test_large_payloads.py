@@ -10,6 +10,8 @@ import redis
 
 from redisq_ops.core.foreign.long_records import LARGEST
 from redisq_ops.core.foreign.rq import RqQueue
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.other_programs import register_found
@@ -258,6 +260,69 @@ def test_no_look_reads_a_huge_record(
             assert (redisq.code == 3 and " MiB" in said + redisq.err) or "too long" in redisq.err
         if words[0] == "waiting":
             assert "not read" in said + redisq.err or "too long" in redisq.err
+
+
+SMALL = 150
+
+
+def one_of_sidekiq(client: Any) -> None:
+    job = {"class": "Mail", "queue": "default", "error_class": "E", "error_message": "m"}
+    for n in range(SMALL):
+        args = ["x" * 1_000_000] if n == SMALL - 30 else []
+        record = json.dumps(job | {"args": args, "jid": f"{n:024x}"})
+        client.rpush("queue:default", record)
+        client.zadd("dead", {record: n})
+    client.sadd("queues", "default")
+
+
+def one_of_resque(client: Any) -> None:
+    for n in range(SMALL):
+        job = {"class": "Mail", "args": ["x" * 1_000_000 if n == SMALL - 30 else n]}
+        client.rpush("resque:queue:default", json.dumps(job))
+        client.rpush("resque:failed", json.dumps({"payload": job, "queue": "default"}))
+    client.sadd("resque:queues", "default")
+
+
+def one_of_celery(client: Any) -> None:
+    for n in range(SMALL):
+        body = "x" * 1_000_000 if n == SMALL - 30 else "x"
+        properties = {"delivery_info": {"routing_key": "celery", "exchange": ""}}
+        task = {"body": body, "headers": {"id": f"{n}", "task": "t"}, "properties": properties}
+        client.rpush("celery", json.dumps(task))
+        client.hset("unacked", f"{n}", json.dumps([task, "", "celery"]))
+    client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+
+
+@pytest.mark.parametrize(("name", "fill", "state"), [
+    ("sidekiq:default", one_of_sidekiq, "waiting"), ("sidekiq:default", one_of_sidekiq, "dead"),
+    ("sidekiq", one_of_sidekiq, "dead"), ("resque:default", one_of_resque, "waiting"),
+    ("resque", one_of_resque, "dead"), ("celery:celery", one_of_celery, "waiting"),
+    ("celery:celery", one_of_celery, "pending"),
+])  # fmt: skip
+def test_one_huge_element_among_small_ones_is_named_and_not_parsed(
+    client: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch,
+    name: str, fill: Callable[[Any], None], state: State,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("redisq_ops.core.foreign.placed_pages.LARGEST", 500_000)
+    fill(client)
+    queue, found, cursor, first = run(client, Deployment(client).queue(name)), [], None, True
+    while first or cursor:
+        page = queue.page(state, cursor, 100)
+        found += page.entries
+        cursor, first = page.cursor, False
+    (unread,) = (entry for entry in found if entry.problem)
+    assert len(found) == SMALL and unread.unread and unread.payload is None
+    shared = state in ("dead", "pending") and ":" in name
+    assert unread.problem == "not read in a list: 1.0 MiB" + "; its queue is unknown" * shared
+    assert not shared or queue.counts().of(state) is None
+    with pytest.raises(WrongKind, match=r"an element of key .* is not read"):
+        queue.get("nobody")
+    assert queue.get(found[0].id) is not None
+    redisq("discover", "--register", "--yes")
+    redisq("export", name, code=3)
+    if state == "waiting":
+        redisq("purge", name, "--state", state, "--yes", code=3)
+        assert queue.counts().waiting == 1
 
 
 @pytest.mark.alike

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 
@@ -180,6 +181,15 @@ def test_an_orphan_is_neither_replayed_nor_requeued(
     assert "is gone" in said and f"redisq purge {address}" in said
     assert "replay " not in said.replace("can run or replay it", "")
     assert theirs(client) == before
+
+
+@some_cases
+def test_a_take_that_is_refused_writes_nothing(client: Client, case: Case) -> None:
+    case.fill(client)
+    queue, before = queue_of(client, case), sorted(client.scan_iter())
+    with pytest.raises(WrongKind, match="only that program's workers"):
+        queue.take(1, consumer="w")
+    assert sorted(client.scan_iter()) == before
 
 
 @some_cases

@@ -146,7 +146,9 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
 
     def _place(self, state: State, declared: Declared, key: str) -> Place:
         if state == "waiting" and isinstance(declared, List):
-            return WaitList(self.at + key, declared.called, self._reader(state), reverse=True)
+            return WaitList(
+                self.at + key, declared.called, self._reader(state), sizes=self.sizes, reverse=True
+            )
         return super()._place(state, declared, key)
 
     async def job(self, place: Place, state: State, id: bytes, size: int) -> Job:

@@ -68,7 +68,8 @@ async def breaking(queue: RubyJobReads[Any]) -> list[str]:
             flaws.append(str(window))
             continue
         rows, _ = window
-        if odd := sum(job.fields(seen.member) is None for seen in rows):
+        read = [seen.member for seen in rows if not seen.entry.unread]
+        if odd := sum(job.fields(member) is None for member in read):
             flaws.append(
                 f"{odd:,} of the first {len(rows):,} jobs that wait in {name} are no JSON "
                 f"objects: {queue.stops_at}"

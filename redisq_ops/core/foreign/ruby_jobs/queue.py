@@ -52,6 +52,9 @@ class RubyJobQueue(RubyJobReads[C_co]):
 
     # --- what workers do -----------------------------------------------------------------------
 
+    async def _ready_to_take(self) -> bool:
+        return await Queue._ready_to_take(self)
+
     async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         self._needs_one()
         checked_take(n)
