@@ -668,7 +668,7 @@ class ScriptedFindings:
     def __init__(self, *results: list[str]) -> None:
         self._results = list(results)
         self.checkup = self
-        self.unfinished_transfers = self.now = Nothing()
+        self.unfinished_transfers = self.now = self.open_resize = Nothing()
         self.shard_keys: tuple[Any, ...] = ()
         self.names_examples = False
 

@@ -222,7 +222,10 @@ def _of_file(queue: Queue[Any], entry: Entry) -> TransferEntry:
 def refuse_changing(queue: Queue[Any]) -> None:
     """Raise `Refused` while the number of shards changes: entries are moving already."""
     if isinstance(queue, ShardedQueue) and queue.old_shards:
-        raise Refused(f"queue {queue.name} is changing its shards: try again when that is done")
+        raise Refused(
+            f"queue {queue.name} is changing its shards: try again when that is done "
+            f"(redisq explain {queue.name} says what it waits for)"
+        )
 
 
 async def _target_shards(
