@@ -11,10 +11,10 @@ from ..engine.optional_features import HasTimeline
 from ..model.entry import Entry, State
 from ..model.errors import WrongKind
 from ..model.quoting import bytes_of, legal, raw_of
-from ..redis.operation import C_co, Call, attempt, attempt_read, operation, together
+from ..redis.operation import C_co, Call, Description, attempt_read, operation, together
 from ..redis.parsers import moment
 from .changes import ForeignChanges
-from .long_records import LONG_RECORD, not_read
+from .long_records import LONG_RECORD, bytes_used, not_read
 from .places import LocatedEntry, Place, Row, next_members, orphan
 
 
@@ -69,11 +69,9 @@ def _size(key: bytes, field: str) -> Call[int]:
     return Call(("HSTRLEN", key, field), int, key=key)
 
 
-async def _whole_size(key: bytes) -> int:
+def _whole_size(key: bytes) -> Description[int]:
     """Bytes of a hash with all its fields; more than `LONG_RECORD` where the user may not ask."""
-    words = ("MEMORY", "USAGE", key, "SAMPLES", 0)
-    found = await attempt(Call(words, lambda reply: int(reply or 0), key=key))
-    return LONG_RECORD + 1 if isinstance(found, Exception) else found
+    return bytes_used(key, samples=0, unknown=LONG_RECORD + 1)
 
 
 class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):

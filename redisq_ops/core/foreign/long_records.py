@@ -32,12 +32,12 @@ async def mean_bytes(key: str | bytes, size: Call[int]) -> int:
     return used // elements if elements else 0
 
 
-async def bytes_used(key: str | bytes, samples: int = SAMPLED) -> int:
-    """Bytes of a key, by its first elements (``samples`` 0: by all); 0: there is none, or no right
-    to ask."""
+async def bytes_used(key: str | bytes, samples: int = SAMPLED, unknown: int = 0) -> int:
+    """Bytes of a key, by its first elements (``samples`` 0: by all); 0: there is none. ``unknown``:
+    what is returned without the right to ask."""
     words = ("MEMORY", "USAGE", key, "SAMPLES", samples)
     used = await attempt(Call(words, lambda reply: int(reply or 0), key=key))
-    return 0 if isinstance(used, Exception) else used
+    return unknown if isinstance(used, Exception) else used
 
 
 def few(max: int, mean: int) -> int:
