@@ -21,6 +21,7 @@ from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED
 from redisq_ops.core.redis.operation import both, together
 from redisq_ops.core.worker import Worker, run_processes
 from redisq_ops.core.worker.handler import exec_handler, load_handler
+from redisq_ops.core.worker.health import health_address
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.hint import hint
@@ -78,6 +79,8 @@ def work(s: Session, given: dict[str, Any]) -> int:
     }
     if given["metrics"] and given["ping"] is None:
         raise BadInput("--metrics is served beside /healthz: name its port with --ping PORT")
+    if given["ping"] is not None:
+        health_address(given["ping"])
     names = tuple(given["queue"] or [s.config["queue"] or "default"])
     job = _Job(
         s.flags, s.context, s.log, names, given["handler"], given["program"], given["consumer"],

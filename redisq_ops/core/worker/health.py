@@ -32,6 +32,14 @@ _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
 log = logging.getLogger(__name__)
 
 
+def health_address(text: str) -> tuple[str, int]:
+    """Host and port of PORT, on the loopback address, or HOST:PORT; raises `BadInput`."""
+    found = parse_address(text if ":" in text else f"{LOOPBACK}:{text}")
+    if found is None:
+        raise BadInput(f"health address {text!r}: write a port, or host:port")
+    return found
+
+
 def parse_address(name: str) -> tuple[str, int] | None:
     """(host, port) of a consumer that is named by its address; None for other names."""
     found = _ADDRESS.fullmatch(name)
@@ -81,9 +89,7 @@ class Endpoint:
         pages: Mapping[str, Page] | None = None,
     ) -> None:
         text = str(where)
-        host, port = parse_address(text if ":" in text else f"{LOOPBACK}:{text}") or (None, 0)
-        if host is None:
-            raise BadInput(f"health address {text!r}: write a port, or host:port")
+        host, port = health_address(text)
         try:
             self._server = PageServer(host, port, {"/healthz": _as_json(health), **(pages or {})})
         except OSError as error:
