@@ -9,7 +9,7 @@ from typing import Final
 
 from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.engine.registry import Registered, all_queues, read_mark
-from redisq_ops.core.model.errors import Forbidden
+from redisq_ops.core.model.errors import Forbidden, Unreachable
 from redisq_ops.core.model.keys import Keys
 from redisq_ops.core.model.quoting import bytes_of, text
 from redisq_ops.core.redis.key_scan import Lane, literal, look
@@ -36,7 +36,7 @@ async def unregistered(deployment: Deployment, most: int = ALL) -> UnregisteredQ
     prefix = deployment.prefix
     settings = Lane("hash", bytes_of(f"{literal(prefix)}:{{*}}:cfg"))
     seen = await apart(both(look(deployment.client, [settings], most), all_queues(prefix)))
-    if isinstance(seen, Forbidden):
+    if isinstance(seen, (Forbidden, Unreachable)):
         return UnregisteredQueues((), str(seen))
     if isinstance(seen, Exception):
         raise seen

@@ -1484,7 +1484,7 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
         return run_twice(
             client,
             core_transfer.revert_entries(
-                target, "undo-x", seq, "move-00000000aa", 1, dead, "dead", to
+                target, "undo-move-00000000aa", seq, "move-00000000aa", 1, dead, "dead", to
             ),
         )
 
@@ -1494,7 +1494,7 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis, kind:
     back = run_twice(
         client,
         core_transfer.restore_entries(
-            source, "undo-x", 1, "move-00000000aa", 1, cargo, undone=True
+            source, "undo-move-00000000aa", 1, "move-00000000aa", 1, cargo, undone=True
         ),
     )
     assert back == set(dead[1:])

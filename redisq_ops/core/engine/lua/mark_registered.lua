@@ -3,5 +3,6 @@
 -- KEYS: cfg
 -- ARGV: mark
 -- FLAGS: allow-oom
--- Returns 1 if the mark was missing.
-return redis.call('HSETNX', cfg, 'registered', mark)
+-- Returns 1.
+redis.call('HSETNX', cfg, 'registered', mark)
+return 1
