@@ -631,14 +631,18 @@ def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis) -> No
 
     def withdraw(seq: int, to: Any) -> set[str]:
         return run_twice(
-            client, core_transfer.revert_entries(target, "undo-move-00000000aa", seq, op, 1, dead, "dead", to)
+            client,
+            core_transfer.revert_entries(
+                target, "undo-move-00000000aa", seq, op, 1, dead, "dead", to
+            ),
         )
 
     assert withdraw(2, "trash") == set(dead) and not entries(target, "dead")
     assert withdraw(3, "back") == set(dead) and len(entries(target, "dead")) == 6
     assert withdraw(4, "trash") == set(dead)
     back = run_twice(
-        client, core_transfer.restore_entries(source, "undo-move-00000000aa", 1, op, 1, cargo, undone=True)
+        client,
+        core_transfer.restore_entries(source, "undo-move-00000000aa", 1, op, 1, cargo, undone=True),
     )
     assert back == set(dead)
     assert withdraw(5, "gone") == set(dead)
