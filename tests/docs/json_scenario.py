@@ -204,7 +204,7 @@ def _recordings(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[
     # One second later, so that it is another moment of the recording.
     later = datetime.fromtimestamp(begin_ms // 1000 + 2, UTC).isoformat()
     writer = RecordingFile(file, 1 << 30)
-    writer.begin({"at_ms": begin_ms + 1000, "queues": {}})
+    writer.begin({"redisq": "recording", "at_ms": begin_ms + 1000, "queues": {}})
     writer.end()
     writer.close()
     began = ("--at", datetime.fromtimestamp((begin_ms + 999) / 1000, UTC).isoformat())

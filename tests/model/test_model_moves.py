@@ -81,7 +81,7 @@ LUA = {
     "landed twice": (("transfer_memory", "had[k + 1] or had[1]", "had[1]"), 10),
     "landed after the undo": (("transfer_memory", "had[k + 1] or had[1]", "had[k + 1]"), 11),
     "landed on what is under way": (
-        ("transfer_accept", "and not unfinished_operations_has(by)", ""), 36,
+        ("transfer_memory", "or unfinished_operations_hold(by) then", "then"), 36,
     ),
     "withdrawn though touched": (
         ("transfer_revert", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"), 1,

@@ -38,6 +38,7 @@ TELLING = {
     "a run that forgets what leaves the dead-RequestModel": 12,
     "arrived by an old layout-ShardedCarmineModel": 3,
     "arrived by an old layout-ShardedDelayModel": 7,
+    "arrived by an old layout-ShardedCircleModel": 18,
     "departed by an old layout-ShardedDelayModel": 6,
     "departed by an old layout-ShardedCircleModel": 3,
     "a late receipt hides the good one-CircleModel": 5,
