@@ -84,6 +84,8 @@ class Discovery:
         self.deployment = deployment
         self.rate = rate
         self.most = most
+        self.whole = match is None and most is None
+        """whether all keys are to be scanned"""
         self.walk = Walk(deployment.client, lanes, count)
         self.barred = 0
         """keys that this user may not read"""

@@ -59,8 +59,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         say(f"not shown: {quantity(number, 'key')} {what}")
     if not finished:
         return INTERRUPTED
-    whole = given["match"] is None and given["max"] is None
-    lost = s.run(unregistered(s.deployment)) if whole else NONE
+    lost = s.run(unregistered(s.deployment)) if search.whole else NONE
     for entry in lost.entries:
         say(sentence(entry))
     if lost.unseen:

@@ -67,6 +67,7 @@ def _nth_port(where: str, index: int) -> str:
 def work(s: Session, given: dict[str, Any]) -> int:
     s.writable()
     processes, timeout, once = given["processes"], given["timeout"], given["once"]
+    ping = given["ping"]
     if not 1 <= processes <= _MOST_PROCESSES:
         raise BadInput(f"processes {processes}: must be 1 to {_MOST_PROCESSES}")
     options = {
@@ -77,14 +78,14 @@ def work(s: Session, given: dict[str, Any]) -> int:
         "timeout_s": None if timeout is None else duration_ms(timeout) / 1000,
         "burst": once,
     }
-    if given["metrics"] and given["ping"] is None:
+    if given["metrics"] and ping is None:
         raise BadInput("--metrics is served beside /healthz: name its port with --ping PORT")
-    if given["ping"] is not None:
-        health_address(given["ping"])
+    if ping is not None:
+        health_address(ping)
     names = tuple(given["queue"] or [s.config["queue"] or "default"])
     job = _Job(
         s.flags, s.context, s.log, names, given["handler"], given["program"], given["consumer"],
-        given["ping"], given["metrics"], given["telemetry"], options,
+        ping, given["metrics"], given["telemetry"], options,
     )  # fmt: skip
     with _ctrl_c_noticed() as interrupted:
         _worker(s, replace(job, ping=None))  # report invalid options once, not in every process

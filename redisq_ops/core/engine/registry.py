@@ -205,7 +205,7 @@ async def ensure_registered(
     `BadInput` for a name that is reserved.
     """
     _checked(name)
-    entry, own = await both(find(name, prefix), mark or nothing())
+    entry, own = await both(find(name, prefix), mark or read_mark(Keys(name, prefix)))
     kept = Registered.marked(name, own)
     if entry is None:
         refuse_reserved_name(name, kind)
@@ -231,10 +231,6 @@ def _checked(name: str) -> str:
     """The name; raises `BadInput`. Another program's queue may have letters that ours have not."""
     owner, colon, _ = name.partition(":")
     return (known_name if colon and owner in LAYOUTS else checked_name)(name, "queue name")
-
-
-async def nothing() -> None:
-    return None
 
 
 async def read_mark(keys: Keys) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from array import array
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
 
 from ..terminal import count
+from ..typed_json import json_object
 from .export import REQUEST, STATES, VERSION
 
 _SUB_REQUEST = re.compile(r"[^/]+/[1-9][0-9]{0,13}")
@@ -160,26 +160,16 @@ def own(file: BinaryIO, content: Content) -> Iterator[ImportRow]:
     another kind, are skipped."""
     inside: str | None = None
     for number, _, line in lines(file):
-        row = _object(line)
+        row = json_object(line)
         if row.get("redisq") == "export":
             inside = row["queue"]
         elif inside == content.queue and row.get("redisq") is None:
             yield replace(_row_of(row, content.kind), number=number)
 
 
-def _object(line: bytes) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadInput("not a JSON object") from error
-    if not isinstance(row, dict):
-        raise BadInput("not a JSON object")
-    return row
-
-
 def parsed(line: bytes, kind: str | None) -> Content | ImportRow | int | None:
     """A line: where a section begins, an entry, how many entries a section had at its end."""
-    row = _object(line)
+    row = json_object(line)
     word = row.get("redisq")
     if word == "export":
         if row.get("version") != VERSION:
