@@ -3,7 +3,7 @@
 import sys
 
 if __name__ == "__main__":
-    if not sys.flags.safe_path:  # then the first is the current folder, or that of this file
+    if not sys.flags.safe_path:  # the first entry is the current folder, or this file's
         del sys.path[0]
     from redisq_ops.cli.main import main
 

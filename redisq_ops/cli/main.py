@@ -193,7 +193,7 @@ def _unexpected(error: Exception, words: Sequence[str]) -> int:
 def _report(words: Sequence[str], message: str, code: int, error: Any) -> int:
     """Print a command's error; returns its exit code."""
     as_json = "--json" in words
-    if len(message) > _LONGEST:  # it quotes a file that may have anything
+    if len(message) > _LONGEST:  # it may quote a long line of a file
         message = f"{message[: _LONGEST - 250]} … {message[-250:]}"
     if _parted(words)[1][:1] == ["check"]:
         from .actions.check import unknown

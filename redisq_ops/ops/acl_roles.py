@@ -100,8 +100,8 @@ def _patterns(prefix: str, queues: Sequence[str]) -> tuple[list[str], list[str]]
 
 
 def _registry_rules(literal: str, writes: Sequence[str]) -> list[str]:
-    """Who is limited to some queues reads the registry, which has all, and adds entries: by a
-    selector, so that no other command of the role can hide or replace one."""
+    """A user who is limited to some queues may read the registry of all queues, and add entries: by
+    a selector, so that the role's other commands can't hide or replace an entry."""
     rules = [f"%R~{literal}:registry"]
     return [*rules, f"(%W~{literal}:registry +hsetnx)"] if writes else rules
 

@@ -65,8 +65,8 @@ def open_private(path: str, flags: int) -> int:
 
 
 def open_regular(path: str | Path) -> BinaryIO:
-    """Open a file to read. `BadInput` if it can't be read or is no regular file: opening a pipe of
-    somebody who writes nothing would never return."""
+    """Open a file to read. `BadInput` if it can't be read or is no regular file: opening a pipe
+    without a writer would never return."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

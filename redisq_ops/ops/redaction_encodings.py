@@ -33,11 +33,11 @@ def without_url_passwords(text: str, by: str) -> str:
 
 
 def without_base64(text: str, by: str, redact: Callable[[str], str]) -> str:
-    """The text with each part in base64 replaced in which ``redact`` finds something."""
+    """The text, with each part in base64 replaced if ``redact`` finds something in it."""
 
     def replaced(found: re.Match[str]) -> str:
         data = re.sub(r"\s", "", found[0]).rstrip("=").translate(_STANDARD)
-        # What stands in front, as in a path, may not belong to it.
+        # Characters in front, as in a path, may not belong to the base64.
         for start in range(min(4, len(data))):
             inner = _decoded(data[start:])
             if inner is not None and redact(inner) != inner:
@@ -60,7 +60,7 @@ def _decoded(data: str) -> str | None:
 
 
 def without_percent(text: str, by: str, redact: Callable[[str], str]) -> str:
-    """The text with each percent-encoded word replaced in which ``redact`` finds something."""
+    """The text, with each percent-encoded word replaced if ``redact`` finds something in it."""
 
     def replaced(found: re.Match[str]) -> str:
         inner = unquote(found[0], errors="surrogateescape")
@@ -70,7 +70,7 @@ def without_percent(text: str, by: str, redact: Callable[[str], str]) -> str:
 
 
 def without_columns(text: str, by: str, keys: tuple[str, ...]) -> str:
-    """The text with columns of hidden keys replaced, of tables with a line of names and one
+    """The text, with columns of hidden keys replaced in tables that have a header line and one
     separator (tab , ; |)."""
     if "\n" not in text:
         return text
@@ -95,7 +95,7 @@ def _lines(lines: list[str], by: str, keys: tuple[str, ...]) -> Iterator[str]:
 
 
 def _header(line: str, keys: tuple[str, ...]) -> tuple[str, list[int], int]:
-    """The separator of a line of names, where the hidden ones are, and how many names it has."""
+    """The separator of a header line, the places of hidden columns, and the number of columns."""
     for delimiter in _DELIMITERS:
         names = [
             name.strip().strip("\"'").rpartition(".")[2]
@@ -117,7 +117,7 @@ def _rows(
         for row in csv.reader(lines, delimiter=delimiter):
             if len(row) == width:
                 writer.writerow([by if n in hidden else cell for n, cell in enumerate(row)])
-            else:  # a separator in a value: which part is which is not known
+            else:  # a value has a separator: the columns can't be told apart
                 writer.writerow([by])
     except csv.Error:
         written.write(by + "\n")

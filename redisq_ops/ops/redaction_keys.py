@@ -142,7 +142,7 @@ def _value(text: str, key_end: int, key_start: int) -> tuple[int, int] | None:
 
 
 def _long(text: str, at: int, length: int) -> int:
-    """The end of so many bytes; PHP doesn't escape what is in a text."""
+    """The end of a PHP text of ``length`` bytes: PHP doesn't escape quotes in it."""
     data = text[at : at + length].encode("utf-8", "surrogateescape")[:length]
     return at + len(data.decode("utf-8", "ignore")) if data.isascii() else at + length
 

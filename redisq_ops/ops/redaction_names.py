@@ -26,8 +26,8 @@ _BETWEEN = re.compile(r"[-\s]+")
 
 @lru_cache(4096)
 def forms(name: str) -> frozenset[str]:
-    """A name in small Latin letters, its words joined by ``_``; with and without words begun by
-    capitals."""
+    """A name in lower-case Latin letters, its words joined by ``_``: once with a new word at each
+    capital, once without."""
     plain = unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).strip()
     words = (_CAMEL.sub("_", plain), plain)
     return frozenset(_BETWEEN.sub("_", each.casefold().translate(_PLAIN)) for each in words)

@@ -32,7 +32,7 @@ Reader = Callable[[Any, str], Any]
 
 
 def json_object(text: bytes | str) -> dict[str, Any]:
-    """The object that a line has; `BadInput` for anything else."""
+    """Parse a line that must be a JSON object; `BadInput` for anything else."""
     try:
         row = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -43,12 +43,13 @@ def json_object(text: bytes | str) -> dict[str, Any]:
 
 
 def typed(hint: Any, value: Any, name: str) -> Any:
-    """A value of JSON as ``hint`` says, dataclasses made; ``name``: what an error calls it."""
+    """Check a JSON value by a type hint, and make its dataclasses; ``name``: its name in errors."""
     return _reader(hint)(value, name)
 
 
 def plain_text(value: object) -> bool:
-    """Whether it is a text of characters, or of bytes of another program's ids."""
+    """Whether it is a text that is UTF-8, or has surrogates for the bytes of another program's
+    id."""
     try:
         return isinstance(value, str) and value.encode("utf-8", "surrogateescape") is not None
     except UnicodeEncodeError:
@@ -61,7 +62,7 @@ def _reader(hint: Any) -> Reader:
     if hint is Any:
         return lambda value, name: value
     if origin in (Union, UnionType):
-        # The last one tells what is wrong.
+        # null comes first, so that the error is that of the other type.
         return _any_of(
             [_reader(each) for each in sorted(args, key=lambda one: one is not NoneType)]
         )

@@ -19,13 +19,13 @@ from .deployment import Deployment
 from .hint import hint
 
 BRIEF: Final = 20_000
-"""keys looked through where a command looks at every queue again and again"""
+"""keys that a command searches if it runs often"""
 ALL: Final = 10**12
 
 
 @dataclass(frozen=True, slots=True)
 class UnregisteredQueues:
-    """What the registry would have of each, and what was not looked through."""
+    """The entries that the registry lacks, and what was not searched."""
 
     entries: tuple[Registered, ...] = ()
     unseen: str | None = None

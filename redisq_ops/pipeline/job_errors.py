@@ -88,7 +88,7 @@ def translate_job_error(error: Exception) -> Exception:
 
 def _is_lost(error: Exception) -> bool:
     """Whether the JVM or the Connect server is gone: calls to it fail, also those that clean up."""
-    if isinstance(error, BrokenPipeError):  # of standard output, too
+    if isinstance(error, BrokenPipeError):  # standard output may raise it too
         return False
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return True

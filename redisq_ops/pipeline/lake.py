@@ -145,7 +145,7 @@ def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
     schema = struct(TABLES[table])
     path = (folder / table).absolute()  # a Connect server has another working directory
     if path.is_dir():
-        # By the option, files that were added since are not missing from what Spark persisted.
+        # With this option Spark reads again: frames that it persisted may lack newer files.
         rows = spark.read.schema(schema).option("command", secrets.token_hex(8)).parquet(str(path))
     else:
         rows = spark.createDataFrame([], schema)

@@ -63,7 +63,7 @@ class Options:
     marks: str | None = None
     """`history_ranges.Mark` by ``queue/shard``, as JSON"""
     command: str = ""
-    """whose read it is: Spark keeps nothing of a frame for those with another one"""
+    """the command that reads: frames with different texts share nothing that Spark caches"""
 
     @property
     def definition(self) -> TableDefinition:
@@ -323,7 +323,7 @@ OPTIONS = (
     Option("marks", "marks", _marks,
             "where an earlier read of the history ended (see below)", _HISTORY_ONLY),
     Option("command", "command", str,
-            "any text: Spark keeps nothing of a frame for frames with another one"),
+            "any text: frames with different texts share nothing that Spark caches"),
 )  # fmt: skip
 _NAMES = {folded(option.name): option for option in OPTIONS}
 assert {option.field for option in OPTIONS} == {field.name for field in fields(Options)}

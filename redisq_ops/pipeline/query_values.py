@@ -1,5 +1,5 @@
-"""The rows of a query as JSON has them, by Spark's types: nothing of a value depends on this
-machine's time zone, and no digit and no column is lost."""
+"""Converts a query's rows to JSON by Spark's types: no value depends on this machine's time zone,
+and no digit and no column is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """The names, of which the second ``id`` becomes ``id_2``."""
+    """The names made distinct: the second ``id`` becomes ``id_2``."""
     found: list[str] = []
     for name in names:
         new, n = name, 1
@@ -52,9 +52,9 @@ def printable_frame(frame: DataFrame) -> DataFrame:
 
 
 def json_row(row: Row | None, schema: StructType, redaction: Redaction) -> Any:
-    """A row by its columns' names. Times of a zone are in UTC with the offset, DECIMAL is text with
-    all its digits; all text and bytes are redacted again, since a query may join parts into a text
-    that only as a whole matches a pattern."""
+    """A row by its columns' names. Times with a zone are in UTC with the offset, DECIMAL is text
+    with all its digits. All text and bytes are redacted again: a query may join parts to a text
+    that matches a pattern only as a whole."""
     if row is None:
         return None
     values = [
@@ -103,5 +103,5 @@ def _json_atom(value: Any, has_zone: bool, redaction: Redaction) -> Any:
 
 
 def _in_list(value: Any) -> Any:
-    """Bytes without a column, whose name could say how they are written: text where they are."""
+    """Bytes in a list or map as text: no column's name could say that they are base64."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

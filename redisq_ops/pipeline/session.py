@@ -46,8 +46,8 @@ DEFAULTS = {
 }
 # A local session accepts no connections from other machines.
 _LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-# Nor from other users of this one, who could read rows and stop it: Spark makes a secret for the
-# process and shows it to nobody. --conf does not switch it off.
+# It accepts none from this machine's other users either, who could read rows and stop it: Spark
+# makes a secret that only the process knows. --conf does not switch it off.
 PROTECTED = {"spark.authenticate": "true"}
 _SAFE_PATH = "PYTHONSAFEPATH"
 """variable with which Python imports no modules from the current folder"""
@@ -254,9 +254,9 @@ def is_connect_session(spark: SparkSession) -> bool:
 
 
 def forget_queries(spark: SparkSession) -> None:
-    """Have a Connect session answer no query from an earlier one's plans or tables.
+    """Keep a Connect session from answering with the plans or tables of an earlier command.
 
-    Spark would take a query's plan for that of an earlier command with the same text.
+    Spark would reuse the plan of an earlier query with the same text.
     """
     if is_connect_session(spark):
         spark.conf.set("spark.connect.session.planCache.enabled", "false")

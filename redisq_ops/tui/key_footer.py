@@ -13,8 +13,8 @@ _Shown = tuple[str, str, str, str, bool, str]
 class KeyFooter(Footer):
     """Textual's footer, but composed anew only when its keys change.
 
-    Textual's own is at every change of the focus, and never lets go of a key that it drew: each
-    one watches the footer's `compact`.
+    Textual's own is composed at every change of the focus, and keeps each key that it ever drew,
+    because the key watches the footer's `compact`.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from redisq_ops.ops.terminal import printable
 SESSIONS = 10
 """dashboards at once: each is a process"""
 _MOST_CELLS = 999
-"""of a browser's terminal, across and down"""
+"""largest width and height of a browser's terminal"""
 _SIZE = re.compile("[1-9][0-9]{0,2}")
 _LOGGERS = ("aiohttp.server", "aiohttp.web", "aiohttp.websocket", "textual-serve")
 _HEADERS = {
@@ -124,7 +124,7 @@ class DashboardServer(Server):
             if message.type is WSMsgType.TEXT and not await _passed_on(
                 message.data, websocket, app_service
             ):
-                logging.getLogger(__name__).warning("a browser sent no message of a terminal")
+                logging.getLogger(__name__).warning("a browser sent no terminal message")
                 await websocket.close(code=WSCloseCode.UNSUPPORTED_DATA)
 
 

@@ -63,7 +63,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
     for entry in lost.entries:
         say(sentence(entry))
     if lost.unseen:
-        say(f"not looked at for queues that the registry has lost: {lost.unseen}")
+        say(f"not searched for queues that the registry has lost: {lost.unseen}")
     broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)
     unknown = any(row.registered is None for row in rows)
     if given["register"] and unknown:

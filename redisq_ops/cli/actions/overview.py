@@ -163,7 +163,7 @@ def fsck(s: Session, given: dict[str, Any]) -> int:
         names += [entry.name for entry in lost.entries]
         corrupt |= {entry.name: sentence(entry) for entry in lost.entries}
         if lost.unseen:
-            say(f"not looked at for queues that the registry has lost: {lost.unseen}")
+            say(f"not searched for queues that the registry has lost: {lost.unseen}")
     for name in names:
         row: dict[str, Any] = {"queue": name, "kind": None, "reads": 0, "momentary": 0}
         verdict, broken, unseen = "adds up", list[str](), None

@@ -148,7 +148,7 @@ def _show_lake(
     names: Sequence[str],
     common: Mapping[str, str],
 ) -> None:
-    """Make the tables of a lake those of the session."""
+    """Register the tables of a lake in the session."""
     from redisq_ops.pipeline.redaction import redact_table
 
     span = [int(common[at]) if at in common else None for at in ("since", "until")]

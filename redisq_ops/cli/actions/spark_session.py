@@ -192,7 +192,7 @@ def on_spark(
             raise
         raise known from error
     finally:
-        with suppress(Exception):  # Spark may be gone; what the command says of it counts
+        with suppress(Exception):  # Spark may be gone; the command's own error is reported
             made.stop()
 
 
@@ -239,7 +239,7 @@ def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -
     """The checked options of `frame`."""
     from redisq_ops.pipeline.options import parse_options
 
-    # A command may find the session of another: what Spark keeps of its frames is not for this one.
+    # The session may have served another command, whose cached frames must not answer this one.
     given = {**table_options(s, table, **options), "command": secrets.token_hex(8)}
     if (url := url_for_workers(s, spark)) is not None:
         given["url"] = url

@@ -28,9 +28,9 @@ add(
     "metrics.metrics",
     help="""Serve the numbers of all queues to Prometheus until SIGTERM or Ctrl+C.
 
-    Who reaches the address sees the queues' names: there is no password. A scrape takes two round
-    trips to the server, whatever the number of queues. Read permission is enough. Exit 4: the
-    server can't be reached at the start; later, redisq_up is 0.
+    Anyone who reaches the address sees the queues' names: there is no password. A scrape takes two
+    round trips to the server, whatever the number of queues. Read permission is enough. Exit 4:
+    the server can't be reached at the start; later, redisq_up is 0.
     """,
     prints="",
     examples=(

@@ -20,7 +20,7 @@ commands.add_typer(spark, name="spark")
 
 
 class QueryCommand(TyperCommand):
-    """Takes ``-- comment`` at the start of a query for what it is: no option's name has a space."""
+    """Accepts a query that begins with ``-- comment``: no option's name has a space."""
 
     def parse_args(self, context: Any, words: list[str]) -> list[str]:
         def is_comment(word: str) -> bool:

@@ -95,7 +95,7 @@ class PlanFileEntryOutput(TypedDict):
     at_ms: NotRequired[Time]
     """only delayed and waiting entries: ready time, or creation of the request"""
     orphan: NotRequired[bool]
-    """only where nothing but the id was left; with a record by now, it is skipped as changed"""
+    """true if only the id was left; if it has a record by now, it is skipped as `changed`"""
     crc: str
     """checksum of the line and all lines above"""
 

@@ -44,8 +44,8 @@ class QueueOutput(TypedDict):
     draining: Text | None
     """reason of the drain; `null`: the queue accepts new entries"""
     only_shown: Text | None
-    """why nothing in it can be changed from here: a release of its program that redisq does not
-    know; `null`: it can be changed, as far as its kind can"""
+    """why redisq refuses every change of it: it does not know the release of its program; `null`:
+    it allows what the kind allows"""
     problem: Text | None
     """what could not be read"""
     unfinished: list[str]

@@ -29,7 +29,7 @@ from .parallel_reads import ParallelReads
 T = TypeVar("T")
 
 ARRIVALS = ("accepted", "imported", "importing")
-"""inverses of operations that brought an entry; ``importing``: it may not have come"""
+"""inverses of operations that added an entry; ``importing``: it may not have been added"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,16 @@ class OperatorChanges(ParallelReads[C_co]):
 
     @operation
     async def only_shown(self) -> str | None:
-        """Why nothing in the queue can be changed from here; None: it can. Of another program's
-        queue, that its release isn't known."""
+        """Why redisq refuses every change of the queue: it doesn't know the release of the queue's
+        program. None: it refuses none for that reason."""
         return None
 
     @operation
     async def would_move(
         self, ids: Sequence[str], source: State, target: str, orphans: Collection[str] = ()
     ) -> list[str]:
-        """What `move` would return for each of these entries instead of ``moved``, as far as it
-        is known without writing; empty: nothing speaks against it."""
+        """For each entry the word that `move` would return, as far as that is known without
+        writing; empty: `move` would move it."""
         return [""] * len(ids)
 
     @operation
@@ -113,8 +113,9 @@ class OperatorChanges(ParallelReads[C_co]):
 
         ``consumer``, ``lease_ms``: who holds the entries afterwards, for target ``pending``.
         ``times``: id -> ready time, or creation time of the request, for entries without a record:
-        an entry with another time is ``changed``. ``orphans``: the ids that were chosen as
-        `Entry.orphan`; if an entry is one only now, or is none any more, it is ``changed``.
+        an entry with another time is ``changed``. ``orphans``: the ids that were orphans
+        (`Entry.orphan`) when they were chosen; an entry that became one or stopped being one since
+        is ``changed``.
         ``span``: the plan's entries that this step is about (FROM-TO or FROM-TO-RUN), noted in the
         audit log.
         """
@@ -367,7 +368,7 @@ class OperatorChanges(ParallelReads[C_co]):
             return int(entry.op == undo.op)  # this very step, sent again
         # An id is free again once its entry is done: another entry may have it by now.
         ours = entry is not None and entry.digest == digest
-        if undo.verb == "accepted":  # ``by`` is the time of it
+        if undo.verb == "accepted":  # ``by`` is the time of the acceptance
             now = int(by)
         else:
             ours = ours and entry is not None and entry.op == by

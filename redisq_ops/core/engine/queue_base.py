@@ -98,7 +98,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         self.callers = callers or CallerSlots()
         self._registered = False
         self._whole: QueueBase[Any] | None = None
-        """of a shard: its queue"""
+        """the queue that this shard is a part of"""
         self._key_types_checked = False
 
     @staticmethod
@@ -107,7 +107,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         return checked_name(name, "queue name")
 
     def typed_id(self, words: str) -> str:
-        """The id of an entry as it is shown, of what somebody wrote for it."""
+        """The id as redisq shows it, for the id that a user typed."""
         return words
 
     def __repr__(self) -> str:
@@ -162,10 +162,10 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         )  # fmt: skip
 
     async def _is_marked(self, entry: Registered) -> bool:
-        """Leave the registration's mark in every shard that has none. False: a shard had none, so
-        the registry has to be read again, since the server may have lost its data in between.
+        """Write the registration mark into every shard that has none. False: a shard had none, so
+        the caller reads the registry again: the server may have lost its data in between.
 
-        A server that refuses the mark refuses no worker: scripts that need the mark say so.
+        A refused write is no error: workers need no mark, and scripts that need it report it.
         """
         places = self.shard_keys
         marks = await together(read_mark(keys) for keys in places)
@@ -180,8 +180,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         return isinstance(left, Exception) or not left
 
     async def _register_again(self) -> None:
-        """After a script found no mark: the server lost the queue's data, or a release wrote it
-        that left none. The whole queue registers, with the shards that it had."""
+        """Register the whole queue after a script found no mark: the server lost the queue's data,
+        or a release without marks wrote it. The number of shards stays."""
         whole = self._whole or self
         whole._registered = False
         await whole._ensure_registered()
@@ -194,7 +194,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         /,
         **argv: Arg,
     ) -> T:
-        """`_call_script`, for scripts that store something: see `_register_again`."""
+        """`_call_script` for a script that stores something: see `_register_again`."""
         return await self._once_registered(self._call_script(name, read, rows, **argv))
 
     async def _once_registered(self, call: Call[T]) -> T:

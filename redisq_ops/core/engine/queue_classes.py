@@ -39,8 +39,8 @@ def open_queue(client: Any, entry: Registered, **given: Any) -> Queue[Any]:
     """Open the queue of a registry entry; ``given``: ``prefix``, ``clock`` and ``callers``.
 
     Raises `NotFound` for a kind that this release doesn't know, `Refused` for a newer layout, and
-    `Unreadable` where a name without a digest stands for other keys than the kind's usual ones:
-    who may write the registry can't so make it mean another program's queue.
+    `Unreadable` where a name without a digest stands for other keys than the kind's usual ones: a
+    user who may write the registry must not make a name mean another program's queue.
     """
     made = queue_class(entry.kind) if entry.at is None else foreign_class(entry.kind)
     if made is None:

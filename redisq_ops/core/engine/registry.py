@@ -1,10 +1,9 @@
 """All queues of a deployment: one hash, name -> kind, schema, time of creation.
 
 An entry is written before the queue's first key and removed after its last. A server can lose it:
-with all data, or on a Cluster alone. So each shard of a queue has a mark among its settings, with
-what the registry says. A script that stores something is refused where the mark is missing, and the
-queue registers itself again (`QueueBase._register_again`); where only the registry's entry is
-missing, the mark has what it was.
+with all data, or on a Cluster alone. So each shard of a queue has a mark among its settings: a
+short copy of the entry. Without the mark a script stores nothing, and the queue registers itself
+again (`QueueBase._register_again`). If only the entry is missing, it is restored from the mark.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Registered:
                 if isinstance(value, int) and not low <= value <= high:
                     raise ValueError(part)
             if not entry._named_so:
-                why = f"it speaks of a {entry.kind} queue that has another name"
+                why = f"it describes a {entry.kind} queue, which has another name"
                 return cls(
                     name, "unknown", 0, 0, problem=f"the registry entry of {name} is corrupt: {why}"
                 )
@@ -91,8 +90,8 @@ class Registered:
 
     @property
     def _named_so(self) -> bool:
-        """Whether a queue of this kind, with these keys, can have this name here. Who may write the
-        registry may not so make a name mean another program's keys."""
+        """Whether a queue of this kind with these keys can have this name. A user who may write the
+        registry must not make a name mean another program's keys."""
         if self.at is None:
             owner, colon, _ = self.name.partition(":")
             return not (colon and owner in LAYOUTS and owner != self.kind)
@@ -102,8 +101,8 @@ class Registered:
 
     @property
     def mark(self) -> str:
-        """What a queue's own keys say of it. Short: a longer value would cost the hash of settings
-        its compact form."""
+        """A copy of the entry for the queue's own keys. It is short, because a longer value would
+        cost the settings hash its compact encoding."""
         numbers = (self.schema, self.created_ms, self.shards, self.old_shards, self.layout)
         return " ".join([self.kind, *map(str, numbers)])
 
@@ -155,7 +154,8 @@ def plain_name(kind: str, own: bytes) -> str:
 
 
 def distinct_name(kind: str, at: bytes, own: bytes) -> str:
-    """The same with a digest of where its keys are: for one at other keys, or with a long name."""
+    """The name with a digest of where its keys are, for a queue at other keys or with a long
+    name."""
     digest = blake2s(at + b"\0" + own, digest_size=4).hexdigest()
     return f"{plain_name(kind, own)[: _LONGEST - 9]}~{digest}"
 
@@ -221,21 +221,23 @@ async def ensure_registered(
             raise NotFound(f"queue {name} was destroyed while it was being created")
     if kept is not None and entry.problem is None and kept.kind != entry.kind:
         raise WrongKind(
-            f"the registry says that queue {name} is a {entry.kind} queue, and its own keys that it"
-            f" is a {kept.kind} queue: repair or remove field {name} of key {registry_key(prefix)}"
+            f"the registry says that queue {name} is a {entry.kind} queue, but its own keys say"
+            f" that it is a {kept.kind} queue: repair or remove field {name} of key"
+            f" {registry_key(prefix)}"
         )
     return entry.checked(kind, schema)
 
 
 def _checked(name: str) -> str:
-    """The name; raises `BadInput`. Another program's queue may have letters that ours have not."""
+    """The name; raises `BadInput`. The name of another program's queue may have letters outside
+    ASCII."""
     owner, colon, _ = name.partition(":")
     return (known_name if colon and owner in LAYOUTS else checked_name)(name, "queue name")
 
 
 async def read_mark(keys: Keys) -> bytes | None:
-    """The mark of one shard of a queue. A key of another type has none: its faults are told
-    elsewhere."""
+    """The mark of one shard of a queue. A key of another type has none: other checks report its
+    type."""
     read: Call[bytes | None] = Call(("HGET", keys["cfg"], MARK), optional, key=keys["cfg"])
     try:
         mark: bytes | None = await read

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Another entry that has to end, or to be dealt with, before or after one."""
+    """An entry that has to end, or to be replayed, before or after another one."""
 
     role: Literal["child", "parent"]
-    """what it is of that one"""
+    """what it is to the other entry"""
     queue: Queue[Any]
     id: str
     state: Literal["dead", "open", "gone"]
-    """``open``: it is neither dead nor gone, or went on"""
+    """``open``: neither dead nor gone; it may be done"""

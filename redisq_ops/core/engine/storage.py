@@ -121,9 +121,9 @@ class Storage(Protocol):
         """
 
     async def _is_marked(self, entry: Registered) -> bool:
-        """Leave the registration's mark in every shard; False: one had none.
+        """Write the registration mark into every shard; False: one had none.
 
-        Replaced by kinds that keep options, which who sees the mark needs, in the same key.
+        A kind with options in the same key overrides this: it writes them before the mark.
         """
 
     async def _ensure_registered(self) -> None:

@@ -34,8 +34,8 @@ class ForeignQueue(Queue[C_co]):
     """Read-only; a kind overrides what it can do, and everything else is refused in one line.
 
     ``at``: what the owner's keys begin with. ``own_name``: the owner's name for the queue; None:
-    the part of its name here behind the colon. Such a name means the kind's usual keys: at others
-    the queue gets the name that `discover` gives it, with a digest.
+    the part of its name here behind the colon. A name without a digest means the kind's usual keys:
+    a queue at other keys gets the name with a digest that `discover` would give it.
     """
 
     home: ClassVar[str] = ""
@@ -43,7 +43,7 @@ class ForeignQueue(Queue[C_co]):
     one_key: ClassVar[bool] = False
     """whether ``at`` is the queue's only key, and also its name"""
     releases: ClassVar[Releases | None] = None
-    """of a kind that changes queues: those of its owner that it knows"""
+    """the releases of its owner whose queues it changes; None: it changes no queue"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
     range_states: ClassVar[frozenset[State]] = frozenset()
     editable_states: ClassVar[tuple[State, ...]] = ()
@@ -86,7 +86,7 @@ class ForeignQueue(Queue[C_co]):
         """queues of a whole deployment that have an object of their own, and are left out of it"""
 
     def _check_own_name(self) -> None:
-        """Refuse a name that isn't a queue's, although its owner has a key of that name."""
+        """Refuse a name whose key the owner uses for something other than a queue."""
 
     @staticmethod
     def _checked_name(name: str) -> str:
@@ -124,7 +124,7 @@ class ForeignQueue(Queue[C_co]):
         """Do nothing: the owner creates the queue."""
 
     async def _register_again(self) -> None:
-        # The mark first: data that is lost after that takes it away.
+        # The mark first: if the data is lost after that, the mark goes with it.
         await self._is_marked(Registered(self.name, self.kind, self.schema))
         await Queue._register_again(self)
 
@@ -155,7 +155,7 @@ class ForeignQueue(Queue[C_co]):
     # --- refused, or empty, unless a kind overrides it -------------------------------------------
 
     async def _ready_to_take(self) -> bool:
-        return True  # as `_take` refuses, nothing is written before
+        return True  # nothing is registered, because `_take` refuses
 
     async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
         raise self._refusal("only that program's workers run what is in it")

@@ -88,7 +88,7 @@ class ForeignChanges(PlacedQueue[C_co]):
 
     @staticmethod
     def _orphan_refused(seen: LocatedEntry, target: str) -> str:
-        """An orphan may be removed, except from where a worker looks after it."""
+        """An orphan may be removed from a list or a sorted set; elsewhere a worker may hold it."""
         if target not in ("trash", "gone"):
             return "gone"
         return "" if seen.place.kind in ("list", "zset") else "busy"
@@ -97,8 +97,8 @@ class ForeignChanges(PlacedQueue[C_co]):
     async def would_move(
         self, ids: Sequence[str], source: State, target: str, orphans: Collection[str] = ()
     ) -> list[str]:
-        """The script `move` asks the same hooks. Needs the right to run scripts."""
-        later = await self._now() + DAY_MS  # as of now, whenever they came into their state
+        """Calls the hooks that the script of `move` calls. Needs the right to run scripts."""
+        later = await self._now() + DAY_MS  # late enough that no entry is ``late``
         step = MoveStep("-", 0, ids, source, target, later, "-", later, {}, orphans, "")
         found: list[str] = await self._call_script(
             "would_move", words, await self._rows(step), caller="-", seq=0,

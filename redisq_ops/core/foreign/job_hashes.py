@@ -36,7 +36,7 @@ class JobHash:
         return int(value) if value.isdigit() and len(value) < 16 else None
 
     def notes(self) -> list[str]:
-        """What of it was not read."""
+        """The fields that were not read, and why."""
         values = self.values.items()
         return [f"{name}: {note.decode()}" for name, note in values if isinstance(note, Note)]
 
@@ -47,15 +47,15 @@ class JobHash:
 
     @property
     def problem(self) -> str | None:
-        """Why the job can't be shown, although there is something of it."""
+        """Why the job can't be shown, although its hash exists."""
         return None
 
 
 async def fields_of(
     key: bytes, fields: Sequence[str], size: int, reads: Callable[[int], bool]
 ) -> dict[str, bytes | None]:
-    """Fields of a job's hash, which is ``size`` bytes long. ``reads``: whether one of so many bytes
-    is read; for others stands a `Note`."""
+    """Fields of a job's hash of ``size`` bytes. ``reads``: whether a field of that many bytes is
+    read; a `Note` replaces any other."""
     notes: dict[str, bytes | None] = {}
     if size > LONG_RECORD:
         sizes = zip(fields, await together(_size(key, name) for name in fields), strict=True)
@@ -83,7 +83,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     identity: ClassVar[tuple[str, ...]] = ()
     """fields that distinguish a job from a later one with its id"""
     of_every_job: ClassVar[tuple[str, ...]] = ()
-    """what `is_whole` looks at"""
+    """fields that every job has, for `is_whole`"""
     timed: ClassVar[Mapping[str, float]] = {}
     """places, as `Declared.called`, whose scores are the times of their entries -> milliseconds in
     one unit of these"""
@@ -103,7 +103,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         """The entry of a job that has no `problem`. ``at_ms``: its time, in a place of `timed`."""
 
     async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
-        """The jobs' ids, of elements of a place; None: it isn't a job."""
+        """The job's id of each element of a place; None: the element isn't a job."""
         return members
 
     def job_key(self, id: bytes) -> bytes:
@@ -116,7 +116,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     @operation
     async def get(self, id: str) -> Entry | None:
-        """As of every queue. Raises `WrongKind` if the job is there and in no known state."""
+        """As `Queue.get`. Raises `WrongKind` if the job exists in no known state."""
         for _ in range(2):  # a job may change its state between two reads
             if (found := await ForeignChanges.get(self, id)) is not None:
                 return found

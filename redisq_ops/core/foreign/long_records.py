@@ -1,7 +1,7 @@
-"""Records of other programs that are too long for a look: how long they are, and what is said.
+"""Limits for long records of other programs, and the words that replace them.
 
-No look reads more of a record than `LARGEST`, of a page's records together more than `PAGE_BYTES`,
-and in a list no record longer than `LONG_RECORD`. Sizes are asked first.
+No record longer than `LARGEST` is read, no page of more than `PAGE_BYTES`, and in a list no record
+longer than `LONG_RECORD`. Sizes are asked first.
 """
 
 from __future__ import annotations

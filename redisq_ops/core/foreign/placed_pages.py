@@ -45,7 +45,7 @@ from .scanned_place import ScannedPlace
 
 PAGE = 500
 LOOKED_AT = 100_000
-"""keys of the server that are looked through for those of an unknown state"""
+"""keys of the server that are searched for keys of an unknown state"""
 COUNTED = 1 << 20
 """bytes of a place that all queues share up to which it is read to count one queue's entries"""
 T = TypeVar("T")
@@ -79,8 +79,9 @@ class PlacedPages(ForeignQueue[C_co]):
     """members of payloads, which are JSON then: the first that is there names the entry's task. Its
     arguments are in the members `ARGUMENTS`"""
     known_keys: ClassVar[tuple[str, bytes] | None] = None
-    """what a queue's lists, sets and sorted sets are called, ``{q}`` as in `Declared.key`, and what
-    stands for ``*`` there: a key with anything else is of a state that isn't counted"""
+    """the pattern of a queue's lists, sets and sorted sets (``{q}`` as in `Declared.key`), and an
+    expression for its ``*``: a key that only matches the pattern is of a state that isn't
+    counted"""
     called: ClassVar[Mapping[str, str]] = {}
     """the owner's keys that scripts don't call ``t_KEY``: name in scripts -> key"""
 
@@ -96,7 +97,7 @@ class PlacedPages(ForeignQueue[C_co]):
         """The entries of a place's elements, in one exchange; None: it isn't this queue's."""
 
     sizes: ClassVar[Any] = None
-    """a method as `Sizes`, of a kind whose records are beside its places"""
+    """the `Sizes` of a kind whose records are not in its places"""
 
     def trash_payload(self, kept: bytes) -> bytes:
         """The payload to show for an entry in the trash; ``kept``: the bytes kept of it."""

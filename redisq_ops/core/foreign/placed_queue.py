@@ -125,8 +125,8 @@ class PlacedQueue(PlacedPages[C_co]):
     async def _located(
         self, ids: Sequence[str], state: State, onward: bool = True
     ) -> defaultdict[str, list[LocatedEntry]]:
-        """Where the entries of these ids are now, of each as many as the id is in ``ids``; under
-        `UNREAD` those that were met whose ids are unknown.
+        """Where the entries of these ids are now, as many of each as ``ids`` has; under `UNREAD`,
+        entries on the way whose ids are unknown.
 
         ``onward``: begin where the last search ended, as a bulk change goes through its pages.
         """
@@ -139,7 +139,7 @@ class PlacedQueue(PlacedPages[C_co]):
             for seen in rows:
                 which = (seen.place.key, seen.member, seen.at)
                 if seen.entry.id.startswith(UNREAD):
-                    found[UNREAD] = [replace(seen, member=b"")]  # not its many bytes
+                    found[UNREAD] = [replace(seen, member=b"")]  # its bytes are too many to keep
                 if missing[seen.entry.id] > 0 and which not in known:
                     known.add(which)
                     missing[seen.entry.id] -= 1

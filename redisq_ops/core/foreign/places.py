@@ -45,7 +45,7 @@ class Row:
     """its position from the left in a list; in a set or hash, the scan's cursor before it"""
     value: bytes = b""
     size: int | None = None
-    """bytes of its record, where that is elsewhere; None: not asked for"""
+    """bytes of its record, if that is in another key; None: not asked for"""
 
     @property
     def length(self) -> int:
@@ -143,8 +143,7 @@ class Place:
     async def _page_of(
         self, rows: Sequence[Row], on: str | None
     ) -> tuple[list[LocatedEntry], str | None]:
-        """The entries of a page, and its cursor: ``on``, unless their records are too long
-        together."""
+        """The entries of a page and its cursor: ``on``, or where the page became too large."""
         fitting = await self._fitting(rows)
         if len(fitting) < len(rows):
             on = self.behind(fitting[-1])

@@ -124,8 +124,8 @@ class Recogniser(ABC):
 
 
 def recognisers() -> list[Recogniser]:
-    """A new recogniser of each program, for one scan of a server: those that can't be read, and the
-    others in the order of `LAYOUTS`."""
+    """A new recogniser of each program, for one scan of a server: first that of programs that can't
+    be read, then the order of `LAYOUTS`."""
     from .unread_programs import UnreadPrograms
 
     found = dict[type[Recogniser], None]({UnreadPrograms: None})  # packages may share one

@@ -1,4 +1,4 @@
-"""How long records are that are kept beside the places of their entries: as `Sizes` of a place."""
+"""`Sizes` of a place whose entries have their records in other keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .places import Place, Row, Sizes
 
 
 def field_sizes(key: str) -> Sizes:
-    """Of the fields of a hash that are called like the elements."""
+    """Sizes of the fields of a hash whose names are the elements."""
 
     async def sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
         return await together(Call(("HSTRLEN", key, row.member), int, key=key) for row in rows)
@@ -19,7 +19,7 @@ def field_sizes(key: str) -> Sizes:
 
 
 def string_sizes(begin: str) -> Sizes:
-    """Of the strings that are called ``begin`` and the element."""
+    """Sizes of the strings whose keys are ``begin`` and the element."""
 
     async def sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
         keys = [bytes_of(begin) + row.member for row in rows]

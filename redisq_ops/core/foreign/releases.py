@@ -1,4 +1,4 @@
-"""Of which releases of its owner's program a kind changes queues: those with which it was tried.
+"""The releases of a program whose queues a kind changes: those that it was tried with.
 
 A queue of any other release is only shown. Where nothing in Redis says the release, nothing can be
 refused, and the docs say so.
@@ -15,8 +15,8 @@ _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9})*")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """``tried`` and ``known`` are in their order. A minor release after the last one is taken to
-    be like it; one of the next major release is not."""
+    """``tried`` and ``known`` are in ascending order. A later minor release is assumed to be like
+    the last one; the next major release is not."""
 
     tried: tuple[str, ...]
     """releases that ran beside ours"""
@@ -37,7 +37,7 @@ class Releases:
         return every[0], every[-1]
 
     def other(self, there: Iterable[str]) -> str | None:
-        """The first of some releases that is earlier or later than all of these."""
+        """The earliest of some releases that is outside the bounds; None: all are inside."""
         first, last = map(_numbers, self._ends)
         numbers = [found[0] for each in there if (found := _NUMBERS.match(each))]
         outside = (each for each in numbers if not first <= _numbers(each) < (last[0] + 1,))

@@ -161,7 +161,7 @@ class Entry:
     problem: str | None = None
     """its record is corrupt: why; the other fields are unknown"""
     partly: str | None = None
-    """what of its record was not read, since it is too long; the rest is here"""
+    """the parts of its record that were too long to be read; the rest is here"""
     handed: bool = field(default=False, compare=False, repr=False)
     """whether it was ever delivered, also before a replay"""
     put_ms: int | None = field(default=None, compare=False, repr=False)
@@ -191,7 +191,7 @@ class Entry:
 
 
 NOT_READ = "not read"
-"""the beginning of an entry's problem when its record is sound, as far as is known, and too long"""
+"""how the problem of an entry begins whose record is too long, and not known to be corrupt"""
 
 
 @dataclass(frozen=True, slots=True)

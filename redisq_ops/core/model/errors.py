@@ -87,9 +87,10 @@ class WrongKind(Refused):
 
 
 class Unregistered(NotFound):
-    """The queue lost its registration with its data, and what the call would store with it.
+    """The queue has no registration mark, so the call stored nothing: its data is lost or
+    destroyed.
 
-    A queue registers itself again and repeats the call, so this is seen only if that is refused.
+    The queue registers itself again and repeats the call; callers see this if that fails.
     """
 
 

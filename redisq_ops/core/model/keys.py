@@ -40,7 +40,7 @@ def _is_legal(value: str) -> bool:
 
 
 def known_name(value: str, what: str) -> str:
-    """The name of something that is there, in the form in which it is shown; raises `BadInput`.
+    """The name of something that exists, in the form that redisq shows; raises `BadInput`.
 
     As `checked_name`, but other programs' names may have other letters, as in `quoting.legal`.
     """
@@ -49,8 +49,8 @@ def known_name(value: str, what: str) -> str:
         return checked_name(name, what)
     if not _is_legal(_NOT_ASCII.sub("x", name)):
         raise BadInput(
-            f"{what} {value[:140]!r} can't be used: 1 to 128 characters without space {{ }} * | /,"
-            " and without others than ASCII's unless another program named it so"
+            f"{what} {value[:140]!r} can't be used: write 1 to 128 characters without space and"
+            " { } * | /. Only names of other programs have characters outside ASCII"
         )
     return name
 

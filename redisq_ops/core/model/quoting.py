@@ -29,7 +29,7 @@ _HIGH = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+")
 _WORD = re.compile("(%[0-9A-Fa-f]{2})|[A-Za-z\x80-\U0010ffff]+")
 _TOGETHER = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC",
                        "KATAKANA-HIRAGANA"})  # fmt: skip
-"""scripts that stand in a word beside any other"""
+"""scripts that may share a word with any other"""
 _SCRIPTS = _TOGETHER | {
     "LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "HEBREW", "ARABIC", "DEVANAGARI", "BENGALI",
     "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU", "KANNADA", "MALAYALAM", "SINHALA", "THAI",
@@ -60,7 +60,7 @@ def raw_of(name: str) -> bytes:
 
 @lru_cache(4096)
 def shown(name: str) -> str:
-    """The one form of a name that may be quoted anyhow: what `legal` makes of it."""
+    """The form of a name that `legal` makes, whichever of its characters are quoted in ``name``."""
     if name.isascii() and "%" not in name:
         return name
     plain = _HIGH.sub(lambda found: text(unquote_to_bytes(found[0])), name)
@@ -93,7 +93,7 @@ def _word(word: str) -> str:
     foreign = {c for c in letters if not c.isascii()}
     clear = (
         len(scripts) <= 1
-        and unicodedata.category(word[0])[0] != "M"  # it would stand over what is in front
+        and unicodedata.category(word[0])[0] != "M"  # it would combine with the character before it
         and (not foreign or not foreign <= _ALIKE)
         and unicodedata.normalize("NFC", word) == word
     )
@@ -110,7 +110,7 @@ def _stays(c: str) -> bool:
         return c >= "\U0001f000" and not form
     if category[0] not in "LM" or _script(c) not in _SCRIPTS:
         return False
-    # Such as a ligature; in Thai and Lao also a vowel.
+    # A compatibility form is a ligature, but in Thai and Lao also a vowel.
     return not form.startswith("<") or (form == "<compat>" and _script(c) != "LATIN")
 
 

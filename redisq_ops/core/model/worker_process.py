@@ -7,7 +7,7 @@ from typing import Literal
 
 KEEPS_JOBS = (
     "its jobs are in lists of its own, from which its program puts them back when the process is"
-    " dead: put back from here, they would run twice"
+    " dead: if redisq did that too, they would run twice"
 )
 PruneWord = Literal["pruned", "alive", "unknown", "changed"]
 

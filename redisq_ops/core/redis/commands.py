@@ -216,8 +216,7 @@ async def attempt(description: Description[T]) -> T | Exception:
 
 
 async def attempt_read(description: Description[T]) -> T | Exception:
-    """As `attempt`, for what a value says of the data: a missing right, which says nothing of it,
-    is raised."""
+    """As `attempt`, but a missing right is raised, because it says nothing about the data."""
     found = await attempt(description)
     if isinstance(found, Forbidden):
         raise found

@@ -52,7 +52,7 @@ def check_options(parts: SplitResult, more: Collection[str] = ()) -> None:
 
 
 def unverified(url: str) -> bool:
-    """Whether TLS takes any server for the one that is meant, by an option in its URL."""
+    """Whether an option in the URL switches off the check of the TLS certificate or its name."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -80,7 +80,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         return left
 
     async def _renew_marks(self, entry: Registered) -> None:
-        """Leave in every shard what the registry says now."""
+        """Write a mark of the current registry entry into every shard."""
         keys = [each["cfg"] for each in self.shard_keys]
         await together(Call(("HSET", key, MARK, entry.mark), int, key=key) for key in keys)
 

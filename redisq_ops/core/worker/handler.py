@@ -115,7 +115,7 @@ def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
 def load_handler(spec: str) -> Handler:
     """Import the handler ``module:function``, also from the current directory.
 
-    Which comes last: a file there does not stand in for a module of Python or of a package.
+    That directory comes last, so that a file there does not replace an installed module.
     """
     module, colon, name = spec.partition(":")
     if not (module and colon and name) or module.endswith(".py"):

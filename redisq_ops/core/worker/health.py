@@ -25,9 +25,9 @@ LOOPBACK = "127.0.0.1"
 CONNECTIONS = 32
 """open at once; one more closes the one that has been idle for the longest time"""
 PATIENCE_S = 5.0
-"""for a caller to send its request, and again to take the answer"""
+"""that a caller has to send its request, and again to read the answer"""
 _LINES = 100
-"""of a request that are read"""
+"""lines of a request that are read"""
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
 log = logging.getLogger(__name__)
 
@@ -51,9 +51,9 @@ def parse_address(name: str) -> tuple[str, int] | None:
 def answers_to(host_header: str, listens_on: str) -> bool:
     """Whether a request's ``Host`` may name a server that listens there.
 
-    On a loopback address only local names may: another one is a page of a browser here whose name
-    was made to lead to this machine, in order to read what isn't meant for it. Any name may lead
-    to a server that listens for other hosts.
+    On a loopback address only local names may: with another name a web page in a local browser,
+    whose name was made to resolve to this machine (DNS rebinding), tries to read the answer. A
+    server that listens for other hosts may have any name.
     """
     host = host_header.rpartition("]")[0] or host_header.partition(":")[0]
     host = host.strip("[").rstrip(".").lower()
@@ -148,7 +148,7 @@ class PageServer(ThreadingTCPServer):
         return len(self._closing)
 
     def wait_at_most(self, connection: socket.socket, seconds: float) -> None:
-        """Close the connection after that time, unless another follows."""
+        """Close the connection after that time, unless a later call sets another time."""
         with self._lock:
             self._closing[connection] = time.monotonic() + seconds
 
@@ -169,7 +169,7 @@ class PageServer(ThreadingTCPServer):
             self._hang_up(connection)
 
     def _hang_up(self, connection: socket.socket) -> None:
-        """The connection's thread notices, and ends."""
+        """Close the connection; its thread then ends."""
         with self._lock:
             self._closing.pop(connection, None)
         with suppress(OSError):  # the caller hung up first

@@ -65,7 +65,7 @@ def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] =
     def start(index: int, child: _Child, now: float) -> None:
         given = os.environ.get(_SAFE_PATH)
         process = context.Process(target=_work_in_child, args=(target, index, args, given))
-        os.environ[_SAFE_PATH] = "1"  # until it has our path, it would import from this folder
+        os.environ[_SAFE_PATH] = "1"  # before it has our path, Python would import from here
         try:
             process.start()
         finally:
@@ -117,7 +117,7 @@ def _restore_safe_path(given: str | None) -> None:
 def _work_in_child(
     target: Callable[..., object], index: int, args: tuple[Any, ...], safe_path: str | None
 ) -> None:
-    _restore_safe_path(safe_path)  # programs that it starts have ours
+    _restore_safe_path(safe_path)  # programs that it starts inherit the user's value
     # A session of its own: Ctrl+C then reaches only the supervisor, which passes it on once.
     os.setsid()
     Thread(target=_follow, name="redisq-follow", daemon=True).start()

@@ -31,7 +31,7 @@ async def only_shown(queue: Queue[Any]) -> str | None:
 async def refusal(queue: Queue[Any], verb: Verb, entry: Entry) -> str | None:
     """Why a verb would leave an entry alone, as the verb itself would say; None: it would not.
 
-    Who may not run scripts learns only what can be read without one."""
+    A user who may not run scripts gets only the reasons that need none."""
     try:
         allowed(queue, verb, entry.state)
         await ensure_changeable(queue)
@@ -49,8 +49,8 @@ async def refusal(queue: Queue[Any], verb: Verb, entry: Entry) -> str | None:
 
 
 def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
-    """Refuse a verb that isn't for this state, or that the queue can't do: its kind, or where its
-    keys are."""
+    """Refuse a verb that isn't for this state, or that the queue's kind or the slots of its keys
+    don't allow."""
     sources, _ = VERBS[verb]
     if state not in sources:
         raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {state}")

@@ -76,7 +76,7 @@ class EntryAction:
 
 
 def unreadable(scope: ChangeScope) -> Counter[str]:
-    """How many entries match, or may, and are left out: why -> number."""
+    """Entries that match, or may match, and are left out: why -> their number."""
     ids = scope.unreadable if isinstance(scope, Selection) else {}
     return Counter({word: len(some) for word, some in ids.items() if some})
 

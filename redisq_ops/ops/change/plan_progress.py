@@ -1,5 +1,5 @@
-"""Where a plan's entries are now, and what they are like, as applying it would find them. Reads
-only. What a plan file says of that is not used: anybody may have written it."""
+"""Where a plan's entries are now, and what they are like. Reads only. The figures in a plan file
+are not used: anybody may have written them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ async def look_at(
 ) -> tuple[Counter[str], Consequences]:
     """Look at up to ``most`` entries from the ``start``-th on.
 
-    Returns how many are in which state (``late``: they came into the planned one since; ``gone``),
-    and what those are like that a run would change.
+    Returns the number of entries in each state (``late``: they came into the planned state since;
+    ``gone``), and the consequences for the entries that a run would change.
     """
     found: Counter[str] = Counter()
     now = await queue.now.op()

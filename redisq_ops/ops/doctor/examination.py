@@ -278,7 +278,7 @@ async def registry_diagnoses(deployment: Deployment) -> list[Diagnosis]:
     ]  # fmt: skip
     if found or lost.unseen is None:
         return found
-    sentence = f"no queue is missing in the registry, as far as was looked: {lost.unseen}"
+    sentence = f"no queue is missing in the registry, as far as was searched: {lost.unseen}"
     return [Diagnosis("registry", "ok", sentence)]
 
 

@@ -56,7 +56,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         )  # fmt: skip
 
     def _waits_for(self, others: Sequence[Related]) -> Reason:
-        """It goes on when other entries have ended: a dead one is what helps."""
+        """The entry waits for others; if the first of these is dead, its replay is advised."""
         first = others[0]
         named = ", ".join(self._named(one) for one in others)
         return Reason(

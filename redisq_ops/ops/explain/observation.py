@@ -42,7 +42,7 @@ DEAD_COMPARED = 200
 BLOCKERS_COMPARED = 100
 """requests or clients examined to find why a whole queue delivers nothing"""
 RELATED = 3
-"""entries that are named on which one depends"""
+"""related entries that are named at most"""
 ADVISED: tuple[tuple[Verb, State], ...] = (
     ("requeue", "delayed"), ("requeue", "pending"), ("replay", "dead"), ("restore", "trash"),
 )  # fmt: skip
@@ -165,8 +165,8 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
 async def _refused(
     queue: Queue[Any], entry: Entry | None
 ) -> tuple[dict[tuple[str, Verb], str], tuple[Related, ...]]:
-    """What `explain` may advise for an entry, asked before it does; and for the dead ones on which
-    it depends."""
+    """The verbs that would be refused for an entry and for its dead related entries, so that
+    `explain` advises none of these; and the related entries."""
     if entry is None:
         return {}, ()
     related = await attempt(queue.related.op(entry))

@@ -78,7 +78,7 @@ class ImportSteps(ChangeSteps):
 
     An entry that is there with this payload is ``same``, with another ``exists``, and neither is
     touched: run again, it adds what is missing. One in the trash, or of a cancelled request, comes
-    back. Before a batch goes in, the audit log has what undoes it.
+    back. The inverse of a batch is in the audit log before the batch is sent.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class ImportSteps(ChangeSteps):
         return self.outcome.done + (self._under_way.done if self._under_way else 0)
 
     def _fields(self, *coming: str) -> dict[str, str | int]:
-        """What undoes it, for the audit log; ``coming``: of what may go in next. Entries by
-        themselves are counted there as they go in."""
+        """Fields of the audit log: the inverses, with those of what is sent next (``coming``).
+        Scripts count ``done`` of entries that are in no request."""
         now = [self._under_way.inverse] if self._under_way and self._under_way.inverse else []
         fields: dict[str, str | int] = {"inverse": "\n".join([*self._inverses, *now, *coming])}
         return fields | ({"done": self._done} if self.content.requests else {})
@@ -280,8 +280,8 @@ class ImportSteps(ChangeSteps):
         return _UnderWay(job, places, first, before, revives, inverse if self._keep else "")
 
     def _over(self, now: _UnderWay, some: bool = False) -> None:
-        """A request is dealt with; its earlier lines of what comes again with it. ``some``: this
-        import put some of it in."""
+        """Finish a request, and skip the lines that repeat its sub-requests. ``some``: this import
+        added some of it."""
         self._under_way = None
         self._requests.popleft()
         if some and now.inverse:

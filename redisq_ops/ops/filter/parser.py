@@ -404,7 +404,7 @@ def _joined(kind: type[And] | type[Or], parts: list[Node]) -> Node:
 
 
 def _ids(words: str) -> list[str]:
-    """The id that is meant, as it is shown. What looks quoted may be one of ours as it is."""
+    """The ids that a word may mean, as they are shown. An id of a redisq queue may look quoted."""
     typed = legal(raw_of(words))
     if words.isascii() and (typed == words or "%" not in words):
         return [words]

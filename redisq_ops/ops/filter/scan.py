@@ -32,8 +32,8 @@ _UNREADABLE = {
     "corrupt": ("entry has a corrupt record", "entries have corrupt records"),
     "long": ("entry is too long to be read", "entries are too long to be read"),
     GONE: (
-        "entry is only an id, its record is gone, and can only be purged",
-        "entries are only ids, their records are gone, and can only be purged",
+        "entry is only an id without a record, and can only be purged",
+        "entries are only ids without records, and can only be purged",
     ),
 }
 
@@ -74,7 +74,7 @@ class Scan:
         """ids of entries whose record is corrupt, too long to be read, or gone; without ``partly``
         they are left out"""
         self.partly: list[str] = []
-        """ids of records that were read without what is too long"""
+        """ids of records whose too long fields were not read"""
         self.elsewhere: list[Entry] = []
         self.over, self.complete = bool(filter.state_mismatch(state)), True
         if filter.where is not None:

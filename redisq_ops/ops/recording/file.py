@@ -42,7 +42,7 @@ _PIECE: Final = 1 << 20
 _BLOCK: Final = 1 << 14
 _LATEST_MS: Final = 10**14
 _MOST: Final = 64 << 20
-"""bytes of a member's lines; a member of more is damaged"""
+"""bytes of a member's lines; a longer member is damaged"""
 
 
 class RecordedQueue(TypedDict):
@@ -86,7 +86,7 @@ class RecordedReport(TypedDict):
 
 
 class _Line(TypedDict):
-    """A queue of the first line has all fields, one of another line those that changed."""
+    """In the first line each queue has all fields, in others only those that changed."""
 
     redisq: NotRequired[Literal["recording"]]
     at_ms: int
@@ -181,7 +181,7 @@ def _header(version: int, at_ms: int) -> bytes:
 def lines(path: Path, member: Member) -> tuple[list[dict[str, Any]], int | None]:
     """The lines of a member, and the offset of its end; None: a kill left it without its end.
 
-    Of a damaged member those before the damage, or none if nobody can tell where that is.
+    Of a damaged member the lines before the damage; none if its place is unknown.
     """
     unpack, data = zlib.decompressobj(-15), bytearray()
     with open_regular(path) as file:
@@ -215,7 +215,8 @@ def first_line(path: Path, member: Member) -> dict[str, Any] | None:
 
 
 def _unpacked(unpack: Any, file: BinaryIO, size: int) -> Iterator[bytes]:
-    """What a member has, in pieces, up to `_MOST` bytes: a small file may unpack to anything."""
+    """The data of a member in pieces, at most `_MOST` bytes: a small file may unpack to any
+    size."""
     left, packed = _MOST, b""
     while left > 0 and not unpack.eof and (packed := unpack.unconsumed_tail or file.read(size)):
         piece = unpack.decompress(packed, left)
@@ -224,7 +225,7 @@ def _unpacked(unpack: Any, file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def _checked(data: bytes | bytearray, member: Member) -> Iterator[dict[str, Any]]:
-    """The lines up to the first that nobody can have recorded."""
+    """The lines up to the first that can't be from a recording."""
     queues, at_ms, rest = dict[str, dict[str, Any]](), member.at_ms, 0
     with suppress(BadInput):
         while (end := data.find(b"\n", rest)) >= 0:

@@ -121,7 +121,7 @@ def test_a_queue_of_an_older_release_gets_its_mark(client: redis.Redis, shards: 
 def test_the_registry_and_a_queues_own_mark_must_agree(client: redis.Redis) -> None:
     SUBMIT["fair"](opened(client, "fair", 1), "e1")
     client.hset(registry_key(), "mail", Registered("mail", "request", 1, 1).encoded())
-    with pytest.raises(WrongKind, match=r"a request queue, and its own keys that it is a fair"):
+    with pytest.raises(WrongKind, match=r"a request queue, but its own keys say that it is a fair"):
         SUBMIT["request"](opened(client, "request", 1), "r1")
 
 

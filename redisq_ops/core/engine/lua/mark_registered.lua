@@ -1,5 +1,5 @@
--- Leave the mark of a registration, which `registered` asks for, in a shard that has none. It is a
--- script because a full server refuses a plain HSETNX.
+-- Write the registration mark, which `registered` checks, into a shard that has none. This is a script,
+-- because a full server refuses a plain HSETNX.
 -- KEYS: cfg
 -- ARGV: mark
 -- FLAGS: allow-oom

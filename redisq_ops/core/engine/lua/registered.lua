@@ -1,6 +1,6 @@
--- Refuse a call that would create something in a queue that has lost its data, and with it its entry in
--- the registry: nobody would find what is stored. Who registers a queue leaves a mark in its settings,
--- so this costs no command. The client registers the queue again and repeats the call.
+-- Refuse to store anything in a queue without the registration mark: after a loss of data the registry
+-- has no entry of it either, so nobody would find what is stored. The mark is in the settings, which
+-- scripts read anyway. The client registers the queue again and repeats the call.
 -- KEYS: cfg
 -- USES: config
 local function registered_check()

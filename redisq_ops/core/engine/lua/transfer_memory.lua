@@ -40,9 +40,9 @@ local function transfer_memory_keep(op, step, keep_ms, results)
   unfinished_operations_add(op)
 end
 
--- Whether an entry that is here, put into its state by the operation `by`, is only a copy in the trash:
--- what a finished move from here left there (before it is finished, that may be all there is), or, for a
--- file's row, an entry of its `payload`.
+-- Whether the entry with this id is only a copy in the trash, so that an arrival may replace it: a
+-- finished move left it there (during the move it may be the only copy), or it has this `payload`, which
+-- the row of a file gives. `by`: the operation that put the entry into its state.
 local function transfer_memory_copy(id, by, payload)
   if not redis.call('ZSCORE', trash, id) or unfinished_operations_hold(by) then return false end
   if payload then return storage_stored_payload(id) == payload end

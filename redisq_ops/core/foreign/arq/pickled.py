@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 STEPS = 100_000
-"""opcodes that are followed of one pickle, some tenths of a second"""
+"""opcodes of a pickle that are followed, which takes some tenths of a second"""
 
 
 class TooManySteps(ValueError):

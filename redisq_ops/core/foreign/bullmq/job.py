@@ -13,7 +13,7 @@ from ..json_text import decoded, encoded
 FIELDS = (
     "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
     "failedReason", "stacktrace", "pb", "parentKey", "attemptsMade", "stalledCounter",
-    "ats", "delay",  # BullMQ writes these for an id in its way, also if there is no job
+    "ats", "delay",  # BullMQ writes these even for an id without a job
 )  # fmt: skip
 STALLED = "job stalled more than allowable limit"
 _ERROR = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w$.]*)(?:: (.*))?", re.DOTALL)
@@ -45,7 +45,7 @@ class Job(JobHash):
         return decoded(self.values[field] or b"null", self.text(field))
 
     def sum(self, *fields: str) -> int:
-        """Of a number that releases before 5 kept in another field."""
+        """The sum of some fields: releases before 5 kept a number in another field."""
         return sum(self.number(field) or 0 for field in fields)
 
     @property

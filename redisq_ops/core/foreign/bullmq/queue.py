@@ -108,7 +108,7 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         return "queue.pause() in BullMQ" if await paused else None
 
     async def releases_there(self) -> Sequence[str]:
-        """That of the latest program that opened the queue."""
+        """The release of the program that opened the queue last."""
         key = f"{self.at}{self.own_name}:meta"
         version = await Call(("HGET", key, "version"), optional, key=key)
         release = _RELEASE.fullmatch(version or b"")

@@ -14,7 +14,7 @@ OF_A_QUEUE = (
     rb"wait|paused|active|prioritized|delayed|waiting-children|completed|failed|stalled|marker"
     rb"|repeat"
 )
-"""what stands behind the name of a queue in the keys of its lists and sets"""
+"""what follows the name of a queue in the keys of its lists and sets"""
 _OTHER = re.compile(rb"(bull:)([^:]+):(?!(?:" + OF_A_QUEUE + rb")\Z)[^:]+", re.DOTALL)
 _META = re.compile(rb"(.+:)([^:]+):meta", re.DOTALL)
 

@@ -17,8 +17,8 @@ MOST = 100
 
 
 async def related(queue: BullmqQueue[Any], job: bytes) -> list[Related]:
-    """Of a parent that waits or is dead, the children without which it can't go on, the dead ones
-    first; of a child, its parent."""
+    """For a parent that waits or is dead: the children that keep it from going on, the dead ones
+    first. For a child: its parent."""
     waits, broke, parent = (
         job + b":dependencies",
         job + b":unsuccessful",
@@ -30,7 +30,7 @@ async def related(queue: BullmqQueue[Any], job: bytes) -> list[Related]:
     )
     children = list(dict.fromkeys([*open, *failed]))[:MOST]
     found = await together(_one(queue, "child", key) for key in children)
-    # One that made its parent fail and has ended, or is gone, is in nobody's way.
+    # A child that made its parent fail blocks the parent only while the child is dead.
     found = [
         one for key, one in zip(children, found, strict=True) if key in open or one.state == "dead"
     ]

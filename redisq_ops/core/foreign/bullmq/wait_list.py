@@ -20,7 +20,8 @@ def is_mark(element: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WaitList(ListPlace):
-    """A list whose next element, on the right, may be the mark: BullMQ looks for it there, too."""
+    """A list whose next element, on the right, may be the mark. BullMQ too looks for it only
+    there."""
 
     async def count(self) -> int:
         last = Call(("LINDEX", self.key, -1), optional, key=self.key)

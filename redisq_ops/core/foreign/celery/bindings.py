@@ -10,8 +10,8 @@ _DOUBLED = re.compile(rb"([^0-9A-Za-z]+)\1")
 
 
 def separator_of(member: bytes) -> bytes | None:
-    """The separator of a binding, which most have twice in a row, as they have no pattern; None: it
-    can't be told."""
+    """The separator of a binding. Most bindings have it twice in a row, as they have no pattern.
+    None: it can't be found."""
     if SEPARATOR in member:
         return SEPARATOR
     for n in range(1, len(member) // 2):  # a queue whose routing key is its name, as is usual

@@ -126,7 +126,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             return await super()._of_owner(state, wrong, whole)
         called = "failed" if state == "dead" else "succeeded"
         key, read = self.at + self.own_name, self._reader(state)
-        # The broker's prefix is not the results': theirs is a setting of its own, which gets a `_`.
+        # The prefix of results is a setting of its own, to which Celery may append a `_`.
         at = dict.fromkeys((self.at, self.at if self.at[-1:] in ":_-." else self.at + "_", ""))
         return [
             ScannedResults(
@@ -141,8 +141,8 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         return [replace(place, key=place.key.replace(STEP, separator)) for place in found]
 
     async def _separator(self) -> str:
-        """What kombu's names here are made of parts with, by a binding of the queue's or of its
-        workers'."""
+        """What separates the parts of kombu's names here, found in a binding of the queue or of its
+        workers."""
         if self._sep is None:
             keys = (f"{self.at}{BINDING.decode()}{self.own_name}", self.process_registry)
             asks: list[Call[Any]] = [Call(("SRANDMEMBER", key), optional, key=key) for key in keys]

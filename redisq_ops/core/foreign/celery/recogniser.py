@@ -39,7 +39,7 @@ class CeleryRecogniser(Recogniser):
         return True
 
     def unread(self) -> Mapping[str, Collection[bytes]]:
-        return {"named as Celery's, with a `sep` that can't be told from it": self._unread}
+        return {"named as Celery's, whose `sep` can't be found": self._unread}
 
     async def finds(self) -> list[Find]:
         return [Find("celery", name, at) for at, name in self._queues]

@@ -17,7 +17,7 @@
 
 -- moves_take_out(e, to): removes the entry from where it was read, if it is the one that was read. `to`:
 -- waiting, pending, delayed, trash or gone; for the last two the owner's keys of the entry go, too.
--- Returns true; or nil, and a word why not. `e.dry`: it only asks whether it would, and writes nothing.
+-- Returns true; or nil, and a word why not. `e.dry`: check only, write nothing.
 
 -- moves_put_in(e, to, at, consumer): puts the entry where `to` says. `at`: the time (ms) of delayed, the
 -- lease (ms) of pending. Returns the list it went to and its bytes there; nil if it isn't in a list.

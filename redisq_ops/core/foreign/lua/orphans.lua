@@ -1,4 +1,4 @@
--- Ids in the owner's lists and sorted sets whose record is gone: nothing is kept of one but its place.
+-- Ids in the owner's lists and sorted sets whose record is gone: only the place of an id is kept.
 -- `e.orphan`: the end of the owner's lists from which the next entry is taken, LEFT or RIGHT.
 -- USES: moves_lacks_record remove_from_list put_into_list
 local function orphans_take_out(e)

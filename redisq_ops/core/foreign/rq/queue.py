@@ -174,7 +174,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         return "suspended in RQ" if await Call(("EXISTS", key), bool, key=key) else None
 
     async def releases_there(self) -> Sequence[str]:
-        """Those of its workers: RQ has no other mark."""
+        """The releases of its workers: RQ writes its release nowhere else."""
         keys = await set_members(self.process_registry)
         found = await together(
             attempt(Call(("HGET", key, "version"), optional, key=key)) for key in keys

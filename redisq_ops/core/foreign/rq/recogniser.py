@@ -10,7 +10,7 @@ from ...redis.key_scan import Lane
 from ..recogniser import NAMES, UNKNOWN_STATE, Find, KeyLook, Recogniser
 
 OF_A_QUEUE = rb"queue|failed|scheduled|wip|deferred|finished|canceled|ready|workers"
-"""what stands before the name of a queue in the keys of its lists and sets"""
+"""what precedes the name of a queue in the keys of its lists and sets"""
 _PARTS = (
     rb"(?:" + OF_A_QUEUE + rb"|results|executions?|job"
     rb"|workers?|group|groups|rl|scheduler(?!:scheduled_jobs\Z)|scheduler-lock|clean_registries|cron[^:]*):.+"

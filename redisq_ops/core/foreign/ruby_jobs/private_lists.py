@@ -1,7 +1,7 @@
-"""Lists of the jobs that one Sidekiq process has: no queues, although some are named like queues.
+"""Lists of the jobs that one Sidekiq process runs: some are named like queues.
 
-Sidekiq Pro's super_fetch and the gems that do the same move a job there while it runs. What is in
-the list of a process that died is put back by Sidekiq's other processes.
+Sidekiq Pro's super_fetch and the gems that do the same move a job there while it runs. Sidekiq's
+other processes put back the jobs of a process that died.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ class PrivateList:
 
     @classmethod
     def of_queue(cls, name: bytes) -> PrivateList | None:
-        """The same for what would be the name of a queue."""
+        """The same, for a name that looks like a queue's."""
         return cls.of_key(b"queue:" + name)

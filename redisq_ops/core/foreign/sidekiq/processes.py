@@ -18,7 +18,7 @@ from ..ruby_jobs.job import IdOf
 from ..ruby_jobs.private_lists import PrivateList
 
 MOST = 1000
-"""jobs of a process's private list that are read: it has as many as threads"""
+"""jobs of a process's private list that are read: it has one for each busy thread"""
 TTL_MS = 60_000
 """how long a process's record outlives its last heartbeat"""
 
@@ -51,7 +51,7 @@ async def _record(key: str, at: str, room: int | None) -> tuple[Any, ...]:
 
 
 async def _private(key: str, at: str, room: int | None) -> list[tuple[str, bytes | int]]:
-    """The jobs in a process's lists, each with its queue; where they have no room, their sizes."""
+    """The jobs in a process's lists, each with its queue; if they exceed ``room``, their sizes."""
     names = sorted(await set_members(key))
     held = {name: of for name in names if (of := PrivateList.of_key(name))}
     lists = [at + text(name).removeprefix(at) for name in held]

@@ -233,7 +233,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     # --- looking -------------------------------------------------------------------------------
 
     async def releases_there(self) -> Sequence[str]:
-        """Those of its processes."""
+        """The releases of its processes."""
         keys = [bytes_of(self.at) + name for name in await set_members(self.keys["t_processes"])]
         found = await together(
             attempt(Call(("HGET", key, "info"), optional, key=key)) for key in keys

@@ -56,7 +56,7 @@ class PendingStreamEntry:
     idle_ms: int | None
     """None where nobody has it"""
     deliveries: int | None
-    """None: its consumer gave it up for good, which sets the counter to its end"""
+    """None: its consumer gave it up for good, which sets the counter to its maximum"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class CarmineQueue(TimedQueue[C_co]):
                 raise WrongKind(f"queue {self.name} {refused}")
 
     async def _entry(self) -> Registered | None:
-        """As the registry has it, or our own mark of it."""
+        """The registry's entry, or the one that the queue's mark stands for."""
         entry, mark = await both(find(self.name, self.prefix), read_mark(self.keys))
         return entry or Registered.marked(self.name, mark)
 

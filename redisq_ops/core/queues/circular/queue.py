@@ -91,7 +91,7 @@ class CircularQueue(Queue[C_co]):
             raise BadInput("turns and pause must be positive")
         self.options = checked_options(options)
         self.shape = Shape(**self.options)
-        """how the queue is laid out, or is to be"""
+        """the layout of the queue, or the one to create it with"""
         self.turns, self.pause_ms = turns, pause_ms
         self._empty: Counter[str] = Counter()
 
@@ -110,7 +110,8 @@ class CircularQueue(Queue[C_co]):
         return there or listed
 
     async def _is_marked(self, entry: Registered) -> bool:
-        self.shape = await self._settled_shape(self.shard_keys)  # who sees the mark needs it
+        # Before the mark: whoever finds the mark reads the shape.
+        self.shape = await self._settled_shape(self.shard_keys)
         return await Queue._is_marked(self, entry)
 
     async def _settled_shape(self, places: Sequence[Keys]) -> Shape:

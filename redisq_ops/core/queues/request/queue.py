@@ -193,7 +193,7 @@ class RequestQueue(RequestReads[C_co]):
         checked_request(id, priority, limit)
         chunk = Chunk(id, start, [], before, after, True, priority, limit, rehearse=n)
         if await self.exists.op():
-            with suppress(Unregistered):  # its server has lost it: then it is a new one
+            with suppress(Unregistered):  # the server has lost it: it would be new
                 return await self._append(chunk)
         refuse_reserved_name(self.name, self.kind)
         await self._check_submit_rights()

@@ -186,9 +186,9 @@ class RequestReads(RequestRecords[C_co]):
     ) -> list[SubRequestOutcome]:
         """Every sub-request of a request with its state, and its result or what made it dead.
 
-        In order of number, from ``start`` (1 is the first) on; ``max``: of that many at most. It
-        reads by pages; all results of a request have 64 MiB at most. They are kept for 24 hours
-        after the request ended (setting ``keep_ms``). Raises `NotFound`.
+        In order of number, from ``start`` (1 is the first) on; ``max``: at most that many. They are
+        read in pages; all results of a request have at most 64 MiB together. They are kept for 24
+        hours after the request ended (setting ``keep_ms``). Raises `NotFound`.
 
             for part in queue.results("monday"):
                 print(part.number, part.state, part.result or part.error)

@@ -53,7 +53,7 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
         return Call(("HGET", key, "trace"), lambda found: found and found.decode(), key=key)
 
     async def _importer(self, id: str) -> str:
-        """The operation that created a request by an import; empty: none did."""
+        """The import that created a request; empty: no import did."""
         key = self.keys["r_"] + id
         return await Call(("HGET", key, "op"), lambda found: (found or b"").decode(), key=key)
 

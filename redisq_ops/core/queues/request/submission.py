@@ -45,7 +45,7 @@ class Chunk:
     traceparent: str = ""
     op: str = ""
     rehearse: int | None = None
-    """how many payloads there would be: nothing is written"""
+    """how many payloads to assume; then nothing is written"""
 
 
 def cut(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -41,8 +41,8 @@ local function flow_remember(e)
   return true
 end
 
--- Whether a failed parent would run without a child: one that has not ended, or one of those that made
--- it fail, which can still be replayed.
+-- Whether a replayed parent would run without a child's value: a child has not ended, or a child that
+-- made the parent fail can still be replayed.
 local function flow_lacks_child(e)
   local key = jobs_key(e)
   if redis.call('SCARD', key .. ':dependencies') > 0 then return true end

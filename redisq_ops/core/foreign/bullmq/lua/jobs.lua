@@ -25,7 +25,7 @@ local function jobs_seen(e)
   return true
 end
 
--- Tried by a release before 5, where the queue doesn't say that a later one has it by now.
+-- Whether a release before 5 ran the job, and the queue doesn't say that a later release has it now.
 local function jobs_too_old(e)
   return jobs_field(e, 'attemptsMade') and redis.call('HEXISTS', jobs_base(e) .. 'meta', 'version') == 0
 end
