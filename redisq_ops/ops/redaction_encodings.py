@@ -52,8 +52,9 @@ _STANDARD = str.maketrans("-_", "+/")
 
 def _decoded(data: str) -> str | None:
     try:
-        found = base64.b64decode(data[: len(data) // 4 * 4 + (0 if len(data) % 4 == 1 else 4)]
-                                 + "=" * (-len(data) % 4)).decode()  # fmt: skip
+        found = base64.b64decode(
+            data[: len(data) // 4 * 4 + (0 if len(data) % 4 == 1 else 4)] + "=" * (-len(data) % 4)
+        ).decode()
     except (binascii.Error, ValueError):
         return None
     return found if len(found) >= 4 else None

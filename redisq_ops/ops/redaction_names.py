@@ -13,10 +13,32 @@ INVISIBLE = (
 )
 """characters without a width, as a class of a regular expression"""
 _LOOKALIKES = {
-    "a": "аα", "b": "Ьв", "c": "сϲ", "d": "ԁ", "e": "еε", "g": "ɡ", "h": "һн", "i": "іιı",
-    "j": "јϳ", "k": "кκ", "l": "ӏ", "m": "м", "n": "ո", "o": "оοօ", "p": "рρ", "q": "ԛ",
-    "r": "г", "s": "ѕ", "t": "тτ", "u": "υս", "v": "ѵν", "w": "ԝω", "x": "хχ", "y": "уγ", "z": "ᴢ",
-}  # fmt: skip
+    "a": "аα",
+    "b": "Ьв",
+    "c": "сϲ",
+    "d": "ԁ",
+    "e": "еε",
+    "g": "ɡ",
+    "h": "һн",
+    "i": "іιı",
+    "j": "јϳ",
+    "k": "кκ",
+    "l": "ӏ",
+    "m": "м",
+    "n": "ո",
+    "o": "оοօ",
+    "p": "рρ",
+    "q": "ԛ",
+    "r": "г",
+    "s": "ѕ",
+    "t": "тτ",
+    "u": "υս",
+    "v": "ѵν",
+    "w": "ԝω",
+    "x": "хχ",
+    "y": "уγ",
+    "z": "ᴢ",
+}
 """letters of other alphabets that are drawn alike"""
 _PLAIN = str.maketrans({one: latin for latin, all in _LOOKALIKES.items() for one in all})
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -73,8 +73,11 @@ def _reader(hint: Any) -> Reader:
     if origin in (dict, Mapping):
         return _mapped(_reader(args[1]))
     if is_dataclass(hint):
-        needed = {each.name for each in fields(hint)
-                  if each.default is MISSING and each.default_factory is MISSING}  # fmt: skip
+        needed = {
+            each.name
+            for each in fields(hint)
+            if each.default is MISSING and each.default_factory is MISSING
+        }
         return _object(get_type_hints(hint), needed, hint)
     if is_typeddict(hint):
         marked = get_type_hints(hint, include_extras=True)
@@ -86,10 +89,11 @@ def _reader(hint: Any) -> Reader:
         return _checked(plain_text, _NAMES[str])
     if hint is float:
         return _checked(
-            lambda value: type(value) in (int, float) and -_LARGEST < value < _LARGEST
-            and isfinite(value),
+            lambda value: (
+                type(value) in (int, float) and -_LARGEST < value < _LARGEST and isfinite(value)
+            ),
             _NAMES[float],
-        )  # fmt: skip
+        )
     if hint is int:
         return _checked(
             lambda value: type(value) is int and -_LARGEST < value < _LARGEST, _NAMES[int]

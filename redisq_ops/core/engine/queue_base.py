@@ -157,9 +157,15 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     def _registry_entry(self, shards: int = 1) -> Description[Registered]:
         """The registry's entry; a new one has the number of shards and the layout given here."""
         return ensure_registered(
-            self.name, self.kind, self.schema, self.prefix, shards, self._check_submit_rights,
-            layout=self.layout, mark=read_mark(self.keys),
-        )  # fmt: skip
+            self.name,
+            self.kind,
+            self.schema,
+            self.prefix,
+            shards,
+            self._check_submit_rights,
+            layout=self.layout,
+            mark=read_mark(self.keys),
+        )
 
     async def _is_marked(self, entry: Registered) -> bool:
         """Write the registration mark into every shard that has none. False: a shard had none, so

@@ -101,9 +101,14 @@ class ForeignChanges(PlacedQueue[C_co]):
         later = await self._now() + DAY_MS  # late enough that no entry is ``late``
         step = MoveStep("-", 0, ids, source, target, later, "-", later, {}, orphans, "")
         found: list[str] = await self._call_script(
-            "would_move", words, await self._rows(step), caller="-", seq=0,
-            **{"from": source, "to": target}, queue=self.own_name,
-        )  # fmt: skip
+            "would_move",
+            words,
+            await self._rows(step),
+            caller="-",
+            seq=0,
+            **{"from": source, "to": target},
+            queue=self.own_name,
+        )
         return ["" if word == "moved" else word for word in found]
 
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:

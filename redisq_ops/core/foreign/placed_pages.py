@@ -28,7 +28,7 @@ from ..redis.operation import (
     both,
     operation,
     together,
-)  # fmt: skip
+)
 from ..redis.parsers import moment
 from ..redis.whole_keys import set_members, types_of
 from .base import ForeignQueue

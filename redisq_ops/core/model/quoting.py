@@ -27,14 +27,36 @@ cell"""
 _HIGH = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+")
 """quoted bytes that aren't ASCII"""
 _WORD = re.compile("(%[0-9A-Fa-f]{2})|[A-Za-z\x80-\U0010ffff]+")
-_TOGETHER = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC",
-                       "KATAKANA-HIRAGANA"})  # fmt: skip
+_TOGETHER = frozenset(
+    {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC", "KATAKANA-HIRAGANA"}
+)
 """scripts that may share a word with any other"""
 _SCRIPTS = _TOGETHER | {
-    "LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "HEBREW", "ARABIC", "DEVANAGARI", "BENGALI",
-    "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU", "KANNADA", "MALAYALAM", "SINHALA", "THAI",
-    "LAO", "TIBETAN", "MYANMAR", "GEORGIAN", "ETHIOPIC", "KHMER", "THAANA",
-}  # fmt: skip
+    "LATIN",
+    "GREEK",
+    "CYRILLIC",
+    "ARMENIAN",
+    "HEBREW",
+    "ARABIC",
+    "DEVANAGARI",
+    "BENGALI",
+    "GURMUKHI",
+    "GUJARATI",
+    "ORIYA",
+    "TAMIL",
+    "TELUGU",
+    "KANNADA",
+    "MALAYALAM",
+    "SINHALA",
+    "THAI",
+    "LAO",
+    "TIBETAN",
+    "MYANMAR",
+    "GEORGIAN",
+    "ETHIOPIC",
+    "KHMER",
+    "THAANA",
+}
 """those in general use today, by the first word of their characters' names (Unicode, UAX 31)"""
 _ALIKE = frozenset(
     "\u0251\u0261\u01c0\u01c1\u01c3"  # Latin: alpha, script g, clicks

@@ -80,9 +80,15 @@ async def select_entries(
     now = await queue.now.op()
     consequences = Consequences(queue, now, shown=shown)
     selection = await select(
-        queue, state, filter, progress, each=consequences.add, keep=keep, now_ms=now,
+        queue,
+        state,
+        filter,
+        progress,
+        each=consequences.add,
+        keep=keep,
+        now_ms=now,
         orphans=orphans,
-    )  # fmt: skip
+    )
     if selection.count:
         await consequences.read_load(queue)
     return selection, consequences

@@ -271,11 +271,14 @@ async def registry_diagnoses(deployment: Deployment) -> list[Diagnosis]:
     lost = await unregistered(deployment, BRIEF)
     found = [
         Diagnosis(
-            "registry", "wrong", f"queue {entry.name} has keys and no entry in the registry: "
-            "nothing shows it", hint("discover", register=None), facts={"queue": entry.name},
+            "registry",
+            "wrong",
+            f"queue {entry.name} has keys and no entry in the registry: nothing shows it",
+            hint("discover", register=None),
+            facts={"queue": entry.name},
         )
         for entry in lost.entries
-    ]  # fmt: skip
+    ]
     if found or lost.unseen is None:
         return found
     sentence = f"no queue is missing in the registry, as far as was searched: {lost.unseen}"
@@ -309,10 +312,15 @@ async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
             f"continue it, or take it back: {hint('undo', one.id)}", facts=name | {"op": one.id},
         ))  # fmt: skip
     if resize := await queue.open_resize.op():
-        found.append(Diagnosis(
-            "shards", "warning", f"queue {queue.name} is {resize}",
-            what_completes(queue.name, resize), facts=name,
-        ))  # fmt: skip
+        found.append(
+            Diagnosis(
+                "shards",
+                "warning",
+                f"queue {queue.name} is {resize}",
+                what_completes(queue.name, resize),
+                facts=name,
+            )
+        )
     if isinstance(queue, HasPeriodicEntries):
         _, overdue = await queue.periodic_counts.op(now)
         if overdue:

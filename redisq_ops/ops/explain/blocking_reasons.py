@@ -101,9 +101,12 @@ class BlockingReasons(ReasonParts):
         sentence = f"queue {name} is {resize}; to complete it, {what_completes(name, resize)}"
         verb, command = ("replay", hint("replay", name)) if dead else (None, None)
         yield Reason(
-            "resizing", sentence, verb, command,
+            "resizing",
+            sentence,
+            verb,
+            command,
             facts={"shards": resize.new, "old_shards": resize.old, "left": dict(resize.left)},
-        )  # fmt: skip
+        )
 
     @property
     def _lease_live(self) -> bool:

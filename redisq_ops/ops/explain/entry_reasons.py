@@ -51,18 +51,22 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
 
     def _orphan(self, entry: Entry) -> Reason:
         return Reason(
-            "gone", f"{entry.problem}: deleted, evicted or expired. Only its id is left, so nobody"
-            " can run or replay it", **self._command("purge", entry.state),
-        )  # fmt: skip
+            "gone",
+            f"{entry.problem}: deleted, evicted or expired. Only its id is left, so nobody"
+            " can run or replay it",
+            **self._command("purge", entry.state),
+        )
 
     def _waits_for(self, others: Sequence[Related]) -> Reason:
         """The entry waits for others; if the first of these is dead, its replay is advised."""
         first = others[0]
         named = ", ".join(self._named(one) for one in others)
         return Reason(
-            "children", f"it goes on when all its children have ended, and waits for {named}",
-            facts=self._facts_of(others), **self._replay_of(first),
-        )  # fmt: skip
+            "children",
+            f"it goes on when all its children have ended, and waits for {named}",
+            facts=self._facts_of(others),
+            **self._replay_of(first),
+        )
 
     def _depends(self) -> Iterator[Reason]:
         """Of a dead entry: what has to be replayed before it, and after it."""
@@ -71,15 +75,18 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         if children:
             named = ", ".join(map(self._named, children))
             yield Reason(
-                "children", f"replay it only after {named}",
-                facts=self._facts_of(children), **self._replay_of(children[0]),
-            )  # fmt: skip
+                "children",
+                f"replay it only after {named}",
+                facts=self._facts_of(children),
+                **self._replay_of(children[0]),
+            )
         for one in parents:
             if one.state == "dead":
                 yield Reason(
-                    "parent", f"replay {self._named(one)} when this one is done",
+                    "parent",
+                    f"replay {self._named(one)} when this one is done",
                     facts=self._facts_of([one]),
-                )  # fmt: skip
+                )
 
     def _replay_of(self, one: Related) -> dict[str, Any]:
         address = f"{one.queue.name}/{one.id}"
@@ -99,7 +106,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
                 {"address": f"{one.queue.name}/{one.id}", "role": one.role, "state": one.state}
                 for one in others
             ]
-        }  # fmt: skip
+        }
 
     def _held_back(self) -> list[Reason]:
         """What keeps an entry that is ready from delivery; busy workers last."""

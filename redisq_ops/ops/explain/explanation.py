@@ -114,9 +114,12 @@ class _Explainer(EntryReasons, RequestReasons, QueueReasons):
         if observed.id is None:
             what, state = "queue", self._queue_state()
             reasons = [
-                *self._unread(), *self._queue_reasons(), *self._unfinished_moves(),
-                *self._open_resize(), *self._only_shown(),
-            ]  # fmt: skip
+                *self._unread(),
+                *self._queue_reasons(),
+                *self._unfinished_moves(),
+                *self._open_resize(),
+                *self._only_shown(),
+            ]
         elif observed.request is not None:
             what, state, reasons = "request", observed.request.state, list(self._request_reasons())
         elif observed.entry is not None:

@@ -44,8 +44,11 @@ BLOCKERS_COMPARED = 100
 RELATED = 3
 """related entries that are named at most"""
 ADVISED: tuple[tuple[Verb, State], ...] = (
-    ("requeue", "delayed"), ("requeue", "pending"), ("replay", "dead"), ("restore", "trash"),
-)  # fmt: skip
+    ("requeue", "delayed"),
+    ("requeue", "pending"),
+    ("replay", "dead"),
+    ("restore", "trash"),
+)
 """what may be advised for an entry, by its state"""
 _FIRST_OF: tuple[State, ...] = ("pending", "delayed")
 

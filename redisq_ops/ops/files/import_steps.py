@@ -271,9 +271,14 @@ class ImportSteps(ChangeSteps):
         known = await queue.request.op(rid)
         payloads = (row.entry.payload or b"" for row in self._read(places))
         job = Submission(
-            queue, payloads, id=rid, priority=first.priority, limit=first.limit, op=self.op,
+            queue,
+            payloads,
+            id=rid,
+            priority=first.priority,
+            limit=first.limit,
+            op=self.op,
             seq=len(self.content.requests) - len(self._requests) + 1,
-        )  # fmt: skip
+        )
         revives = known is not None and known.state == "cancelled"
         inverse = f"cancel {rid}" if revives else f"cancel {rid} {self.op}" if not known else ""
         before = 0 if known is None or revives else known.total

@@ -208,9 +208,14 @@ class Submission:
             self.read += 1
         priority, limit = self._parameters["priority"], self._parameters["limit"]
         await self.queue.rehearse.op(
-            self.id, start, self.read + 1 - start, before=before, after=str(self._digest),
-            priority=priority, limit=limit,
-        )  # fmt: skip
+            self.id,
+            start,
+            self.read + 1 - start,
+            before=before,
+            after=str(self._digest),
+            priority=priority,
+            limit=limit,
+        )
 
     async def _look(self) -> tuple[int, str]:
         """How many sub-requests there are already, and their digest."""

@@ -211,9 +211,17 @@ async def queue_row(
     periodic = None if isinstance(periodic, Exception) else periodic
     resize = None if isinstance(resize, Exception) else resize
     return QueueRow(
-        name, kind, counts, rates_, problem, moves, activity, clients, periodic=periodic,
+        name,
+        kind,
+        counts,
+        rates_,
+        problem,
+        moves,
+        activity,
+        clients,
+        periodic=periodic,
         resize=resize,
-    )  # fmt: skip
+    )
 
 
 async def _periodic(queue: Queue[Any], now: int) -> tuple[int, int] | None:

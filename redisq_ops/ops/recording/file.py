@@ -165,9 +165,10 @@ def members(path: Path) -> list[Member]:
             f"{path} is a recording of version {headers[0][1]}; this release reads {VERSION}"
         )
     found = [
-        Member(offset, at_ms) for offset, version, at_ms, whole in headers
+        Member(offset, at_ms)
+        for offset, version, at_ms, whole in headers
         if whole == _header(version, at_ms) and at_ms < _LATEST_MS
-    ]  # fmt: skip
+    ]
     if not found and not cut:
         raise BadInput(f"{path} is damaged: no part of it can be read")
     return found

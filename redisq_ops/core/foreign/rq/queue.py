@@ -111,9 +111,10 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         keys = [self.job_key(member) for member in doubtful]
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
         cut = {
-            member: id for (member, id), whole in zip(doubtful.items(), there, strict=True)
+            member: id
+            for (member, id), whole in zip(doubtful.items(), there, strict=True)
             if not whole
-        }  # fmt: skip
+        }
         return [cut.get(member, member) for member in members]
 
     async def job(self, place: Place, state: State, id: bytes, size: int) -> Record:

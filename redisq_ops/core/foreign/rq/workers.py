@@ -13,8 +13,15 @@ from ..iso_times import iso_ms
 from ..job_hashes import JobHash
 
 FIELDS = (
-    "hostname", "pid", "queues", "birth", "last_heartbeat", "state", "death", "current_job",
-)  # fmt: skip
+    "hostname",
+    "pid",
+    "queues",
+    "birth",
+    "last_heartbeat",
+    "state",
+    "death",
+    "current_job",
+)
 
 
 async def workers(at: str) -> list[Process]:
