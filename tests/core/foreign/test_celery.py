@@ -164,7 +164,7 @@ def test_own_priority_steps_and_separator_are_read(
         app.send_task("shop.fine", (n,), task_id=f"w{n}", priority=n, queue="mail")
     (found,) = redisq.rows("discover", "--register", "--yes")[:1]
     name = found["name"]
-    assert found["waiting"] == 10 and not redisq.err.count("can't be told")
+    assert found["waiting"] == 10 and not redisq.err.count("can't be found")
     assert {row["id"] for row in redisq.rows("waiting", "ls", name)} == {f"w{n}" for n in range(10)}
     redisq("purge", name, "--state", "waiting", "--where", "id=w9", "--yes")
     assert redisq.rows("ls")[0]["waiting"] == 9
@@ -179,7 +179,7 @@ def test_bindings_with_a_separator_that_can_not_be_told_are_named(
 ) -> None:
     client.sadd("_kombu.binding.jobs", "some:pattern:mail")
     assert redisq.rows("discover") == []
-    assert "not shown: 1 key named as Celery's, with a `sep` that can't be told" in redisq.err
+    assert "not shown: 1 key named as Celery's, whose `sep` can't be found" in redisq.err
 
 
 def failed(client: Client, n: int = 3, **config: Any) -> None:
