@@ -14,6 +14,8 @@ class DeclaredFeatures:
     """the program that keeps the queue, as its users call it; empty: redisq"""
     by_id: ClassVar[bool] = True
     """entries are found by their id; else a state is read for it"""
+    step_s: ClassVar[float] = 0.0005
+    """seconds that one step of a change may keep the server busy: other clients wait for it"""
     keeps_history: ClassVar[bool] = True
     """its history says when and how an entry ended"""
     has_columns: ClassVar[bool] = True

@@ -113,6 +113,9 @@ def reachable(cursor: str | None, size: int) -> str | None:
 def _behind(elements: Sequence[bytes], marks: Sequence[str], near: int) -> int:
     """The position behind the first mark that is found; 0: none is found. Of several equal elements
     the one nearest to ``near`` counts."""
+    for mark in marks:
+        if near < len(elements) and digest(elements[near]) == mark:
+            return near + 1
     digests = list(map(digest, elements))
     for mark in marks:
         here = [n for n, found in enumerate(digests) if found == mark]

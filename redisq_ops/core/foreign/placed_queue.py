@@ -134,17 +134,19 @@ class PlacedQueue(PlacedPages[C_co]):
         found: defaultdict[str, list[LocatedEntry]] = defaultdict(list)
         known: set[tuple[str, bytes, int]] = set()  # a second round meets them again
 
-        def found_in(rows: Sequence[LocatedEntry]) -> bool:
-            before = missing.total()
+        def found_in(rows: Sequence[LocatedEntry]) -> list[bool]:
+            """Which of the rows are asked for."""
+            asked = []
             for seen in rows:
                 which = (seen.place.key, seen.member, seen.at)
                 if seen.entry.id.startswith(UNREAD):
                     found[UNREAD] = [replace(seen, member=b"")]  # its bytes are too many to keep
-                if missing[seen.entry.id] > 0 and which not in known:
+                asked.append(missing[seen.entry.id] > 0 and which not in known)
+                if asked[-1]:
                     known.add(which)
                     missing[seen.entry.id] -= 1
                     found[seen.entry.id].append(seen)
-            return missing.total() < before
+            return asked
 
         if state == "trash":
             found_in(await self._own_trash().of_members([stored(id).encode() for id in missing]))
@@ -158,6 +160,7 @@ class PlacedQueue(PlacedPages[C_co]):
         begin = self._left_off.get(state) if onward else None
         wrapped = begin is None
         index, inner = begin or (0, None)
+        page = min(PAGE, max(FEW, missing.total()))
         while missing.total():
             if index >= len(places):
                 if wrapped:
@@ -165,16 +168,22 @@ class PlacedQueue(PlacedPages[C_co]):
                 wrapped, index, inner = True, 0, None
                 continue
             place, size = places[index], sizes[index]
-            traits = [self._trait(id) for id in missing]
-            if place.kind == "zset" and size > PAGE and len(traits) <= 3 and all(traits):
+            few = place.kind == "zset" and size > PAGE and len(missing) <= 3
+            traits = [self._trait(id) for id in missing] if few else []
+            if few and all(traits):
                 for trait in traits:
                     found_in(await place.matching(trait))
                 index, inner = index + 1, None
                 continue
-            here = (index, inner)
-            rows, inner, _ = await place.after(inner, PAGE)
-            if found_in(rows) and onward:
-                self._left_off[state] = here
+            rows, then, _ = await place.after(inner, page)
+            page = min(2 * page, PAGE)
+            asked = found_in(rows)
+            if onward and any(asked):
+                # Behind an element that stays: the others will have left when it goes on here.
+                last = len(asked) - asked[::-1].index(True)
+                stay = [row for n, row in enumerate(rows[:last]) if not asked[n]]
+                self._left_off[state] = index, place.behind(stay[-1]) if stay else inner
+            inner = then
             if place.kind == "list":
                 inner = reachable(inner, size)
             index += inner is None
@@ -194,7 +203,7 @@ class PlacedQueue(PlacedPages[C_co]):
         self,
         place: Place,
         missing: Counter[str],
-        found_in: Callable[[Sequence[LocatedEntry]], bool],
+        found_in: Callable[[Sequence[LocatedEntry]], list[bool]],
     ) -> bool:
         """Look up what is missing in a place. False: it is a list and they are many, or its entries
         were gathered elsewhere."""

@@ -105,8 +105,10 @@ async def look(queue: PlacedQueue[Any], op: str, step: int) -> list[MovedEntry]:
     for key, missing in lists.items():
         place = ListPlace(key, "", _bytes_only, reverse=queue.next_end == "LEFT")
         inner, size, more, left = None, 0, True, sum(map(len, missing.values()))
+        page = min(PAGE, left)
         while left and more:
-            found, inner, size = await place.after(inner, PAGE)
+            found, inner, size = await place.after(inner, page)
+            page = min(PAGE, 2 * page)
             for seen in found:
                 sha = sha1(seen.member).hexdigest()
                 if missing.get(sha):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
@@ -249,6 +250,35 @@ class _Apart(Generic[T]):
                     return error
                 # An exception raised here concerns the server, and goes to the caller.
                 replies = yield tuple([call.set_apart() for call in calls])
+        finally:
+            coroutine.close()
+
+
+class TimedRounds(Generic[T]):
+    """A description whose rounds are timed: `longest_s` are the seconds of the longest one."""
+
+    def __init__(self, description: Description[T], clock: Callable[[], float]) -> None:
+        self._description = description
+        self._clock = clock
+        self.longest_s = 0.0
+
+    def __await__(self) -> Generator[Round, Replies, T]:
+        coroutine = coroutine_of(self._description)
+        advance: Callable[[], Any] = partial(coroutine.send, None)
+        try:
+            while True:
+                try:
+                    calls = checked(advance())
+                except StopIteration as stop:
+                    return cast(T, stop.value)  # untyped in typeshed
+                began = self._clock()
+                try:
+                    advance = partial(coroutine.send, (yield calls))
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # the description's own `except` and `finally`
+                    advance = partial(coroutine.throw, error)
+                self.longest_s = max(self.longest_s, self._clock() - began)
         finally:
             coroutine.close()
 

@@ -32,6 +32,7 @@ from .commands import (
     Description,
     Replies,
     Round,
+    TimedRounds,
     apart,
     attempt,
     attempt_read,
@@ -45,8 +46,8 @@ from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange,
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "PinnedConnection", "Replies", "Round", "apart", "arun", "attempt",
-    "attempt_read", "both",
+    "PinnedConnection", "Replies", "Round", "TimedRounds", "apart", "arun", "attempt", "attempt_read",
+    "both",
     "exchange", "in_batches", "mode", "operation", "run", "together", "user",
 ]  # fmt: skip
 

@@ -52,8 +52,6 @@ class EntryAction:
     """who carries it out, where several may send the same step"""
     most: int = field(default=MAX_BATCH, init=False)
     """entries of the next step at most"""
-    calls: int = field(default=1, init=False)
-    """to the server, in each step"""
     destination: dict[str, Any] = field(default_factory=dict, init=False)
     """of a move: the queue they go to, as the audit log and plan files have it"""
 
@@ -96,7 +94,7 @@ class EntrySteps(ChangeSteps):
             self.outcome.skip(word, n)
         self.action = action
         self.scope = scope
-        self.stride = Stride(largest=action.most, calls=action.calls)
+        self.stride = Stride(largest=action.most, step_s=action.queue.step_s)
         self.number = 0
         """of the latest step"""
         self.results: list[tuple[Pick, str]] = []

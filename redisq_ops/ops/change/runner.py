@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar, final
 
 from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.model.settings import MAX_BATCH
-from redisq_ops.core.redis.operation import attempt
+from redisq_ops.core.redis.operation import TimedRounds, attempt
 
 from . import audit_log
 from .audit_log import Author
@@ -126,9 +126,9 @@ class ChangeRun(Generic[S_co]):
         steps, stride, size = self.steps, self.steps.stride, self._step_size()
         if stride is not None and not self.handled:
             await stride.measure(steps.queue, self._clock)
-        began = self._clock()
+        began, rounds = self._clock(), TimedRounds(steps.step(size), self._clock)
         try:
-            handled = await steps.step(size)
+            handled = await rounds
         except Forbidden:
             if not (self.handled or steps.continues):
                 await attempt(audit_log.retract(steps.queue, steps.op))
@@ -138,7 +138,7 @@ class ChangeRun(Generic[S_co]):
                 await audit_log.note(steps.queue, steps.op, **fields, ended=1)
             return False
         if stride is not None:
-            stride.learn(handled, self._clock() - began, size)
+            stride.learn(handled, self._clock() - began, size, rounds.longest_s)
         self.handled += handled
         return True
 

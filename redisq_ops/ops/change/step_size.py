@@ -23,16 +23,18 @@ RECENT = 20
 
 
 class Stride:
-    """The size of the next step: a call should keep the server busy for half a millisecond."""
+    """The size of the next step: its call should keep the server busy for ``step_s``."""
 
     probes = 1
     """empty calls by which the round trip is measured"""
 
-    def __init__(self, size: int = FIRST, *, largest: int = MAX_BATCH, calls: int = 1) -> None:
-        """``largest``: entries of a step at most; ``calls``: calls to the server in each step."""
+    def __init__(
+        self, size: int = FIRST, *, largest: int = MAX_BATCH, step_s: float = STEP_S[1]
+    ) -> None:
+        """``largest``: entries of a step at most."""
         self.size = min(size, largest)
         self.largest = largest
-        self.calls = calls
+        self.step_s = step_s
         self.round_trip_s = 0.0
         """seconds of an empty call; subtracted, because a distant server is not a slow one"""
 
@@ -45,17 +47,20 @@ class Stride:
             trips.append(clock() - asked)
         self.round_trip_s = min(trips)
 
-    def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
+    def learn(
+        self, done: int, seconds: float, asked: int | None = None, longest_s: float | None = None
+    ) -> None:
         """Adapt the size to a step that handled ``done`` of ``asked`` entries (default: `size`).
 
         A step that handled less than half of them, such as the last one, changes nothing.
+        ``longest_s``: seconds of its longest call, where it has several.
         """
-        seconds /= self.calls
-        if done < (asked or self.size) // 2 or seconds <= self.round_trip_s:
+        call_s = seconds if longest_s is None else longest_s
+        if done < (asked or self.size) // 2 or call_s <= self.round_trip_s:
             return
         # If the round trip was measured in a slow moment, the step would seem to cost nothing.
-        busy = max(seconds - self.round_trip_s, done * LEAST_S)
-        aim = int(STEP_S[1] * done / busy)
+        busy = max(call_s - self.round_trip_s, done * LEAST_S)
+        aim = int(self.step_s * done / busy)
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = min(self.largest, max(10, (self.size + aim) // 2))
 
@@ -83,7 +88,9 @@ class EvenStride(Stride):
     def set_in_flight(self, n: int) -> None:
         self.in_flight, self.size = n, min(self.size, LARGEST[n])
 
-    def learn(self, done: int, seconds: float, asked: int | None = None) -> None:
+    def learn(
+        self, done: int, seconds: float, asked: int | None = None, longest_s: float | None = None
+    ) -> None:
         if done < (asked or self.size) // 2:
             return
         self._latest.append((done, seconds))

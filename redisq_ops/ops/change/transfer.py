@@ -25,7 +25,7 @@ from redisq_ops.core.sharding.sharded_queue import ShardedQueue
 from . import audit_log
 from .apply import PlanSteps
 from .entry_steps import EntryAction, ListedSteps, Pick
-from .transfer_plan import CALLS, Route
+from .transfer_plan import Route
 
 ASKED = 8
 """steps after which the target is asked again whether it accepts more, while it seems to"""
@@ -37,7 +37,6 @@ class MoveAction(EntryAction):
 
     route: Route = field(kw_only=True)
     most: int = field(default=BATCH, init=False)
-    calls: int = field(default=CALLS, init=False)
     ended: int | None = field(default=None, init=False)
     """the step up to which all have ended in both queues; None: the audit log has it"""
     _looked: int = field(default=0, init=False)

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...model.errors import BadInput, TooLarge
 from ...model.keys import _FORBIDDEN, _NAME
@@ -170,7 +170,7 @@ def times_lost(message: Any) -> int:
     return int(found[1]) if found else 1
 
 
-def legal(name: Any) -> bool:
+def legal(name: Any) -> TypeGuard[str]:
     """Whether it can be an id: `checked_name`'s rule as a question."""
     return isinstance(name, str) and bool(_NAME.fullmatch(name)) and not _FORBIDDEN & set(name)
 

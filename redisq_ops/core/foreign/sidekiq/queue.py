@@ -106,11 +106,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
 
     def id_of(self, payload: bytes) -> str:
         """The jid; for a record without a usable one, ``x`` and a part of its digest."""
-        record = job.fields(payload)
-        jid = record.get("jid") if record else None
-        if isinstance(jid, str) and job.legal(jid):
-            return jid
-        return f"x{job.digest(payload)[:23]}"
+        return _id(job.fields(payload) or {}, payload)
 
     def _trait(self, id: str) -> str:
         # Characters that every JSON encoder writes as they are; a digest isn't part of its record.
@@ -118,8 +114,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         return "" if re.fullmatch("x[0-9a-f]{23}", id) else max(plain, key=len, default="")
 
     def _failures(self, payload: bytes) -> int:
-        count = (job.fields(payload) or {}).get("retry_count")
-        return count + 1 if isinstance(count, int) and count >= 0 else 0
+        return _failures(job.fields(payload) or {})
 
     def _entry(self, state: State, place: Place, row: Row) -> Entry | None:
         payload = row.member
@@ -139,10 +134,10 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         since = at if dead else None
         for name in _SINCE.get(place.called, ()):
             since = since or job.ms(record.get(name))
-        unread = _unread(payload) if dead else None
+        unread = _unread(record) if dead else None
         return Entry(
-            self.id_of(payload), state, at_ms=at, since_ms=since,
-            payload=payload if unread is None else unread, failures=self._failures(payload),
+            _id(record, payload), state, at_ms=at, since_ms=since,
+            payload=payload if unread is None else unread, failures=_failures(record),
             lost=lost, reason=_reason(kind) if dead else None, error=error, called=place.called,
             task=text_member(record, self.task_in) if unread is None else None,
         )  # fmt: skip
@@ -150,9 +145,10 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
         if seen.place.kind == "held":
             return None, self.own_name
-        queue = (job.fields(seen.member) or {}).get("queue")
+        record = job.fields(seen.member) or {}
+        queue = record.get("queue")
         named = queue if isinstance(queue, str) and queue else self.own_name
-        return (_unread(seen.member), named) if named else None
+        return (_unread(record), named) if named else None
 
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
         payload, failure = settlement.delivery.payload, Failure.decoded(settlement.value)
@@ -291,9 +287,18 @@ _SINCE = {
 }
 
 
-def _unread(payload: bytes) -> bytes | None:
-    record = job.fields(payload)
-    return job.unread(record) if record and record.get("class") == job.UNREADABLE else None
+def _id(record: dict[str, Any], payload: bytes) -> str:
+    jid = record.get("jid")
+    return jid if job.legal(jid) else f"x{job.digest(payload)[:23]}"
+
+
+def _failures(record: dict[str, Any]) -> int:
+    count = record.get("retry_count")
+    return count + 1 if isinstance(count, int) and count >= 0 else 0
+
+
+def _unread(record: dict[str, Any]) -> bytes | None:
+    return job.unread(record) if record.get("class") == job.UNREADABLE else None
 
 
 def _reason(error_class: Any) -> str:
