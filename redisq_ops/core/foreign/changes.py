@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
-from redis import RedisCluster
-from redis.asyncio import RedisCluster as AsyncRedisCluster
 from redis.crc import key_slot
 
 from ..engine.operator_changes import MoveStep, UndoStep
@@ -63,7 +61,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         self._registered = True
 
     def refuse_several_slots(self) -> None:
-        if not isinstance(self.client, (RedisCluster, AsyncRedisCluster)):
+        if not self.on_cluster:
             return
         places = chain.from_iterable(self.states.values())
         theirs = [*self.theirs, *(one.key.replace("{q}", self.own_name) for one in places)]

@@ -46,8 +46,8 @@ from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange,
 
 __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "PinnedConnection", "Replies", "Round", "TimedRounds", "apart", "arun", "attempt", "attempt_read",
-    "both",
+    "PinnedConnection", "Replies", "Round", "TimedRounds", "apart", "arun", "attempt",
+    "attempt_read", "both",
     "exchange", "in_batches", "mode", "operation", "run", "together", "user",
 ]  # fmt: skip
 
@@ -195,6 +195,11 @@ class Bound(Generic[C_co]):
     def client(self) -> C_co:
         """The client that runs the operations."""
         return self._client
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether its keys may be on several servers."""
+        return isinstance(self._client, (redis.RedisCluster, aredis.RedisCluster))
 
 
 def _documentation(bound: BoundOperation[..., Any]) -> str | None:

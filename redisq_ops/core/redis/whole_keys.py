@@ -60,9 +60,11 @@ async def elements(key: str) -> list[str]:
             return found
 
 
-def strings(keys: Sequence[bytes]) -> Description[list[bytes | None]]:
-    """The value of each key, None where there is no string. On a Cluster the keys may be in several
-    slots, so each is asked for by itself."""
+def strings(keys: Sequence[bytes], one_slot: bool = False) -> Description[list[bytes | None]]:
+    """The value of each key, None where there is no string. ``one_slot``: no Cluster has them in
+    several slots, so one command asks for all."""
+    if one_slot and keys:
+        return Call(("MGET", *keys), list[bytes | None], key=keys[0])
     return together(Call(("MGET", key), lambda reply: reply[0], key=key) for key in keys)
 
 

@@ -158,7 +158,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     async def _records(self, prefix: str, ids: Sequence[bytes]) -> list[bytes | None]:
         """The record of each id; None: there is none."""
         keys = [bytes_of(prefix) + id for id in ids]
-        return await strings(keys)
+        return await strings(keys, not self.on_cluster)
 
     async def _short_records(self, prefix: str, rows: Sequence[Row], place: Place) -> list[Record]:
         """Jobs or results of these ids; of one that is too long for the place only its size."""
