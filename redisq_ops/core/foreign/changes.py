@@ -15,7 +15,7 @@ from redis.crc import key_slot
 
 from ..engine.operator_changes import MoveStep, UndoStep
 from ..engine.registry import find, server_ms
-from ..model.entry import State
+from ..model.entry import Entry, State
 from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import registry_key
 from ..model.quoting import bytes_of, stored
@@ -76,9 +76,9 @@ class ForeignChanges(PlacedQueue[C_co]):
         if (why := await self.only_shown.op()) is not None:
             raise Refused(f"queue {self.name} is only shown: {why}")
 
-    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """What tells each entry from a later one with its id; `moves_take_out` compares it."""
-        return [b""] * len(found)
+    def stamp(self, entry: Entry) -> bytes:
+        """What tells an entry from a later one with its id; `moves_take_out` compares it."""
+        return b""
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         """Why an entry may not be changed, in a word; empty: it may."""
@@ -133,17 +133,15 @@ class ForeignChanges(PlacedQueue[C_co]):
         deep = step.source == "waiting" and await self._has_depths(located, step.ids)
         absent = "deep" if deep else "changed"
         found = [(id, located[id].pop(0) if located[id] else None) for id in step.ids]
-        there = [seen for _, seen in found if seen is not None]
-        stamps = iter([b""] * len(there) if step.source == "trash" else await self.stamps(there))
         return [
             (stored(id), absent, "", b"", "", b"", b"", "", "")
             if seen is None
-            else self._row(stored(id), seen, next(stamps), step, now)
+            else self._row(stored(id), seen, step, now)
             for id, seen in found
         ]
 
     def _row(
-        self, id: str, seen: LocatedEntry, stamp: bytes, step: MoveStep, now_ms: int
+        self, id: str, seen: LocatedEntry, step: MoveStep, now_ms: int
     ) -> tuple[str | bytes, ...]:
         # The owner's machines wrote the time: a time in the future is no evidence.
         since_ms = seen.entry.since_ms
@@ -162,6 +160,7 @@ class ForeignChanges(PlacedQueue[C_co]):
             put, queue = destination or (None, "")
         place = str(seen.at) if seen.place.kind == "list" else f"{seen.score:.17g}"
         written = b"" if put is None else b"=" + put
+        stamp = b"" if step.source == "trash" else self.stamp(seen.entry)
         end = self.next_end if orphan else ""
         return id, why, seen.place.key, seen.member, place, stamp, written, queue, end
 

@@ -15,7 +15,7 @@ from ..redis.operation import C_co, Call, Description, attempt_read, operation, 
 from ..redis.parsers import moment
 from .changes import ForeignChanges
 from .long_records import LONG_RECORD, bytes_used, not_read
-from .places import LocatedEntry, Place, Row, next_members, orphan
+from .places import Place, Row, next_members, orphan
 
 
 class Note(bytes):
@@ -100,7 +100,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     @abstractmethod
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
-        """The entry of a job that has no `problem`. ``at_ms``: its time, in a place of `timed`."""
+        """The entry of a job that has no `problem`, and that is its `record`. ``at_ms``: its time,
+        in a place of `timed`."""
 
     async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
         """The job's id of each element of a place; None: the element isn't a job."""
@@ -176,10 +177,10 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
             return orphan(place, state, id, at_ms)
         why = f"its job: {job}" if isinstance(job, Exception) else job.problem
         if why is not None:
-            return Entry(id, state, at_ms, called=place.called, problem=why)
+            return Entry(id, state, at_ms, called=place.called, problem=why, record=job)
         assert isinstance(job, JobHash)
-        entry = self.entry(state, place, id, at_ms, job)
-        return replace(entry, partly="; ".join(job.notes()) or None)
+        entry, notes = self.entry(state, place, id, at_ms, job), job.notes()
+        return replace(entry, partly="; ".join(notes)) if notes else entry
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
         """Of each place, the job that is taken next counts."""
@@ -187,7 +188,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         jobs = (JobHash(dict(zip(self.wait_fields, row, strict=True))) for row in rows)
         return min(filter(None, map(self.waits_since, jobs)), default=None)
 
-    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """The `identity` of each job as it is read here; `moves_take_out` compares it."""
-        rows = await self.job_fields([seen.member for seen in found], self.identity)
-        return [b" ".join(value or b"" for value in row) for row in rows]
+    def stamp(self, entry: Entry) -> bytes:
+        """The `identity` of its job."""
+        values = entry.record.values if isinstance(entry.record, JobHash) else {}
+        return b" ".join(values.get(field) or b"" for field in self.identity)

@@ -128,7 +128,8 @@ class PlacedQueue(PlacedPages[C_co]):
         """Where the entries of these ids are now, as many of each as ``ids`` has; under `UNREAD`,
         entries on the way whose ids are unknown.
 
-        ``onward``: begin where the last search ended, as a bulk change goes through its pages.
+        ``onward``: for a change. Begin where the last search ended, as a bulk change goes through
+        its pages.
         """
         missing = Counter(id for id in ids if not id.startswith(UNREAD))
         found: defaultdict[str, list[LocatedEntry]] = defaultdict(list)
@@ -152,6 +153,7 @@ class PlacedQueue(PlacedPages[C_co]):
             found_in(await self._own_trash().of_members([stored(id).encode() for id in missing]))
             return found
         places = await self._weighed(await self._places(state))
+        places = [replace(place, brief=onward) for place in places]
         if self.by_id:
             places = [p for p in places if not await self._found_by_id(p, missing, found_in)]
         long = [place.too_long for place in places if place.too_long]

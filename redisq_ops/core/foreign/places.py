@@ -99,6 +99,8 @@ class Place:
     gathered elsewhere"""
     whole: bool = True
     """whether records are read at any length: it is asked for by id, or for its payload"""
+    brief: bool = False
+    """whether of a record only what a change compares is read, if that is less"""
     problem: str | None = None
     """of gathered entries: which of them may be another queue's, and why"""
     mean: int = 0
@@ -129,7 +131,10 @@ class Place:
         if self.sizes is None or not rows or rows[0].size is not None:
             return rows
         sizes = await self.sizes(self, rows)
-        return [replace(row, size=size) for row, size in zip(rows, sizes, strict=True)]
+        return [
+            Row(row.member, row.score, row.at, row.value, size)
+            for row, size in zip(rows, sizes, strict=True)
+        ]
 
     def _read_of(self, row: Row) -> int:
         return row.size if row.size and self.reads(row.size) else 0
@@ -173,10 +178,10 @@ class Place:
 
     async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
         """These elements, or fields of a hash, as far as they are there."""
-        scores = await together(
-            Call(("ZSCORE", self.key, member), number, key=self.key) for member in members
-        )
-        found = zip(members, scores, strict=True)
+        if not members:
+            return []
+        scores = await Call(("ZMSCORE", self.key, *members), list[Any], key=self.key)
+        found = zip(members, map(number, scores), strict=True)
         return [Row(member, score) for member, score in found if score is not None]
 
     def finds(self, row: LocatedEntry) -> bool:

@@ -167,6 +167,8 @@ class Entry:
     put_ms: int | None = field(default=None, compare=False, repr=False)
     """when it was put into its present state, where its record has that; an undo restores the old
     ``since_ms`` and still changes this"""
+    record: Any = field(default=None, compare=False, repr=False)
+    """the record of another program as it was read, where a change of the entry compares it"""
 
     @property
     def orphan(self) -> bool:

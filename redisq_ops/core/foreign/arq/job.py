@@ -21,6 +21,7 @@ MOST = 20
 class Record:
     fields: dict[str, Any]
     size: int
+    data: bytes = b""
     call: str = ""
     problem: str | None = None
     gone: bool = False
@@ -32,7 +33,7 @@ class Record:
         try:
             found = json.loads(data) if data[:1] == b"{" else unpickled(data)
             if isinstance(found, dict) and isinstance(found.get("f"), str):
-                return cls(found, len(data), _call(found))
+                return cls(found, len(data), data, _call(found))
         except TooManySteps:
             many = f"{NOT_READ}: its pickle of {len(data) / 2**20:,.1f} MiB has too many parts"
             return cls({}, len(data), problem=many)
@@ -49,13 +50,13 @@ class Record:
         name = self.fields.get("q")
         return name if isinstance(name, str) else None
 
-    def job(self, data: bytes) -> bytes:
+    def job(self) -> bytes:
         """The job that a result was, at its first try again, without the exception that it raised,
         which may be impossible to unpickle. Empty: arq itself had lost the job by then."""
         if self.fields["f"] == "<unknown>" or tuple(self.fields)[: len(_JOB)] != _JOB:
             return b""
-        if data[:1] != b"{":
-            return first_items(data, len(_JOB))
+        if self.data[:1] != b"{":
+            return first_items(self.data, len(_JOB))
         return json.dumps({name: self.fields[name] for name in _JOB} | {"t": None}).encode()
 
     def shown(self) -> bytes:

@@ -21,7 +21,7 @@ from ...redis.whole_keys import strings
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..long_records import not_read
-from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row, orphan
+from ..places import DuePart, GatheredPlace, Place, Row, orphan
 from ..record_sizes import string_sizes
 from ..releases import Releases
 from ..scanned_results import ScannedResults
@@ -182,7 +182,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         begun = int(tries) if tries and tries.isdigit() and len(tries) < 10 else 0
         return Entry(
             legal(row.member), state, at, since, record.shown(), called=place.called,
-            failures=max(0, begun - (state == "pending")), task=record.fields["f"],
+            failures=max(0, begun - (state == "pending")), task=record.fields["f"], record=record,
         )  # fmt: skip
 
     def _result(self, state: State, place: Place, row: Row, record: Record) -> Entry | None:
@@ -196,21 +196,21 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         return Entry(
             legal(row.member), state, ended, ended, record.shown(), called=place.called,
             failures=record.number("t") or 0 if dead else 0, reason="failed" if dead else None,
-            error=record.error() if dead else None, task=record.fields["f"],
+            error=record.error() if dead else None, task=record.fields["f"], record=record,
         )  # fmt: skip
 
     # --- what operators change -------------------------------------------------------------------
 
-    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """Of each entry: whether it is a job or a result, the digest of its bytes, what the trash
-        shows, and the job that a replay makes of a result."""
-        ended = {seen.member for seen in found if seen.entry.state == "dead"}
-        ids = [seen.member for seen in found]
-        jobs, results = await both(self._records(JOB, ids), self._records(RESULT, ids))
-        return [
-            _stamp("result", result) if id in ended else _stamp("job", job)
-            for id, job, result in zip(ids, jobs, results, strict=True)
-        ]
+    def stamp(self, entry: Entry) -> bytes:
+        """Whether it is a job or a result, the digest of its bytes, what the trash shows, and the
+        job that a replay makes of a result."""
+        record = entry.record
+        if not isinstance(record, Record):
+            return b""
+        ended = entry.state == "dead"
+        shown, job = record.shown(), record.job() if ended else b""
+        words = "result" if ended else "job", sha1(record.data).hexdigest(), str(len(shown))
+        return " ".join(words).encode() + b" " + shown + job
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -220,11 +220,3 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
 
 def _time(expires: int) -> int | None:
     return None if expires < 0 else expires
-
-
-def _stamp(what: str, data: bytes | None) -> bytes:
-    record = Record.read(data)
-    if data is None or record.problem:
-        return b""
-    shown, job = record.shown(), record.job(data) if what == "result" else b""
-    return f"{what} {sha1(data).hexdigest()} {len(shown)} ".encode() + shown + job

@@ -15,7 +15,7 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, both, operation
 from ...redis.parsers import optional
 from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
@@ -152,15 +152,16 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         return super()._place(state, declared, key)
 
     async def job(self, place: Place, state: State, id: bytes, size: int) -> Job:
-        key, locked = self.job_key(id), state == "pending"
+        key = self.job_key(id)
+        if state != "pending":
+            return Job(await fields_of(key, FIELDS, size, place.reads))
         lock = key + b":lock"
         values, until = await both(
             fields_of(key, FIELDS, size, place.reads),
-            together(Call(("PEXPIRETIME", lock), int, key=lock) for _ in range(locked)),
+            Call(("PEXPIRETIME", lock), int, key=lock),
         )
         # Negative: there is no lock, or one that never expires.
-        left = next((ms for ms in until if ms >= 0), None)
-        return Job(values, left)
+        return Job(values, until if until >= 0 else None)
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Job) -> Entry:
         since = job.number(SINCE.get(place.called, "timestamp"))
@@ -173,7 +174,7 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
             failures=max(0, attempts - lost), lost=lost, called=place.called,
             task=job.text("name") or None,
             consumer=job.text("pb") or None, error=job.error() if state != "done" else None,
-            reason=("lost" if job.stalled else "failed") if dead else None,
+            reason=("lost" if job.stalled else "failed") if dead else None, record=job,
         )  # fmt: skip
 
     def waits_since(self, job: JobHash) -> int | None:
@@ -185,14 +186,12 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
 
     # --- what operators change -------------------------------------------------------------------
 
-    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
+    def stamp(self, entry: Entry) -> bytes:
         """When the job was made, began and ended, how often it was tried, and what the trash shows
         of it."""
-        rows = await self.job_fields([seen.member for seen in found], self.identity)
-        return [
-            b" ".join(value or b"-" for value in row) + b" " + (seen.entry.payload or b"")
-            for seen, row in zip(found, rows, strict=True)
-        ]
+        values = entry.record.values if isinstance(entry.record, Job) else {}
+        told = [values.get(field) or b"-" for field in self.identity]
+        return b" ".join([*told, entry.payload or b""])
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called == CHILDREN else ""

@@ -144,7 +144,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             at if died else None if broker else message.sent_ms, message.shown(), called=called,
             failures=(message.number("retries") or 0) + died, consumer=broker,
             reason="failed" if died else None, error=message.error(),
-            task=text_member(message.fields, self.task_in),
+            task=text_member(message.fields, self.task_in), record=message,
         )  # fmt: skip
 
     def _broker(self, place: Place) -> str:
@@ -156,24 +156,19 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "busy" if seen.place.called == HELD else ""
 
-    async def stamps(self, found: Sequence[LocatedEntry]) -> Sequence[bytes]:
-        """Of each message: its digest, the position of its time, what the trash shows, and the
-        bytes that wait again."""
-        read = await together(self._messages(seen.place, [seen.member]) for seen in found)
-        return [_stamp(seen.entry.state, data) for seen, (data,) in zip(found, read, strict=True)]
+    def stamp(self, entry: Entry) -> bytes:
+        """Its digest, the position of its time, what the trash shows, and the bytes that wait
+        again."""
+        message = entry.record
+        if not isinstance(message, Message):
+            return b""
+        begin, end = message.eta_span() or (0, 0)
+        shown = message.shown()
+        again = message.for_replay() if entry.state == "dead" else message.for_now() or b""
+        digest = sha1(message.data).hexdigest()
+        return f"{digest} {begin} {end} {len(shown)} ".encode() + shown + again
 
 
 def _process(broker: bytes, silent_ms: int | None, queues: tuple[str, ...]) -> Process:
     alive = None if silent_ms is None else silent_ms < SILENT_MS
     return Process(legal(broker), queues=queues, silent_ms=silent_ms, alive=alive, work_known=False)
-
-
-def _stamp(state: State, data: bytes | None) -> bytes:
-    if data is None:
-        return b""
-    message = Message.read(data)
-    begin, end = message.eta_span() or (0, 0)
-    shown = message.shown()
-    again = message.for_replay() if state == "dead" else message.for_now() or b""
-    digest = sha1(message.data).hexdigest()
-    return f"{digest} {begin} {end} {len(shown)} ".encode() + shown + again

@@ -118,15 +118,22 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         return [cut.get(member, member) for member in members]
 
     async def job(self, place: Place, state: State, id: bytes, size: int) -> Record:
-        key, results = self.job_key(id), bytes_of(self.keys["t_results_"]) + id
+        key = self.job_key(id)
+        if place.brief or state not in ("dead", "delayed"):
+            values, pickled = await both(
+                fields_of(key, FIELDS, size, place.reads),
+                Call(("HSTRLEN", key, "data"), int, key=key),
+            )
+            return Record(values, pickled, [])
         values, (pickled, latest) = await both(
             fields_of(key, FIELDS, size, place.reads),
-            both(Call(("HSTRLEN", key, "data"), int, key=key), self._latest(place, results)),
+            both(Call(("HSTRLEN", key, "data"), int, key=key), self._latest(place, id)),
         )
         return Record(values, pickled, latest)
 
-    async def _latest(self, place: Place, results: bytes) -> list[Any] | str:
+    async def _latest(self, place: Place, id: bytes) -> list[Any] | str:
         """A job's latest result; a note if its results are too long."""
+        results = bytes_of(self.keys["t_results_"]) + id
         size = await bytes_used(results, samples=0)
         if not place.reads(size):
             return not_read(size)
@@ -140,7 +147,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             payload=job.shown(call), task=call.get("function"), failures=failures, lost=lost,
             called=place.called, consumer=legal(job.values["worker_name"] or b"") or None,
             reason=("lost" if lost else "failed") if state == "dead" else None,
-            error=job.error() if state in ("dead", "delayed") else None,
+            error=job.error() if state in ("dead", "delayed") else None, record=job,
         )  # fmt: skip
 
     def is_whole(self, values: Sequence[bytes | None]) -> bool:
