@@ -37,15 +37,17 @@ async def through(
     at, _, then = (query.cursor or "0;").partition(";")
     index, inner = int(at), then or None
     found: list[LocatedEntry] = []
+    found_less = False
     for _ in range(PAGES):
         room = query.max - len(found)
         if index >= len(places) or room <= 0:
             break
-        place, asked = places[index], step or room
+        place, asked = places[index], step if step and found_less else room
         if place.too_long:
             index, inner = index + 1, None
             continue
         rows, inner, _ = await place.after(inner, asked)
+        found_less = len(rows) < asked
         if len(rows) > room:
             rows = rows[:room]
             inner = place.behind(rows[-1])

@@ -18,12 +18,18 @@ STEP_S = {1: 0.0005, 2: 0.0002}
 LARGEST = {1: 120, 2: 64}
 """steps in flight -> entries of a whole state that each moves at most: an undo takes back 128
 entries in one call, 5 µs each"""
+LATEST = 8
+"""latest steps that count where their entries may differ"""
 RECENT = 20
 """recent steps, about 5 ms of the server's time, of which the second quickest sets the size"""
 
 
 class Stride:
-    """The size of the next step: its call should keep the server busy for ``step_s``."""
+    """The size of the next step: its call should keep the server busy for ``step_s``.
+
+    The second quickest of the latest few steps sets it. Slower ones were held up by other work on
+    the machine: on a busy machine most are, and smaller steps would only add more calls.
+    """
 
     probes = 1
     """empty calls by which the round trip is measured"""
@@ -35,6 +41,7 @@ class Stride:
         self.size = min(size, largest)
         self.largest = largest
         self.step_s = step_s
+        self._per_entry_s: deque[float] = deque(maxlen=LATEST)
         self.round_trip_s = 0.0
         """seconds of an empty call; subtracted, because a distant server is not a slow one"""
 
@@ -60,17 +67,14 @@ class Stride:
             return
         # If the round trip was measured in a slow moment, the step would seem to cost nothing.
         busy = max(call_s - self.round_trip_s, done * LEAST_S)
-        aim = int(self.step_s * done / busy)
+        self._per_entry_s.append(busy / done)
+        aim = int(self.step_s / sorted(self._per_entry_s)[:2][-1])
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = min(self.largest, max(10, (self.size + aim) // 2))
 
 
 class EvenStride(Stride):
-    """For steps that all cost about the same per entry: the second quickest recent step sets the
-    size.
-
-    Slower ones were held up by other work on the machine. On a busy machine most steps are, and
-    smaller steps would only add more calls.
+    """For steps that all cost about the same per entry: more of the latest steps count.
 
     With two steps in flight, a reply may be there before it is waited for. So the latest two are
     measured together, and each is taken to have waited for half of the round trip.
@@ -83,7 +87,7 @@ class EvenStride(Stride):
         self.in_flight = 1
         """1 or 2 steps on their way at a time: `WholeStateSteps.in_flight`"""
         self._latest: deque[tuple[int, float]] = deque(maxlen=2)
-        self._per_entry_s: deque[float] = deque(maxlen=RECENT)
+        self._per_entry_s = deque(maxlen=RECENT)
 
     def set_in_flight(self, n: int) -> None:
         self.in_flight, self.size = n, min(self.size, LARGEST[n])
