@@ -13,7 +13,19 @@ local function moves_lacks_record(e)
   return redis.call('EXISTS', jobs_key(e), jobs_key(e) .. ':lock') == 0
 end
 
-local function jobs_field(e, name) return redis.call('HGET', jobs_key(e), name) end
+-- Fields of a job that nothing here writes, read at once.
+local FIELDS = {'timestamp', 'parentKey', 'defa', 'rjk', 'deid', 'attemptsMade', 'priority', 'opts'}
+local known = {}
+
+local function jobs_field(e, name)
+  local key = jobs_key(e)
+  if not known[key] then
+    known[key] = {}
+    local values = redis.call('HMGET', key, unpack(FIELDS))
+    for i, field in ipairs(FIELDS) do known[key][field] = values[i] end
+  end
+  return known[key][name]
+end
 
 -- The same job, in the same state as it was read.
 local function jobs_seen(e)

@@ -1,10 +1,11 @@
 -- Putting a job where BullMQ's workers take it next, and waking them.
+-- IMPLEMENTS: moves_done
 -- USES: jobs
 local LIMIT = 4294967296 -- of the counter that orders jobs of one priority
 
 -- The list for jobs that wait; nil if nobody can tell: in release 5 a paused queue has another list, and
 -- what is in the usual one is lost when the queue goes on.
-local function waiting_list(base)
+local function list_of(base)
   local paused, version = unpack(redis.call('HMGET', base .. 'meta', 'paused', 'version'))
   if not paused then return base .. 'wait' end
   if redis.call('EXISTS', base .. 'paused') == 1 then return base .. 'paused' end
@@ -12,8 +13,14 @@ local function waiting_list(base)
   return release and base .. (release < 6 and 'paused' or 'wait')
 end
 
+local lists, woken, later = {}, {}, {}
+local function waiting_list(base)
+  if lists[base] == nil then lists[base] = list_of(base) or false end
+  return lists[base]
+end
+
 -- Workers sleep on a sorted set: a job that can be taken, or the time of the first delayed one.
-local function waiting_wake(base)
+local function wake(base)
   local paused, most = unpack(redis.call('HMGET', base .. 'meta', 'paused', 'concurrency'))
   if paused or most and redis.call('LLEN', base .. 'active') >= (tonumber(most) or math.huge) then
     return
@@ -21,7 +28,7 @@ local function waiting_wake(base)
   redis.call('ZADD', base .. 'marker', 0, '0')
 end
 
-local function waiting_wake_later(base)
+local function wake_later(base)
   local first = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')
   if first[2] then
     redis.call('ZADD', base .. 'marker', string.format('%.0f', first[2] / 4096), '1')
@@ -29,8 +36,13 @@ local function waiting_wake_later(base)
 end
 
 local function waiting_wake_for(state, base)
-  if state == 'delayed' then waiting_wake_later(base) end
-  if state == 'wait' or state == 'prioritized' then waiting_wake(base) end
+  if state == 'delayed' then later[base] = true end
+  if state == 'wait' or state == 'prioritized' then woken[base] = true end
+end
+
+local function moves_done()
+  for base in pairs(woken) do wake(base) end
+  for base in pairs(later) do wake_later(base) end
 end
 
 -- Behind the others of its priority; in `front` of them if a worker had it. Returns the list, or nil and
@@ -48,7 +60,7 @@ local function waiting_add(e, front)
     local last = (jobs_field(e, 'opts') or ''):find('"lifo":true', 1, true) and jobs_state(e) == 'failed'
     if front or last then redis.call('RPUSH', key, e.member) else redis.call('LPUSH', key, e.member) end
   end
-  waiting_wake(base)
+  woken[base] = true
   return key, score
 end
 
@@ -61,5 +73,5 @@ local function waiting_delay(e, at)
   redis.call('ZADD', e.key, e.there, e.member)
   redis.call('HSET', jobs_key(e), 'delay', string.format('%.0f', math.max(0, at - now)))
   jobs_event(base, 'delayed', 'jobId', e.member, 'delay', event)
-  waiting_wake_later(base)
+  later[base] = true
 end
