@@ -166,7 +166,7 @@ def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[An
             return [client.execute_command(*commands[0], NEVER_DECODE=True, **calls[0].options)]
         except rx.ResponseError as error:
             return [error]
-    if not cluster:
+    if isinstance(client, redis.Redis):
         return _complete(_send_round(client, calls, commands))
     return _complete(_pipeline(client, calls, commands).execute(raise_on_error=False))
 

@@ -248,7 +248,7 @@ class HalfHeard:
     async def initialize(self) -> None:
         """Nothing is to be learnt."""
 
-    def pipeline(self, transaction: bool) -> HalfHeard:
+    def pipeline(self) -> HalfHeard:
         self.sent.append([])
         return self
 

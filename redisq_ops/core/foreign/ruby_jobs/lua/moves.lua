@@ -25,6 +25,8 @@ local function moves_take_out(e, to)
   if is_list(e.key) then return out_of_list(e.key, e.member, tonumber(e.seen)) end
   e.score = redis.call('ZSCORE', e.key, e.member)
   if not e.score then return nil end
+  -- Its deadline moves while a worker holds it; anywhere else another score means that it came again.
+  if e.key ~= lease and tonumber(e.score) ~= tonumber(e.seen) then return nil end
   if e.key == lease then
     local payload = redis.call('HGET', body, e.member)
     if not payload then return nil end
