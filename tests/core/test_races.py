@@ -14,32 +14,38 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.queue_types import LAYOUTS
-from redisq_ops.core.model.entry import State
+from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
+from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.core.redis.operation import Description, exchange
+from redisq_ops.core.redis.commands import coroutine_of
+from redisq_ops.core.redis.operation import Description, exchange, run
 
-from .test_conformance import SPECIMENS, ids, steps
+from .test_conformance import SPECIMENS, steps
 
 Client = redis.Redis
 Snapshot = dict[bytes, tuple[bytes, int]]
 
 MATTERS: dict[str, str] = {
-    "rq": r"(failed|scheduled):low score|.* gone|job:{id} (status|created_at|enqueued_at|ended_at)",
-    "bullmq": r"(failed|delayed|prioritized) score|.* gone"
-    r"|{id} (timestamp|processedOn|finishedOn|atm)",
+    "rq": r"\S+ (score|changed)|rq:(failed|scheduled|queue):low gone"
+    r"|rq:job:{id} (gone|status|created_at|enqueued_at|ended_at)",
+    "bullmq": r"bull:mail:\S+ (score|gone)"
+    r"|bull:mail:{id} (timestamp|processedOn|finishedOn|atm|name|data|opts|priority)",
     "dramatiq": r".*",
     "arq": r".*",
     "celery": r".*",
     "sidekiq": r".*",
     "resque": r".*",
 }
-"""kind -> the changes after which its entry is another one: the key without the owner's prefix, and
-what is changed there"""
+"""kind -> after which changes its entry is another one: the key, and what is changed there"""
 
 
 def snapshot(client: Client) -> Snapshot:
     return {key: (client.dump(key), client.pexpiretime(key)) for key in client.scan_iter()}  # type: ignore[misc]
+
+
+def owners(kept: Snapshot) -> Snapshot:
+    """Without our own keys beside the owner's."""
+    return {key: value for key, value in kept.items() if b"redisq:" not in key}
 
 
 def restore(client: Client, kept: Snapshot) -> None:
@@ -48,10 +54,15 @@ def restore(client: Client, kept: Snapshot) -> None:
         client.restore(key, max(0, until), data, absttl=until > 0)
 
 
-def changes(client: Client, id: bytes) -> Iterator[tuple[str, Callable[[], object]]]:
+def changes(client: Client, entry: Entry) -> Iterator[tuple[str, Callable[[], object]]]:
     """What mentions the entry: its name, with {id} for the id, and how to change it."""
-    mentions = re.compile(rb"(?<![\w-])" + re.escape(id) + rb"(?![\w-])").search
     anything: Any = client
+    id = entry.id.encode()
+    whole = re.compile(rb"(?<![\w-])" + re.escape(id) + rb"(?![\w-])")
+
+    def mentions(text: bytes) -> bool:  # a job of Resque has no id
+        return bool(whole.search(text) or (entry.payload and entry.payload in text))
+
     for key in sorted(client.scan_iter()):
         if b"redisq:" in key:
             continue
@@ -86,13 +97,13 @@ def changes(client: Client, id: bytes) -> Iterator[tuple[str, Callable[[], objec
 
 def raced(client: Client, change: Description[list[str]], meanwhile: Callable[[], object]) -> Any:
     """Run a change; ``meanwhile`` comes between its last look and its script."""
-    assert not hasattr(change, "result")
+    coroutine = coroutine_of(change)
     try:
-        calls = change.send(None)  # type: ignore[union-attr]
+        calls = coroutine.send(None)
         while True:
             if any(call.source for call in calls):
                 meanwhile()
-            calls = change.send(exchange(client, calls))  # type: ignore[union-attr]
+            calls = coroutine.send(exchange(client, calls))
     except StopIteration as stop:
         return stop.value
 
@@ -100,7 +111,12 @@ def raced(client: Client, change: Description[list[str]], meanwhile: Callable[[]
 def cases() -> Iterator[Any]:
     for param in steps():
         name, verb, state = param.values
-        if name in LAYOUTS and state in ("waiting", "delayed", "dead") and verb != "hard":
+        if (
+            name in LAYOUTS
+            and name not in KINDS
+            and state in ("waiting", "delayed", "dead")
+            and verb != "hard"
+        ):
             yield pytest.param(name, verb, state, id=param.id)
 
 
@@ -109,34 +125,34 @@ def test_an_entry_that_changes_after_the_look_is_left_alone(
     client: Client, name: str, verb: Verb, state: State
 ) -> None:
     queue: Any = SPECIMENS[name](client)
-    (id,) = ids(queue, state)[-1:]
-    entry = queue.get(id)
+    held = ("rq", "deferred")  # until other jobs end: nobody else may move it
+    found = queue.page(state, max=1000).entries
+    entry = [entry for entry in found if (queue.kind, entry.called) != held][-1]
 
     def step(seq: int) -> Description[list[str]]:
         now = queue.now()
         made: Description[list[str]] = queue.move.op(
-            "op-1", seq, [id], source=state, target=VERBS[verb][1], high_water_ms=now + 60_000,
+            "op-1", seq, [entry.id], source=state, target=VERBS[verb][1], high_water_ms=now + 60_000,
             lease_ms=now + 7_200_000 if verb == "reschedule" else 60_000,
         )  # fmt: skip
         return made
 
-    raced(client, queue.would_move.op([id], state, VERBS[verb][1]), lambda: None)  # registers
+    run(client, queue._ensure_registered())
     kept = snapshot(client)
-    said: dict[str, tuple[str, bool]] = {}
-    made = list(changes(client, (entry.payload if name == "celery" else id.encode()) and id.encode()))
+    disagreed = []
+    made = list(changes(client, queue.get(entry.id)))
     assert made
     for seq, (what, change) in enumerate(made):
-        before: list[Snapshot] = []
+        was: list[Snapshot] = []
 
-        def meanwhile() -> None:
+        def meanwhile(change: Callable[[], object] = change, was: list[Snapshot] = was) -> None:
             change()
-            before.append(snapshot(client))
+            was.append(owners(snapshot(client)))
 
         (word,) = raced(client, step(seq), meanwhile)
-        theirs = {k: v for k, v in snapshot(client).items() if b"redisq:" not in k}
-        was = {k: v for k, v in before[-1].items() if b"redisq:" not in k}
-        said[what] = word, theirs == was
-        if theirs != was and word != "moved": print([(k, theirs.get(k), was.get(k)) for k in {*theirs,*was} if theirs.get(k)!=was.get(k)][:3])
+        assert word == "moved" or owners(snapshot(client)) == was[0], f"half done: {what}"
+        if (word == "moved") is bool(re.fullmatch(MATTERS[name], what)):
+            disagreed.append((what, word))
         restore(client, kept)
-    for what, (word, same) in said.items():
-        print(name, verb, state, what, word, same)
+    assert not disagreed
+    assert raced(client, step(99), lambda: None) == ["moved"]

@@ -252,6 +252,9 @@ class HalfHeard:
         self.sent.append([])
         return self
 
+    def get_node_from_key(self, key: Any) -> None:
+        """There is one."""
+
     def execute_command(self, *command: Any, **_: Any) -> None:
         self.sent[-1].append(command)
 

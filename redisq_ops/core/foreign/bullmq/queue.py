@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha1
 from typing import ClassVar
 
 from redis import RedisCluster
@@ -19,7 +20,7 @@ from ...redis.operation import C_co, Call, both, operation
 from ...redis.parsers import optional
 from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
-from ..job_hashes import JobHash, JobHashQueue, fields_of
+from ..job_hashes import JobHash, JobHashQueue, Note, fields_of
 from ..json_text import decoded
 from ..places import LocatedEntry, Place
 from ..releases import Releases
@@ -31,6 +32,8 @@ from .workers import workers
 
 _RELEASE = re.compile(rb"bullmq[^:]*:(.*)", re.DOTALL)
 CHILDREN = "waiting for children"
+COMPARED = ("name", "data", "opts", "priority")
+"""fields that BullMQ can change while a job stays where it is"""
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
 
 
@@ -187,11 +190,15 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     # --- what operators change -------------------------------------------------------------------
 
     def stamp(self, entry: Entry) -> bytes:
-        """When the job was made, began and ended, how often it was tried, and what the trash shows
-        of it."""
+        """When the job was made, began and ended, how often it was tried, the digests of `COMPARED`
+        (``*`` for one that wasn't read), and what the trash shows of it."""
         values = entry.record.values if isinstance(entry.record, Job) else {}
         told = [values.get(field) or b"-" for field in self.identity]
-        return b" ".join([*told, entry.payload or b""])
+        digests = [
+            b"*" if isinstance(value, Note) else sha1(value or b"").hexdigest().encode()
+            for value in map(values.get, COMPARED)
+        ]
+        return b" ".join([*told, *digests, entry.payload or b""])
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called == CHILDREN else ""

@@ -1,7 +1,8 @@
 -- BullMQ's keys of one queue, all of which begin with `base`, and what keeps a job where it is.
 -- IMPLEMENTS: moves_lacks_record
 -- USES: kept_keys
-local IDENTITY = {'timestamp', 'processedOn', 'finishedOn', 'atm'}
+local IDENTITY, PLAIN = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'name', 'data', 'opts',
+  'priority'}, 4
 
 local function jobs_base(e) return e.key:match('^(.*:)[^:]+$') end
 
@@ -27,14 +28,19 @@ local function jobs_field(e, name)
   return known[key][name]
 end
 
--- The same job, in the same state as it was read.
+-- The same job, in the same state as it was read: the first of these fields as they are, the others by
+-- their digests.
 local function jobs_seen(e)
-  local values = redis.call('HMGET', jobs_key(e), unpack(IDENTITY))
-  for i = 1, #IDENTITY do values[i] = values[i] or '-' end
-  local stamp = table.concat(values, ' ') .. ' '
-  if values[1] == '-' or e.stamp:sub(1, #stamp) ~= stamp then return false end
-  e.shown = e.stamp:sub(#stamp + 1)
-  return true
+  local values, at = redis.call('HMGET', jobs_key(e), unpack(IDENTITY)), 1
+  for i, value in ipairs(values) do
+    local from, to, was = e.stamp:find('(%S+) ', at)
+    if i > PLAIN then value = redis.sha1hex(value or '') end
+    local is = value and value ~= '' and value or '-'
+    if from ~= at or was ~= is and was ~= '*' then return false end
+    at = to + 1
+  end
+  e.shown = e.stamp:sub(at)
+  return values[1] ~= false
 end
 
 -- Whether a release before 5 ran the job, and the queue doesn't say that a later release has it now.
