@@ -13,7 +13,8 @@ NAMES = (
 )  # fmt: skip
 # Run only by name: they install other programs, or take many minutes.
 ONLY_BY_NAME = (
-    "peers", "slow_link", "plans", "moves", "replay", "spark_write", "spark_export", "spark",
+    "peers", "slow_link", "plans", "moves", "operations", "replay", "spark_write", "spark_export",
+    "spark",
 )  # fmt: skip
 
 

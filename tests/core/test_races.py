@@ -120,6 +120,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(name, verb, state, id=param.id)
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(("name", "verb", "state"), cases())
 def test_an_entry_that_changes_after_the_look_is_left_alone(
     client: Client, name: str, verb: Verb, state: State
@@ -132,8 +133,8 @@ def test_an_entry_that_changes_after_the_look_is_left_alone(
     def step(seq: int) -> Description[list[str]]:
         now = queue.now()
         made: Description[list[str]] = queue.move.op(
-            "op-1", seq, [entry.id], source=state, target=VERBS[verb][1], high_water_ms=now + 60_000,
-            lease_ms=now + 7_200_000 if verb == "reschedule" else 60_000,
+            "op-1", seq, [entry.id], source=state, target=VERBS[verb][1],
+            high_water_ms=now + 60_000, lease_ms=now + 7_200_000,
         )  # fmt: skip
         return made
 

@@ -1,0 +1,109 @@
+"""Very many jobs of other programs, waiting and dead, as these programs keep them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+Command = tuple[Any, ...]
+NOW = int(time.time() * 1000)
+AT = "2026-01-01T00:00:00.000000Z"
+WHY = {"error_class": "ValueError", "error_message": "no luck", "retry_count": 3}
+NAMES = {
+    "rq": "rq:mail", "arq": "arq:arq:queue", "celery": "celery:celery", "bullmq": "bullmq:mail",
+    "dramatiq": "dramatiq:mail", "sidekiq": "sidekiq:mail", "resque": "resque:mail",
+}  # fmt: skip
+"""kind -> the queue's name here"""
+
+
+def rq(n: int) -> Iterator[Command]:
+    yield "SADD", "rq:queues", "rq:queue:mail"
+    for k in range(n):
+        for state in ("w", "d"):
+            yield (
+                "HSET", f"rq:job:{state}{k}", "description", "f()", "origin", "mail", "data", "x",
+                "created_at", AT, "enqueued_at", AT,
+                "status", "queued" if state == "w" else "failed",
+            )  # fmt: skip
+        yield "RPUSH", "rq:queue:mail", f"w{k}"
+        yield "ZADD", "rq:failed:mail", NOW // 1000 + 10**6 + k, f"d{k}"
+
+
+def bullmq(n: int) -> Iterator[Command]:
+    base = "bull:mail:"
+    yield "HSET", base + "meta", "version", "bullmq:6.7.0", "opts.maxLenEvents", 10000
+    for k in range(n):
+        for state in ("w", "d"):
+            yield (
+                "HSET", f"{base}{state}{k}", "name", "f", "data", "{}", "opts", "{}", "timestamp",
+                NOW, *(("finishedOn", NOW, "atm", 1) if state == "d" else ()),
+            )  # fmt: skip
+        yield "LPUSH", base + "wait", f"w{k}"
+        yield "ZADD", base + "failed", NOW - k, f"d{k}"
+
+
+def dramatiq(n: int) -> Iterator[Command]:
+    yield "ZADD", "dramatiq:__heartbeats__", NOW, "7f3f1f4e-7a2f-4ae4-b8f0-6e7fd1a3c111"
+    for k in range(n):
+        message = (
+            '{"queue_name":"mail","actor_name":"f","args":[],"kwargs":{},"options":'
+            f'{{"redis_message_id":"%s{k}"}},"message_id":"m{k}","message_timestamp":{NOW}}}'
+        )
+        yield "HSET", "dramatiq:mail.msgs", f"w{k}", message % "w"
+        yield "HSET", "dramatiq:mail.XQ.msgs", f"d{k}", message % "d"
+        yield "RPUSH", "dramatiq:mail", f"w{k}"
+        yield "ZADD", "dramatiq:mail.XQ", NOW - k, f"d{k}"
+
+
+def celery(n: int) -> Iterator[Command]:
+    yield "SADD", "_kombu.binding.celery", "celery\x06\x16\x06\x16celery"
+    for k in range(n):
+        headers = f'{{"id":"w{k}","task":"f","argsrepr":"({k}, \'eu\')","kwargsrepr":"{{}}"}}'
+        yield "LPUSH", "celery", f'{{"headers":{headers},"body":"","properties":{{}}}}'
+
+
+def arq(n: int) -> Iterator[Command]:
+    call = b'{"t":1,"f":"f","a":[],"k":{},"et":%d' % NOW
+    for k in range(n):
+        yield "SET", f"arq:job:w{k}", call + b"}"
+        yield "ZADD", "arq:queue", NOW - 10**6 + k, f"w{k}"
+    for k in range(n // 10):
+        result = b',"s":false,"r":"no luck","st":1,"ft":2,"q":"arq:queue","id":"d%d"}' % k
+        yield "SET", f"arq:result:d{k}", call + result
+
+
+def sidekiq(n: int) -> Iterator[Command]:
+    yield "SADD", "queues", "mail"
+    for k in range(n):
+        job = {"class": "Hard", "args": ["x" * 60, k], "queue": "mail", "created_at": 1.7e9}
+        yield "LPUSH", "queue:mail", json.dumps(job | {"jid": f"w{k}"})
+        yield "ZADD", "dead", 1.7e9 + k / 100, json.dumps(job | WHY | {"jid": f"d{k}"})
+
+
+def resque(n: int) -> Iterator[Command]:
+    yield "SADD", "resque:queues", "mail"
+    why = {"exception": "ValueError", "error": "no luck", "backtrace": ["a", "b"]}
+    for k in range(n):
+        job = {"class": "Hard", "args": ["x" * 60, k]}
+        failure = {"failed_at": "2026/01/01 10:00:00 UTC", "payload": job, "queue": "mail"}
+        yield "RPUSH", "resque:queue:mail", json.dumps(job)
+        yield "RPUSH", "resque:failed", json.dumps(failure | why)
+
+
+FILLED: dict[str, Callable[[int], Iterator[Command]]] = {
+    "rq": rq, "arq": arq, "celery": celery, "bullmq": bullmq, "dramatiq": dramatiq,
+    "sidekiq": sidekiq, "resque": resque,
+}  # fmt: skip
+
+
+def fill(client: Any, kind: str, n: int) -> None:
+    """Write ``n`` jobs that wait and ``n`` dead ones: w0, w1, … and d0, d1, …"""
+    commands = FILLED[kind](n)
+    while batch := list(islice(commands, 20_000)):
+        pipe = client.pipeline(transaction=False)
+        for command in batch:
+            pipe.execute_command(*command)
+        pipe.execute()

@@ -1,0 +1,55 @@
+"""What a change of many entries costs: how often each is read, and how many commands are sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from benchmarks.foreign_jobs import NAMES, fill
+from redisq_ops.core.foreign.places import Place
+from redisq_ops.core.redis.commands import Call
+from redisq_ops.ops.change.step_size import Stride
+
+from ...command_line import Redisq
+
+JOBS = 1200
+READS = 2.2
+"""of each entry: when it is selected, and before the step that moves it"""
+CHANGES = {
+    "rq": ("dlq", "replay", 9.5), "bullmq": ("dlq", "replay", 4.5),
+    "dramatiq": ("dlq", "replay", 2.5), "sidekiq": ("dlq", "replay", 0.5),
+    "resque": ("dlq", "replay", 0.5), "celery": ("waiting", "purge", 1.5),
+    "arq": ("waiting", "purge", 2.7),
+}  # fmt: skip
+"""kind -> a change, and the commands for each entry of it at most: some programs keep each job in
+a key of its own, or in several"""
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_bulk_change_reads_each_entry_once_more(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    fill(client, kind, JOBS)
+    redisq("discover", "--register", "--yes")
+    reads, sent = 0, 0
+    located, outgoing = Place.located, Call.outgoing
+
+    async def counted(self: Place, rows: Any) -> Any:
+        nonlocal reads
+        reads += len(rows)
+        return await located(self, rows)
+
+    def counting(self: Call[Any]) -> Any:
+        nonlocal sent
+        sent += 1
+        return outgoing.__get__(self)
+
+    monkeypatch.setattr(Stride, "learn", lambda *_: None)  # steps are as large on any machine
+    monkeypatch.setattr(Place, "located", counted)
+    monkeypatch.setattr(Call, "outgoing", property(counting))
+    state, verb, most = CHANGES[kind]
+    assert f"{JOBS:,} of {JOBS:,}" in redisq(state, verb, NAMES[kind], "--yes")
+    assert (reads / JOBS <= READS, sent / JOBS <= most) == (True, True), (reads, sent)
