@@ -53,7 +53,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         return Reason(
             "gone",
             f"{entry.problem}: deleted, evicted or expired. Only its id is left, so nobody"
-            " can run or replay it",
+            f" can run or replay it{self._why_not('purge', entry.state)}",
             **self._command("purge", entry.state),
         )
 
