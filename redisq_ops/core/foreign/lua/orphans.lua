@@ -21,8 +21,7 @@ local function orphans_take_out(e)
 end
 
 local function orphans_restorable(e)
-  return moves_lacks_record(e) and not (e.score and redis.call('ZSCORE', e.key, e.member)
-    or e.set and redis.call('SISMEMBER', e.key, e.member) == 1)
+  return moves_lacks_record(e) and not (e.score and redis.call('ZSCORE', e.key, e.member))
 end
 
 local function orphans_put_back(e)
