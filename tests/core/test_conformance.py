@@ -46,7 +46,6 @@ from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import select
 
-from ..command_line import Redisq
 from ..foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program, rq_tasks
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
