@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import partial
-from itertools import starmap
 from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import GONE, Checkup, State
 from redisq_ops.core.model.errors import CORRUPT, RedisqError, Refused, Unreadable, WrongKind
 from redisq_ops.core.model.open_resize import OpenResize
+from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.redis.operation import Call, attempt, attempt_read
 from redisq_ops.core.redis.scripts import NUMBERS
 
 from .change import audit_log
 from .change.allowed import allowed
 from .change.unfinished import unfinished
+from .change.wording import SKIPPED
 from .hint import hint
 from .resize import what_completes
 from .terminal import date
@@ -60,7 +61,7 @@ class QueueCheck:
             checkup = Checkup((f"the queue can't be checked: {why}",))
         when = partial(date, zone=UTC)
         moves = [m.sentence(when) for m in await unfinished(self.queue) if m.abandoned]
-        orphans = starmap(self._orphans, checkup.orphans.items())
+        orphans = [await self._orphans(*found) for found in checkup.orphans.items()]
         counters, resize = await self._corrupt_counters(), await self._held_resize()
         found = (*checkup.flaws, *orphans, *counters, *moves, *resize)
         self.not_checked = checkup.unseen
@@ -73,15 +74,20 @@ class QueueCheck:
         self.checks += 1
         return bool(confirmed) and self.checks < (CHECKS_IN_USE if self._in_use else CHECKS)
 
-    def _orphans(self, state: State, ids: Sequence[str]) -> str:
-        """The orphans of a state, and what removes them."""
+    async def _orphans(self, state: State, ids: Sequence[str]) -> str:
+        """The orphans of a state, and what removes them, or why that is refused now."""
         named = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
         what = "entry is only an id" if len(ids) == 1 else "entries are only ids"
         found = f"{len(ids):,} {state} {what} ({named}), with no record that anybody could run"
         try:
-            allowed(self.queue, "purge", state)
+            allowed(self.queue, "purge", state, orphan=True)
         except Refused as refusal:
             return f"{found}. {refusal}"
+        some = ids[:MAX_BATCH]
+        words = await attempt(self.queue.would_move.op(some, state, "trash", some))
+        if not isinstance(words, Exception) and all(words):
+            named = " or ".join(SKIPPED.get(word, word) for word in dict.fromkeys(words))
+            return f"{found}. They can't be removed now: they {named}"
         command = hint("purge", self.queue.name, state=state, where=f"reason={GONE}")
         return f"{found}. To remove: {command}"
 

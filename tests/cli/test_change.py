@@ -611,7 +611,7 @@ def test_schedule_and_reschedule(
         ("replay mail --rate 0/s", 2, "not a rate"),
         ("purge mail", 2, "--state: waiting, pending, delayed, dead"),
         ("purge mail/r1", 2, "--state"),
-        ("purge mail --state done", 2, "not 'done'"),
+        ("purge mail --state lost", 2, "not 'lost'"),
         ("requeue --queue mail", 2, "--state: pending, delayed"),
         ("dlq requeue mail", 2, "write redisq dlq replay"),
         ("pending replay mail", 2, "write redisq pending requeue"),

@@ -30,7 +30,7 @@ from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
-from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.clock import Clock, FakeClock
 from redisq_ops.core.model.entry import STATES, Settlement, State
 from redisq_ops.core.model.errors import CORRUPT, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
@@ -42,13 +42,10 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.allowed import refusal
-from redisq_ops.ops.explain.explanation import explain
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import select
-from redisq_ops.ops.hint import words_of
 
-from ..command_line import Redisq
 from ..foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program, rq_tasks
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
@@ -71,34 +68,34 @@ def worked_on(queue: Queue) -> Queue:
     return queue
 
 
-def request(client: Client) -> Queue:
-    queue = RequestQueue(client, "mail")
+def request(client: Client, clock: Clock | None = None) -> Queue:
+    queue = RequestQueue(client, "mail", clock=clock)
     queue.submit([b"x"] * 12, id="r", limit=100)
     return worked_on(queue)
 
 
-def delay(client: Client) -> Queue:
-    queue = DelaySet(client, "later")
+def delay(client: Client, clock: Clock | None = None) -> Queue:
+    queue = DelaySet(client, "later", clock=clock)
     queue.schedule([(f"e{n}", b"x") for n in range(12)])
     queue.schedule([(f"f{n}", b"x") for n in range(5)], after_ms=9_000_000)
     return worked_on(queue)
 
 
-def fair(client: Client) -> Queue:
-    queue = FairQueue(client, "fair")
+def fair(client: Client, clock: Clock | None = None) -> Queue:
+    queue = FairQueue(client, "fair", clock=clock)
     for who in ("ann", "bob"):
         queue.submit(who, [(f"{who}{n}", b"x") for n in range(7)])
     return worked_on(queue)
 
 
-def circular(client: Client) -> Queue:
-    queue = CircularQueue(client, "ring")
+def circular(client: Client, clock: Clock | None = None) -> Queue:
+    queue = CircularQueue(client, "ring", clock=clock)
     queue.push([(f"e{n}", b"x") for n in range(12)])
     return worked_on(queue)
 
 
-def carmine(client: Client) -> Queue:
-    queue = CarmineQueue(client, "carmine:q")
+def carmine(client: Client, clock: Clock | None = None) -> Queue:
+    queue = CarmineQueue(client, "carmine:q", clock=clock)
     queue.enqueue([(f"e{n}", b"x") for n in range(12)])
     return worked_on(queue)
 
@@ -287,21 +284,6 @@ def look(queue: Queue) -> None:
             queue.get(id)
             queue.queue_position(id)
         queue.page(state, start=1, max=2, payloads=True)
-
-
-@pytest.mark.parametrize("name", ["request", *(kind for kind in SPECIMENS if kind in LAYOUTS)])
-def test_what_explain_advises_is_not_refused(client: Client, redisq: Redisq, name: str) -> None:
-    """It asks what the verb itself asks; each piece of advice is carried out here, and undone."""
-    queue = SPECIMENS[name](client)
-    for state in STATES:
-        found = ids(queue, state)
-        for id in {*found[:1], *found[-1:]}:
-            explained = run(client, explain(queue, id))
-            for reason in (explained.reason, *explained.also):
-                words, _ = words_of(reason.command or "redisq")
-                if words[:1] and words[0] in ("replay", "requeue", "trash"):
-                    assert "1 of 1" in redisq(*words, "--yes"), (state, id, reason)
-                    redisq("undo", "--yes")
 
 
 @pytest.mark.parametrize("name", [kind for kind in SPECIMENS if kind in LAYOUTS])

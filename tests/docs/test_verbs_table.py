@@ -25,6 +25,8 @@ def table() -> str:
         + " |"
         for verb in verbs
     ]
+    orphans = (", ".join(kind.orphan_states) or "–" for kind in changed.values())
+    rows.append("| `purge` of ids without a record, also | " + " | ".join(orphans) + " |")
     why = [
         f"- {kind.owner}, {what}: {reason}."
         for kind in changed.values()

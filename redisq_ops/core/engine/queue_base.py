@@ -50,10 +50,14 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     key_types: ClassVar[dict[str, str]] = {}
     """the kind's own keys, key part -> Redis type, beside those all queues have (`FIXED`)"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        verb: states for verb, (states, _) in VERBS.items() if verb not in ("reschedule", "move")
+        verb: tuple(state for state in states if state != "done")
+        for verb, (states, _) in VERBS.items()
+        if verb not in ("reschedule", "move")
     }
     """an operator's verbs that this kind supports -> the states whose entries they change
     (without ``move``, which needs a second queue)"""
+    orphan_states: ClassVar[tuple[State, ...]] = ()
+    """states of which only orphans (`Entry.orphan`) can be purged"""
     range_states: ClassVar[frozenset[State]] = frozenset({"dead", "trash"})
     """states from which `move_range` can move entries without a list of their ids"""
     importable_states: ClassVar[frozenset[State]] = frozenset()

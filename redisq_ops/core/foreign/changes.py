@@ -86,10 +86,15 @@ class ForeignChanges(PlacedQueue[C_co]):
 
     @staticmethod
     def _orphan_refused(seen: LocatedEntry, target: str) -> str:
-        """An orphan may be removed from a list or a sorted set; elsewhere a worker may hold it."""
+        """An orphan may be removed from a key; if it was gathered elsewhere, a worker holds it."""
         if target not in ("trash", "gone"):
             return "gone"
-        return "" if seen.place.kind in ("list", "zset") else "busy"
+        return "busy" if seen.place.kind == "busy" else ""
+
+    def _refused(self, seen: LocatedEntry, target: str) -> str:
+        if target in ("trash", "gone") and seen.entry.state in self.orphan_states:
+            return "whole"
+        return self.refused(seen, target)
 
     @operation
     async def would_move(
@@ -150,7 +155,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         if orphan is not (id in step.orphans):  # its record came back, or went
             why = "changed"
         else:
-            refused = self._orphan_refused if orphan else self.refused
+            refused = self._orphan_refused if orphan else self._refused
             why = refused(seen, step.target) or ("late" if late else "")
         put: bytes | None = None
         queue = ""

@@ -78,6 +78,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     """A queue of such jobs. An entry's id is the job's."""
 
     by_id: ClassVar[bool] = True
+    checked: ClassVar[Sequence[State]] = (*ForeignChanges.checked, "done")
     fields: ClassVar[tuple[str, ...]] = ()
     """those of a job's hash that are shown"""
     identity: ClassVar[tuple[str, ...]] = ()

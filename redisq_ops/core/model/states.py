@@ -22,8 +22,8 @@ VERBS: dict[Verb, tuple[tuple[State, ...], str]] = {
     "requeue": (("pending", "delayed"), "waiting"),
     "claim": (("pending",), "pending"),
     "replay": (("dead",), "waiting"),
-    "purge": (("waiting", "pending", "delayed", "dead"), "trash"),
-    "hard": (("waiting", "pending", "delayed", "dead", "trash"), "gone"),
+    "purge": (("waiting", "pending", "delayed", "dead", "done"), "trash"),
+    "hard": (("waiting", "pending", "delayed", "dead", "done", "trash"), "gone"),
     "restore": (("trash",), "restore"),
     "reschedule": (("delayed",), "delayed"),
     "move": (("waiting", "delayed", "dead"), "trash"),  # and from there to another queue

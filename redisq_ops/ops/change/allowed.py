@@ -33,7 +33,7 @@ async def refusal(queue: Queue[Any], verb: Verb, entry: Entry) -> str | None:
 
     A user who may not run scripts gets only the reasons that need none."""
     try:
-        allowed(queue, verb, entry.state)
+        allowed(queue, verb, entry.state, orphan=entry.orphan)
         await ensure_changeable(queue)
     except RedisqError as refused:
         return str(refused)
@@ -48,14 +48,15 @@ async def refusal(queue: Queue[Any], verb: Verb, entry: Entry) -> str | None:
     )
 
 
-def allowed(queue: Queue[Any], verb: Verb, state: State) -> None:
+def allowed(queue: Queue[Any], verb: Verb, state: State, orphan: bool = False) -> None:
     """Refuse a verb that isn't for this state, or that the queue's kind or the slots of its keys
-    don't allow."""
+    don't allow. ``orphan``: it is for ids without a record (`Entry.orphan`)."""
     sources, _ = VERBS[verb]
     if state not in sources:
         raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {state}")
     can = queue.actions.get(verb, ())
-    if state not in can:
+    removable = orphan and verb in ("purge", "hard") and state in queue.orphan_states
+    if state not in can and not removable:
         of = f"{state} entries" if can else "entries"
         does = "purge --hard" if verb == "hard" else verb
         what = "purge" if verb == "hard" else verb

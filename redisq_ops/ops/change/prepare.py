@@ -22,6 +22,7 @@ from redisq_ops.core.model.states import VERBS, Verb
 
 from ..deployment import Deployment
 from ..filter.filter import Filter
+from ..filter.scan import WHOLE
 from ..filter.selection import Selection
 from ..terminal import age, count, date
 from . import transfer_plan
@@ -82,7 +83,7 @@ class ChangeRequest:
         if self.consumer:
             checked_consumer(self.consumer)
         if self.verb != "move":
-            allowed(self.queue, self.verb, self.state)
+            allowed(self.queue, self.verb, self.state, orphan=True)  # `prepare` refuses others
 
     @property
     def means(self) -> str:
@@ -177,6 +178,8 @@ async def prepare(
         scope, impact = await select_entries(
             queue, state, filter, progress, keep, shown, orphans=VERBS[verb][1] in ("trash", "gone")
         )
+        if not scope.count and scope.unreadable[WHOLE]:
+            allowed(queue, verb, state)
     if route is not None:
         await transfer_plan.look_ahead(impact, route, state)
         into = route.target.name

@@ -30,6 +30,7 @@ SKIPPED = {
     OTHERS: "were put back by another undo",
     "corrupt": "can't be read",
     "gone": "are not there any more",
+    "whole": "have their records: in this state only ids without one can be purged",
     "due": "are due within a minute: their own scheduler may be at them",
     "limited": "have a rate limit: only their own program enqueues them",
     "deferred": "wait for other entries: they go on when those end",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.model.queue_position import Ahead
@@ -22,11 +22,23 @@ NO_TAKE_MS = 60_000
 """without a take for this long a queue has no worker; an idle worker takes every few seconds"""
 
 
+Rule: TypeAlias = Literal[
+    "behind", "blocked", "busy", "cancelled", "cap", "children", "closed", "dead", "delayed",
+    "done", "done-dead", "due", "dying", "empty", "failing", "gone", "group", "held", "holder",
+    "limit", "moved", "moving", "next", "no-worker", "only-shown", "open", "overdue", "parent",
+    "paused", "pending", "periodic", "periodic-corrupt", "periodic-held", "periodic-overdue",
+    "periodic-paused", "periodic-run", "poison", "purged", "removed", "request-paused", "resizing",
+    "retry", "sealed", "silent", "touched", "trimmed", "turn", "unfinished", "unknown", "unread",
+    "waiting",
+]  # fmt: skip
+"""the stable names of the rules"""
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One rule that holds an entry, a request or a queue back, or that ended it."""
 
-    rule: str
+    rule: Rule
     sentence: str
     verb: str | None = None
     """the command's verb: what helps"""
@@ -261,7 +273,8 @@ class BlockingReasons(ReasonParts):
             verb = {
                 "verb": "priority", "command": hint("request", "priority", address, "0")
             }  # fmt: skip
-        rule, sentence = "behind", f"{subject} {waits} behind {parts}{total}"
+        rule: Rule = "behind"
+        sentence = f"{subject} {waits} behind {parts}{total}"
         if position.client is not None:
             name = position.client.client
             rule = "turn"

@@ -12,7 +12,7 @@ from redisq_ops.core.model.entry import GONE, Entry
 from ..hint import hint
 from ..inspect.consumers import SILENT_MS
 from ..terminal import age
-from .blocking_reasons import BlockingReasons, Reason
+from .blocking_reasons import BlockingReasons, Reason, Rule
 from .outcome_reasons import OutcomeReasons, error_row, error_text
 
 GROUPS = 5
@@ -53,7 +53,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         return Reason(
             "gone",
             f"{entry.problem}: deleted, evicted or expired. Only its id is left, so nobody"
-            " can run or replay it",
+            f" can run or replay it{self._why_not('purge', entry.state)}",
             **self._command("purge", entry.state),
         )
 
@@ -207,13 +207,14 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         if entry.consumer is None:
             sentence = f"nobody{of} has it: its consumer gave it back"
         facts |= {"group": position.group}
-        if position.group is not None and (active is not None or entry.consumer is None):
+        long = entry.since_ms is not None and self.now - entry.since_ms >= SILENT_MS
+        if position.group is not None and (long or entry.consumer is None):
             options = {"group": position.group, "to": "NAME"}
             claim = hint("consumers", "claim", self.queue.name, entry.consumer or NOBODY, **options)
             verb = {"verb": "claim", "command": claim}
-            if entry.consumer is not None and active is not None:
-                sentence += f" and was last active {self._ago(active)}"
-        rule = "pending" if active is None or self.now - active < SILENT_MS else "silent"
+        if position.group is not None and entry.consumer is not None and active is not None:
+            sentence += f" and was last active {self._ago(active)}"
+        rule: Rule = "pending" if active is None or self.now - active < SILENT_MS else "silent"
         sentence += f"; {self.queue.without_deadline}{self._why_not('requeue', 'pending')}"
         return Reason(rule, sentence, facts=facts, **verb)
 

@@ -176,6 +176,8 @@ async def _refused(
     beside = () if isinstance(related, Exception) else tuple(related[:RELATED])
     dead = [(one, await one.queue.get.op(one.id)) for one in beside if one.state == "dead"]
     asked = [(entry.id, verb, queue, entry) for verb, state in ADVISED if state == entry.state]
+    if entry.orphan:
+        asked = [(entry.id, "purge", queue, entry)]
     asked += [(one.id, "replay", one.queue, found) for one, found in dead if found is not None]
     said = await together(refusal(of, verb, about) for _, verb, of, about in asked)
     rows = zip(asked, said, strict=True)

@@ -14,7 +14,7 @@ from ..change.control import CLIENT_RULES
 from ..change.wording import PAST
 from ..hint import hint
 from ..terminal import age, count
-from .blocking_reasons import Reason
+from .blocking_reasons import Reason, Rule
 from .reason_parts import ReasonParts
 from .removals import removals
 
@@ -211,6 +211,7 @@ class OutcomeReasons(ReasonParts):
             certain, possible = removals(observed, observed.id or "")
             named = (*certain, *possible[:NAMED])
             facts["removals"] = [self._op_facts(change)["operation"] for change in named]
+        rule: Rule
         if certain:
             rule, sentence = "removed", self._certain_removals(certain, event)
         elif event is not None:

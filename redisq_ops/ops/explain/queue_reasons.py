@@ -13,7 +13,7 @@ from ..hint import hint
 from ..inspect.consumers import SILENT_MS, ConsumerStatus
 from ..terminal import age, count, entries, kind_of
 from ..trouble import USUAL
-from .blocking_reasons import Reason
+from .blocking_reasons import Reason, Rule
 from .observation import RATE_MINUTES
 from .outcome_reasons import NAMED
 from .periodic_reasons import PeriodicReasons
@@ -113,7 +113,7 @@ class QueueReasons(PeriodicReasons):
     def _failures(self) -> Iterator[Reason]:
         """Entries die or fail again and again; that attempts fail is said where nothing else is."""
         name, found = self.queue.name, {one.rule: one for one in self.observed.failures}
-        commands = {
+        commands: dict[Rule, tuple[str, str]] = {
             "dying": ("dlq", hint("dlq", "groups", name)),
             "poison": ("select", hint("select", name, where=TRIED_AGAIN)),
             "failing": ("history", hint("history", name)),

@@ -58,7 +58,9 @@ class ReasonParts:
 
     def _can(self, verb: Verb, state: State) -> bool:
         changeable = self.observed.counts.only_shown is None
-        return changeable and state in self.queue.actions.get(verb, ())
+        entry = self.observed.entry
+        orphans = self.queue.orphan_states if entry is not None and entry.orphan else ()
+        return changeable and state in (*self.queue.actions.get(verb, ()), *orphans)
 
     def _why_not(self, verb: Verb, state: State) -> str:
         """Why the verb that would help leaves the observed entry alone; empty: it doesn't."""

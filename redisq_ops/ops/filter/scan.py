@@ -28,9 +28,12 @@ _PRIORITIES = 10_000
 """priorities cached during a scan"""
 _LOOKUP_COST = 20
 """reading one entry by id costs about this many times its share of a page"""
+WHOLE = "whole"
+"""entries with a record in a state of which only orphans can be purged"""
 _UNREADABLE = {
     "corrupt": ("entry has a corrupt record", "entries have corrupt records"),
     "long": ("entry is too long to be read", "entries are too long to be read"),
+    WHOLE: ("entry has its record, and stays", "entries have their records, and stay"),
     GONE: (
         "entry is only an id without a record, and can only be purged",
         "entries are only ids without records, and can only be purged",
@@ -70,9 +73,9 @@ class Scan:
         """False: ``total`` counts only what was seen so far"""
         self.problem: str | None = None
         """what of the state can't be read, with ``partly``"""
-        self.unreadable: dict[str, list[str]] = {"corrupt": [], "long": [], GONE: []}
-        """ids of entries whose record is corrupt, too long to be read, or gone; without ``partly``
-        they are left out"""
+        self.unreadable: dict[str, list[str]] = {name: [] for name in _UNREADABLE}
+        """ids of entries that are left out (of the first three only without ``partly``): their
+        record is corrupt, too long to be read, or gone; or it is there, and they are `WHOLE`"""
         self.partly: list[str] = []
         """ids of records whose too long fields were not read"""
         self.elsewhere: list[Entry] = []
@@ -85,6 +88,7 @@ class Scan:
         self._priorities: dict[str, int] = {}
         self._partly = partly
         self._orphans = orphans
+        self._only_orphans = orphans and state in queue.orphan_states
         self._context = EntryContext(queue.name, queue.kind, self._priorities)
         self._cursor: str | None = None
         self._start: int | None = None
@@ -113,6 +117,9 @@ class Scan:
         if self._needs_priorities:
             await self._learn_priorities(entries)
         accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._context)]
+        if self._only_orphans:
+            self.unreadable[WHOLE] += [entry.id for entry in accepted if not entry.orphan]
+            accepted = [entry for entry in accepted if entry.orphan]
         left = len(accepted) if self.filter.max is None else self.filter.max - self.found
         if self.filter.max is not None and len(accepted) >= left:
             self.complete = self.complete and self.over and len(accepted) == left

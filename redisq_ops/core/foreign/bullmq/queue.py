@@ -70,6 +70,7 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         **JOB_VERBS,
         "requeue": ("pending", "delayed"),
     }
+    orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
     releases: ClassVar[Releases] = Releases(
         ("5.0", "5.81", "6.7"), told="the member `version` of the queue's `meta`"
     )
@@ -81,6 +82,7 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     refusals: ClassVar[Mapping[str, str]] = {
         "claim": "only BullMQ's workers can take a job",
         "purge pending": "a worker has them; once its lock is gone, requeue them first",
+        "purge done": "BullMQ's `queue.clean` removes them",
     }
     without_deadline: ClassVar[str] = (
         "its lock is gone, as when its worker was killed: BullMQ's workers, which look every 30 s"

@@ -59,6 +59,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         **JOB_VERBS,
         "requeue": ("pending", "delayed"),
     }
+    orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     releases: ClassVar[Releases] = Releases(("1.12", "2.2"))
     replay_note: ClassVar[str] = "they get all their retries again"
     verbs: ClassVar[Mapping[str, str]] = {

@@ -39,7 +39,8 @@ local function moves_first_trash() return nil end
 -- moves_first_step(row): what `step_rows_read` returns, of a row that release 0.1.0 wrote.
 local function moves_first_step() return nil end
 
--- moves_lacks_record(e): whether the owner's record of an id is gone, and nobody is about to write it.
+-- moves_lacks_record(e): whether the owner's record of an id is gone, and nobody is about to write it;
+-- nil, and `busy` if a worker may still be at it.
 local function moves_lacks_record() return false end
 
 -- moves_done(): called when all entries of a step are where they belong.

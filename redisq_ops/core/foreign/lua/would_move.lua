@@ -14,7 +14,7 @@ for i = first, #ARGV, width do
     local restorable = kept and kept.orphan and orphans_restorable or moves_restorable
     ok, why = kept and (to ~= 'restore' or restorable(kept, true)), 'invalid'
   elseif ok and e.orphan then
-    ok = moves_lacks_record(e)
+    ok, why = moves_lacks_record(e)
   elseif ok then
     moves_fit(e, to)
     ok, why = moves_take_out(e, to)

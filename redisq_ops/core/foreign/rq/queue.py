@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
@@ -15,6 +16,7 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_process import Process
+from ...redis.key_scan import literal
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
@@ -24,6 +26,7 @@ from ..declarations import Declared, List, Zset
 from ..iso_times import iso_ms
 from ..job_hashes import JobHash, JobHashQueue, fields_of
 from ..json_text import encoded
+from ..list_place import DEPTH
 from ..long_records import bytes_used, not_read
 from ..places import LocatedEntry, Place
 from ..releases import Releases
@@ -41,6 +44,17 @@ SINCE = {
     "scheduled": "created_at", "deferred": "created_at",
 }  # fmt: skip
 _EXECUTION = re.compile(rb"(.+):[0-9a-f]{32}", re.DOTALL)
+
+
+def _executions(key: str, id: bytes) -> Call[list[bytes]]:
+    """The elements of a job's executions among the first 10,000 of started jobs."""
+
+    def read(reply: Any) -> list[bytes]:
+        matches = (_EXECUTION.fullmatch(member) for member, _ in reply[1])
+        return [match[0] for match in matches if match and match[1] == id]
+
+    pattern = literal(id.decode("latin-1")).encode("latin-1") + b":*"
+    return Call(("ZSCAN", key, 0, "MATCH", pattern, "COUNT", DEPTH), read, key=key)
 
 
 class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
@@ -69,6 +83,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     wait_fields: ClassVar[tuple[str, ...]] = ("enqueued_at",)
     of_every_job: ClassVar[tuple[str, ...]] = ("data", "origin")
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
+    orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
     fields: ClassVar[tuple[str, ...]] = FIELDS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     releases: ClassVar[Releases] = Releases(
@@ -85,6 +100,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         " the failed ones when its time is over: then replay it",
         "claim": "only RQ's workers can take a job",
         "purge pending": "a worker is at them: stop them by `rq.command.send_stop_job_command`",
+        "purge done": "RQ removes them when their time (`result_ttl`) is over",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a replayed job keeps the time at which its failure would have been forgotten: RQ's own"
@@ -168,7 +184,10 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         # Beside the job's id its execution's, the latest of which is the last in a set of its own.
         keys = [bytes_of(self.keys["t_executions_"]) + id for id in jobs]
         latest = await together(Call(("ZRANGE", key, -1, -1), list[bytes], key=key) for key in keys)
-        return [b":".join([id, *some]) for id, some in zip(jobs, latest, strict=True)]
+        found = dict(zip(jobs, latest, strict=True))
+        # That set may have gone with the job.
+        gone = await together(_executions(place.key, id) for id in jobs if not found[id])
+        return [b":".join([id, *some]) for id, some in found.items()] + [*chain(*gone)]
 
     # --- what operators change -------------------------------------------------------------------
 

@@ -4,7 +4,8 @@
 local function jobs_in_progress(e) return redis.call('EXISTS', t_progress_ .. e.member) == 1 end
 
 local function moves_lacks_record(e)
-  return redis.call('EXISTS', t_job_ .. e.member, t_progress_ .. e.member) == 0
+  if jobs_in_progress(e) then return nil, 'busy' end
+  return redis.call('EXISTS', t_job_ .. e.member) == 0
 end
 
 -- A worker starts a job in two steps and WATCHes its mark between them: writing the mark makes the

@@ -11,7 +11,8 @@ local function jobs_state(e) return e.key:match('[^:]+$') end
 local function jobs_key(e) return jobs_base(e) .. e.member end
 
 local function moves_lacks_record(e)
-  return redis.call('EXISTS', jobs_key(e), jobs_key(e) .. ':lock') == 0
+  if redis.call('EXISTS', jobs_key(e) .. ':lock') == 1 then return nil, 'busy' end
+  return redis.call('EXISTS', jobs_key(e)) == 0
 end
 
 -- Fields of a job that nothing here writes, read at once.

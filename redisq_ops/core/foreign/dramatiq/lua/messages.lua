@@ -12,11 +12,13 @@ local function messages_type(key) return types[key] or 'set' end
 
 local function messages_fetched(e) return not types[e.key] end
 
-local function messages_of(e) return (types[e.key] and e.key or list) .. '.msgs' end
-
-local function moves_lacks_record(e)
-  return redis.call('HEXISTS', messages_of(e), e.member) == 0
+-- The list from which a broker fetched a message.
+local function messages_list(e)
+  local held = '.' .. queue .. '.DQ'
+  return e.key:sub(-#held) == held and list .. '.DQ' or list
 end
+
+local function messages_of(e) return (types[e.key] and e.key or messages_list(e)) .. '.msgs' end
 
 -- The message in a hash, if it is the one of that digest.
 local function messages_get(hash, e, digest)
@@ -26,6 +28,16 @@ end
 
 -- When the broker that fetched it was heard of last; nil: Dramatiq does not know it any more.
 local function messages_heartbeat(e)
-  local broker = e.key:sub(#base + #'__acks__.' + 1, -#queue - 2)
+  local name = messages_list(e):sub(#base + 1)
+  local broker = e.key:sub(#base + #'__acks__.' + 1, -#name - 2)
   return tonumber(redis.call('ZSCORE', t_heartbeats, broker) or nil)
+end
+
+local function moves_lacks_record(e)
+  if messages_fetched(e) then
+    local heard = messages_heartbeat(e)
+    if not heard then return nil end -- nobody looks after that set
+    if heard > now - SILENT then return nil, 'busy' end
+  end
+  return redis.call('HEXISTS', messages_of(e), e.member) == 0
 end

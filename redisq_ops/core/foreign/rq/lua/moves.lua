@@ -1,7 +1,7 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- IMPLEMENTS: moves_lacks_record
--- KEYS: t_queues t_job_ t_queue_ t_results_ t_scheduled_
+-- KEYS: t_queues t_job_ t_queue_ t_results_ t_scheduled_ t_wip_
 -- USES: remove_from_list put_into_list kept_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
@@ -36,7 +36,15 @@ local function moves_fit(e)
   type_check_key(list_of(e), 'list')
 end
 
+-- A started job has its execution's id behind its own since RQ 2; its score is the time (s) up to which
+-- its worker said that it runs it.
 local function moves_lacks_record(e)
+  if e.key:sub(1, #t_wip_) == t_wip_ then
+    local till = tonumber(e.score or redis.call('ZSCORE', e.key, e.member) or nil)
+    if till and till >= now / 1000 then return nil, 'busy' end
+    local id = #e.member > 33 and e.member:sub(-33):match('^:%x+$') and e.member:sub(1, -34)
+    if id and redis.call('EXISTS', t_job_ .. id) == 1 then return nil end
+  end
   return redis.call('EXISTS', job_of(e)) == 0
 end
 
