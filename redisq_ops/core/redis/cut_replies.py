@@ -76,8 +76,6 @@ class CuttingReader:
         self._reader = reader
         self.gets = reader.gets
         self.has_data = reader.has_data
-        self._round: object | None = None
-        self._whole = True
         self._begin(None)
 
     def _begin(self, round: object | None) -> None:
@@ -123,7 +121,7 @@ class CuttingReader:
             line, self._line, at = self._line + chunk[at:end], b"", end
             bytes_ = int(line[1:-2]) if line[0] in b"$=!" else -1
             self._left = bytes_ + 2 if bytes_ >= 0 else 0
-            if bytes_ > LARGEST and line[0] in b"$":
+            if bytes_ > LARGEST and line.startswith(b"$"):
                 self._long = _Element(bytes_)
             else:
                 yield line
