@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,6 +135,36 @@ def test_what_is_no_text_needs_another_way(redisq: Redisq, queue: Any, tmp_path:
     assert "No such file" in redisq.refusal(
         "dlq", "edit", "mail/r1/5", "--payload", "@/no/file", "--yes", code=2
     )
+
+
+@pytest.mark.parametrize("words", [
+    "dlq edit mail/r1/5 --yes --payload @FILE", "dlq edit mail/r1/5 --yes --payload -",
+    "dlq edit mail/r1/5 --yes --patch @FILE", "delay schedule later/a - --in 1h",
+    "periodic add later/a - --every 1h", "--config FILE ls",
+])  # fmt: skip
+def test_a_file_that_is_given_is_read_up_to_a_length(
+    redisq: Redisq, queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setattr("redisq_ops.core.model.bounded_read.LARGEST_FILE", 1 << 20)
+    file = tmp_path / "long"
+    file.write_bytes(b"#" * (1 << 20) + b"#")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=file.open("rb"), isatty=lambda: False))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    if words.startswith("--config"):
+        (tmp_path / "none" / "redisq").mkdir(parents=True)
+        file.rename(tmp_path / "none" / "redisq" / "config.toml")
+        words = "ls"
+    said = redisq.refusal(*words.replace("FILE", str(file)).split(), code=2)
+    assert "has more than 1 MiB" in said
+    assert payloads(queue) == PAYLOADS
+
+
+def test_rules_of_a_check_are_read_up_to_a_length(redisq: Redisq, tmp_path: Path) -> None:
+    file = tmp_path / "long"
+    with file.open("wb") as sparse:
+        sparse.truncate((64 << 20) + 1)
+    said = redisq("check", "--rules", str(file), code=3)
+    assert f"UNKNOWN: {file} has more than 64 MiB" in said
 
 
 def test_a_patch_changes_those_it_fits(redisq: Redisq, queue: Any) -> None:

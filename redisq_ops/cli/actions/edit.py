@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from redisq_ops.core.model.entry import State
@@ -37,6 +34,7 @@ from ..confirm_and_run import (
     tell_interrupted,
 )
 from ..output import emit, printable, progress, reading, say, untouched
+from ..payload_argument import text_or_file
 from ..session import Session
 from .entries import targets_to_read
 
@@ -101,7 +99,7 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
     if entry is None or entry.payload is None:
         raise NotFound(f"{selection.queue.name}/{id} has no payload any more")
     if given is not None:
-        after = sys.stdin.buffer.read() if given == "-" else _bytes(given, "--payload")
+        after = text_or_file(given, "--payload")
     elif not interactive() and not chosen():
         raise BadInput("no terminal for an editor: say --payload TEXT, @FILE or -, or --patch")
     else:
@@ -114,16 +112,6 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
 
 def _text(given: str, option: str) -> str:
     try:
-        return _bytes(given, option).decode("utf-8")
+        return text_or_file(given, option).decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(f"{option}: not UTF-8") from error
-
-
-def _bytes(given: str, option: str) -> bytes:
-    """The text of an option, or for ``@FILE`` the bytes of the file."""
-    if not given.startswith("@"):
-        return os.fsencode(given)
-    try:
-        return Path(given[1:]).read_bytes()
-    except OSError as error:
-        raise BadInput(f"{option} {given}: {error.strerror}") from error

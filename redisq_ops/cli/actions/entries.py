@@ -6,8 +6,6 @@ the Redis client, which `redisq --help` must not.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -32,6 +30,7 @@ from redisq_ops.ops.terminal import kind_of
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
 from ..output import age, emit, printable, say, when
+from ..payload_argument import payload_bytes
 from ..rows import entries_found, entry_cells, entry_row, entry_table, tell_unread
 from ..session import Session
 
@@ -138,7 +137,7 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
         raise BadInput(f"{address!r} lacks an id: QUEUE/ID")
     s.writable()
     ready_ms = ready_time(s, given, s.run(server_ms()))
-    content = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
+    content = payload_bytes(payload)
     there = s.run(s.deployment.named(known_name(name, "queue name")))
     queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)
     if not isinstance(queue, DelaySet):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -24,6 +22,7 @@ from redisq_ops.ops.terminal import count
 
 from ..confirm_and_run import confirm_and_run
 from ..output import emit, printable, say, table, when
+from ..payload_argument import payload_bytes
 from ..session import Session, redaction
 
 
@@ -127,5 +126,5 @@ def _options(given: Mapping[str, Any], verb: str) -> dict[str, Any]:
         raise BadInput("give either --cron or --every")
     payload = given["payload"]
     if payload is not None:
-        found["payload"] = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
+        found["payload"] = payload_bytes(payload)
     return {name: value for name, value in found.items() if value is not None}

@@ -189,7 +189,7 @@ def positions(key: str, *range_: str | int) -> Call[list[Position]]:
     def read(reply: list[Any]) -> list[Position]:
         return [(score, member) for member, score in pairs(reply)]
 
-    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key)
+    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key, cut=True)
 
 
 async def page(

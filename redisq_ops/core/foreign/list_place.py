@@ -64,9 +64,11 @@ class ListPlace(Place):
         if self.reverse:
             return Call(
                 ("LRANGE", self.key, -start - max, -start - 1),
-                lambda reply: reply[::-1], key=self.key,
+                lambda reply: reply[::-1], key=self.key, cut=True,
             )  # fmt: skip
-        return Call(("LRANGE", self.key, start, start + max - 1), list[bytes], key=self.key)
+        return Call(
+            ("LRANGE", self.key, start, start + max - 1), list[bytes], key=self.key, cut=True
+        )
 
     def _rows(self, elements: Sequence[bytes], start: int, size: int) -> list[Row]:
         """Elements of a list from rank ``start`` on, each with its rank and position."""
@@ -80,13 +82,15 @@ class ListPlace(Place):
         self, cursor: str | None, max: int
     ) -> tuple[list[LocatedEntry], str | None, int]:
         max = self.few(max) or 1
-        begin, marks, slack = 0, list[str](), self.few(SLACK) or 1
-        if cursor is not None:
-            rank, _, words = cursor.partition(":")
-            begin, marks = int(rank), words.split(",") if words else []
-        low = begin - slack if begin > slack else 0
-        size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
-        start = _behind(elements, marks, begin - 1 - low) + low if marks else begin
+        rank, _, words = (cursor or "0:").partition(":")
+        begin, marks = int(rank), words.split(",") if words else []
+        low, start = begin - len(marks), begin
+        size, elements = await both(self.size(), self._slice(low, len(marks) + max))
+        if list(map(digest, elements[: len(marks)])) != marks[::-1]:  # the elements moved
+            slack = self.few(SLACK) or 1
+            low = begin - slack if begin > slack else 0
+            size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
+            start = _behind(elements, marks, begin - 1 - low) + low
         while marks and start == low and low > 0:  # further in front, or taken meanwhile
             begin, low = low, low - 5 * slack if low > 5 * slack else 0
             size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))

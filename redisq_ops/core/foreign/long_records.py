@@ -7,16 +7,15 @@ longer than `LONG_RECORD`. Sizes are asked first.
 from __future__ import annotations
 
 from ..model.entry import NOT_READ
+from ..redis.cut_replies import LARGEST
 from ..redis.operation import Call, attempt, both
 
 GLANCE = 1 << 22
 """bytes that one look reads of elements which hold payloads"""
-SAMPLED = 100
+SAMPLED = 10_000
 """elements (of a list: blocks of them) by whose sizes the server estimates that of a key"""
 LONG_RECORD = 1 << 16
 """a record of more bytes is read when its entry is asked for, and not in a list"""
-LARGEST = 1 << 24
-"""a longer record is never read: in memory it takes several times its bytes"""
 PAGE_BYTES = 1 << 25
 """bytes of records that one page reads; the first one is always read"""
 UNREAD = "*"

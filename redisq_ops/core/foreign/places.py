@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha1
 from itertools import accumulate
 from typing import Any, Literal, Protocol
 
 from ..engine.state_scan import Position, ScoreRange, behind, positions, spelt
 from ..engine.state_scan import page as zset_page
 from ..model.entry import GONE, Entry, State
+from ..redis import cut_replies
+from ..redis.cut_replies import LARGEST
 from ..redis.key_scan import literal
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import number
 from ..redis.parsers import spelt as score_text
-from .long_records import LARGEST, LONG_RECORD, PAGE_BYTES, few, mean_bytes, too_long
+from .long_records import LONG_RECORD, PAGE_BYTES, few, mean_bytes, too_long
 
 
 def digest(element: bytes) -> str:
     """A short hash of an element, in place of its bytes."""
-    return sha1(element).hexdigest()[:16]
+    return cut_replies.digest(element)[:16]
 
 
 def orphan(place: Place, state: State, id: str, at_ms: int | None, what: str = "job") -> Entry:
@@ -50,7 +51,7 @@ class Row:
     @property
     def length(self) -> int:
         """Bytes of the element itself."""
-        return len(self.member) + len(self.value)
+        return cut_replies.length(self.member) + cut_replies.length(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ class Place:
 
     def first(self) -> Call[list[bytes]]:
         """The element of a list or sorted set that is taken next; none if it is empty."""
-        return Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key)
+        return Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key, cut=True)
 
     async def located(self, rows: Sequence[Row]) -> list[LocatedEntry]:
         """The entries of these rows, without those of other queues.
@@ -253,7 +254,7 @@ class Place:
         cursor = 0
         while True:
             command = ("ZSCAN", self.key, cursor, "MATCH", f"*{literal(text)}*", "COUNT", 1000)
-            cursor, rows = await Call(command, tuple[int, Any], key=self.key)
+            cursor, rows = await Call(command, tuple[int, Any], key=self.key, cut=True)
             found += await self.located([Row(member, float(score)) for member, score in rows])
             if not cursor:
                 return found

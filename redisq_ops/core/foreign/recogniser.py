@@ -77,9 +77,9 @@ class KeyLook:
             if await self.mean_size() > LARGE:
                 return b""
             if self.type == "list":
-                one = Call(("LINDEX", self.key, 0), optional, key=self.key)
+                one = Call(("LINDEX", self.key, 0), optional, key=self.key, cut=True)
                 return await one or b""
-            some = await Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key)
+            some = await Call(("ZRANGE", self.key, 0, 0), list[bytes], key=self.key, cut=True)
             return some[0] if some else b""
 
         element: bytes = await self.once("first", read)
@@ -90,7 +90,7 @@ class KeyLook:
 
         async def read() -> list[bytes]:
             command = ("SSCAN", self.key, 0, "COUNT", NAMES)
-            return await Call(command, lambda reply: list(reply[1]), key=self.key)
+            return await Call(command, lambda reply: list(reply[1]), key=self.key, cut=True)
 
         names: list[bytes] = await self.once("members", read)
         return names

@@ -26,7 +26,7 @@ class ScannedPlace(Place):
 
     async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
         if self.kind == "hash":
-            values = await Call(("HMGET", self.key, *members), list[Any], key=self.key)
+            values = await Call(("HMGET", self.key, *members), list[Any], key=self.key, cut=True)
             fields = zip(members, values, strict=True)
             return [Row(member, value=value) for member, value in fields if value is not None]
         there = await Call(("SMISMEMBER", self.key, *members), list[Any], key=self.key)
@@ -78,7 +78,9 @@ class ScannedPlace(Place):
             return then, [Row(field, at=at, value=value) for field, value in fields]
 
         verb = "HSCAN" if self.kind == "hash" else "SSCAN"
-        return Call((verb, self.key, at, "COUNT", self.few(PORTION) or 1), read, key=self.key)
+        return Call(
+            (verb, self.key, at, "COUNT", self.few(PORTION) or 1), read, key=self.key, cut=True
+        )
 
 
 def _scan_cursor(at: int, last: bytes) -> str:

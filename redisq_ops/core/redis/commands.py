@@ -50,6 +50,8 @@ class Call(Generic[T]):
     """set by `apart`: the loss of a cluster node is this description's own failure"""
     ready: int = 0
     """how many words at the beginning of the command are sent as they are"""
+    cut: bool = False
+    """what is too long in the reply arrives cut (`cut_replies`): it is only shown, never written"""
 
     def __await__(self) -> Generator[Round, Replies, T]:
         (reply,) = yield (self,)
@@ -92,7 +94,7 @@ class Call(Generic[T]):
         """The same call as a part of `apart`."""
         return Call(
             self.command, self.read, self.key, self.source, self.options, self.absent,
-            self.follows, True, self.ready,
+            self.follows, True, self.ready, self.cut,
         )  # fmt: skip
 
     def spelled_out(self) -> tuple[Arg, ...]:

@@ -17,6 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ..model.errors import Unreachable
+from .cut_replies import AsyncCuttingParser, CuttingParser
 
 C = TypeVar("C", redis.Redis, aredis.Redis)
 PATIENCE_S = 2.0
@@ -152,7 +153,9 @@ def mended(client: C) -> C:
     pool: Any = client.connection_pool
     pool.connection_class = _OURS.get(pool.connection_class, pool.connection_class)
     if isinstance(client, redis.Redis):
-        pool.connection_kwargs["command_packer"] = Packer()
+        pool.connection_kwargs |= {"command_packer": Packer(), "parser_class": CuttingParser}
+    else:
+        pool.connection_kwargs["parser_class"] = AsyncCuttingParser
     return client
 
 
@@ -161,4 +164,4 @@ class NodePool(redis.ConnectionPool):
 
     def __init__(self, connection_class: Any = redis.Connection, **options: Any) -> None:
         ours = _OURS.get(connection_class, connection_class)
-        super().__init__(ours, command_packer=Packer(), **options)
+        super().__init__(ours, command_packer=Packer(), parser_class=CuttingParser, **options)

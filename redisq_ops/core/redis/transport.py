@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from math import inf
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from hiredis import pack_command
 
 from .cluster_nodes import NodeCommand, aby_node, by_node
 from .commands import Arg, Call, Replies, Round
+from .cut_replies import cutting
 from .server_errors import CHANGING
 
 BlockingClient = redis.Redis | redis.RedisCluster
@@ -29,8 +30,37 @@ def _missing(calls: Round, replies: Replies) -> list[int]:
     ]
 
 
+_SHORT = frozenset({
+    "EXISTS", "HLEN", "HSTRLEN", "LLEN", "LPOS", "MEMORY", "SCARD", "SMISMEMBER", "STRLEN", "TIME",
+    "TYPE", "XLEN", "ZCARD", "ZCOUNT", "ZRANK", "ZSCORE",
+})  # fmt: skip
+"""commands whose replies are short, so that it doesn't matter whether these are cut"""
+
+
+def _parts(calls: Round) -> list[tuple[list[int], AbstractContextManager[None]]]:
+    """Which calls are sent together: first those that need their replies whole."""
+    if not any(call.cut for call in calls):
+        return [([*range(len(calls))], nullcontext())]
+    cut = [i for i, call in enumerate(calls) if call.cut or call.command[0] in _SHORT]
+    whole = [i for i in range(len(calls)) if i not in {*cut}]
+    return [(whole, nullcontext()), (cut, cutting())] if whole else [(cut, cutting())]
+
+
 def exchange(client: BlockingClient, calls: Round) -> list[Any]:
     """The replies of a round, with errors as values. An unknown script is sent in full."""
+    return _divided(calls, lambda part: _exchange(client, part))
+
+
+def _divided(calls: Round, send: Callable[[Round], list[Any]]) -> list[Any]:
+    replies: list[Any] = [None] * len(calls)
+    for part, way in _parts(calls):
+        with way:
+            for i, reply in zip(part, send(tuple(calls[i] for i in part)), strict=True):
+                replies[i] = reply
+    return replies
+
+
+def _exchange(client: BlockingClient, calls: Round) -> list[Any]:
     return _completed(client, calls, _send(client, calls, [call.outgoing for call in calls]))
 
 
@@ -62,12 +92,15 @@ class PinnedConnection:
         """the call that was sent and whose reply isn't read yet"""
 
     def exchange(self, calls: Round) -> list[Any]:
+        return _divided(calls, self._exchange)
+
+    def _exchange(self, calls: Round) -> list[Any]:
         try:
             replies = self._replies(calls)
             if any(isinstance(reply, rx.NoScriptError) for reply in replies):
                 self._drop()
         except (rx.ConnectionError, rx.TimeoutError):
-            return exchange(self._client, calls)  # again, with redis-py's retries
+            return _exchange(self._client, calls)  # again, with redis-py's retries
         return _completed(self._client, calls, replies)
 
     def _replies(self, calls: Round) -> list[Any]:
@@ -219,6 +252,16 @@ def _pipeline(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> Any
 
 async def aexchange(client: AsyncClient, calls: Round) -> list[Any]:
     """`exchange` for an asyncio client."""
+    replies: list[Any] = [None] * len(calls)
+    for part, way in _parts(calls):
+        with way:
+            sent = await _aexchange(client, tuple(calls[i] for i in part))
+        for i, reply in zip(part, sent, strict=True):
+            replies[i] = reply
+    return replies
+
+
+async def _aexchange(client: AsyncClient, calls: Round) -> list[Any]:
     task = asyncio.current_task()
     cancels = (
         0 if task is None else task.cancelling()

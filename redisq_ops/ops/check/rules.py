@@ -22,6 +22,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from redisq_ops.core.model.bounded_read import bounded_read
 from redisq_ops.core.model.errors import BadInput, file_error
 
 from ..filter.count_condition import Condition, parse_condition
@@ -116,7 +117,8 @@ class Rules:
 def read_rules(path: Path) -> Rules:
     """The rules of a file; `BadInput` names file, line and what is expected."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as opened:
+            content = bounded_read(opened, str(path))
     except OSError as error:
         raise file_error(error, f"{path}: {error.strerror or error}") from error
     try:

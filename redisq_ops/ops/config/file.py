@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from redisq_ops.core.model.bounded_read import bounded_read
 from redisq_ops.core.model.errors import BadInput
 
 from .settings import SETTINGS
@@ -26,7 +27,8 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The settings of the file outside of contexts, and the table of each context."""
     file: dict[str, Any] = {}
     try:
-        file = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as given:
+            file = tomllib.loads(bounded_read(given, str(path)).decode())
     except FileNotFoundError:
         pass
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -1,6 +1,8 @@
 """Queues of other programs whose payloads are large: a look reads a bounded number of bytes."""
 
+import asyncio
 import json
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -8,12 +10,13 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.foreign.long_records import LARGEST
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import WrongKind
-from redisq_ops.core.redis.client import connect
-from redisq_ops.core.redis.operation import run
+from redisq_ops.core.redis import cut_replies
+from redisq_ops.core.redis.client import aconnect, connect
+from redisq_ops.core.redis.cut_replies import LARGEST
+from redisq_ops.core.redis.operation import Call, arun, run, together
 from redisq_ops.demo.other_programs import register_found
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import overview
@@ -323,6 +326,78 @@ def test_one_huge_element_among_small_ones_is_named_and_not_parsed(
     if state == "waiting":
         redisq("purge", name, "--state", state, "--yes", code=3)
         assert queue.counts().waiting == 1
+
+
+def one_of_a_stream(client: Any) -> None:
+    for n in range(SMALL):
+        client.xadd("events", {"data": "x" * 1_000_000 if n == SMALL - 30 else "x"})
+
+
+@pytest.mark.parametrize(("name", "fill", "state", "times"), [
+    ("sidekiq:default", one_of_sidekiq, "waiting", 1), ("sidekiq", one_of_sidekiq, "dead", 1),
+    ("resque:default", one_of_resque, "waiting", 1), ("resque", one_of_resque, "dead", 1),
+    ("celery:celery", one_of_celery, "waiting", 1), ("celery:celery", one_of_celery, "pending", 3),
+    ("stream:events", one_of_a_stream, "waiting", 1),
+])  # fmt: skip
+def test_a_huge_element_is_sent_once_and_kept_nowhere(
+    client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch,
+    name: str, fill: Callable[[Any], None], state: State, times: int,
+) -> None:  # fmt: skip
+    """A scan sends a small hash as a whole, again for each page of it."""
+    for module in ("core.foreign.placed_pages", "core.redis.cut_replies",
+                   "core.foreign.streams.groups"):  # fmt: skip
+        monkeypatch.setattr(f"redisq_ops.{module}.LARGEST", 500_000)
+    fill(client)
+    with connect(url) as looking:
+        queue = run(looking, Deployment(looking).queue(name))
+        found: list[Any] = []
+
+        def pages() -> None:
+            cursor, first = None, True
+            while first or cursor:
+                page = queue.page(state, cursor, 50)
+                found.extend(page.entries)
+                cursor, first = page.cursor, False
+
+        tracemalloc.start()
+        _, sent = looked(client, pages)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(found) == SMALL and sent < times * 1_000_000 + 400_000
+        assert peak < 800_000  # less than the element
+        (unread,) = (entry for entry in found if entry.problem)
+        assert "1.0 MiB" in unread.problem and unread.payload is None
+
+
+def test_what_needs_whole_replies_gets_them_beside_cut_ones(
+    client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisq_ops.core.redis.cut_replies.LARGEST", 100_000)
+    long, short = b"\r\n$9\r\n" * 40_000, b"*2\r\n$9\r\n"
+    client.rpush("l", short, long, short, b"")
+    client.set("s", long)
+
+    def calls() -> list[Call[Any]]:
+        everything = ("LRANGE", "l", 0, -1)
+        return [
+            Call(("LLEN", "l"), int, key="l"), Call(everything, list, key="l", cut=True),
+            Call(("GET", "s"), bytes, key="s"), Call(("LINDEX", "l", 9), lambda r: r, cut=True),
+            Call(everything, list, key="l"),
+        ]  # fmt: skip
+
+    async def awaited() -> Any:
+        async with aconnect(url) as there:
+            return await arun(there, together(calls()))
+
+    with connect(url) as looking:
+        for size, listed, got, none, whole in (
+            run(looking, together(calls())), asyncio.run(awaited()),
+        ):  # fmt: skip
+            assert size == 4 and got == long and none is None
+            assert whole == [short, long, short, b""] and listed[::2] == whole[::2]
+            assert len(listed[1]) < 2000 and listed[1].startswith(long[:1000])
+            assert cut_replies.length(listed[1]) == len(long) and listed[3] == b""
+            assert cut_replies.digest(listed[1]) == cut_replies.digest(long)
 
 
 @pytest.mark.alike

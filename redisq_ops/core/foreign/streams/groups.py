@@ -14,6 +14,7 @@ from typing import Any
 
 from ...model.entry import GONE, Consumer, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, raw_of
+from ...redis.cut_replies import LARGEST, length
 from ...redis.operation import Call, together
 from ..long_records import not_read
 
@@ -137,13 +138,25 @@ def _pending_row(row: Any) -> PendingStreamEntry:
     )
 
 
-def content(key: bytes, low: str, high: str, max: int) -> Call[list[tuple[str, bytes]]]:
-    """(id, fields as JSON) of stream entries, in order."""
+def content(key: bytes, low: str, high: str, max: int) -> Call[list[tuple[str, bytes | int]]]:
+    """(id, fields as JSON) of stream entries, in order; of one that is too long, its size."""
 
-    def read(reply: Any) -> list[tuple[str, bytes]]:
-        return [(id.decode(), as_json(fields or {})) for id, fields in reply or []]
+    def read(reply: Any) -> list[tuple[str, bytes | int]]:
+        return [(id.decode(), _payload(fields or {})) for id, fields in reply or []]
 
-    return Call(("XRANGE", key, low, high, "COUNT", max), read, key=key)
+    return Call(("XRANGE", key, low, high, "COUNT", max), read, key=key, cut=True)
+
+
+def _payload(fields: Mapping[bytes, bytes]) -> bytes | int:
+    bytes_ = sum(length(name) + length(value) for name, value in fields.items())
+    return bytes_ if bytes_ > LARGEST else as_json(fields)
+
+
+def _with(entry: Entry, payload: bytes | int | None) -> Entry:
+    """The entry with its payload, or with the size of one that is too long to be read."""
+    if isinstance(payload, int):
+        return replace(entry, problem=not_read(payload))
+    return replace(entry, payload=payload)
 
 
 def as_json(fields: Mapping[bytes, bytes]) -> bytes:
@@ -173,24 +186,22 @@ async def entry(part: LabelledGroup, id: str, now_ms: int) -> Entry | None:
     (pending, found) = rows
     payload = found[0][1] if found else None
     if pending:
-        return _held_entry(part, pending[0], now_ms, payload, gone=payload is None)
+        return _with(_held_entry(part, pending[0], now_ms, gone=payload is None), payload)
     if payload is None:
         return None
     waits = place(id) > part.group.place
     since = came_ms(id) if waits else None
-    return Entry(part.label + id, "waiting" if waits else "done", since_ms=since, payload=payload)
+    return _with(Entry(part.label + id, "waiting" if waits else "done", since_ms=since), payload)
 
 
 def held_unread(part: LabelledGroup, row: PendingStreamEntry, now_ms: int, bytes_: int) -> Entry:
     """A pending entry of about so many bytes, whose payload is not read."""
-    return replace(_held_entry(part, row, now_ms, None, False), problem=not_read(bytes_))
+    return _with(_held_entry(part, row, now_ms, gone=False), bytes_)
 
 
-def _held_entry(
-    part: LabelledGroup, row: PendingStreamEntry, now_ms: int, payload: bytes | None, gone: bool
-) -> Entry:
+def _held_entry(part: LabelledGroup, row: PendingStreamEntry, now_ms: int, gone: bool) -> Entry:
     return Entry(
-        part.label + row.id, "pending", payload=payload,
+        part.label + row.id, "pending",
         since_ms=None if row.idle_ms is None else now_ms - row.idle_ms,
         consumer=row.consumer, deliveries=row.deliveries, called=GONE if gone else None,
     )  # fmt: skip
@@ -263,13 +274,15 @@ async def _entries(
 ) -> list[Entry]:
     if state == "waiting":
         return [
-            Entry(part.label + id, "waiting", since_ms=came_ms(id), payload=payload)
+            _with(Entry(part.label + id, "waiting", since_ms=came_ms(id)), payload)
             for part, (id, payload) in rows
         ]
-    found: list[list[tuple[str, bytes]]] = [[]] * len(rows)
+    found: list[list[tuple[str, bytes | int]]] = [[]] * len(rows)
     if payloads:
         found = await together(content(part.key, row.id, row.id, 1) for part, row in rows)
     return [
-        _held_entry(part, row, now_ms, there[0][1] if there else None, payloads and not there)
+        _with(
+            _held_entry(part, row, now_ms, payloads and not there), there[0][1] if there else None
+        )
         for (part, row), there in zip(rows, found, strict=True)
     ]

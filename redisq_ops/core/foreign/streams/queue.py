@@ -33,11 +33,12 @@ from ...model.errors import NotFound, WrongKind
 from ...model.keys import GivenKeys
 from ...model.queue_position import Ahead, QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, shown, text
+from ...redis.cut_replies import LARGEST
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
 from ...redis.whole_keys import has_type
 from ..base import ForeignQueue
-from ..long_records import LARGEST, LONG_RECORD, few, mean_bytes, not_read, too_long
+from ..long_records import LONG_RECORD, few, mean_bytes, not_read, too_long
 from ..paging import with_unread
 from . import groups
 from .checkup import checkup
@@ -307,7 +308,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         before = None
         if found is not None and groups.place(found) > group.place:
             command = ("XRANGE", self.key, f"({group.last}", f"({found}", "COUNT", AHEAD)
-            before = await Call(command, len, key=self.key)
+            before = await Call(command, len, key=self.key, cut=True)
             ahead = (Ahead("entries of the stream", before, before < AHEAD),) if before else ()
         return QueuePosition(
             here=True, askers=len(readers), group=part.label[:-1], before=before,

@@ -1,0 +1,147 @@
+"""Elements of replies that are too long to be kept: what is read of them is cut on arrival.
+
+The server can't send a part of a list's or a sorted set's element, and doesn't tell how long it is.
+Where a round's calls ask for it (`Call.cut`), `CuttingReader` passes on only the beginning of an
+element of more than `LARGEST` bytes, with its length and its hash: it is received, but never in
+memory as a whole. Other replies arrive as they are, for what they hold may be written elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import sha1
+from typing import Any
+
+from redis._parsers.hiredis import _AsyncHiredisParser, _HiredisParser
+
+LARGEST = 1 << 24
+"""a longer record is never read: in memory it takes several times its bytes"""
+HEAD = 1024
+"""bytes kept of an element that is cut: sorted sets order equal scores by them"""
+_END = b"\0cut by redisq"
+_TAIL = 20 + 40 + len(_END)
+
+_round: ContextVar[object | None] = ContextVar("round", default=None)
+"""stands for the round whose replies are cut; None: replies are whole"""
+
+
+@contextmanager
+def cutting() -> Iterator[None]:
+    """Cut what is too long in the replies to one round."""
+    token = _round.set(object())
+    try:
+        yield
+    finally:
+        _round.reset(token)
+
+
+def length(element: bytes) -> int:
+    """Bytes of an element on the server; of one that was cut, those of the whole."""
+    return int(element[-_TAIL : 20 - _TAIL]) if element.endswith(_END) else len(element)
+
+
+def digest(element: bytes) -> str:
+    """The SHA-1 of an element, of the whole of it where it was cut."""
+    if element.endswith(_END):
+        return element[20 - _TAIL : -len(_END)].decode()
+    return sha1(element).hexdigest()
+
+
+class _Element:
+    """An element that is being cut."""
+
+    def __init__(self, length: int) -> None:
+        self._length = self._room = length
+        self._head = b""
+        self._hash = sha1()
+
+    def add(self, part: bytes) -> None:
+        part = part[: self._room]  # behind the element the line ends
+        self._room -= len(part)
+        self._head += part[: HEAD - len(self._head)]
+        self._hash.update(part)
+
+    def reply(self) -> bytes:
+        """What stands for it in the reply."""
+        cut = self._head + b"%020d" % self._length + self._hash.hexdigest().encode() + _END
+        return b"$%d\r\n%s\r\n" % (len(cut), cut)
+
+
+class CuttingReader:
+    """hiredis's reader of replies, which gets long elements cut while `cutting`."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self.gets = reader.gets
+        self.has_data = reader.has_data
+        self._begin(None)
+
+    def _begin(self, round: object | None) -> None:
+        # What is left of an earlier message would be taken for the beginning of a reply.
+        self._whole = round is None or self._reader.has_data()
+        self._round = round
+        self._line = b""
+        self._left = 0
+        """bytes of an element, with its line's end, that have not arrived"""
+        self._long: _Element | None = None
+
+    def feed(self, data: Any, start: int = 0, size: int = -1) -> None:
+        round = _round.get()
+        if round is not self._round:
+            self._begin(round)
+        if size < 0:
+            size = len(data) - start
+        if self._whole:
+            self._reader.feed(data, start, size)
+        elif kept := b"".join(self._kept(bytes(memoryview(data)[start : start + size]))):
+            self._reader.feed(kept)
+
+    def _kept(self, chunk: bytes) -> Iterator[bytes]:
+        """What is passed on. Replies are lines; behind ``$LENGTH`` there is an element."""
+        at = 0
+        while at < len(chunk):
+            if self._left:
+                part = chunk[at : at + self._left]
+                at += len(part)
+                self._left -= len(part)
+                if self._long is None:
+                    yield part
+                    continue
+                self._long.add(part)
+                if not self._left:
+                    yield self._long.reply()
+                    self._long = None
+                continue
+            end = chunk.find(b"\n", at) + 1
+            if not end:
+                self._line += chunk[at:]
+                return
+            line, self._line, at = self._line + chunk[at:end], b"", end
+            bytes_ = int(line[1:-2]) if line[0] in b"$=!" else -1
+            self._left = bytes_ + 2 if bytes_ >= 0 else 0
+            if bytes_ > LARGEST and line.startswith(b"$"):
+                self._long = _Element(bytes_)
+            else:
+                yield line
+
+
+class CuttingParser(_HiredisParser):
+    """redis-py's parser with this reader."""
+
+    _reader: Any
+
+    def on_connect(self, connection: Any, **options: Any) -> None:
+        super().on_connect(connection, **options)  # type: ignore[no-untyped-call]  # in redis-py
+        self._reader = CuttingReader(self._reader)
+
+
+class AsyncCuttingParser(_AsyncHiredisParser):
+    """The same for asyncio."""
+
+    _reader: Any
+
+    def on_connect(self, connection: Any) -> None:
+        super().on_connect(connection)  # type: ignore[no-untyped-call]  # likewise
+        self._reader = CuttingReader(self._reader)
