@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha1
+from secrets import token_bytes
 from typing import Any
 
 from redis._parsers.hiredis import _AsyncHiredisParser, _HiredisParser
@@ -20,7 +21,8 @@ LARGEST = 1 << 24
 """a longer record is never read: in memory it takes several times its bytes"""
 HEAD = 1024
 """bytes kept of an element that is cut: sorted sets order equal scores by them"""
-_END = b"\0cut by redisq"
+_END = b"\0cut by redisq " + token_bytes(8)
+"""ends an element that was cut; nobody else can write what is taken for one"""
 _TAIL = 20 + 40 + len(_END)
 
 _round: ContextVar[object | None] = ContextVar("round", default=None)

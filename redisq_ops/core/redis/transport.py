@@ -39,8 +39,6 @@ _SHORT = frozenset({
 
 def _parts(calls: Round) -> list[tuple[list[int], AbstractContextManager[None]]]:
     """Which calls are sent together: first those that need their replies whole."""
-    if not any(call.cut for call in calls):
-        return [([*range(len(calls))], nullcontext())]
     cut = [i for i, call in enumerate(calls) if call.cut or call.command[0] in _SHORT]
     whole = [i for i in range(len(calls)) if i not in {*cut}]
     return [(whole, nullcontext()), (cut, cutting())] if whole else [(cut, cutting())]
@@ -52,6 +50,8 @@ def exchange(client: BlockingClient, calls: Round) -> list[Any]:
 
 
 def _divided(calls: Round, send: Callable[[Round], list[Any]]) -> list[Any]:
+    if not any(call.cut for call in calls):
+        return send(calls)
     replies: list[Any] = [None] * len(calls)
     for part, way in _parts(calls):
         with way:
@@ -252,6 +252,8 @@ def _pipeline(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> Any
 
 async def aexchange(client: AsyncClient, calls: Round) -> list[Any]:
     """`exchange` for an asyncio client."""
+    if not any(call.cut for call in calls):
+        return await _aexchange(client, calls)
     replies: list[Any] = [None] * len(calls)
     for part, way in _parts(calls):
         with way:
