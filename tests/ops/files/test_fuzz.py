@@ -255,6 +255,22 @@ def test_plans(redisq: Redisq, client: redis.Redis, here: Path, whole: bool) -> 
     assert client.zcard("redisq:{mail}:dead") == 3
 
 
+@pytest.mark.alike
+@pytest.mark.parametrize("change", [mutated, warped_line])
+def test_reports(
+    redisq: Redisq, client: redis.Redis, here: Path,
+    change: Callable[[bytes, random.Random], bytes],
+) -> None:  # fmt: skip
+    """A later run continues a report from its last entry."""
+    dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    redisq("apply", "p", "--yes", "--report", "r")
+    data = Path("r").read_bytes()
+    for k, rng in each("report"):
+        Path("r").write_bytes(change(data, rng))
+        ends_well(redisq, k, "apply", "p", "--yes", "--report", "r")
+
+
 # --- exports, submissions ------------------------------------------------------------------------
 
 
