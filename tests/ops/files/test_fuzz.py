@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.cli.outcome_report import OutcomeReport
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
@@ -269,6 +270,15 @@ def test_reports(
     for k, rng in each("report"):
         Path("r").write_bytes(change(data, rng))
         ends_well(redisq, k, "apply", "p", "--yes", "--report", "r")
+
+
+@pytest.mark.parametrize("line", [b"5", b"[" * 100_000, b'{"said": 1}'])
+def test_a_report_continues_behind_a_line_that_is_no_entry(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "r"
+    path.write_bytes(b'{"redisq": "report", "op": "o"}\n{"id": "a", "said": "moved"}\n%s\n' % line)
+    report = OutcomeReport(str(path), "o")
+    report.close()
+    assert report.last == "a"
 
 
 # --- exports, submissions ------------------------------------------------------------------------
