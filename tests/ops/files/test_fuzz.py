@@ -272,7 +272,9 @@ def test_reports(
         ends_well(redisq, k, "apply", "p", "--yes", "--report", "r")
 
 
-@pytest.mark.parametrize("line", [b"5", b"[" * 100_000, b'{"said": 1}'])
+@pytest.mark.parametrize(
+    "line", [b"5", b"[" * 50_000, b'{"said": 1}'], ids=["number", "deep", "no id"]
+)
 def test_a_report_continues_behind_a_line_that_is_no_entry(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "r"
     path.write_bytes(b'{"redisq": "report", "op": "o"}\n{"id": "a", "said": "moved"}\n%s\n' % line)
