@@ -17,6 +17,7 @@ from redisq_ops.ops.change.apply import ReportResult
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.private_files import open_private, resolved_path
+from redisq_ops.ops.typed_json import json_object, plain_text
 
 from .output import count, emit, printable, say
 from .session import Session
@@ -78,10 +79,10 @@ class OutcomeReport:
         if torn := len(lines.pop()):
             os.ftruncate(self._file, size - torn)
         for line in reversed(lines):
-            with suppress(ValueError):
-                row = json.loads(line)
-                if "said" in row:
-                    self.last = str(row["id"])
+            with suppress(BadInput):
+                row = json_object(line)
+                if "said" in row and plain_text(row.get("id")):
+                    self.last = row["id"]
                     break
         return size - torn
 
@@ -116,11 +117,11 @@ def check_report_file(path: str | None, op: str, of: str = PLAN) -> None:
         resolved_path(path)
     if path is None or not os.path.isfile(path) or not os.path.getsize(path):
         return
-    with open(path, "rb") as file, suppress(ValueError):
+    with open(path, "rb") as file, suppress(BadInput):
         first = file.readline(1000)
         if not first.endswith(b"\n") and json.dumps(_head(op, of)).encode().startswith(first):
             return  # its first line was cut by a full disk
-        if json.loads(first) == _head(op, of):
+        if json_object(first) == _head(op, of):
             return
     raise BadInput(f"--report {path} exists and is no report of this {of}: name another file")
 

@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from redisq_ops import __version__
 from redisq_ops.core.model.errors import BadInput, Refused, Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.ops.private_files import atomic_write
+from redisq_ops.ops.typed_json import json_file, typed
 
 from . import java
 from .fork_server import Run, fork_server
@@ -49,6 +51,17 @@ _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 
 
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """Where a server listens, and for which release and Redis server it was started."""
+
+    port: int
+    token: str
+    pid: int
+    release: str
+    target: str
+
+
 def address_file() -> Path:
     """The file with the address of this user's server; its directory is private."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -68,14 +81,14 @@ def find_server(target: ServerAddress) -> str | None:
     password its workers have.
     """
     try:
-        found = json.loads(address_file().read_text(encoding="utf-8"))
-        if found["release"] != __version__ or found["target"] != _digest(target):
+        found: _Address = typed(_Address, json_file(address_file()), "address")
+        if found.release != __version__ or found.target != _digest(target):
             return None
-        os.kill(found["pid"], 0)
-        socket.create_connection((HOST, found["port"]), 1).close()
-    except (OSError, ValueError, KeyError, TypeError):
+        os.kill(found.pid, 0)
+        socket.create_connection((HOST, found.port), 1).close()
+    except (OSError, OverflowError, BadInput):
         return None
-    return f"sc://localhost:{found['port']}/;token={found['token']}"
+    return f"sc://localhost:{found.port}/;token={found.token}"
 
 
 @contextmanager
@@ -144,16 +157,13 @@ def running_server(
             )  # fmt: skip
         try:
             _await_port(process, port, log)
-            address = {
-                "port": port, "token": token, "pid": process.pid, "release": __version__,
-                "target": _digest(target),
-            }  # fmt: skip
+            address = _Address(port, token, process.pid, __version__, _digest(target))
             with atomic_write(file) as out:
-                out.write(json.dumps(address).encode())
+                out.write(json.dumps(asdict(address)).encode())
             yield process
         finally:
-            with suppress(OSError, ValueError):
-                if json.loads(file.read_text(encoding="utf-8")).get("pid") == process.pid:
+            with suppress(OSError, BadInput):
+                if json_file(file).get("pid") == process.pid:
                     file.unlink()
             process.terminate()
             try:

@@ -12,6 +12,7 @@ not read, or the number of events ever added if it read all.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -19,12 +20,15 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.state_scan import HistoryExtent
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import both, together
+from redisq_ops.ops.typed_json import json_object
 
 FIRST_ID = "0-0"
 _CLOCK_SLACK_MS = 5000
 """maximum difference of an event's id and its own time, if a clock was set back"""
 _MAX_SEQUENCE = 2**64 - 1
+_EVENT_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 
 Mark = str | int
 
@@ -144,17 +148,27 @@ def encode_marks(marks: Mapping[str, Mark]) -> str:
 
 def decode_marks(text: str) -> dict[str, Mark]:
     """Marks from the value of the option; raises ValueError."""
-    found: Any = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError("expected a JSON object of marks by queue/shard")
-    for name, value in found.items():
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        if not whole and not (isinstance(value, str) and is_event_id(value)):
-            raise ValueError(f"{name}: a mark is an event's id or a whole number")
+    try:
+        found = json_object(text)
+        for name, value in found.items():
+            check_mark(name, value)
+    except BadInput as error:
+        raise ValueError(f"marks by queue/shard: {error}") from error
     return found
+
+
+def check_mark(name: str, mark: Any) -> None:
+    """Raise `BadInput` for what can't be the mark of a shard."""
+    if not is_count(mark) and not (isinstance(mark, str) and is_event_id(mark)):
+        raise BadInput(f"{name[:80]}: a mark is an event's id or a whole number")
+
+
+def is_count(value: Any) -> bool:
+    """Whether a JSON value can be a number of events, or a time in ms."""
+    return type(value) is int and 0 <= value < 2**63
 
 
 def is_event_id(text: str) -> bool:
     """Whether a text has the form of an event id."""
-    ms, dash, number = text.partition("-")
-    return ms.isdecimal() and dash == "-" and number.isdecimal()
+    found = _EVENT_ID.fullmatch(text)
+    return found is not None and all(int(part) <= _MAX_SEQUENCE for part in found.groups())

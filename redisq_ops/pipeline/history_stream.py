@@ -34,7 +34,7 @@ from .history_ranges import HistoryRange, id_before, id_key, split_range
 from .job_errors import message_first
 from .options import Options
 from .read_partitions import TablePart, open_queues
-from .starting_offsets import OTHERS, Offset, position_of
+from .starting_offsets import OTHERS, Offset, checked_offsets, position_of
 from .table_reader import TableReader
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
     @message_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch: all events after ``start``, or as many as the limit allows."""
+        start = checked_offsets(start)
         shards = self._history_shards()
         at: Offsets = {shard.name: start.get(shard.name, START_OFFSET) for shard in shards}
         ends: Offsets = {**start, **{shard.name: self._end_offset(shard) for shard in shards}}
@@ -204,6 +205,7 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @message_first()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ds.InputPartition]:
+        start, end = checked_offsets(start), checked_offsets(end)
         known = {shard.name: shard for shard in self._history_shards()}
         parts: list[TablePart] = []
         for name, last in end.items():

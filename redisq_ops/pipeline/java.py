@@ -115,7 +115,7 @@ def write_shim(java: Path, version: int, environment: Mapping[str, str] = os.env
     home = cache_directory(environment) / f"java-{version}"
     script = home / "bin" / "java"
     text = _SHIM.format(vector=_VECTOR, java=shlex.quote(str(java)))
-    if not script.exists() or script.read_text(encoding="utf-8") != text:
+    if not script.exists() or script.read_bytes() != text.encode():
         script.parent.mkdir(parents=True, exist_ok=True)
         # Several sessions may start at once: each writes a file of its own, and renaming is atomic.
         temporary = script.with_name(f"java.{os.getpid()}")

@@ -13,11 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-from redisq_ops.core.model.errors import BadInput
+from typing import TYPE_CHECKING
 
 from .lake import ROWS_PER_FILE
 from .lake_table import LakeFile, LakeTable, Manifest
+from .parquet_files import whole_parquet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH_ROWS = 64_000
 
@@ -77,14 +80,10 @@ def _merge(
     """Write the rows of these files to new staged files, at most `ROWS_PER_FILE` in each. A column
     that an older file lacks is null."""
     import pyarrow as pa
-    import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
-    schema = pa.unify_schemas([pq.read_schema(file) for file in files])
-    rows = ds.dataset([str(file) for file in files], schema=schema, format="parquet")
-    batches = rows.scanner(
-        batch_size=BATCH_ROWS, batch_readahead=1, fragment_readahead=1
-    ).to_batches()
+    schema = pa.unify_schemas([_schema(file) for file in files])
+    batches = _batches(files, schema)
     ready = lake_table.staging / run / "_placed"
     ready.mkdir(parents=True, exist_ok=True)
     batch = next(batches, None)
@@ -92,7 +91,7 @@ def _merge(
         name = f"{run}-{first:05}.parquet"
         first += 1
         written = 0
-        with pq.ParquetWriter(ready / name, schema) as writer:
+        with pq.ParquetWriter(ready / name, schema, write_page_checksum=True) as writer:
             while batch is not None and written + batch.num_rows <= ROWS_PER_FILE:
                 writer.write_batch(batch)
                 written += batch.num_rows
@@ -101,17 +100,31 @@ def _merge(
         yield LakeFile(str(place), written, (ready / name).stat().st_size)
 
 
-def _rows(file: Path) -> int:
-    import pyarrow as pa
+def _schema(file: Path) -> pa.Schema:
     import pyarrow.parquet as pq
 
-    try:
+    with whole_parquet(file):
+        return pq.read_schema(file)
+
+
+def _batches(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of the files; pages are compared with their checksums, since the files will be
+    deleted."""
+    import pyarrow.dataset as ds
+
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    kind = ds.ParquetFileFormat(default_fragment_scan_options=checked)
+    for file in files:
+        with whole_parquet(file):
+            rows = ds.dataset(str(file), schema=schema, format=kind)
+            yield from rows.scanner(batch_size=BATCH_ROWS, batch_readahead=1).to_batches()
+
+
+def _rows(file: Path) -> int:
+    import pyarrow.parquet as pq
+
+    with whole_parquet(file):
         return int(pq.read_metadata(file).num_rows)
-    except pa.ArrowInvalid as error:
-        raise BadInput(
-            f"{file}: not a whole Parquet file, so its day can't be merged; restore it or move it "
-            "out of the lake"
-        ) from error
 
 
 def _remove_if_empty(folder: Path) -> None:

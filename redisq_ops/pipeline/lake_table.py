@@ -13,8 +13,8 @@ each day.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,9 +25,11 @@ from typing import Literal
 from urllib.parse import unquote
 
 from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
+from redisq_ops.ops.typed_json import json_file, typed
 
 from .atomic_json import write_json
-from .history_ranges import Mark
+from .history_ranges import Mark, check_mark
+from .parquet_files import whole_parquet
 from .tables import TableDefinition
 
 FORMAT = 1
@@ -35,6 +37,9 @@ RUNS_APART = 20
 """latest runs that keep a manifest of their own"""
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Spark's folder name for the day of a row without one"""
+_PLACE = re.compile(r"(day=[+-]?\d{4,6}-\d\d-\d\d|_corrupt)/queue=[^/\0]+/[^/\0]+\.parquet")
+"""a file's place: nothing else may be moved or deleted because a manifest names it"""
+_LATEST_MS = 10**14
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,11 @@ class LakeTable:
         """All runs, the oldest first."""
         # `glob` would find nothing in a folder that this user may not read.
         names = os.listdir(self.manifests) if self.manifests.exists() else []
-        manifests = [_manifest(self.manifests / name) for name in names if name.endswith(".json")]
+        manifests = [
+            _manifest(self.manifests / name, self.table.name)
+            for name in names
+            if name.endswith(".json")
+        ]
         return sorted(manifests, key=lambda manifest: manifest.run)
 
     def finish_interrupted(self) -> int:
@@ -164,7 +173,8 @@ class LakeTable:
         files = []
         for k, part in enumerate(sorted(root.glob("day=*/queue=*/*.parquet"))):
             day, queue = part.parent.parent.name, part.parent.name
-            rows = pq.read_metadata(part).num_rows
+            with whole_parquet(part):
+                rows = pq.read_metadata(part).num_rows
             name = f"{run}-{k:05}.parquet"
             folder = f"_corrupt/{queue}" if day == f"day={_NULL_PARTITION}" else f"{day}/{queue}"
             files.append(LakeFile(f"{folder}/{name}", rows, part.stat().st_size))
@@ -221,19 +231,38 @@ def _merged(manifests: Sequence[Manifest], gone: Collection[str]) -> Manifest:
     )
 
 
-def _manifest(path: Path) -> Manifest:
+def _manifest(path: Path, table: str) -> Manifest:
     try:
-        row = json.loads(path.read_text(encoding="utf-8"))
-        version = row.pop("redisq_lake")
-        if version != FORMAT:
+        row = json_file(path)
+        version = row.pop("redisq_lake", None)
+        if type(version) is int and version > FORMAT:
             raise SchemaTooNew(
                 f"{path}: written in format {version}, this release reads format {FORMAT}; "
                 "update redisq-ops"
             )
-        row["files"] = [LakeFile(**file) for file in row["files"]]
-        row["bounds"] = {queue: (low, high) for queue, (low, high) in row["bounds"].items()}
-        return Manifest(**row)
-    except PermissionError:
-        raise
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-        raise BadInput(f"{path}: not a valid manifest") from error
+        if version != FORMAT:
+            raise BadInput("redisq_lake must be the number of its format")
+        found: Manifest = typed(Manifest, row, "manifest")
+        _check(found, path.stem, table)
+    except BadInput as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise error.__cause__ from None
+        raise BadInput(f"{path}: not a valid manifest: {error}; restore it") from error
+    return found
+
+
+def _check(manifest: Manifest, run: str, table: str) -> None:
+    if (manifest.run, manifest.table) != (run, table):
+        raise BadInput("it is of another run or table")
+    if not 0 <= manifest.at_ms < _LATEST_MS:
+        raise BadInput("manifest.at_ms must be a time")
+    for queue, (low, high) in manifest.bounds.items():
+        if not 0 <= low <= high < _LATEST_MS:
+            raise BadInput(f"manifest.bounds.{queue[:40]} must be a range of time")
+    for place in [*(file.path for file in manifest.files), *manifest.replaces]:
+        if not _PLACE.fullmatch(place):
+            raise BadInput(f"{place[:80]!r} can't be a file of a lake")
+    if any(file.rows < 0 or file.bytes < 0 for file in manifest.files):
+        raise BadInput("rows and bytes of a file must be 0 or more")
+    for shard, mark in manifest.marks.items():
+        check_mark(shard, mark)

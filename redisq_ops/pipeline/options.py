@@ -120,6 +120,8 @@ def resolve_address(
             url = Path(url_file).expanduser().read_text(encoding="utf-8").strip()
         except OSError as error:
             raise BadInput(f"url_file {url_file}: {error.strerror}") from error
+        except UnicodeDecodeError:  # its text quotes the content
+            raise BadInput(f"url_file {url_file} is not UTF-8 text") from None
     return ServerAddress.from_environment(url, environment)
 
 

@@ -6,7 +6,7 @@ A plan is a folder: the ids in parts, the rows of each part in a fixed order, an
 
 from __future__ import annotations
 
-import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -24,14 +24,17 @@ from redisq_ops.ops.change.allowed import allowed, ensure_changeable
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.confirmation import typed
 from redisq_ops.ops.change.entry_steps import Pick
-from redisq_ops.ops.change.plan import PlanHeader, home, identity
+from redisq_ops.ops.change.plan import PlanHeader, check_header, home, identity
 from redisq_ops.ops.change.preview import Preview, effects
 from redisq_ops.ops.change.wording import meaning, past, what
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.terminal import count
+from redisq_ops.ops.typed_json import json_file
+from redisq_ops.ops.typed_json import typed as checked
 
 from .atomic_json import write_json
 from .connection import Server, run_retrying
+from .parquet_files import whole_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +49,9 @@ STEP = 40
 """entries per step: at 12 to 17 µs each, a step blocks the server for less than 1 ms"""
 MAX_GROUPS = 20
 _PLAN_FILE = "plan.json"
+_COLUMNS = {"id": "string", "at_ms": "int64", "fingerprint": "string"}
+"""of the entries in its parts"""
+_UNIT = re.compile("[0-9]{1,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,9 @@ class ReplayPlan:
         """Raise `BadInput` if the plan was made for another selection."""
         wanted = request.choice
         different = [name for name in wanted if self.choice.get(name) != wanted[name]]
+        if any((each.header.verb, each.header.state) != (request.verb, request.state)
+               for each in self.queues):  # fmt: skip
+            different.append("verb or state")
         if different:
             raise BadInput(
                 f"{self.path} holds another plan (different {', '.join(different)}): "
@@ -97,19 +106,38 @@ class ReplayPlan:
     def read(cls, path: Path) -> ReplayPlan | None:
         """The plan of a folder; None if there is none, or an incomplete one."""
         file = path / _PLAN_FILE
-        try:
-            found = json.loads(file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not file.exists():
             return None
-        except (OSError, ValueError) as error:
-            raise BadInput(f"{file}: not a valid plan: {error}") from error
-        version = found.get("redisq_spark_plan") if isinstance(found, dict) else None
-        if version != FORMAT:
-            raise SchemaTooNew(f"{file}: format {version}, this release reads format {FORMAT}")
-        queues = tuple(
-            QueueReplay(PlanHeader(**row.pop("header")), **row) for row in found["orders"]
-        )
-        return cls(path, queues, found.get("choice", {}))
+        try:
+            found = json_file(file)
+            version = found.get("redisq_spark_plan")
+            if type(version) is int and version > FORMAT:
+                raise SchemaTooNew(f"{file}: format {version}, this release reads format {FORMAT}")
+            if version != FORMAT:
+                raise BadInput("redisq_spark_plan must be the number of its format")
+            queues = checked(tuple[QueueReplay, ...], found.get("orders"), "orders")
+            plan = cls(path, queues, checked(dict[str, Any], found.get("choice", {}), "choice"))
+            plan._check()
+        except BadInput as error:
+            raise BadInput(
+                f"{file}: not a valid plan: {error}; nothing was done: restore it, or plan again "
+                "in another folder"
+            ) from error
+        return plan
+
+    def _check(self) -> None:
+        """Raise `BadInput` for a plan that `create_plan` didn't make: its rows are counted."""
+        headers = [each.header for each in self.queues]
+        for header in headers:
+            check_header(header)
+        if len({each.queue for each in headers} | {each.op for each in headers}) < 2 * len(headers):
+            raise BadInput("it has a queue or an operation twice")
+        parts = {each.parts for each in self.queues}
+        if len(parts) > 1 or not all(1 <= each <= MAX_PARTS for each in parts):
+            raise BadInput(f"its parts must be 1 to {MAX_PARTS}, the same for every queue")
+        made = _figures(self, headers, parts.pop()) if parts else ()
+        if made != self.queues:
+            raise BadInput("its entries are not those that were planned")
 
     def write(self) -> None:
         """Write ``plan.json`` atomically; with it the folder is a plan."""
@@ -127,7 +155,10 @@ class ReplayPlan:
 
     def units(self) -> list[int]:
         """Units of work that have rows."""
-        return sorted(int(each.name.partition("=")[2]) for each in self.rows.glob("part=*"))
+        numbers = [each.name.partition("=")[2] for each in self.rows.glob("part=*")]
+        if wrong := [number for number in numbers if not _UNIT.fullmatch(number)]:
+            raise BadInput(f"part={wrong[0][:40]} is no part of a plan")
+        return sorted(map(int, numbers))
 
     async def previews(self, deployment: Deployment) -> list[Preview]:
         """What will be done, for each queue; refuses a queue that was replaced since."""
@@ -257,16 +288,24 @@ def create_plan(
     rows.drop("n").write.mode("overwrite").partitionBy("part").parquet(
         plan.rows.absolute().as_uri()
     )
-    counted, samples = _count_groups(plan, request.parts)
+    plan = ReplayPlan(path, _figures(plan, headers, request.parts), request.choice)
+    plan.write()
+    return plan
+
+
+def _figures(
+    plan: ReplayPlan, headers: Sequence[PlanHeader], parts: int
+) -> tuple[QueueReplay, ...]:
+    """Each queue's part of the plan, with the figures of its rows."""
+    counted, samples = _count_groups(plan, parts)
+    if counted and max(counted) >= len(headers):
+        raise BadInput("it has entries of a queue that it doesn't name")
     queues = []
     for k, header in enumerate(headers):
         counts = counted.get(k, Counter())
         groups = {group: n for group, n in counts.most_common(MAX_GROUPS) if group}
-        sample = samples.get(k, [])
-        queues.append(QueueReplay(header, request.parts, counts.total(), groups, sample))
-    plan = ReplayPlan(path, tuple(queues), request.choice)
-    plan.write()
-    return plan
+        queues.append(QueueReplay(header, parts, counts.total(), groups, samples.get(k, [])))
+    return tuple(queues)
 
 
 def _count_groups(
@@ -289,8 +328,14 @@ def part_rows(rows: Path, unit: int) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
     for name in sorted((rows / f"part={unit}").glob("*.parquet")):
-        with pq.ParquetFile(name) as file:
-            yield from file.iter_batches(batch_size=5000)
+        with whole_parquet(name), pq.ParquetFile(name, page_checksum_verification=True) as file:
+            if {each.name: str(each.type) for each in file.schema_arrow} != _COLUMNS:
+                raise BadInput(f"{name}: not the columns of a plan")
+            for batch in file.iter_batches(batch_size=5000):
+                batch.validate(full=True)
+                if batch.column("id").null_count:
+                    raise BadInput(f"{name}: an entry lacks its id")
+                yield batch
 
 
 def picks(rows: Path, unit: int) -> Iterator[Pick]:

@@ -222,7 +222,7 @@ def _log_configuration(environment: Mapping[str, str]) -> Path:
     directory = java.cache_directory(environment) / "spark"
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "log4j2.properties"
-    if not file.exists() or file.read_text(encoding="utf-8") != _LOG4J:
+    if not file.exists() or file.read_bytes() != _LOG4J.encode():
         file.write_text(_LOG4J, encoding="utf-8")
     return file
 

@@ -7,11 +7,13 @@ one applies.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from .history_ranges import is_event_id
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.ops.typed_json import json_object, typed
+
+from .history_ranges import is_count, is_event_id
 
 
 class Offset(TypedDict):
@@ -29,11 +31,29 @@ def decode_positions(text: str, moment: Any) -> dict[str, StartPosition]:
     """Positions from the value of the option; ``moment`` reads a time. Raises ValueError."""
     if not text.lstrip().startswith("{"):
         return {OTHERS: _position(text, moment)}
-    found = json.loads(text)
     try:
-        return {name: _position(value, moment) for name, value in found.items()}
-    except (TypeError, AttributeError) as error:
+        found = json_object(text)
+    except BadInput as error:
         raise ValueError("expected positions by queue or queue/shard") from error
+    return {name: _position(value, moment) for name, value in found.items()}
+
+
+def checked_offsets(found: Any) -> dict[str, Offset]:
+    """The offsets of a checkpoint, by ``queue/shard``; `BadInput` for any that no stream wrote."""
+    try:
+        offsets: dict[str, Offset] = typed(dict[str, Offset], found, "offset")
+        for name, offset in offsets.items():
+            queue, _, shard = name.rpartition("/")
+            if not (queue and shard.isascii() and shard.isdecimal() and len(shard) < 10):
+                raise BadInput(f"{name[:80]!r} is no queue/shard")
+            if not (is_event_id(offset["id"]) and is_count(offset["seen"])):
+                raise BadInput(f"{name[:80]}: expected an event's id and the number seen")
+    except BadInput as error:
+        raise BadInput(
+            f"the stream's checkpoint is damaged: {error}; restore it, or start with a new "
+            "checkpoint and startingOffsets"
+        ) from error
+    return offsets
 
 
 def _position(value: Any, moment: Any) -> StartPosition:
@@ -46,12 +66,11 @@ def _position(value: Any, moment: Any) -> StartPosition:
         except ValueError as error:
             raise ValueError(f"{value!r}: expected earliest, latest or a time ({error})") from error
         return ms
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+    if is_count(value):
+        return int(value)
     if isinstance(value, dict) and value.keys() == {"id", "seen"}:
         id, seen = value["id"], value["seen"]
-        whole = isinstance(seen, int) and not isinstance(seen, bool) and seen >= 0
-        if isinstance(id, str) and is_event_id(id) and whole:
+        if isinstance(id, str) and is_event_id(id) and is_count(seen):
             return {"id": id, "seen": seen}
     raise ValueError(f"{value!r}: expected earliest, latest, a time or an offset with id and seen")
 

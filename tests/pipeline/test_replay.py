@@ -38,7 +38,7 @@ from redisq_ops.pipeline import replay, replay_plan
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.rate_limiter import RateLimiter, reserve
 from redisq_ops.pipeline.replay import OperationPart
-from redisq_ops.pipeline.replay_plan import STEP, QueueReplay, ReplayPlan, ReplayRequest
+from redisq_ops.pipeline.replay_plan import STEP, ReplayPlan, ReplayRequest
 from tests.command_line import ERROR, Redisq, dead_letters
 from tests.dead_entries import KINDS, bury
 from tests.proxy import FlakyProxy
@@ -66,14 +66,17 @@ def planned(
     """A plan of dead entries, as Spark would have written it."""
     wanted = replay_request(queues=(queue,), **given)
     (header,) = replay_plan.plan_headers(server, wanted, [queue])
-    plan = ReplayPlan(path, (QueueReplay(header, wanted.parts, len(ids)),), wanted.choice)
+    plan = ReplayPlan(path, ())
     for unit in range(wanted.parts):
         mine = ids[unit :: wanted.parts]
         if mine:
             folder = plan.rows / f"part={unit}"
             folder.mkdir(parents=True)
-            rows = {"id": mine, "at_ms": pa.array([None] * len(mine), pa.int64())}
+            unknown = [None] * len(mine)
+            rows = {"id": mine, "at_ms": pa.array(unknown, pa.int64()),
+                    "fingerprint": pa.array(unknown, pa.string())}  # fmt: skip
             pq.write_table(pa.table(rows), folder / "a.parquet")
+    plan = ReplayPlan(path, replay_plan._figures(plan, [header], wanted.parts), wanted.choice)
     plan.write()
     return plan
 

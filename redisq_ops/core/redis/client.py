@@ -73,6 +73,8 @@ class ServerAddress:
                     password = file.read().strip()
             except OSError as error:
                 raise BadInput(f"REDISQ_PASSWORD_FILE: {error.strerror}: {path}") from error
+            except UnicodeDecodeError:  # its text quotes the content
+                raise BadInput(f"REDISQ_PASSWORD_FILE: not UTF-8 text: {path}") from None
         return cls(
             url=url or environment.get("REDIS_URL") or DEFAULT_URL,
             password=password,

@@ -255,14 +255,9 @@ class PlanFile:
             self._refuse(number, "a plan of this format has other fields")
         try:
             header: PlanHeader = typed(PlanHeader, row, "plan")
-            checked_name(header.op, "operation")
+            check_header(header)
         except BadInput as error:
             self._refuse(number, str(error))
-        if header.state not in VERBS[header.verb][0]:
-            self._refuse(number, "that can't be its verb and state")
-        rate = 1 if header.rate is None else header.rate
-        if not 1 <= header.step <= MAX_BATCH or rate <= 0:
-            self._refuse(number, "that can't be its step or rate")
         return header
 
     def _refuse(self, number: int, why: str) -> NoReturn:
@@ -279,6 +274,16 @@ class PlanFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def check_header(header: PlanHeader) -> None:
+    """Raise `BadInput` for a header that no plan has."""
+    checked_name(header.op, "operation")
+    if header.state not in VERBS[header.verb][0]:
+        raise BadInput("that can't be its verb and state")
+    rate = 1 if header.rate is None else header.rate
+    if not 1 <= header.step <= MAX_BATCH or rate <= 0:
+        raise BadInput("that can't be its step or rate")
 
 
 async def identity(queue: Queue[Any], deployment: Deployment) -> tuple[int | None, str]:

@@ -68,8 +68,10 @@ def test_any_bytes_have_one_form_that_no_terminal_obeys() -> None:
 
 
 def test_no_letter_of_another_form_passes() -> None:
-    shown_as = {chr(c) for c in range(0x80, sys.maxunicode) if not 0xD800 <= c < 0xE000}
-    stay = {c for c in shown_as if legal(c.encode()) == c}
+    """All that Unicode has assigned; of the others, which are alike, one of 64."""
+    each = [chr(c) for c in range(0x80, sys.maxunicode) if not 0xD800 <= c < 0xE000]
+    known = {c for c in each if unicodedata.category(c) not in ("Cn", "Co")} | {*each[::64]}
+    stay = {c for c in known if legal(c.encode()) == c}
     assert all(c.isprintable() and unicodedata.category(c)[0] in "LS" for c in stay)
     assert not {unicodedata.normalize("NFKC", c) for c in stay} & {*map(chr, range(0x80))}
 

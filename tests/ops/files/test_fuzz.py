@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.cli.outcome_report import OutcomeReport
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
@@ -253,6 +254,33 @@ def test_plans(redisq: Redisq, client: redis.Redis, here: Path, whole: bool) -> 
         codes.add(ends_well(redisq, k, "apply", "p", "--dry-run", "--json"))
     assert 2 in codes
     assert client.zcard("redisq:{mail}:dead") == 3
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("change", [mutated, warped_line])
+def test_reports(
+    redisq: Redisq, client: redis.Redis, here: Path,
+    change: Callable[[bytes, random.Random], bytes],
+) -> None:  # fmt: skip
+    """A later run continues a report from its last entry."""
+    dead_letters(client, 3)
+    redisq("replay", "mail", "--plan", "p")
+    redisq("apply", "p", "--yes", "--report", "r")
+    data = Path("r").read_bytes()
+    for k, rng in each("report"):
+        Path("r").write_bytes(change(data, rng))
+        ends_well(redisq, k, "apply", "p", "--yes", "--report", "r")
+
+
+@pytest.mark.parametrize(
+    "line", [b"5", b"[" * 50_000, b'{"said": 1}'], ids=["number", "deep", "no id"]
+)
+def test_a_report_continues_behind_a_line_that_is_no_entry(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "r"
+    path.write_bytes(b'{"redisq": "report", "op": "o"}\n{"id": "a", "said": "moved"}\n%s\n' % line)
+    report = OutcomeReport(str(path), "o")
+    report.close()
+    assert report.last == "a"
 
 
 # --- exports, submissions ------------------------------------------------------------------------
