@@ -215,7 +215,7 @@ def test_a_terminal_that_is_gone_does_not_keep_it(
         time.sleep(0.05)
 
 
-def test_keys_in_all_views_leave_no_memory_behind(
+def test_500_keys_in_all_views_leave_no_memory_behind(
     terminal: Terminal, url: str, client: redis.Redis
 ) -> None:
     """With Textual's own footer each key cost half a megabyte."""
@@ -246,5 +246,5 @@ def test_keys_in_all_views_leave_no_memory_behind(
 
     pressed = sum(round() for _ in range(2))
     before = resident_mb()
-    pressed = sum(round() for _ in range(6))
-    assert pressed > 230 and resident_mb() - before < 30
+    pressed = sum(round() for _ in range(13))
+    assert pressed > 500 and resident_mb() - before < 60
