@@ -52,6 +52,10 @@ class FlakyProxy:
         self._listener.server_close()  # joins the connections' threads
         self._thread.join()
 
+    def lead_to(self, port: int) -> None:
+        """Pass new connections on to another server of this machine."""
+        self._listener.target = (HOST, port)
+
     def drop_replies(self, n: int) -> None:
         """Let the server carry out the next `n` round trips, but cut instead of answering.
 

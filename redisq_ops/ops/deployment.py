@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from redisq_ops.core.engine.idempotency import CallerSlots
+from redisq_ops.core.engine.marks import marked
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class, open_queue
@@ -118,8 +119,8 @@ class Deployment:
         return f"; did you mean {near[0]}?" if near else ""
 
     async def named(self, name: str) -> Queue[Any] | None:
-        """The queue of that name; None if there is none."""
-        entry = await find(name, self.prefix)
+        """The queue of that name, also one that the registry has lost; None: there is none."""
+        entry = await find(name, self.prefix) or await marked(name, self.prefix)
         return await self.foreign(name) if entry is None else self.open(entry)
 
     async def resolve(self, text: str) -> Address:

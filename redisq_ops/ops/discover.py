@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from redisq_ops.core.engine.marks import marked
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
@@ -206,6 +207,9 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Registere
     entries = await _if_readable(all_queues(deployment.prefix))
     unknown, entries = entries is None, entries or []
     taken = {entry.name: entry for entry in entries}
+    finds = list(finds)
+    lost = await together(_lost(one, deployment.prefix) for one in finds)
+    taken = {entry.name: entry for each in lost for entry in each} | taken
     known = {(entry.kind, entry.at, _own(entry)): entry for entry in entries}
     rows = []
     for one in finds:
@@ -228,6 +232,17 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Registere
             taken[name] = entry
         rows.append(RegisteredFind(one, entry, None if unknown else registered))
     return rows
+
+
+async def _lost(find: Find, prefix: str) -> list[Registered]:
+    """Queues of ours in another program's layout that may have these keys, by their own marks: the
+    registry can have lost them."""
+    reader = foreign_class(find.kind)
+    if find.kind not in KINDS or reader is None:
+        return []
+    places = [(plain_name(find.kind, find.what), 0), reader.shard_of(text(find.what))]
+    entries = await together(marked(name, prefix, n) for name, n in filter(None, places))
+    return [entry for entry in entries if entry is not None]
 
 
 def _is_ours(kind: str, entry: Registered | None, shard: int = 0) -> bool:

@@ -3,15 +3,14 @@ somebody removed the entry. A queue in use registers itself again; this finds th
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
-from redisq_ops.core.engine.queue_types import KINDS
+from redisq_ops.core.engine.marks import marked_by, settings_owners
 from redisq_ops.core.engine.registry import Registered, all_queues, read_mark
 from redisq_ops.core.model.errors import Forbidden, Unreachable
-from redisq_ops.core.model.keys import Keys
-from redisq_ops.core.model.quoting import bytes_of, text
+from redisq_ops.core.model.keys import GivenKeys
+from redisq_ops.core.model.quoting import bytes_of
 from redisq_ops.core.redis.key_scan import Lane, literal, look
 from redisq_ops.core.redis.operation import apart, both, together
 
@@ -34,23 +33,22 @@ class UnregisteredQueues:
 async def unregistered(deployment: Deployment, most: int = ALL) -> UnregisteredQueues:
     """The queues among about the first ``most`` keys of the server, by name."""
     prefix = deployment.prefix
-    settings = Lane("hash", bytes_of(f"{literal(prefix)}:{{*}}:cfg"))
+    settings = Lane("hash", bytes_of(f"{literal(prefix)}:*:cfg"))
     seen = await apart(both(look(deployment.client, [settings], most), all_queues(prefix)))
     if isinstance(seen, (Forbidden, Unreachable)):
         return UnregisteredQueues((), str(seen))
     if isinstance(seen, Exception):
         raise seen
     (keys, unseen), entries = seen
-    key_name = re.compile(rf"{re.escape(prefix)}:{{([^{{}}/]+)(/\d+)?}}:cfg")
-    matches = [match for key in keys if (match := key_name.fullmatch(text(key)))]
     known = {entry.name for entry in entries}
-    tags = [(m[1], Keys(m[1] + (m[2] or ""), prefix)) for m in matches if m[1] not in known]
-    marks = await together(read_mark(each) for _, each in tags)
+    owners = {key: places for key in keys if (places := settings_owners(key, prefix))}
+    lost = [key for key, places in owners.items() if not known.issuperset(dict(places))]
+    marks = await together(read_mark(GivenKeys(cfg=key.decode())) for key in lost)
     found: dict[str, Registered] = {}
-    for (name, _), mark in zip(tags, marks, strict=True):
-        entry = Registered.marked(name, mark)
-        if entry is not None and entry.kind in KINDS:
-            found[name] = max(found.get(name, entry), entry, key=lambda one: one.layout)
+    for key, mark in zip(lost, marks, strict=True):
+        entry = marked_by(owners[key], mark)
+        if entry is not None and entry.name not in known:
+            found[entry.name] = max(found.get(entry.name, entry), entry, key=lambda one: one.layout)
     return UnregisteredQueues(tuple(found[name] for name in sorted(found)), unseen)
 
 

@@ -25,6 +25,7 @@ from redisq_ops.core.queues.request.submission import (
     cancelled,
     checked_payload,
     cut,
+    purged,
 )
 from redisq_ops.core.redis.operation import BlockingClient, Description, attempt, together
 from redisq_ops.ops.files.submit import opened, submit_whole
@@ -80,7 +81,8 @@ class RequestWriter:
     """Submits sorted rows to a queue; one per task, or used directly.
 
     Outcomes: ``ok`` (submitted) · ``same`` (was there already) · ``exists`` (the id is there with
-    other content; nothing was changed) · ``invalid`` (an unusable id, priority or payload).
+    other content; nothing was changed) · ``trash`` (was there, but some of it was purged or moved)
+    · ``invalid`` (an unusable id, priority or payload).
     ``skip``: leave invalid rows out instead.
     """
 
@@ -143,8 +145,7 @@ class _TaskWriter:
             if len(head) < 2:
                 self._add_small(SmallRequest(id, priority, head[0]))
                 return
-            entries, word = self._submit_chunks(id, priority, chain(head, chunks))
-            self.counts.add(word, entries)
+            self.counts.add(*self._submit_chunks(id, priority, chain(head, chunks)))
         except Exists as error:
             self.counts.add("exists", 0, str(error))
         except (BadInput, TooLarge) as error:
@@ -214,6 +215,8 @@ class _TaskWriter:
                 elif isinstance(reply, Exception) or reply.word == "past":
                     reason = f"request {request.id} exists with other content"
                     self.counts.add("exists", 0, reason)
+                elif reply.word == "trash":
+                    self.counts.add("trash", 0, str(purged(reply)))
                 else:
                     self.counts.add(reply.word, len(request.payloads))
             if rejected_full:
@@ -234,8 +237,9 @@ class _TaskWriter:
 
     def _submit_chunks(
         self, id: str, priority: int, chunks: Iterator[list[bytes]]
-    ) -> tuple[int, str]:
-        """Submit a request chunk by chunk; the number of its entries, and ``ok`` or ``same``.
+    ) -> tuple[str, int, str]:
+        """Submit a request chunk by chunk: ``ok``, ``same`` or ``trash``, the number of its
+        entries, and why none are submitted.
 
         Entries that are there already are compared by digest.
         """
@@ -266,10 +270,12 @@ class _TaskWriter:
             reply = self._append(id, at + 1, chunk, call)
             if last and reply.word == "past":
                 raise conflict
+            if last and reply.word == "trash":
+                return "trash", 0, str(purged(reply))
             word = "ok" if reply.word == "ok" else word
             at += len(chunk)
             self._report_progress(at)
-        return at, word
+        return word, at, ""
 
     def _rate_steps(self, chunks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
         for chunk in chunks:

@@ -133,6 +133,7 @@ def test_from_a_file_to_its_results(queue: RequestQueue[redis.Redis]) -> None:
         "total": 4,
         "state": "done",
         "refused": 0,
+        "purged": 0,
     }
     assert queue.invariants() == []
 
@@ -370,6 +371,7 @@ def test_a_request_per_line_and_its_memory(
         "total": 1_000,
         "state": "sealed",
         "refused": 0,
+        "purged": 0,
     }
     assert err.startswith("1,000 requests take about 4.9 MiB of the server's memory;")
     with Path("in.txt").open("rb") as file:
@@ -397,6 +399,7 @@ def test_a_dry_run_counts_and_writes_nothing(
         "lines": 3,
         "bytes": 9,
         "refused": 0,
+        "purged": 0,
     }
     assert err.startswith("1 line would be refused, and all with it, the first: in.txt, row 3, ")
     assert client.dbsize() == 0

@@ -86,7 +86,8 @@ class DelayModel(Model):
             return "again", ready
         there = unit.at if unit.state == "delayed" else 0
         same = unit.payload == payload and (not there or there == ready)
-        return ("same" if same else "exists"), there
+        word = "trash" if unit.state == "trash" else "same"
+        return (word if same else "exists"), there
 
     # --- the book ------------------------------------------------------------------------------
 

@@ -120,7 +120,8 @@ class Producing(Model):
                 words.append("ok")
             else:
                 same = unit.payload == payload and self.whose[id] == client
-                words.append("same" if same else "exists")
+                word = "trash" if unit.state == "trash" else "same"
+                words.append(word if same else "exists")
         assert [(s.id, s.word) for s in said] == [
             (id, word) for (id, _), word in zip(entries, words, strict=True)
         ]

@@ -151,6 +151,11 @@ MUTANTS = [
         models=REQUESTS,
     ),
     mutant(
+        "what was purged is the same",
+        ("submit", "if gone == 0 then", "if true then"),
+        models=REQUESTS,
+    ),
+    mutant(
         "a shorter submission passes for a part",
         ("submit", "rows > 0 and seal ~= '1'", "rows > 0"),
         models=REQUESTS,

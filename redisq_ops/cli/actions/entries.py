@@ -145,6 +145,9 @@ def schedule(s: Session, given: dict[str, Any]) -> int:
     (done,) = queue.schedule([(id, content)], at_ms=ready_ms)
     if done.word == "exists":
         raise Exists(f"{address} is there already, with another payload or time")
+    if done.word == "trash":
+        restore = hint("trash", "restore", f"{queue.name}/{id}")
+        raise Exists(f"{address} was there before and is in the trash: {restore} brings it back")
     if s.json:
         emit({"queue": queue.name, **asdict(done)})
     else:

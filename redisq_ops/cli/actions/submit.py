@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, Exists, Interrupted, RedisqError, Refused
-from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
+from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.queues.request import RequestQueue
@@ -27,6 +27,7 @@ from redisq_ops.ops.files.submit import (
 )
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.required_features import requests_of
+from redisq_ops.ops.terminal import quantity
 from redisq_ops.ops.terminal import size as shown
 
 from ..output import count, emit, printable, progress, say, untouched
@@ -90,7 +91,26 @@ def submit(s: Session, given: dict[str, Any]) -> int:
             job = _job(s, plan, payloads)
         _submit(s, plan, job, total, rejects)
     code = wait_for_requests(s, [(job.queue, plan.id)], None) if wait else 0
-    return code or (3 if rejects is not None and rejects.count else 0)
+    left_out = 0 if rejects is None else rejects.count
+    return code or _code(_purged(job), job.sent) or (PARTLY_DONE if left_out else DONE)
+
+
+def _code(purged: int, requests: int) -> int:
+    return DONE if not purged else FAILED if purged == requests else PARTLY_DONE
+
+
+def _purged(job: Submission | EachLine) -> int:
+    """Requests that were there before, and of which something was purged or moved."""
+    return job.purged if isinstance(job, EachLine) else 0
+
+
+def _tell_purged(job: Submission | EachLine) -> None:
+    if isinstance(job, EachLine) and job.purged:
+        say(
+            f"{quantity(job.purged, 'request')} of these, the first {job.first_purged}, had been "
+            "submitted before and then purged or moved to another queue: undo that, or use another "
+            "id (--id)"
+        )
 
 
 def _check_lines(plan: _Plan, source: BinaryIO, dry_run: bool) -> int | None:
@@ -175,7 +195,7 @@ def _submit(
     if s.json:
         done = job.done
         emit({"id": plan.id, "queue": plan.queue, "word": done.word, "total": done.total,
-              "state": done.state, "refused": refused})  # fmt: skip
+              "state": done.state, "refused": refused, "purged": _purged(job)})  # fmt: skip
     else:
         print(plan.id)
         if plan.per_line:
@@ -183,6 +203,7 @@ def _submit(
         if refused:
             say(f"{count(refused)} {'line was' if refused == 1 else 'lines were'} not submitted: "
                 f"{plan.skip_invalid} lists them")  # fmt: skip
+        _tell_purged(job)
     sys.stdout.flush()
 
 
@@ -220,8 +241,9 @@ def _rehearse(s: Session, plan: _Plan, source: BinaryIO) -> int:
     """Check what submit checks, on the server too, and print what would be sent."""
     found, refusal = LineCounts(), None
     payloads = found.counted(lines(source, plan.max_payload, plan.split, found.reject))
+    job = _job(s, plan, payloads)
     try:
-        s.run(_job(s, plan, payloads).rehearse())
+        s.run(job.rehearse())
     except (Refused, BadInput) as error:
         refusal = error
     found.of(payloads)
@@ -229,21 +251,24 @@ def _rehearse(s: Session, plan: _Plan, source: BinaryIO) -> int:
         raise BadInput(f"{_named(plan.file)} is empty: nothing to submit")
     if refusal is not None and (not found.rejects or plan.skip_invalid is not None):
         raise refusal
-    return _show_counts(s, plan, found)
+    code = _show_counts(s, plan, found, _purged(job))
+    if not s.json:
+        _tell_purged(job)
+    return code
 
 
-def _show_counts(s: Session, plan: _Plan, found: LineCounts) -> int:
+def _show_counts(s: Session, plan: _Plan, found: LineCounts, purged: int) -> int:
     """Print what would be sent and what would be refused; the exit code of submit."""
     if s.json:
         emit({"id": plan.id, "queue": plan.queue, "word": "dry-run", "total": found.payloads,
               "state": None, "lines": found.lines, "bytes": found.size,
-              "refused": found.rejects})  # fmt: skip
+              "refused": found.rejects, "purged": purged})  # fmt: skip
     else:
         what = "requests of one" if plan.per_line else "sub-requests of one request"
         print(f"{count(found.lines)} lines, {count(found.size)} bytes: {count(found.payloads)} "
               f"{what}, not sent")  # fmt: skip
     if found.first is None:
-        return 0
+        return _code(purged, found.payloads)
     if not s.json:
         which = "line" if found.rejects == 1 else "lines"
         how = "would be left out" if plan.skip_invalid else "would be refused, and all with it"

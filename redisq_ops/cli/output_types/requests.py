@@ -23,6 +23,8 @@ class SubmissionOutput(TypedDict):
     """state of the request; `null` for a dry run"""
     refused: int
     """lines left out by `--skip-invalid`, or that would be refused"""
+    purged: int
+    """only `--per-line`: requests that had been submitted before and then purged or moved"""
     lines: NotRequired[int]
     """only `--dry-run`: lines that were read"""
     bytes: NotRequired[Size]

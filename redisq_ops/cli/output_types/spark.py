@@ -42,7 +42,7 @@ class SparkSubmissionOutput(TypedDict):
     word: NotRequired[str]
     """only `--dry-run`: `dry-run`"""
     requests: int | dict[str, Any]
-    """`ok`, `same`, `exists` → requests; `--dry-run`: number of requests"""
+    """`ok`, `same`, `trash` (purged), `exists` → requests; `--dry-run`: number of requests"""
     entries: int
     """sub-requests"""
     rows: NotRequired[int]

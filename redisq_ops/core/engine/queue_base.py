@@ -47,6 +47,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     """version of the kind's stored layout; a queue of a newer one is refused"""
     package: ClassVar[str]
     """the package under `redisq_ops.core` that has the kind's Lua files"""
+    keys_class: ClassVar[type[Keys]] = Keys
+    """how the kind's keys are named"""
     key_types: ClassVar[dict[str, str]] = {}
     """the kind's own keys, key part -> Redis type, beside those all queues have (`FIXED`)"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {

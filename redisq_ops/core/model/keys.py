@@ -95,6 +95,14 @@ class Keys:
             self._lists[parts] = tuple([n if n.isascii() else bytes_of(n) for n in names])
         return self._lists[parts]
 
+    @classmethod
+    def owners(cls, key: str, part: str, prefix: str) -> list[tuple[str, int]]:
+        """The queues, each with the number of a shard, that have ``key`` as this part."""
+        found = re.fullmatch(
+            rf"{re.escape(prefix)}:\{{([^{{}}/]+)(?:/(\d+))?\}}:{re.escape(part)}", key
+        )
+        return [(shown(found[1]), int(found[2] or 0))] if found else []
+
 
 class GivenKeys(Keys):
     """Key names that are given one by one."""

@@ -312,6 +312,8 @@ class ImportSteps(ChangeSteps):
                 here = there is not None and there.state != "trash"
                 if here and there.payload == row.entry.payload:
                     self._skip(row, "same", "")
+                elif there is None or there.state == "trash":
+                    self._skip(row, "exists", "its request is here, and it was purged or moved")
                 else:
                     self._skip(row, "exists", "its request is here, with other content")
 

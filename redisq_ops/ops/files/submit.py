@@ -19,7 +19,7 @@ from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.digest import Digest
-from redisq_ops.core.queues.request.submission import cancelled, checked_request, cut
+from redisq_ops.core.queues.request.submission import cancelled, checked_request, cut, purged
 from redisq_ops.core.redis.operation import Description, together
 
 from ..deployment import Deployment
@@ -207,14 +207,16 @@ class Submission:
             self._digest.add(payload)
             self.read += 1
         priority, limit = self._parameters["priority"], self._parameters["limit"]
-        await self.queue.rehearse.op(
-            self.id,
-            start,
-            self.read + 1 - start,
-            before=before,
-            after=str(self._digest),
-            priority=priority,
-            limit=limit,
+        _whole(
+            await self.queue.rehearse.op(
+                self.id,
+                start,
+                self.read + 1 - start,
+                before=before,
+                after=str(self._digest),
+                priority=priority,
+                limit=limit,
+            )
         )
 
     async def _look(self) -> tuple[int, str]:
@@ -280,8 +282,8 @@ async def submit_whole(
 class EachLine:
     """A request per payload, with ids ``ID-1``, ``ID-2``, …. Call `step` until it returns False.
 
-    Repeating it skips what exists; raises `Exists` at the first id that has other content. For None
-    among the payloads the number has no request.
+    Repeating it skips what exists, also where it was purged or moved; raises `Exists` at the first
+    id that has other content. For None among the payloads the number has no request.
     """
 
     def __init__(
@@ -299,6 +301,9 @@ class EachLine:
         self.read = 0
         self.sent = 0
         self.done: SubmittedRequest | None = None
+        self.purged = 0
+        """requests that were there before and have been purged or moved"""
+        self.first_purged = ""
         self._word = "same"
         self._parameters = {"priority": priority, "limit": limit}
         self._numbers: deque[int] = deque()
@@ -323,11 +328,22 @@ class EachLine:
                     name, 1, 1, before=empty, after=str(digest), **self._parameters
                 )
                 calls.append(call)
-            fresh += sum(_whole(one).word == "ok" for one in await together(calls))
+            fresh += self._counted(await together(calls))
         if fresh:  # whether there is room for all of them together
             await self.queue.rehearse.op(
                 f"{self.id}-{ulid()}", 1, fresh, before=empty, after="", **self._parameters
             )
+
+    def _counted(self, replies: Iterable[SubmittedRequest]) -> int:
+        """How many are new."""
+        new = 0
+        for one in replies:
+            if one.word == "trash":
+                self.purged += 1
+                self.first_purged = self.first_purged or one.id
+            else:
+                new += _whole(one).word == "ok"
+        return new
 
     async def step(self) -> bool:
         """Send some requests; False when all are sent."""
@@ -339,9 +355,8 @@ class EachLine:
             for payload in chunk
         ]
         self.read += len(chunk)
-        for submitted in await together(calls):
-            if _whole(submitted).word == "ok":
-                self._word = "ok"
+        if self._counted(await together(calls)):
+            self._word = "ok"
         self.sent = self.read
         if not calls:
             self.done = SubmittedRequest(self.id, self._word, self.sent, "sealed")
@@ -349,7 +364,9 @@ class EachLine:
 
 
 def _whole(submitted: SubmittedRequest) -> SubmittedRequest:
-    """Raise `Exists` for ``past``: the request has more than was submitted."""
+    """Raise `Exists` for ``past``, the request has more than was submitted, and for ``trash``."""
     if submitted.word == "past":
         raise Exists(f"request {submitted.id} exists with other content")
+    if submitted.word == "trash":
+        raise purged(submitted)
     return submitted

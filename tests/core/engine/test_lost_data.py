@@ -23,7 +23,9 @@ from redisq_ops import (
     ShardedFairQueue,
     ShardedRequestQueue,
 )
+from redisq_ops.core.engine.queue_types import FOREIGN_CLASSES
 from redisq_ops.core.engine.registry import all_queues
+from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.errors import Refused
@@ -43,10 +45,11 @@ SUBMIT: dict[str, Submit] = {
     "fair": lambda q, n: q.submit("ann", [b"x"]),
     "carmine": lambda q, n: q.enqueue([(f"e{n}", b"x")]),
     "sidekiq": lambda q, n: q.push([Job("A")]),
+    "resque": lambda q, n: q.push([Job("A", [n])]),
 }
 KINDS: dict[str, Any] = {
     "request": RequestQueue, "delay": DelaySet, "circular": CircularQueue, "fair": FairQueue,
-    "carmine": CarmineQueue, "sidekiq": SidekiqQueue,
+    "carmine": CarmineQueue, "sidekiq": SidekiqQueue, "resque": ResqueQueue,
 }  # fmt: skip
 SHARDED: dict[str, Any] = {
     "request": ShardedRequestQueue, "delay": ShardedDelaySet, "circular": ShardedCircularQueue,
@@ -56,7 +59,7 @@ CASES = [(kind, 0) for kind in KINDS] + [(kind, 3) for kind in SHARDED]
 
 
 def opened(client: redis.Redis, kind: str, shards: int) -> Any:
-    name = f"{kind}:q" if kind in ("carmine", "sidekiq") else "q"
+    name = f"{kind}:q" if kind in FOREIGN_CLASSES else "q"
     if shards:
         return SHARDED[kind](client, name, shards=shards)
     return KINDS[kind](client, name)

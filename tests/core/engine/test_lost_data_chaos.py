@@ -19,15 +19,18 @@ from typing import Any
 import pytest
 
 from redisq_ops.core.engine.queue_classes import queue_class, sharded_class
-from redisq_ops.core.engine.queue_types import OWN_CLASSES
+from redisq_ops.core.engine.queue_types import FOREIGN_CLASSES, OWN_CLASSES
+from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
-from redisq_ops.demo.server import EmbeddedServer, binaries
+from redisq_ops.demo.server import HOST, EmbeddedServer, binaries
 from redisq_ops.ops.deployment import Deployment
+
+from ...proxy import FlakyProxy
 
 pytestmark = pytest.mark.slow
 
@@ -39,19 +42,28 @@ SUBMIT: dict[str, Callable[[Any, str], object]] = {
     "circular": lambda queue, id: queue.push([(id, b"x")]),
     "carmine": lambda queue, id: queue.enqueue([(id, b"x")]),
     "sidekiq": lambda queue, id: queue.push([Job("A", [], id)]),
+    "resque": lambda queue, id: queue.push([Job("A", [id])]),
 }
-CASES = [(kind, shards) for kind in OWN_CLASSES for shards in (1, 3)] + [("sidekiq", 1)]
+CASES = [(kind, shards) for kind in OWN_CLASSES for shards in (1, 3)]
+CASES += [("sidekiq", 1), ("resque", 1)]
 EACH = 6
 """entries of each case that are accepted after a loss before they are looked for"""
 
 
 def opened(client: Any, kind: str, shards: int) -> Any:
-    name = f"{kind}:q{shards}" if kind in ("carmine", "sidekiq") else f"{kind}{shards}"
+    name = f"{kind}:q{shards}" if kind in FOREIGN_CLASSES else f"{kind}{shards}"
     if shards > 1:
         return sharded_class(kind)(client, name, shards=shards)
     made = queue_class(kind)
     assert made is not None
     return made(client, name)
+
+
+def entry_id(queue: Any, id: str) -> str:
+    """The id of the entry that a submission under this id makes."""
+    if isinstance(queue, ResqueQueue):
+        return queue.id_of(Job("A", [id]).encoded())
+    return f"{id}/1" if queue.kind == "request" else id
 
 
 def produce(url: str, log: Path) -> None:
@@ -65,7 +77,7 @@ def produce(url: str, log: Path) -> None:
                 SUBMIT[queue.kind](queue, id)
             except RedisqError:  # the server is away: whether it was accepted is unknown
                 continue
-            os.write(fd, f"{since} {queue.name} {id}\n".encode())
+            os.write(fd, f"{since} {queue.name} {entry_id(queue, id)}\n".encode())
 
 
 def work(url: str, log: Path) -> None:
@@ -81,7 +93,7 @@ def work(url: str, log: Path) -> None:
 
 
 def operate(url: str) -> None:
-    queues = [opened(connect(url), *case) for case in CASES if case[0] != "sidekiq"]
+    queues = [opened(connect(url), *case) for case in CASES if case[0] in OWN_CLASSES]
     for n in count(1):
         for queue in queues:
             try:
@@ -97,7 +109,7 @@ def accepted(log: Path, since: int) -> dict[str, list[str]]:
     for line in whole.splitlines():
         at, name, id = line.split()
         if int(at) > since:
-            found[name].append(f"{id}/1" if name.startswith("request") else id)
+            found[name].append(id)
     return found
 
 
@@ -120,28 +132,63 @@ def hidden(url: str, since: int, offered: Path, done: Path) -> tuple[int, list[s
     return sum(map(len, rows.values())), [*missing.values(), *map(str, left.items())]
 
 
-def lose(server: EmbeddedServer, nth: int) -> None:
-    if nth % 2:
-        server.command("FLUSHALL")
-    else:
-        server.restart()  # it persists nothing
+class Alone:
+    """A server that loses its data: it is emptied, or restarted, and persists nothing."""
+
+    def __init__(self, server: EmbeddedServer) -> None:
+        self._server = server
+        self.url = server.url
+
+    def lose(self, nth: int) -> None:
+        if nth % 2:
+            self._server.command("FLUSHALL")
+        else:
+            self._server.restart()
 
 
-@pytest.fixture
-def server() -> Iterator[EmbeddedServer]:
-    with EmbeddedServer(binaries()["valkey"]) as server:
-        yield server
+class WithReplica:
+    """Two servers behind one address, which leads to the primary. When that dies, its replica is
+    promoted: an empty one, as a replica is that was cut off during its full synchronisation."""
+
+    def __init__(self, primary: EmbeddedServer, replica: EmbeddedServer, way: FlakyProxy) -> None:
+        self._primary, self._replica, self._way = primary, replica, way
+        self.url = way.url
+
+    def lose(self, nth: int) -> None:
+        primary, replica = self._primary, self._replica
+        replica.command("REPLICAOF", HOST, str(primary.port))
+        while "master_link_status:up" not in replica.command("INFO", "replication"):
+            time.sleep(0.01)
+        replica.command("REPLICAOF", HOST, "1")
+        replica.command("CONFIG", "SET", "replica-read-only", "no")
+        replica.command("FLUSHALL")
+        primary.kill()
+        replica.command("REPLICAOF", "NO", "ONE")
+        self._way.lead_to(replica.port)
+        primary.restart()
+        self._primary, self._replica = replica, primary
+
+
+@pytest.fixture(params=["alone", "with a replica"])
+def servers(request: pytest.FixtureRequest) -> Iterator[Alone | WithReplica]:
+    binary = binaries()["valkey"]
+    with EmbeddedServer(binary) as server:
+        if request.param == "alone":
+            yield Alone(server)
+            return
+        with EmbeddedServer(binary) as replica, FlakyProxy(server.port) as way:
+            yield WithReplica(server, replica, way)
 
 
 def test_what_is_accepted_after_a_loss_is_never_hidden(
-    server: EmbeddedServer, tmp_path: Path
+    servers: Alone | WithReplica, tmp_path: Path
 ) -> None:
     offered, done = tmp_path / "offered", tmp_path / "done"
     context = multiprocessing.get_context("forkserver")
     processes: list[BaseProcess] = [
-        context.Process(target=produce, args=(server.url, offered)),
-        context.Process(target=work, args=(server.url, done)),
-        context.Process(target=operate, args=(server.url,)),
+        context.Process(target=produce, args=(servers.url, offered)),
+        context.Process(target=work, args=(servers.url, done)),
+        context.Process(target=operate, args=(servers.url,)),
     ]
     total = 0
     try:
@@ -156,11 +203,11 @@ def test_what_is_accepted_after_a_loss_is_never_hidden(
                 assert time.monotonic() < deadline, f"after loss {nth} only: {rows}"
                 assert all(process.is_alive() for process in processes)
                 time.sleep(0.02)
-            n, lost = hidden(server.url, since, offered, done)
+            n, lost = hidden(servers.url, since, offered, done)
             assert lost == [], f"after loss {nth}"
             total += n
             if nth < LOSSES:
-                lose(server, nth)
+                servers.lose(nth)
     finally:
         for process in processes:
             process.kill()

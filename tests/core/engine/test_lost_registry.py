@@ -30,11 +30,16 @@ SUBMIT: dict[str, Submit] = {
     "circular": lambda queue, id: queue.push([(id, b"payload")]),
     "carmine": lambda queue, id: queue.enqueue([(id, b"payload")]),
 }
-NAMES = {"carmine": "carmine:mail"}
+NAMES = {kind: ["mail"] for kind in KINDS} | {
+    "carmine": [
+        "carmine:mail", "carmine:%7Bmail%7D", "carmine:a%7Bmail%7Db", "carmine:почта",
+        "carmine:%7Bпочта%7D", "carmine:a%20b%25",
+    ]
+}  # fmt: skip
 
 
-def opened(client: redis.Redis, kind: str, shards: int) -> Any:
-    name = NAMES.get(kind, "mail")
+def opened(client: redis.Redis, kind: str, shards: int, name: str = "") -> Any:
+    name = name or NAMES[kind][0]
     if shards > 1:
         return sharded_class(kind)(client, name, shards=shards)
     made = queue_class(kind)
@@ -134,23 +139,36 @@ def test_a_resized_queue_comes_back_with_its_shards(client: redis.Redis) -> None
     assert (entry.shards, entry.old_shards, entry.layout) == (5, 0, 1)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "carmine"])
+@pytest.mark.parametrize(("kind", "name"), [(kind, n) for kind in KINDS for n in NAMES[kind]])
 def test_queues_that_the_registry_has_lost_are_found_and_registered(
-    client: redis.Redis, redisq: Redisq, kind: str, shards: int
+    client: redis.Redis, redisq: Redisq, kind: str, name: str, shards: int
 ) -> None:
-    queue = opened(client, kind, shards)
-    SUBMIT[kind](queue, "e1")
-    before = run(client, find("mail"))
+    queue = opened(client, kind, shards, name)
+    for n in range(6):
+        SUBMIT[kind](queue, f"e{n}")
+    before = run(client, find(name))
     client.delete(registry_key())
 
-    ((name, faults),) = [(row["queue"], row["faults"]) for row in redisq.rows("fsck", code=1)]
-    assert name == "mail" and "no entry in the registry" in faults[0]
+    ((found, faults),) = [(row["queue"], row["faults"]) for row in redisq.rows("fsck", code=1)]
+    assert found == name and "no entry in the registry" in faults[0]
     assert "discover --register" in faults[0]
-    found = run(client, examine(Deployment(client)))
-    assert [one.facts["queue"] for one in found if one.check == "registry"] == ["mail"]
+    checks = run(client, examine(Deployment(client)))
+    assert [one.facts["queue"] for one in checks if one.check == "registry"] == [name]
+    assert len(redisq.rows("waiting", "ls", name)) == 6  # by its own keys
+    redisq("discover", "--match", "carmine:*", "--register", "--yes")
+    assert run(client, find(name)) is None  # it is never taken for another program's
     redisq("discover", "--register", "--yes")
-    assert run(client, find("mail")) == before
+    assert [run(client, find(name))] == [before] == run(client, all_queues())
     assert redisq.rows("fsck")[0]["faults"] == []
+
+
+def test_a_tagged_name_with_a_number_is_a_shard_only_of_a_queue_with_so_many(
+    client: redis.Redis, redisq: Redisq
+) -> None:
+    SUBMIT["carmine"](opened(client, "carmine", 1, "carmine:%7Bmail%2F3%7D"), "e1")
+    client.delete(registry_key())
+    redisq("discover", "--register", "--yes")
+    assert [entry.name for entry in run(client, all_queues())] == ["carmine:%7Bmail%2F3%7D"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

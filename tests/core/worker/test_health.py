@@ -50,7 +50,10 @@ def test_others_reach_it_only_where_a_host_is_given(
         endpoint.close()
 
 
-def test_idle_callers_take_no_more_than_a_few_threads_and_no_place() -> None:
+def test_idle_callers_take_no_more_than_a_few_threads_and_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(health, "PATIENCE_S", 600)  # none of them is closed for its silence
     before = threading.active_count()
     with serving(lambda: b"here") as server, ExitStack() as idle:
         for _ in range(4 * CONNECTIONS):

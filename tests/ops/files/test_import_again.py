@@ -108,6 +108,17 @@ def test_with_another_payload_what_is_in_the_trash_stays(
     assert (outcome["done"], outcome["skipped"]) == (0, {"exists": 1})
 
 
+def test_purged_sub_requests_are_not_the_same(redisq: Redisq, file: str) -> None:
+    write(file, head("q", "request"), entry("r/1", "a", 2), entry("r/2", "b", 2))
+    redisq("import", file, "--yes")
+    redisq("purge", "q/r/2", "--yes")
+    told, outcome = redisq.rows("import", file, "--yes", code=3)
+    assert (told["id"], told["problem"]) == (
+        "r/2", "its request is here, and it was purged or moved",
+    )  # fmt: skip
+    assert (outcome["done"], outcome["skipped"]) == (0, {"same": 1, "exists": 1})
+
+
 def test_an_undo_knows_all_that_a_killed_import_put_in(redisq: Redisq, receiver: Receiver) -> None:
     for nth in count():
         receiver.fresh()

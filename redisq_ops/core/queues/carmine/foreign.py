@@ -13,8 +13,8 @@ from ...foreign.base import ForeignQueue
 from ...model.entry import Counts, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.operation import C_co, Call, both, operation, together
-from .keys import HOME, THEIRS, shard_of
-from .names import called, whole_of
+from .keys import HOME, THEIRS, called, shard_of
+from .names import whole_of
 from .states import STATE_OF, Facts, whole
 
 WINDOW = 200

@@ -11,7 +11,7 @@ import re
 
 from ...model.errors import BadInput
 from ...model.keys import PREFIX, Keys
-from ...model.quoting import raw_of
+from ...model.quoting import bytes_of, legal, raw_of
 
 HOME = "carmine:mq:"
 # key part -> Carmine's name of it and its Redis type, in the layout of 2018
@@ -40,6 +40,11 @@ def own_name(name: str) -> str:
         return raw_of(quoted).decode()
     except UnicodeDecodeError:
         raise BadInput(f"queue name {name!r} is no UTF-8 when unquoted") from None
+
+
+def called(own: str) -> str:
+    """Our name for the queue that Carmine calls ``own``."""
+    return f"carmine:{legal(bytes_of(own))}"
 
 
 def shard_name(own: str, shard: int) -> str:
@@ -72,6 +77,17 @@ class CarmineKeys(Keys):
         self.tagged = _TAGGED.fullmatch(self.own) is not None
         if self.tagged:
             self.base = f"{prefix}:carmine:{self.own}:"
+
+    @classmethod
+    def owners(cls, key: str, part: str, prefix: str) -> list[tuple[str, int]]:
+        """As for all keys. A tagged name is also that of a shard: ``{mail/3}`` of ``{mail}``."""
+        front, back = f"{prefix}:carmine:", f":{part}"
+        own = key.removeprefix(front).removesuffix(back)
+        if front + own + back != key or not _TAGGED.fullmatch(own):
+            return super().owners(key, part, prefix)
+        place = shard_of(own)
+        places = [place, (own, 0)] if place else [(own, 0)]
+        return [(called(whole), shard) for whole, shard in places]
 
     def __getitem__(self, part: str) -> str:
         if part in THEIRS:

@@ -9,14 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...engine.registry import find
-from ...model.quoting import bytes_of, legal
 from ...redis.operation import Call, both, together
-from .keys import CarmineKeys, shard_of
-
-
-def called(own: str) -> str:
-    """Our name for the queue that Carmine calls ``own``."""
-    return f"carmine:{legal(bytes_of(own))}"
+from .keys import CarmineKeys, called, shard_of
 
 
 async def begun(places: Sequence[CarmineKeys]) -> list[bool]:

@@ -23,7 +23,7 @@ from ...engine.timed_queue import TimedQueue
 from ...model.clock import Clock, Duration, checked_ms
 from ...model.entry import Entry, State
 from ...model.errors import BadInput, Refused, WrongKind
-from ...model.keys import PREFIX, known_name
+from ...model.keys import PREFIX, Keys, known_name
 from ...model.quoting import legal
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_pairs, pairs
@@ -64,6 +64,7 @@ class CarmineQueue(TimedQueue[C_co]):
 
     kind: ClassVar[str] = "carmine"
     package: ClassVar[str] = "queues.carmine"
+    keys_class: ClassVar[type[Keys]] = CarmineKeys
     importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
     key_types: ClassVar[dict[str, str]] = {
         **{part: type_ for part, (_, type_) in THEIRS.items()},

@@ -39,7 +39,7 @@ class Scheduled:
 
     id: str
     word: str
-    """ok | same | moved | again | exists, see `DelaySet.schedule`"""
+    """ok | same | trash | moved | again | exists, see `DelaySet.schedule`"""
     ready_ms: int
     """the entry's ready time, ms since 1970 (UTC)"""
 
@@ -79,7 +79,8 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         now; with neither they are due now. Returns a `Scheduled` for each, in their order.
 
         ``mode="new"`` never changes an entry. An id that is there answers ``same`` for the same
-        payload and ready time (where it has one: it is delayed), else ``exists``. ``after_ms`` is
+        payload and ready time (where it has one: it is delayed), or ``trash`` if it was purged and
+        can be restored, else ``exists``. ``after_ms`` is
         another time at each call, so repeat a call with ``at_ms``. ``mode="move"`` reschedules:
         ``moved``, and for a pending entry ``again``: it runs again after its ack. Raises
         `BadInput` before anything is sent (both times, seconds instead of ms, a naive datetime),

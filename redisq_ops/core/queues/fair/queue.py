@@ -41,7 +41,8 @@ class SubmittedEntry:
 
     id: str
     word: str
-    """``ok``; ``same``: the same entry is there; ``exists``: another entry has the id"""
+    """``ok``; ``same``: the same entry is there; ``trash``: it is in the trash; ``exists``: another
+    entry has the id"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,10 @@ class FairQueue(ClientRules[C_co]):
 
         Up to 500; ``client``: 1 to 128 printable ASCII characters; ``max_payload``: bytes. Returns
         a `SubmittedEntry` for each, in their order. Safe to repeat with ids: an id that is there
-        with the same client and payload answers ``same``, with others ``exists``, and neither
-        changes anything. An id is free again once its entry is done. Raises `BadInput` and
-        `TooLarge` before anything is sent, `QueueFull`, `QueueClosed`.
+        with the same client and payload answers ``same``, or ``trash`` if it was purged and can be
+        restored; with others ``exists``. None of these changes anything. An id is free again once
+        its entry is done. Raises `BadInput` and `TooLarge` before anything is sent, `QueueFull`,
+        `QueueClosed`.
 
             queue.submit("acme", [("my-id", b"payload")])
         """

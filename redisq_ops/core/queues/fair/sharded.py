@@ -93,13 +93,17 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
     ) -> dict[int, SubmittedEntry]:
         """Replies for ids that shards other than the home have."""
         others = [part for part in self._all_shards() if part.shard != at.shard]
-        found = await together(part._bodies([pairs[i][0] for i in which]) for part in others)
+        ids = [pairs[i][0] for i in which]
+        if not ids:
+            return {}
+        found = await together(both(part._bodies(ids), _in_trash(part, ids)) for part in others)
         replies: dict[int, SubmittedEntry] = {}
-        for bodies in found:
-            for i, body in zip(which, bodies, strict=True):
+        for bodies, purged in found:
+            for i, body, trash in zip(which, bodies, purged, strict=True):
                 if body is not None:
                     same = body == packed(client, pairs[i][1])
-                    replies[i] = SubmittedEntry(pairs[i][0], "same" if same else "exists")
+                    word = ("trash" if trash else "same") if same else "exists"
+                    replies[i] = SubmittedEntry(pairs[i][0], word)
         return replies
 
     # --- clients -------------------------------------------------------------------------------
@@ -258,6 +262,11 @@ _NOBODY = Account(0, 0, 0, 0)
 
 def _rules(account: Account) -> tuple[int, int, int]:
     return account.weight, account.cap, account.blocked
+
+
+def _in_trash(part: FairQueue[None], ids: Sequence[str]) -> Call[list[bool]]:
+    key = part.keys["trash"]
+    return Call(("ZMSCORE", key, *ids), lambda reply: [at is not None for at in reply], key=key)
 
 
 def _joined(one: Client | None, other: Client) -> Client:

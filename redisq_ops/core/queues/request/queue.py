@@ -96,7 +96,8 @@ class RequestQueue(RequestReads[C_co]):
         `SubmittedRequest`. No payloads: the request is done at once.
 
         Safe to repeat: the same id and content again, also after a crash half way, completes the
-        request or answers ``same``. Other content raises `Exists` and changes nothing. Raises
+        request or answers ``same``; ``trash`` if sub-requests of it were purged or moved meanwhile,
+        which stay where they are. Other content raises `Exists` and changes nothing. Raises
         `BadInput` and `TooLarge` before anything is sent, `QueueFull`, `QueueClosed`.
 
             queue.submit([b"one", b"two"], id="monday", priority=10)
@@ -170,12 +171,12 @@ class RequestQueue(RequestReads[C_co]):
         id = chunk.id
 
         def read(reply: list[bytes]) -> SubmittedRequest:
-            word, total, state = words(reply)
+            word, total, state, *gone = words(reply)
             if word == "exists" and state == "cancelled":
                 raise cancelled(id)
             if word == "exists":
                 raise Exists(f"request {id} exists with other content ({total} sub-requests)")
-            return SubmittedRequest(id, word, int(total), state)
+            return SubmittedRequest(id, word, int(total), state, int(gone[0]) if gone else 0)
 
         call = self._call_script(
             "submit", read, [(payload,) for payload in chunk.payloads], rid=id,

@@ -23,11 +23,14 @@ class SubmittedRequest:
 
     id: str
     word: str
-    """``ok``; ``same``: the same request was already there"""
+    """``ok``; ``same``: the same request was already there; ``trash``: it was, but sub-requests of
+    it were purged or moved to another queue, and nothing was added"""
     total: int
     """sub-requests that the request has now"""
     state: str
     """open (more can be added) | sealed | done | cancelled"""
+    gone: int = 0
+    """for ``trash``: how many of its sub-requests were purged or moved"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,14 @@ def checked_traceparent(traceparent: str) -> None:
 
 def cancelled(id: str) -> Exists:
     return Exists(f"request {id} was cancelled: undo that, or use another id (--id)")
+
+
+def purged(submitted: SubmittedRequest) -> Exists:
+    gone, total = submitted.gone, submitted.total
+    return Exists(
+        f"request {submitted.id} was submitted before, but {gone:,} of its {total:,} sub-requests "
+        "were purged or moved to another queue: undo that, or use another id (--id)"
+    )
 
 
 def checked_request(id: str, priority: int, limit: int) -> None:

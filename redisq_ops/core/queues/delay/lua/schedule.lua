@@ -2,14 +2,15 @@
 -- `new` refuses another payload or time, and `move` reschedules (a pending entry runs again at the new
 -- time after it is acknowledged). If the queue has a newer `layout` of its shards than the caller, an
 -- id that isn't here is `elsewhere`, and nothing is done with it.
--- KEYS: transit delay body lease next
+-- KEYS: transit delay body lease next trash
 -- ARGV: caller seq mode layout
 -- REST: id at payload
 -- USES: idempotency transitions bulk_write reclaim_expired clock config history record type_check
 -- USES: registered
 -- USES: wake_workers write_buffer max_waiting
 -- TYPES: once
--- Returns `word:ready time` per row, or one for all: ok | same | moved | again | exists | elsewhere.
+-- Returns `word:ready time` per row, or one for all: ok | same | trash (the same, but purged) | moved |
+-- again | exists | elsewhere.
 registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
@@ -45,7 +46,7 @@ for k = 1, rows do
       word = 'again'
       follow[#follow + 1], follow[#follow + 2] = id, text .. ' ' .. content
     elseif there == content and (not when or when == ready) then
-      word, ready = 'same', when or 0
+      word, ready = not when and redis.call('ZSCORE', trash, id) and 'trash' or 'same', when or 0
     else
       word, ready = 'exists', when or 0
     end

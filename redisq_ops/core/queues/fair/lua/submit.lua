@@ -1,14 +1,15 @@
 -- Add entries of one client behind its waiting ones. An id that is here with another client or payload
 -- is refused; each payload has its client's name in front. If the queue has a newer `layout` of
 -- its shards than the caller, an id that isn't here is `elsewhere`, and nothing is done with it.
--- KEYS: body c_ holes
+-- KEYS: body c_ holes trash
 -- ARGV: caller seq client layout
 -- REST: id payload
 -- USES: idempotency transitions accounts bulk_write config counters history storage_prepare type_check
 -- USES: registered
 -- USES: waiting_lists max_waiting
 -- TYPES: once
--- Returns one word per row, or one for all: ok | same | exists | elsewhere.
+-- Returns one word per row, or one for all: ok | same | trash (the same, but purged) | exists |
+-- elsewhere.
 registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
@@ -26,7 +27,8 @@ for k = 1, rows do
   local id, content = ids[k], ARGV[first + (k - 1) * width + 1]
   local old = contents[id] or there[k]
   if old then
-    reply[k] = old == content and 'same' or 'exists'
+    local purged = old == content and there[k] and redis.call('ZSCORE', trash, id)
+    reply[k] = purged and 'trash' or old == content and 'same' or 'exists'
   elseif newer then
     reply[k] = 'elsewhere'
   else

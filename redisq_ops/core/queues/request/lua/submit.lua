@@ -11,8 +11,8 @@
 -- USES: max_waiting
 -- TYPES: once
 -- RARELY: cancelled
--- Returns: ok | same (already there) | past (there, and more) | exists (another submission), then
--- total, state.
+-- Returns: ok | same (already there) | trash (was there, but sub-requests of it were purged or moved) |
+-- past (there, and more) | exists (another submission), then total, state, and for `trash` how many.
 registered_check()
 local q = request_get(rid)
 local rows = rehearse == '' and #ARGV - first + 1 or tonumber(rehearse)
@@ -29,7 +29,11 @@ end
 if q then
   local sealed = q.state ~= 'open'
   if q.state == 'cancelled' then return answer('exists') end
-  if q.total == last and known == after and (sealed or seal ~= '1') then return answer('same') end
+  if q.total == last and known == after and (sealed or seal ~= '1') then
+    local gone = q.trash + q.purged
+    if gone == 0 then return answer('same') end
+    return {'trash', tostring(q.total), q.state, tostring(gone)}
+  end
   if q.total > last and rows > 0 and seal ~= '1' then return answer('past') end
   if sealed or q.total ~= tonumber(start) - 1 or known ~= before then return answer('exists') end
 elseif tonumber(start) ~= 1 then

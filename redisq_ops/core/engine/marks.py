@@ -1,0 +1,49 @@
+"""Queues of ours by their registration marks alone, for when the registry has no entry of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..model.errors import BadInput
+from ..model.keys import PREFIX, Keys
+from .queue_classes import queue_class
+from .queue_types import KINDS
+from .registry import Registered, read_mark
+
+Place = tuple[str, int]
+"""a queue's name, and the number of a shard of it"""
+
+
+def settings_owners(key: bytes, prefix: str = PREFIX) -> list[Place]:
+    """The queues that may have their settings in this key."""
+    try:
+        name = key.decode()
+    except UnicodeDecodeError:
+        return []
+    classes = dict.fromkeys(made.keys_class for kind in KINDS if (made := queue_class(kind)))
+    return list(dict.fromkeys(each for one in classes for each in one.owners(name, "cfg", prefix)))
+
+
+def marked_by(places: Sequence[Place], mark: bytes | None) -> Registered | None:
+    """The entry that a mark in the settings of one of these stands for: of the first that has so
+    many shards, else of the last."""
+    entries = [(Registered.marked(name, mark), shard) for name, shard in places]
+    known = [(each, shard) for each, shard in entries if each is not None and each.kind in KINDS]
+    large = [each for each, shard in known if shard < each.all_shards]
+    return next(iter([*large, *(each for each, _ in known[-1:])]), None)
+
+
+async def marked(name: str, prefix: str = PREFIX, shard: int = 0) -> Registered | None:
+    """The entry that the mark of a queue's shard stands for; None: there is no mark, or no queue of
+    ours can have this name."""
+    owner, colon, _ = name.partition(":")
+    try:
+        made = queue_class(owner) if colon and owner in KINDS else None
+        keys = (
+            made(None, name, prefix=prefix, shard=shard).keys
+            if made
+            else Keys(f"{name}/{shard}" if shard else name, prefix)
+        )
+    except BadInput:
+        return None
+    return marked_by([(name, shard)], await read_mark(keys))
