@@ -91,6 +91,7 @@ def test_a_stream_and_its_consumer_with_dashes(redisq: Redisq, client: redis.Red
     id = client.xadd("orders", {"n": 1}).decode()  # type: ignore[union-attr]
     client.xgroup_create("orders", "-g", id="0")
     client.xreadgroup("-g", "-w", {"orders": ">"})
+    client.xclaim("orders", "-g", "-w", 0, [id], idle=600_000)
     (row,) = redisq.rows("explain", f"stream:orders/{id}")
     assert row["command"] == "redisq consumers claim stream:orders --group -g --to NAME -- -w"
     _, *words = shlex.split(row["command"])
