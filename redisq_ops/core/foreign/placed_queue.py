@@ -7,7 +7,7 @@ it, 10,000 deep from either end.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -28,6 +28,34 @@ from .places import LocatedEntry, Place
 FEW = 20
 """ids that are looked up in a list one by one; for more of them the list is read"""
 SEARCHED: tuple[State, ...] = ("pending", "trash", "delayed", "dead", "waiting")
+
+
+class _Wanted:
+    """Entries that are looked for by their ids."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self.missing = Counter(id for id in ids if not id.startswith(UNREAD))
+        self.found: defaultdict[str, list[LocatedEntry]] = defaultdict(list)
+        """by id; under `UNREAD` entries on the way whose ids are unknown"""
+        self._known: set[tuple[str, bytes, int]] = set()
+        """those that were found: a second round meets them again"""
+
+    def among(self, rows: Sequence[LocatedEntry]) -> list[bool]:
+        """Which of the rows are looked for; these are found then."""
+        return [self._takes(seen) for seen in rows]
+
+    def _takes(self, seen: LocatedEntry) -> bool:
+        id, which = seen.entry.id, (seen.place.key, seen.member, seen.at)
+        if id.startswith(UNREAD):
+            self.found[UNREAD] = [replace(seen, member=b"")]  # its bytes are too many to keep
+        if id not in self.missing or which in self._known:
+            return False
+        self._known.add(which)
+        self.found[id].append(seen)
+        self.missing[id] -= 1
+        if not self.missing[id]:
+            del self.missing[id]
+        return True
 
 
 class PlacedQueue(PlacedPages[C_co]):
@@ -131,67 +159,59 @@ class PlacedQueue(PlacedPages[C_co]):
         ``onward``: for a change. Begin where the last search ended, as a bulk change goes through
         its pages.
         """
-        missing = Counter(id for id in ids if not id.startswith(UNREAD))
-        found: defaultdict[str, list[LocatedEntry]] = defaultdict(list)
-        known: set[tuple[str, bytes, int]] = set()  # a second round meets them again
-
-        def found_in(rows: Sequence[LocatedEntry]) -> list[bool]:
-            """Which of the rows are asked for."""
-            asked = []
-            for seen in rows:
-                which = (seen.place.key, seen.member, seen.at)
-                if seen.entry.id.startswith(UNREAD):
-                    found[UNREAD] = [replace(seen, member=b"")]  # its bytes are too many to keep
-                asked.append(missing[seen.entry.id] > 0 and which not in known)
-                if asked[-1]:
-                    known.add(which)
-                    missing[seen.entry.id] -= 1
-                    found[seen.entry.id].append(seen)
-            return asked
-
+        wanted = _Wanted(ids)
         if state == "trash":
-            found_in(await self._own_trash().of_members([stored(id).encode() for id in missing]))
-            return found
+            labels = [stored(id).encode() for id in wanted.missing]
+            wanted.among(await self._own_trash().of_members(labels))
+            return wanted.found
         places = await self._weighed(await self._places(state))
         places = [replace(place, brief=onward) for place in places]
         if self.by_id:
-            places = [p for p in places if not await self._found_by_id(p, missing, found_in)]
+            places = [place for place in places if not await self._found_by_id(place, wanted)]
         long = [place.too_long for place in places if place.too_long]
         places = [place for place in places if not place.too_long]
+        await self._look_through(places, wanted, state, onward)
+        if wanted.missing and long:
+            raise WrongKind(named(long) or "")
+        return wanted.found
+
+    async def _look_through(
+        self, places: Sequence[Place], wanted: _Wanted, state: State, onward: bool
+    ) -> None:
+        """Read pages until all is found, or from the beginning to the end."""
         sizes = await together(place.count() for place in places)
         begin = self._left_off.get(state) if onward else None
         wrapped = begin is None
         index, inner = begin or (0, None)
-        page = min(PAGE, max(FEW, missing.total()))
-        while missing.total():
+        page = min(PAGE, max(FEW, wanted.missing.total()))
+        while wanted.missing:
             if index >= len(places):
                 if wrapped:
-                    break
+                    return
                 wrapped, index, inner = True, 0, None
                 continue
             place, size = places[index], sizes[index]
-            few = place.kind == "zset" and size > PAGE and len(missing) <= 3
-            traits = [self._trait(id) for id in missing] if few else []
-            if few and all(traits):
+            if place.kind == "zset" and size > PAGE and (traits := self._traits(wanted)):
                 for trait in traits:
-                    found_in(await place.matching(trait))
+                    wanted.among(await place.matching(trait))
                 index, inner = index + 1, None
                 continue
             rows, then, _ = await place.after(inner, page)
             page = min(2 * page, PAGE)
-            asked = found_in(rows)
+            asked = wanted.among(rows)
             if onward and any(asked):
                 # Behind an element that stays: the others will have left when it goes on here.
                 last = len(asked) - asked[::-1].index(True)
                 stay = [row for n, row in enumerate(rows[:last]) if not asked[n]]
                 self._left_off[state] = index, place.behind(stay[-1]) if stay else inner
-            inner = then
-            if place.kind == "list":
-                inner = reachable(inner, size)
+            inner = reachable(then, size) if place.kind == "list" else then
             index += inner is None
-        if missing.total() and long:
-            raise WrongKind(named(long) or "")
-        return found
+
+    def _traits(self, wanted: _Wanted) -> Sequence[str]:
+        """For few ids: something that the bytes of each one's entry contain; none if that isn't
+        known of all."""
+        traits = [self._trait(id) for id in wanted.missing] if len(wanted.missing) <= 3 else []
+        return traits if all(traits) else ()
 
     async def _has_depths(self, found: dict[str, list[LocatedEntry]], ids: Sequence[str]) -> bool:
         """Whether what wasn't found may be where nobody looked."""
@@ -201,19 +221,14 @@ class PlacedQueue(PlacedPages[C_co]):
         sizes = await together(place.count() for place in lists)
         return max(sizes, default=0) > 2 * DEPTH
 
-    async def _found_by_id(
-        self,
-        place: Place,
-        missing: Counter[str],
-        found_in: Callable[[Sequence[LocatedEntry]], list[bool]],
-    ) -> bool:
+    async def _found_by_id(self, place: Place, wanted: _Wanted) -> bool:
         """Look up what is missing in a place. False: it is a list and they are many, or its entries
         were gathered elsewhere."""
-        ids = list(missing)
+        ids = list(wanted.missing)
         if place.kind == "busy" or (place.kind == "list" and len(ids) > FEW):
             return False
         members = await self.members(place, ids)
-        found_in(await place.of_members(members))
+        wanted.among(await place.of_members(members))
         return True
 
     def _trait(self, id: str) -> str:
