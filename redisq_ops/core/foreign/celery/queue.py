@@ -174,7 +174,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         if state in ("dead", "done"):
             return await self._results(state, place, rows)
         if state == "waiting":
-            return [_entry(state, Task.read(row.member), row.member, place.called) for row in rows]
+            return [_entry(state, Task.read(row.member), row.member, place) for row in rows]
         return await self._delivered(state, place, rows)
 
     async def _delivered(
@@ -199,7 +199,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             mine = self.own_name in _queues(each, bindings)
             since_ms = None if since is None else moment(float(since) * 1000)
             entries.append(
-                _entry(state, each.task, row.member, place.called, since_ms)
+                _entry(state, each.task, row.member, place, since_ms)
                 if mine and later is (state == "delayed")
                 else None
             )
@@ -241,16 +241,16 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
 
 
 def _entry(
-    state: State, task: Task, member: bytes, called: str, since_ms: int | None = None
+    state: State, task: Task, member: bytes, place: Place, since_ms: int | None = None
 ) -> Entry:
-    id = task.id
+    id, called = task.id, place.called
     if id is None:
         digest, problem = sha1(member).hexdigest()[:16], task.problem or "it has no id"
         return Entry(digest, state, since_ms=since_ms, called=called, problem=problem)
     at = task.eta_ms if state == "delayed" else None
     return Entry(
-        legal(bytes_of(id)), state, at, since_ms, task.shown(), called=called,
-        failures=task.retries, task=text_member(task.headers, ("task",)),
+        legal(bytes_of(id)), state, at, since_ms, None if place.brief else task.shown(),
+        called=called, failures=task.retries, task=text_member(task.headers, ("task",)),
     )  # fmt: skip
 
 

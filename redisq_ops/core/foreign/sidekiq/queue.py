@@ -123,7 +123,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
             return None
         kind = record.get("error_class")
         error = None
-        if isinstance(kind, str):
+        if isinstance(kind, str) and not place.brief:
             error = Failure(
                 kind, str(record.get("error_message", "")),
                 job.unpacked_backtrace(record.get("error_backtrace", [])),
