@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -51,6 +52,8 @@ class QueueReads(QueueBase[C_co]):
 
     checked: ClassVar[Sequence[State]] = tuple(ZSETS)
     """states whose entries a thorough checkup reads"""
+    checked_most: ClassVar[float] = math.inf
+    """entries of a state that a thorough checkup reads at most"""
 
     @operation
     @abstractmethod
@@ -362,13 +365,17 @@ class QueueReads(QueueBase[C_co]):
 
     async def _unreadable(self, state: State) -> tuple[list[Entry], list[str]]:
         """The entries of a state whose records are corrupt or gone, and what was not read."""
-        found, unseen, unread, cursor = list[Entry](), list[str](), 0, None
+        found, unseen, unread, read, cursor = list[Entry](), list[str](), 0, 0, None
         while True:
             page = await self.page.op(state, cursor, _CHECKED, glance=True)
+            read += len(page.entries)
             unread += sum(entry.unread for entry in page.entries)
             unseen += [page.problem] if page.problem else []
             found += [entry for entry in page.entries if entry.problem and not entry.unread]
-            if (cursor := page.cursor) is None:
+            cursor = page.cursor
+            if cursor is not None and read >= self.checked_most:
+                unseen.append(f"only the first {read:,} {state} entries of about {page.total:,}")
+            if cursor is None or read >= self.checked_most:
                 noun = "entry is" if unread == 1 else "entries are"
                 long = [f"{unread:,} {state} {noun} too long for a check"] if unread else []
                 return found, unseen + long

@@ -67,6 +67,7 @@ class PlacedPages(ForeignQueue[C_co]):
     here is unknown"""
     key_types: ClassVar[dict[str, str]] = {"was": "hash", "purged": "hash"}
     checked: ClassVar[Sequence[State]] = ("waiting", "pending", "delayed", "dead", "trash")
+    checked_most: ClassVar[float] = 20_000
     enveloped: ClassVar[bool] = False
     holds_payloads: ClassVar[bool] = False
     """whether the owner's elements are, or have, payloads; else they are ids"""
@@ -205,7 +206,8 @@ class PlacedPages(ForeignQueue[C_co]):
             for key in keys
             if not names.fullmatch(key)
         )
-        return replace(found, flaws=(*found.flaws, *flaws), unseen=found.unseen or unseen)
+        left_out = "; ".join(filter(None, (found.unseen, unseen))) or None
+        return replace(found, flaws=(*found.flaws, *flaws), unseen=left_out)
 
     # --- where entries are -----------------------------------------------------------------------
 

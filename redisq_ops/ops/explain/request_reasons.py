@@ -78,7 +78,11 @@ class RequestReasons(BlockingReasons, OutcomeReasons):
         return Reason(
             "open", f"it is not sealed: its producer may still add to its "
             f"{entries(request.total)}; the last addition was {self._ago(added)}",
-            "submit", hint("submit", "FILE", queue=self.queue.name, id=request.id),
+            "submit",
+            hint(
+                "submit", "FILE", queue=self.queue.name, id=request.id,
+                limit=str(request.limit), priority=str(request.priority),
+            ),
             facts={"added_ms": added, "created_ms": request.created_ms, "total": request.total},
         )  # fmt: skip
 

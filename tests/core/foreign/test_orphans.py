@@ -324,3 +324,40 @@ def test_only_orphans_are_purged_where_jobs_are_running_or_done(
     queue, high = queue_of(client, case), 1 << 50
     move = {"source": case.state, "target": "gone", "high_water_ms": high}
     assert queue.move("op", 1, ["b"], **move) == ["whole"]
+
+
+@pytest.mark.parametrize("worker", ["alive", "executes", "died", "expired", "busy with another"])
+@pytest.mark.parametrize("execution", ["", ":" + "0f" * 16], ids=["job", "execution"])
+def test_a_started_orphan_without_a_time_is_busy_while_a_worker_names_it(
+    client: Client, worker: str, execution: str
+) -> None:
+    case = Case("rq:mail", "pending", "rq:wip:mail", "rq:job:b", execution=execution)
+    case.fill(client)
+    client.zadd(case.key, dict.fromkeys(case.members, float("inf")))
+    client.sadd("rq:workers", "rq:worker:w")
+    record: dict[Any, Any] = {"last_heartbeat": "2026-11-28T00:00:00Z", "current_job": "b"}
+    if worker == "died":
+        record["death"] = "2026-11-28T00:00:00Z"
+    if worker == "executes":
+        record["current_job"] = ""
+        client.sadd("rq:worker:w:executions", "b" + execution)
+    if worker == "busy with another":
+        record["current_job"] = "a"
+    if worker != "expired":
+        client.hset("rq:worker:w", mapping=record)
+    outcome = changed(queue_of(client, case), "purge", "pending", "b").outcome
+    busy = worker in ("alive", "executes")
+    assert (outcome.done, outcome.skipped) == ((0, {"busy": 1}) if busy else (1, {}))
+
+
+@pytest.mark.parametrize("case", [CASES[1], CASES[8], CASES[11], ENDED[0], ENDED[2]], ids=str)
+def test_fsck_of_a_long_state_is_bounded(
+    redisq: Redisq, client: Client, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisq_ops.core.foreign.placed_pages.PlacedPages.checked_most", 1000)
+    case.fill(client)
+    client.zadd(case.key, {f"n{n}": case.score + 9 + n for n in range(5000)})
+    redisq("discover", "--register", "--yes")
+    (row,) = redisq.rows("fsck", case.queue, code=1)
+    assert f"only the first 1,000 {case.state} entries of about 5,004" in row["not_checked"]
+    assert f"1,000 {case.state} entries are only ids" in row["faults"][0]

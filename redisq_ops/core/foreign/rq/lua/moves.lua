@@ -1,7 +1,7 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- IMPLEMENTS: moves_lacks_record
--- KEYS: t_queues t_job_ t_queue_ t_results_ t_scheduled_ t_wip_
+-- KEYS: t_queues t_workers t_job_ t_queue_ t_results_ t_scheduled_ t_wip_
 -- USES: remove_from_list put_into_list kept_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
@@ -36,13 +36,23 @@ local function moves_fit(e)
   type_check_key(list_of(e), 'list')
 end
 
+-- Whether a living worker says that it runs a job: by its execution since RQ 3, by its id before.
+local function runs_now(member, id)
+  for _, worker in ipairs(redis.call('SMEMBERS', t_workers)) do
+    local beat, death, job = unpack(redis.call('HMGET', worker, 'last_heartbeat', 'death', 'current_job'))
+    if beat and (death or '') == '' and (job == member or job == id
+      or redis.call('SISMEMBER', worker .. ':executions', member) == 1) then return true end
+  end
+  return false
+end
+
 -- A started job has its execution's id behind its own since RQ 2; its score is the time (s) up to which
--- its worker said that it runs it.
+-- its worker said that it runs it, or infinite: then only the workers know.
 local function moves_lacks_record(e)
   if e.key:sub(1, #t_wip_) == t_wip_ then
     local till = tonumber(e.score or redis.call('ZSCORE', e.key, e.member) or nil)
-    if till and till >= now / 1000 then return nil, 'busy' end
     local id = #e.member > 33 and e.member:sub(-33):match('^:%x+$') and e.member:sub(1, -34)
+    if till and till >= now / 1000 and (till < math.huge or runs_now(e.member, id)) then return nil, 'busy' end
     if id and redis.call('EXISTS', t_job_ .. id) == 1 then return nil end
   end
   return redis.call('EXISTS', job_of(e)) == 0
