@@ -79,3 +79,15 @@ def test_a_plan_is_looked_at_with_few_reads(
     redisq("apply", plan, "--dry-run")
     assert f"{PLANNED} of {PLANNED}" in redisq("apply", plan, "--yes")
     assert counter.reads / PLANNED <= LOOKS, counter.reads
+
+
+def test_equal_entries_are_purged_as_fast_as_others(redisq: Redisq, client: redis.Redis) -> None:
+    client.sadd("resque:queues", "mail")
+    client.rpush("resque:queue:mail", *['{"class":"H","args":[1]}'] * PLANNED * 3)
+    redisq("discover", "--register", "--yes")
+    client.config_resetstat()
+    assert f"{3 * PLANNED} of {3 * PLANNED}" in redisq("waiting", "purge", "resque:mail", "--yes")
+    assert client.info("commandstats")["cmdstat_zscore"]["calls"] <= 20 * 3 * PLANNED
+    assert client.llen("resque:queue:mail") == 0
+    redisq("undo", "--yes")
+    assert client.llen("resque:queue:mail") == 3 * PLANNED
