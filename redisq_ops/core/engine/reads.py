@@ -181,8 +181,11 @@ class QueueReads(QueueBase[C_co]):
         return await self._get_waiting(id)
 
     @operation
-    async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
-        """`get` for several ids: an entry or None for each, in their order."""
+    async def get_many(self, ids: Sequence[str], likely: State | None = None) -> list[Entry | None]:
+        """`get` for several ids: an entry or None for each, in their order.
+
+        ``likely``: the state in which most are expected; some kinds look there first.
+        """
         return await together(self.get.op(id) for id in ids)
 
     @abstractmethod

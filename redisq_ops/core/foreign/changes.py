@@ -152,7 +152,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         since_ms = seen.entry.since_ms
         late = since_ms is not None and step.high_water_ms < since_ms <= now_ms
         orphan = seen.entry.orphan
-        if orphan is not (id in step.orphans):  # its record came back, or went
+        if orphan is not (seen.entry.id in step.orphans):  # its record came back, or went
             why = "changed"
         else:
             refused = self._orphan_refused if orphan else self._refused

@@ -134,6 +134,17 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
             f" redisq knows: {self.owner} lost it, or is of a newer release"
         )
 
+    @operation
+    async def get_many(self, ids: Sequence[str], likely: State | None = None) -> list[Entry | None]:
+        found = await ForeignChanges.get_many(self, ids, likely)
+        missing = [id for id, entry in zip(ids, found, strict=True) if entry is None]
+        values = await self.job_fields([raw_of(id) for id in missing], self.of_every_job)
+        there = [id for id, row in zip(missing, values, strict=True) if self.is_whole(row)]
+        again = dict(zip(there, await together(self.get.op(id) for id in there), strict=True))
+        return [
+            again.get(id) if entry is None else entry for id, entry in zip(ids, found, strict=True)
+        ]
+
     async def job_fields(self, ids: Sequence[bytes], fields: Sequence[str]) -> list[list[Any]]:
         """Some short fields of each of these jobs."""
         keys = list(map(self.job_key, ids))

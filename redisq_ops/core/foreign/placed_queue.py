@@ -62,8 +62,9 @@ class PlacedQueue(PlacedPages[C_co]):
     """One queue of a deployment; without a queue's name, the whole deployment."""
 
     @cached_property
-    def _left_off(self) -> dict[State, tuple[int, str | None]]:
-        """Where a search for ids ended: a bulk change asks for them in the order of the pages."""
+    def _left_off(self) -> dict[tuple[State, bool], tuple[int, str | None]]:
+        """Where a search for ids ended, by state and by `Place.brief`: a bulk change, and a look
+        at its entries before it, ask for them in the order of the pages."""
         return {}
 
     def typed_id(self, words: str) -> str:
@@ -79,7 +80,9 @@ class PlacedQueue(PlacedPages[C_co]):
         """As for every queue; a list is searched 10,000 deep from either end. Raises `WrongKind`
         for an id that isn't found while a state, or an element, can't be read."""
         states = dict.fromkeys((*SEARCHED, *self.states))
-        found = await together(attempt(self._located([id], state, False)) for state in states)
+        found = await together(
+            attempt(self._located([id], state, False, False)) for state in states
+        )
         for rows in found:
             if not isinstance(rows, Exception) and rows[id]:
                 return rows[id][0].entry
@@ -89,6 +92,29 @@ class PlacedQueue(PlacedPages[C_co]):
             for seen in unread[UNREAD]:
                 raise WrongKind(f"an element of key {seen.place.key} is {seen.entry.problem}")
         return None
+
+    @operation
+    async def get_many(self, ids: Sequence[str], likely: State | None = None) -> list[Entry | None]:
+        """`get` for several ids: a state is read once for all of them, and only for those that
+        weren't found before."""
+        found: dict[str, Entry] = {}
+        wrong: Exception | None = None
+        first: list[State] = [likely] if likely and likely in (*self.states, "trash") else []
+        for state in dict.fromkeys((*first, *SEARCHED, *self.states)):
+            missing = [id for id in dict.fromkeys(ids) if id not in found]
+            if not missing:
+                break
+            rows = await attempt(self._located(missing, state, state == likely, False))
+            if isinstance(rows, Exception):
+                wrong = wrong or rows
+                continue
+            found |= {id: rows[id][0].entry for id in missing if rows[id]}
+            if rows[UNREAD] and wrong is None:
+                seen = rows[UNREAD][0]
+                wrong = WrongKind(f"an element of key {seen.place.key} is {seen.entry.problem}")
+        if wrong is not None and not all(id in found for id in ids):
+            raise wrong
+        return [found.get(id) for id in ids]
 
     async def _get_waiting(self, id: str) -> Entry | None:
         return await self.get.op(id)
@@ -103,7 +129,7 @@ class PlacedQueue(PlacedPages[C_co]):
             both(self._recent_consumers(), self._now()),
             both(
                 self._unless(self._processes(), [], wrong),
-                self._located([id] if id else [], "waiting", False),
+                self._located([id] if id else [], "waiting", False, False),
             ),
         )
         serving = self._serving(processes)
@@ -151,13 +177,13 @@ class PlacedQueue(PlacedPages[C_co]):
         return not self.own_name or self.own_name in queues or "*" in queues
 
     async def _located(
-        self, ids: Sequence[str], state: State, onward: bool = True
+        self, ids: Sequence[str], state: State, onward: bool = True, brief: bool = True
     ) -> defaultdict[str, list[LocatedEntry]]:
         """Where the entries of these ids are now, as many of each as ``ids`` has; under `UNREAD`,
         entries on the way whose ids are unknown.
 
-        ``onward``: for a change. Begin where the last search ended, as a bulk change goes through
-        its pages.
+        ``onward``: begin where the last search ended, as a bulk change goes through its pages.
+        ``brief``: as of places, for a change.
         """
         wanted = _Wanted(ids)
         if state == "trash":
@@ -165,22 +191,23 @@ class PlacedQueue(PlacedPages[C_co]):
             wanted.among(await self._own_trash().of_members(labels))
             return wanted.found
         places = await self._weighed(await self._places(state))
-        places = [replace(place, brief=onward) for place in places]
+        places = [replace(place, brief=brief) for place in places]
         if self.by_id:
             places = [place for place in places if not await self._found_by_id(place, wanted)]
         long = [place.too_long for place in places if place.too_long]
         places = [place for place in places if not place.too_long]
-        await self._look_through(places, wanted, state, onward)
+        await self._look_through(places, wanted, (state, brief), onward)
         if wanted.missing and long:
             raise WrongKind(named(long) or "")
         return wanted.found
 
     async def _look_through(
-        self, places: Sequence[Place], wanted: _Wanted, state: State, onward: bool
+        self, places: Sequence[Place], wanted: _Wanted, search: tuple[State, bool], onward: bool
     ) -> None:
-        """Read pages until all is found, or from the beginning to the end."""
+        """Read pages until all is found, or from the beginning to the end; ``search``: which one of
+        `_left_off` this is."""
         sizes = await together(place.count() for place in places)
-        begin = self._left_off.get(state) if onward else None
+        begin = self._left_off.get(search) if onward else None
         wrapped = begin is None
         index, inner = begin or (0, None)
         page = min(PAGE, max(FEW, wanted.missing.total()))
@@ -203,7 +230,7 @@ class PlacedQueue(PlacedPages[C_co]):
                 # Behind an element that stays: the others will have left when it goes on here.
                 last = len(asked) - asked[::-1].index(True)
                 stay = [row for n, row in enumerate(rows[:last]) if not asked[n]]
-                self._left_off[state] = index, place.behind(stay[-1]) if stay else inner
+                self._left_off[search] = index, place.behind(stay[-1]) if stay else inner
             inner = reachable(then, size) if place.kind == "list" else then
             index += inner is None
 

@@ -130,7 +130,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
         return await self._with_known_shards(lambda: self._get(id))
 
     @operation
-    async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
+    async def get_many(self, ids: Sequence[str], likely: State | None = None) -> list[Entry | None]:
         # Overrides a kind's own `get_many`, which reads one shard's keys.
         return await together(self.get.op(id) for id in ids)
 

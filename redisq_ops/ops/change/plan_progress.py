@@ -10,7 +10,6 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry
-from redisq_ops.core.redis.operation import together
 
 from .entry_steps import Pick
 from .impact import Consequences
@@ -37,7 +36,7 @@ async def look_at(
     impact = Consequences(queue, now, shown=shown)
     picks: Iterator[Pick] = islice(plan.picks(start), most)
     while batch := list(islice(picks, _PAGE)):
-        entries = await together(queue.get.op(pick.id) for pick in batch)
+        entries = await queue.get_many.op([pick.id for pick in batch], plan.header.state)
         there = list[Entry]()
         for pick, entry in zip(batch, entries, strict=True):
             word = _word(plan.header, pick, entry, now)

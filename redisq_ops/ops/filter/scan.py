@@ -259,7 +259,7 @@ class Scan:
 
     async def _named(self, ids: Iterator[str]) -> Sequence[Entry]:
         batch = list(islice(ids, WITH_PAYLOADS if self._payloads else PAGE))
-        found = await together(self.queue.get.op(id) for id in batch)
+        found = await self.queue.get_many.op(batch, self.state)
         self.scanned += len(batch)
         self.over = self.scanned >= self.total
         known = [entry for entry in found if entry is not None]

@@ -80,7 +80,7 @@ async def _target(
         requests = tuple(id for id in ids if "/" not in id)
         ids = tuple(id for id in ids if "/" in id)
         reads = [queue.request.op(id) for id in requests]
-    entries, records = await both(together(queue.get.op(id) for id in ids), together(reads))
+    entries, records = await both(queue.get_many.op(ids), together(reads))
     for what, id, record in (
         *(("entry", *pair) for pair in zip(ids, entries, strict=True)),
         *(("request", *pair) for pair in zip(requests, records, strict=True)),

@@ -17,7 +17,6 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.core.redis.operation import together
 
 from ..filter.fields import Path, path_text
 from ..filter.filter import Filter
@@ -271,7 +270,7 @@ class GroupComparison:
         side = self.here if self.here.sample else self.rest
         batch, side.sample = side.sample[: self._batch], side.sample[self._batch :]
         ids = [sampled for sampled in batch if isinstance(sampled, str)]
-        found = await together(self.queue.get.op(id) for id in ids)
+        found = await self.queue.get_many.op(ids, self.state)
         payloads = [
             entry.payload
             for entry in found

@@ -135,6 +135,28 @@ def test_an_orphan_is_purged_alone_and_an_undo_puts_it_back(client: Client, case
 
 
 @some_cases
+def test_ids_outside_ascii_are_purged_like_others(
+    redisq: Redisq, client: Client, case: Case
+) -> None:
+    case.fill(client)
+    client.delete(case.key)
+    odd = "й/" + case.execution
+    if case.kind == "list":
+        client.rpush(case.key, odd)
+    elif case.kind == "set":
+        client.sadd(case.key, odd)
+    else:
+        client.zadd(case.key, {odd: case.score})
+    before = theirs(client)
+    purge = ("purge", case.queue, "--state", case.state, "--where", "reason=gone", "--yes")
+    assert f"redisq purge {case.queue} --state {case.state}" in redisq("fsck", case.queue, code=1)
+    assert "1 of 1" in redisq(*purge)
+    assert not client.exists(case.key)
+    redisq("undo", "--yes")
+    assert theirs(client) == before
+
+
+@some_cases
 def test_a_restored_orphan_goes_back_to_the_trash_by_an_undo(client: Client, case: Case) -> None:
     case.fill(client)
     before = theirs(client)

@@ -13,10 +13,21 @@ local function empty_trash(max)
   return #old
 end
 
+-- A label that is free. Thousands of entries may have the same id, so it isn't looked for one by one.
+local function trash_label(id)
+  local function label(n) return n == 1 and id or id .. '~' .. n end
+  local taken, free = 0, 1
+  while redis.call('ZSCORE', trash, label(free)) do taken, free = free, 2 * free end
+  while free - taken > 1 do
+    local n = math.floor((taken + free) / 2)
+    if redis.call('ZSCORE', trash, label(n)) then taken = n else free = n end
+  end
+  return label(free)
+end
+
 -- Put an entry into the trash; its bytes are kept once. Returns the label it got.
 local function trash_put(op, e, since)
-  local label, n = e.id, 1
-  while redis.call('ZSCORE', trash, label) do n = n + 1; label = e.id .. '~' .. n end
+  local label = trash_label(e.id)
   redis.call('ZADD', trash, since or now, label)
   redis.call('HSET', purged, label, e.shown or e.member)
   if not e.shown then e.member = nil end

@@ -160,7 +160,7 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         return entry
 
     @operation
-    async def get_many(self, ids: Sequence[str]) -> list[Entry | None]:
+    async def get_many(self, ids: Sequence[str], likely: State | None = None) -> list[Entry | None]:
         """`get` for several ids: an entry or None for each, in their order."""
         if not ids:
             return []
