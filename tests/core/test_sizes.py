@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,3 +161,12 @@ def test_a_pending_entry_of_a_stream_is_named(client: redis.Redis, redisq: Redis
     for more in ((), ("--json",)):
         redisq("pending", "ls", "stream:events", *more, code=3)
         assert "too long to be read" in redisq.err
+
+
+def test_a_line_of_an_import_has_a_bound(
+    redisq: Redisq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisq_ops.ops.files.import_check.LONGEST", 1 << 20)
+    file = tmp_path / "long.jsonl"
+    file.write_bytes(b"x" * (1 << 21))
+    assert "line 1 has more than 1 MiB" in redisq.refusal("import", str(file), "--yes", code=2)
