@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import together
@@ -44,15 +43,18 @@ def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Ent
             meter(scan.scanned, scan.expected)
 
 
-def reads_payloads(s: Session, queue: Queue[Any], page: Sequence[Entry]) -> list[Entry]:
-    """The same entries with their payloads, without those that changed their state meanwhile.
+def reads_payloads(s: Session, scan: Scan, page: Sequence[Entry]) -> list[Entry]:
+    """The same entries with their payloads, without those that changed their state meanwhile. The
+    scan counts those that are too long.
 
     Nothing is read if the entries have payloads: because the filter needs them, or because the
     layout has no reads by id.
     """
     if all(entry.payload is not None for entry in page):
         return list(page)
-    found = s.run(together(queue.get.op(entry.id) for entry in page))
+    found = s.run(together(scan.queue.get.op(entry.id) for entry in page))
+    rows = zip(page, found, strict=True)
+    scan.saw(now for then, now in rows if now and not (then.problem or then.partly))
     return [
         now
         for then, now in zip(page, found, strict=True)

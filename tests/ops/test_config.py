@@ -273,6 +273,12 @@ def test_binary_password_file_is_not_quoted(file: Path, redisq: Redisq, tmp_path
     assert f"password file {tmp_path}/pw is not UTF-8 text" in said
 
 
+def test_password_file_without_end_is_refused(file: Path, redisq: Redisq) -> None:
+    prod(file, "password_file = '/dev/zero'")
+    said = redisq.refusal("ls", "--context", "prod", code=2)
+    assert "password file /dev/zero has more than 64 MiB" in said
+
+
 @pytest.mark.parametrize(("typed", "held"), [((), "5/s"), (("--rate", "4/s"), "4/s")])
 @pytest.mark.parametrize("applied", [False, True])
 def test_max_rate_of_a_ramp(

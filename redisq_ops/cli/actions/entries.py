@@ -71,9 +71,9 @@ def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
             if not s.json:
                 # Only reading the payloads shows which entries are gone from a stream.
                 looks = state == "pending" and isinstance(queue, HasConsumerGroups)
-                found += reads_payloads(s, queue, page) if looks else page
+                found += reads_payloads(s, scan, page) if looks else page
                 continue
-            for entry in reads_payloads(s, queue, page):
+            for entry in reads_payloads(s, scan, page):
                 emit(entry_row(queue.name, entry))
         unknown = unknown_state(s, scan)
         if not s.json:

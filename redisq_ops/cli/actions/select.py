@@ -143,7 +143,7 @@ def _scan_queue(
                     shown = (s.redaction.entry(entry) for entry in page if not entry.problem)
                     found.add(map(scan.fields, shown))
                 elif not given["count"]:
-                    _show(s, queue, page, now, found)
+                    _show(s, scan, page, now, found)
         except (Unreadable, WrongKind) as corrupt:  # the other states may be readable
             scan.problem, scan.over = f"{state}: {corrupt}", True
         left = None if left is None else left - scan.found
@@ -151,16 +151,14 @@ def _scan_queue(
     return scans
 
 
-def _show(
-    s: Session, queue: Queue[Any], page: Sequence[Entry], now: int, rows: list[list[Any]]
-) -> None:
+def _show(s: Session, scan: Scan, page: Sequence[Entry], now: int, rows: list[list[Any]]) -> None:
     """Print entries as JSON, or add a line for each to ``rows``."""
     if s.json:
-        for entry in reads_payloads(s, queue, page):
-            emit(entry_row(queue.name, entry))
+        for entry in reads_payloads(s, scan, page):
+            emit(entry_row(scan.queue.name, entry))
         return
     rows += [
-        [f"{queue.name}/{entry.id}", entry.state,
+        [f"{scan.queue.name}/{entry.id}", entry.state,
          entry.since_ms and age(now - entry.since_ms), *entry_cells(entry)]
         for entry in page
     ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
@@ -17,13 +18,14 @@ from ..model.consumer_load import (
     PendingQuery,
     pending_delivery,
 )
-from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, PageQuery, State
+from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, PageQuery, State, not_read
 from ..model.errors import WrongKind
 from ..model.queue_position import OTHERS, SEEN, QueuePosition
 from ..model.quoting import text
 from ..model.rates import Rates
 from ..model.states import ZSETS
-from ..redis.operation import C_co, Call, Description, both, operation, together
+from ..redis.cut_replies import is_cut, length
+from ..redis.operation import C_co, Call, Description, both, operation, shortened, together
 from ..redis.parsers import moment, number, scored, spelt
 from .queue_base import QueueBase
 from .state_scan import ScoreRange, behind, page, positions
@@ -91,7 +93,12 @@ class QueueReads(QueueBase[C_co]):
         in a long list. ``payloads``: also read payloads. ``glance``: for a look that repeats
         itself: long records of other programs need not be read, and say so.
         """
-        return self._page(state, PageQuery(cursor, max, start, payloads, glance))
+        query = PageQuery(cursor, max, start, payloads, glance)
+        return shortened(self._page_without_cut(state, query))
+
+    async def _page_without_cut(self, state: State, query: PageQuery) -> Page:
+        page = await self._page(state, query)
+        return replace(page, entries=tuple(map(record.without_cut, page.entries)))
 
     async def _page(self, state: State, query: PageQuery) -> Page:
         if state == "done":
@@ -139,12 +146,14 @@ class QueueReads(QueueBase[C_co]):
         if not rows:
             return []
         ids = [id for id, _ in rows]
-        (meta, errors), contents = await both(
-            together(
-                Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
-                for part in ("meta", "err")
-            ),
-            self._payloads_or_errors(ids if payloads else ()),
+        (meta, errors), contents = await shortened(
+            both(
+                together(
+                    Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
+                    for part in ("meta", "err")
+                ),
+                self._payloads_or_errors(ids if payloads else ()),
+            )
         )
         return [
             record.readable(id, state, score, line, error, payload)
@@ -253,6 +262,7 @@ class QueueReads(QueueBase[C_co]):
             ("XREVRANGE", self.keys["hist"], end, "-", "COUNT", max),
             lambda reply: [_event(id.decode(), raw) for id, raw in reply],
             key=self.keys["hist"],
+            cut=True,
         )
 
     @operation
@@ -291,7 +301,8 @@ class QueueReads(QueueBase[C_co]):
             return Checkup(tuple(flaws_))
         if not thorough:
             return Checkup()
-        flaws, corrupt, unread = await self.invariants.op(), list[str](), list[str]()
+        flaws = await shortened(self.invariants.op())
+        corrupt, unread = list[str](), list[str]()
         orphans: dict[State, list[str]] = {}
         for state in self.checked:
             found, unseen = await self._unreadable(state)
@@ -403,13 +414,14 @@ def recent_consumers(key: str) -> Call[QueuePosition]:
 
 def _event(id: str, raw: dict[bytes, bytes]) -> Event:
     """One event; an entry that another program wrote into the history is called ``foreign``."""
-    fields = {
-        name.decode("utf-8", "backslashreplace"): value.decode("utf-8", "backslashreplace")
-        for name, value in raw.items()
-    }
+    fields = {_word(name): _word(value) for name, value in raw.items()}
     try:
         at, by = int(fields["t"]), fields["by"]
     except (KeyError, ValueError):
         return Event(id, int(id.partition("-")[0]), "-", {"foreign": tuple(fields)})
     what = {n: tuple(v.split(" ")) for n, v in fields.items() if n not in ("t", "by")}
     return Event(id, at, by, what)
+
+
+def _word(part: bytes) -> str:
+    return not_read(length(part)) if is_cut(part) else part.decode("utf-8", "backslashreplace")

@@ -8,9 +8,10 @@ from typing import Any
 
 from ..model.entry import Entry
 from ..model.quoting import shown, text
+from ..redis.cut_replies import UNREAD
 from ..redis.operation import Call, both
 from ..redis.parsers import moment
-from .long_records import UNREAD, not_read
+from .long_records import not_read
 from .places import Place, Read, Row
 
 ReadKept = Callable[[Place, bytes, float, bytes, bytes], Entry | None]

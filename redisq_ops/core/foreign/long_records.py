@@ -6,6 +6,7 @@ longer than `LONG_RECORD`. Sizes are asked first.
 
 from __future__ import annotations
 
+from ..model import entry
 from ..model.entry import NOT_READ
 from ..redis.cut_replies import LARGEST
 from ..redis.operation import Call, attempt, both
@@ -18,8 +19,6 @@ LONG_RECORD = 1 << 16
 """a record of more bytes is read when its entry is asked for, and not in a list"""
 PAGE_BYTES = 1 << 25
 """bytes of records that one page reads; the first one is always read"""
-UNREAD = "*"
-"""prefix of what an unread entry has in place of an id; no id begins with it"""
 
 
 async def mean_bytes(key: str | bytes, size: Call[int]) -> int:
@@ -52,4 +51,4 @@ def too_long(key: str, mean: int) -> str:
 def not_read(bytes_: int) -> str:
     """What is said of a record that is too long to be read, or to be read in a list."""
     where = "" if bytes_ > LARGEST else " in a list"
-    return f"{NOT_READ}{where}: {bytes_ / 2**20:,.1f} MiB"
+    return entry.not_read(bytes_, where)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..model.entry import Entry, Page, PageQuery, State
+from ..redis.cut_replies import UNREAD
 from ..redis.operation import together
-from .long_records import PAGE_BYTES, UNREAD
+from .long_records import PAGE_BYTES
 from .places import LocatedEntry, Place
 
 PAGES = 20

@@ -19,7 +19,7 @@ from ..model.entry import STATES, Checkup, Counts, Entry, Page, PageQuery, State
 from ..model.errors import WrongKind
 from ..model.quoting import bytes_of, legal, shown, text
 from ..model.states import FIXED
-from ..redis.cut_replies import LARGEST
+from ..redis.cut_replies import LARGEST, UNREAD
 from ..redis.key_scan import Lane, literal, look
 from ..redis.operation import (
     C_co,
@@ -38,7 +38,7 @@ from .json_text import decoded, text_member
 from .kept_entries import kept
 from .keys import ForeignKeys
 from .list_place import ListPlace
-from .long_records import UNREAD, few, not_read
+from .long_records import few, not_read
 from .paging import entries_of, page_of, through, with_unread
 from .places import GatheredPlace, LocatedEntry, Place, Read, Row, digest
 from .record_sizes import field_sizes

@@ -19,9 +19,9 @@ from ..model.errors import WrongKind
 from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import legal, raw_of, stored
 from ..model.worker_process import Process
+from ..redis.cut_replies import UNREAD
 from ..redis.operation import C_co, attempt, both, operation, together
 from .list_place import DEPTH, reachable
-from .long_records import UNREAD
 from .placed_pages import PAGE, PlacedPages, named
 from .places import LocatedEntry, Place
 

@@ -196,6 +196,11 @@ NOT_READ = "not read"
 """how the problem of an entry begins whose record is too long, and not known to be corrupt"""
 
 
+def not_read(bytes_: int, where: str = "") -> str:
+    """What is said of a record that is too long to be read."""
+    return f"{NOT_READ}{where}: {bytes_ / 2**20:,.1f} MiB"
+
+
 @dataclass(frozen=True, slots=True)
 class PageQuery:
     """Which part of a state a page shows: the arguments of `Queue.page`."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ..redis.cut_replies import is_cut, length, unread_name
 from ..redis.parsers import moment
-from .entry import Entry, Failure, State
+from .entry import Entry, Failure, State, not_read
 from .errors import Unreadable
+from .quoting import bytes_of
 
 FIELDS = (
     "receipt", "failures", "lost", "first", "since", "consumer", "op", "reason", "ready",
@@ -50,11 +54,25 @@ def readable(
     error: bytes | None = None,
     payload: bytes | None = None,
 ) -> Entry:
-    """As `entry`; an entry with a corrupt record has a ``problem`` instead of its fields."""
+    """As `entry`; a corrupt record is a ``problem`` in place of the fields, and so is an id or a
+    payload that is too long to be read. Without an error that is too long, the rest is read."""
+    if error is not None and is_cut(error):
+        long = f"error: {not_read(length(error))}"
+        return replace(readable(id, state, score, line, None, payload), partly=long)
     try:
-        return entry(id, state, score, line, error, payload)
+        return without_cut(entry(id, state, score, line, error, payload))
     except Unreadable as corrupt:
         return Entry(id, state, at_ms=moment(score), payload=payload, problem=str(corrupt))
+
+
+def without_cut(entry: Entry) -> Entry:
+    """The entry; one whose id or payload is too long to be read says so."""
+    name, payload = bytes_of(entry.id), entry.payload
+    if is_cut(name):
+        entry = replace(entry, id=unread_name(name), problem=not_read(length(name)))
+    if payload is not None and is_cut(payload):
+        entry = replace(entry, payload=None, problem=not_read(length(payload)))
+    return entry
 
 
 def line(entry: Entry) -> str:

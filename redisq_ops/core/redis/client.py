@@ -31,6 +31,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from ... import __version__
+from ..model.bounded_read import bounded_read
 from ..model.errors import BadInput
 from .cluster import AsyncCluster, ClusterClient, ReplicaCluster, checked
 from .connection import NodePool, mended
@@ -69,8 +70,8 @@ class ServerAddress:
         password = environment.get("REDISQ_PASSWORD")
         if path := environment.get("REDISQ_PASSWORD_FILE"):
             try:
-                with open(path, encoding="utf-8") as file:
-                    password = file.read().strip()
+                with open(path, "rb") as file:
+                    password = bounded_read(file, f"REDISQ_PASSWORD_FILE {path}").decode().strip()
             except OSError as error:
                 raise BadInput(f"REDISQ_PASSWORD_FILE: {error.strerror}: {path}") from error
             except UnicodeDecodeError:  # its text quotes the content

@@ -92,9 +92,16 @@ class Call(Generic[T]):
 
     def set_apart(self) -> Call[T]:
         """The same call as a part of `apart`."""
+        return self._marked(True, self.cut)
+
+    def shortened(self) -> Call[T]:
+        """The same call as a part of `shortened`; a script's reply stays whole."""
+        return self if self.cut or self.source is not None else self._marked(self.apart, True)
+
+    def _marked(self, apart: bool, cut: bool) -> Call[T]:
         return Call(
             self.command, self.read, self.key, self.source, self.options, self.absent,
-            self.follows, True, self.ready, self.cut,
+            self.follows, apart, self.ready, cut,
         )  # fmt: skip
 
     def spelled_out(self) -> tuple[Arg, ...]:
@@ -252,6 +259,33 @@ class _Apart(Generic[T]):
                     return error
                 # An exception raised here concerns the server, and goes to the caller.
                 replies = yield tuple([call.set_apart() for call in calls])
+        finally:
+            coroutine.close()
+
+
+async def shortened(description: Description[T]) -> T:
+    """The same reads; elements of replies that are too long arrive cut, as with `Call.cut`."""
+    return await _Shortened(description)
+
+
+class _Shortened(Generic[T]):
+    def __init__(self, description: Description[T]) -> None:
+        self._description = description
+
+    def __await__(self) -> Generator[Round, Replies, T]:
+        coroutine = coroutine_of(self._description)
+        advance: Callable[[], Any] = partial(coroutine.send, None)
+        try:
+            while True:
+                try:
+                    calls = checked(advance())
+                except StopIteration as stop:
+                    return cast(T, stop.value)  # untyped in typeshed
+                try:
+                    replies = yield tuple([call.shortened() for call in calls])
+                    advance = partial(coroutine.send, replies)
+                except Exception as error:
+                    advance = partial(coroutine.throw, error)
         finally:
             coroutine.close()
 

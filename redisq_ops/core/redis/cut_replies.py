@@ -17,6 +17,8 @@ from typing import Any
 
 from redis._parsers.hiredis import _AsyncHiredisParser, _HiredisParser
 
+from ..model.quoting import text
+
 LARGEST = 1 << 24
 """a longer record is never read: in memory it takes several times its bytes"""
 HEAD = 1024
@@ -39,16 +41,35 @@ def cutting() -> Iterator[None]:
         _round.reset(token)
 
 
+def is_cut(element: bytes) -> bool:
+    """Whether only the beginning of an element is here."""
+    return element.endswith(_END)
+
+
 def length(element: bytes) -> int:
     """Bytes of an element on the server; of one that was cut, those of the whole."""
-    return int(element[-_TAIL : 20 - _TAIL]) if element.endswith(_END) else len(element)
+    return int(element[-_TAIL : 20 - _TAIL]) if is_cut(element) else len(element)
 
 
 def digest(element: bytes) -> str:
     """The SHA-1 of an element, of the whole of it where it was cut."""
-    if element.endswith(_END):
+    if is_cut(element):
         return element[20 - _TAIL : -len(_END)].decode()
     return sha1(element).hexdigest()
+
+
+UNREAD = "*"
+"""prefix of what an unread entry has in place of an id; no id begins with it"""
+
+
+def unread_name(element: bytes) -> str:
+    """What stands for an element that is too long to be a name here."""
+    return UNREAD + digest(element)[:16]
+
+
+def name(element: bytes) -> str:
+    """A name as text (see `quoting.text`)."""
+    return unread_name(element) if is_cut(element) else text(element)
 
 
 class _Element:

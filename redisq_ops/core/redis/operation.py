@@ -39,6 +39,7 @@ from .commands import (
     both,
     checked,
     in_batches,
+    shortened,
     together,
 )
 from .server_errors import translate
@@ -48,7 +49,8 @@ __all__ = [
     "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
     "PinnedConnection", "Replies", "Round", "TimedRounds", "apart", "arun", "attempt",
     "attempt_read", "both",
-    "exchange", "in_batches", "mode", "operation", "run", "together", "user",
+    "exchange", "in_batches", "mode", "operation", "run", "shortened", "together",
+    "user",
 ]  # fmt: skip
 
 P = ParamSpec("P")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..model.quoting import text
+from .cut_replies import name
 from .operation import Call
 
 _NEVER = 2**63
@@ -14,7 +14,7 @@ _NEVER = 2**63
 
 def words(reply: list[bytes]) -> list[str]:
     """Names as text; bytes that aren't UTF-8 become surrogates (see `quoting.text`)."""
-    return [text(word) for word in reply]
+    return [name(word) for word in reply]
 
 
 def row_words(rows: int) -> Callable[[list[bytes]], list[str]]:
@@ -46,7 +46,7 @@ def scores_of(key: str, members: Sequence[str]) -> Call[list[float | None]]:
 
 def scored(key: str, *range_: str) -> Call[list[tuple[str, float]]]:
     def read(reply: list[Any]) -> list[tuple[str, float]]:
-        return [(text(member), score) for member, score in pairs(reply)]
+        return [(name(member), score) for member, score in pairs(reply)]
 
     return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key)
 

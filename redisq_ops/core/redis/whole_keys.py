@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..model.quoting import text
+from .cut_replies import name
 from .operation import Call, Description, together
 from .parsers import scored, words
 
@@ -19,7 +19,7 @@ async def fields(key: str) -> dict[str, bytes]:
     while True:
         cursor, rows = await Call(("HSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
         pairs = rows.items() if isinstance(rows, dict) else zip(rows[::2], rows[1::2], strict=True)
-        found |= {text(name): value for name, value in pairs}
+        found |= {name(field): value for field, value in pairs}
         if not cursor:
             return found
 

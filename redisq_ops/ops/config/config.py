@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from redisq_ops.core.model.bounded_read import bounded_read
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import PREFIX
 from redisq_ops.core.redis.client import ServerAddress
@@ -64,7 +65,8 @@ class Config:
         password = self["password"]
         if path := self["password_file"]:
             try:
-                password = Path(path).expanduser().read_text(encoding="utf-8").strip()
+                with Path(path).expanduser().open("rb") as file:
+                    password = bounded_read(file, f"password file {path}").decode().strip()
             except OSError as error:
                 raise BadInput(f"can't read password file {path}: {error.strerror}") from error
             except UnicodeDecodeError:  # its text quotes the content

@@ -8,6 +8,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, BinaryIO, cast
 
@@ -21,6 +22,8 @@ from ..terminal import count
 from ..typed_json import json_object
 from .export import REQUEST, STATES, VERSION
 
+LONGEST = 128 << 20
+"""bytes of a line: those of a payload of 16 MiB may take six each, and an error comes with it"""
 _SUB_REQUEST = re.compile(r"[^/]+/[1-9][0-9]{0,13}")
 """a request's id and the number in it, as they are written: only one way for each"""
 
@@ -149,7 +152,9 @@ def lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
     """Lines with their number and where they begin; empty ones are left out."""
     file.seek(0)
     offset = 0
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
+        if len(line) > LONGEST:
+            raise BadInput(f"line {number:,} has more than {LONGEST >> 20} MiB: no export has such")
         if line.strip():
             yield number, offset, line
         offset += len(line)

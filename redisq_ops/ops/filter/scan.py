@@ -5,7 +5,7 @@ The same scan selects the entries that are shown and those that are changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -126,6 +126,14 @@ class Scan:
             self.over = True
         self.found += len(accepted[:left])
         return accepted[:left]
+
+    def saw(self, entries: Iterable[Entry]) -> None:
+        """Remember which of these, whose payloads were read later, are not read or in part."""
+        for entry in entries:
+            if entry.problem and not entry.orphan:
+                self.unreadable["long" if entry.unread else "corrupt"].append(entry.id)
+            if entry.partly:
+                self.partly.append(entry.id)
 
     def fields(self, entry: Entry) -> EntryFields:
         """The fields of an entry of this scan."""

@@ -10,11 +10,12 @@ from typing import Any
 from ...engine.registry import server_ms
 from ...model.quoting import text
 from ...model.worker_process import Process, RunningJob
+from ...redis.cut_replies import UNREAD
 from ...redis.operation import Call, attempt, both, in_batches
 from ...redis.parsers import optional
 from ..iso_times import iso_ms
 from ..keys import ForeignKeys
-from ..long_records import LONG_RECORD, UNREAD, not_read
+from ..long_records import LONG_RECORD, not_read
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
 

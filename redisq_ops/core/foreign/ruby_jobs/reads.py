@@ -10,11 +10,11 @@ from typing import ClassVar
 from ...engine.optional_features import HasWorkerProcesses
 from ...model.entry import Entry, State
 from ...model.worker_process import Process, RunningJob
+from ...redis.cut_replies import UNREAD
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
 from ..changes import ForeignChanges
 from ..kept_entries import kept
-from ..long_records import UNREAD
 from ..placed_pages import named
 from ..places import GatheredPlace, LocatedEntry, Place, Row
 from ..record_sizes import field_sizes

@@ -9,10 +9,11 @@ from typing import Any
 
 from ...model.quoting import bytes_of, text
 from ...model.worker_process import Process, RunningJob
+from ...redis.cut_replies import UNREAD
 from ...redis.operation import Call, attempt, both, in_batches, together
 from ...redis.whole_keys import set_members
 from ..keys import ForeignKeys
-from ..long_records import GLANCE, UNREAD, bytes_used, not_read
+from ..long_records import GLANCE, bytes_used, not_read
 from ..ruby_jobs import job
 from ..ruby_jobs.job import IdOf
 from ..ruby_jobs.private_lists import PrivateList

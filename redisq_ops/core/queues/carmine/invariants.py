@@ -76,7 +76,7 @@ def _equal(what: str, found: Any, wanted: Any) -> list[str]:
     problems += [f"{id} is not {what}" for id in sorted(set(wanted) - set(found))]
     if isinstance(found, dict):
         problems += [
-            f"{id} is {what}: {found[id]!r}, not {wanted[id]!r}"
+            f"{id} is {what}: {found[id][:100]!r}, not {wanted[id]!r}"
             for id in sorted(set(found) & set(wanted))
             if found[id] != wanted[id]
         ]

@@ -20,6 +20,7 @@ from ...engine.queue import Queue
 from ...engine.registry import Registered, find, read_mark
 from ...engine.replay_tracking import ReplayTracker
 from ...engine.timed_queue import TimedQueue
+from ...model import record
 from ...model.clock import Clock, Duration, checked_ms
 from ...model.entry import Entry, State
 from ...model.errors import BadInput, Refused, WrongKind
@@ -27,7 +28,7 @@ from ...model.keys import PREFIX, Keys, known_name
 from ...model.quoting import legal
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_pairs, pairs
-from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.operation import C_co, Call, Description, both, operation, shortened, together
 from ...redis.parsers import row_words
 from .keys import END, THEIRS, CarmineKeys
 from .names import begun, in_the_way
@@ -262,7 +263,7 @@ class CarmineQueue(TimedQueue[C_co]):
     async def _get_waiting(self, id: str) -> Entry | None:
         """A message that is done, until a take removes it from the circle."""
         ((payload,), (facts,)), now = await both(
-            both(self._payloads([id]), self._facts([id])), self._now()
+            both(shortened(self._payloads([id])), self._facts([id])), self._now()
         )
         if payload is None:
             return None
@@ -270,8 +271,9 @@ class CarmineQueue(TimedQueue[C_co]):
         state = STATE_OF[word]
         until = facts.backoff_ms if word == "done-with-backoff" else None
         # A done entry shows its result as payload, and messages have no results.
-        content = None if state == "done" else payload
-        return Entry(id, state, at_ms=until, payload=content, called=word)
+        if state == "done":
+            return Entry(id, state, at_ms=until, called=word)
+        return replace(record.readable(id, state, until, None, None, payload), called=word)
 
     @operation
     async def invariants(self) -> list[str]:

@@ -230,7 +230,9 @@ class CircularQueue(Queue[C_co]):
         rows: list[tuple[str, float | None]] = [(name, None) for name in line.names]
         entries = await self._entries("waiting", rows, query.payloads or bool(line.unmet))
         shown = (
-            replace(entry, payload=line.unmet.get(id)) if entry.payload is None else entry
+            replace(entry, payload=line.unmet.get(id))
+            if entry.payload is None and not entry.unread
+            else entry
             for id, entry in zip(line.ids, entries, strict=True)
         )
         return Page(tuple(shown), line.cursor, total, problem=line.problem)

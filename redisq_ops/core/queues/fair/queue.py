@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from ...engine.queue import Queue
 from ...engine.state_scan import WaitingIds
-from ...model.entry import Counts, Delivery, Entry, Page, PageQuery, State
+from ...model.entry import Counts, Delivery, Entry, Page, PageQuery, State, not_read
 from ...model.errors import Refused
 from ...model.keys import checked_name
 from ...model.queue_position import QueuePosition
@@ -28,7 +28,8 @@ from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.states import ZSETS
 from ...model.ulid import ulids
 from ...model.validation import PAIR, PAYLOAD, checked_pairs, listed, pair
-from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.cut_replies import is_cut, length, name
+from ...redis.operation import C_co, Call, Description, both, operation, shortened, together
 from ...redis.parsers import row_words, words
 from . import waiting_pages
 from .client import ClientQueue
@@ -214,7 +215,7 @@ class FairQueue(ClientRules[C_co]):
             Call(("HMGET", key, *(id for id, _ in rows)), list[bytes | None], key=key),
         )
         return [
-            replace(entry, client=text(owner) if owner else None)
+            replace(entry, client=name(owner) if owner else None)
             for entry, owner in zip(entries, owners, strict=True)
         ]
 
@@ -251,11 +252,13 @@ class FairQueue(ClientRules[C_co]):
         return await waiting_pages.page(self, query)
 
     async def _get_waiting(self, id: str) -> Entry | None:
-        (body,) = await self._bodies([id])
+        (body,) = await shortened(self._bodies([id]))
         if body is None:
             return None
         client, payload = unpacked(body)
         (entry,) = await self._entries("waiting", [(id, None)], payloads=False)
+        if is_cut(body):
+            return replace(entry, client=client, problem=not_read(length(body)))
         return replace(entry, client=client, payload=payload)
 
     async def _destroy_entries(self, max: int) -> int:

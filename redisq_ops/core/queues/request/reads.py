@@ -233,13 +233,17 @@ class RequestReads(RequestRecords[C_co]):
         if request is None or not 1 <= int(n) <= request.total:
             return None
         entry = (await self._entries("waiting", [(id, None)]))[0]
-        if entry.payload is None:  # its stream entry is gone: settled, or swept from the trash
+        if (
+            entry.payload is None and not entry.unread
+        ):  # its stream entry is gone: settled, or swept from the trash
             ((result,), (purged,)) = await both(
                 self._results(rid, int(n), 1), self._purged_numbers(rid, int(n), 1)
             )
             return None if purged else Entry(id, "done", payload=result)
         if request.state == "cancelled":
-            return Entry(id, "trash", payload=entry.payload, failures=entry.failures)
+            return Entry(
+                id, "trash", payload=entry.payload, failures=entry.failures, problem=entry.problem
+            )
         return entry
 
     async def _page_waiting(self, query: PageQuery) -> Page:
