@@ -36,6 +36,8 @@ APPEND_TABLES: Mapping[str, str] = {"history": "at", "dead": "since_at"}
 """tables that a run continues, and their time column"""
 MARGIN_MS = 1000
 """younger rows are left for the next run: another shard's clock may be behind"""
+SNAPSHOT_TIME = "exported_at"
+"""the column that a snapshot has beside its table's"""
 ROWS_PER_FILE = 1_000_000
 
 ReadTable = Callable[..., "DataFrame"]
@@ -145,8 +147,9 @@ def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
     schema = struct(TABLES[table])
     path = (folder / table).absolute()  # a Connect server has another working directory
     if path.is_dir():
-        # With this option Spark reads again: frames that it persisted may lack newer files.
-        rows = spark.read.schema(schema).option("command", secrets.token_hex(8)).parquet(str(path))
+        # With the first option Spark reads again: frames that it persisted may lack newer files.
+        options = {"command": secrets.token_hex(8), "parquet.page.verify-checksum.enabled": "true"}
+        rows = spark.read.schema(schema).options(**options).parquet(str(path))
     else:
         rows = spark.createDataFrame([], schema)
     # Spark finds the column in the folders' names, if there are any.
@@ -196,7 +199,7 @@ def _new_rows(frame: DataFrame, column: str, starts: Mapping[str, int], until_ms
 def _snapshot_rows(frame: DataFrame, day: str, now_ms: int) -> DataFrame:
     from pyspark.sql import functions as F
 
-    return frame.withColumn("exported_at", F.timestamp_millis(F.lit(now_ms))).withColumn(
+    return frame.withColumn(SNAPSHOT_TIME, F.timestamp_millis(F.lit(now_ms))).withColumn(
         "day", F.when(F.col("_corrupt").isNull(), F.lit(day))
     )
 

@@ -15,9 +15,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .lake import ROWS_PER_FILE
+from redisq_ops.core.model.errors import BadInput
+
+from .lake import ROWS_PER_FILE, SNAPSHOT_TIME
 from .lake_table import LakeFile, LakeTable, Manifest
 from .parquet_files import whole_parquet
+from .tables import TableDefinition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +85,11 @@ def _merge(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.unify_schemas([_schema(file) for file in files])
+    schemas = [_schema(file, lake_table.table) for file in files]
+    try:
+        schema = pa.unify_schemas(schemas)
+    except pa.ArrowException as error:
+        raise BadInput(f"{folder}: a file was changed: {error}; restore it") from error
     batches = _batches(files, schema)
     ready = lake_table.staging / run / "_placed"
     ready.mkdir(parents=True, exist_ok=True)
@@ -100,11 +107,19 @@ def _merge(
         yield LakeFile(str(place), written, (ready / name).stat().st_size)
 
 
-def _schema(file: Path) -> pa.Schema:
+def _schema(file: Path, table: TableDefinition) -> pa.Schema:
+    """The columns of a file. Names have no checksum: the rows of a changed one would be null."""
     import pyarrow.parquet as pq
 
     with whole_parquet(file):
-        return pq.read_schema(file)
+        found = pq.read_schema(file)
+    known = {column.name for column in table.columns} | {SNAPSHOT_TIME}
+    if unknown := [name for name in found.names if name not in known]:
+        raise BadInput(
+            f"{file}: {table.name} has no column {unknown[0][:40]!r}: the file was changed, or a "
+            "newer release wrote it; restore it, or update redisq-ops"
+        )
+    return found
 
 
 def _batches(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -117,7 +132,12 @@ def _batches(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatc
     for file in files:
         with whole_parquet(file):
             rows = ds.dataset(str(file), schema=schema, format=kind)
-            yield from rows.scanner(batch_size=BATCH_ROWS, batch_readahead=1).to_batches()
+            missing = _rows(file)
+            for batch in rows.scanner(batch_size=BATCH_ROWS, batch_readahead=1).to_batches():
+                missing -= batch.num_rows
+                yield batch
+            if missing:
+                raise BadInput(f"{file}: not the rows that its end counts; restore it")
 
 
 def _rows(file: Path) -> int:

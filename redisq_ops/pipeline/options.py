@@ -62,8 +62,6 @@ class Options:
     """positions by queue or ``queue/shard``, as JSON (see `starting_offsets`)"""
     marks: str | None = None
     """`history_ranges.Mark` by ``queue/shard``, as JSON"""
-    command: str = ""
-    """the command that reads: frames with different texts share nothing that Spark caches"""
 
     @property
     def definition(self) -> TableDefinition:
@@ -324,8 +322,6 @@ OPTIONS = (
            "where a stream begins: earliest, latest, a time, or JSON (see below)", _STREAM_TABLES),
     Option("marks", "marks", _marks,
             "where an earlier read of the history ended (see below)", _HISTORY_ONLY),
-    Option("command", "command", str,
-            "any text: frames with different texts share nothing that Spark caches"),
 )  # fmt: skip
 _NAMES = {folded(option.name): option for option in OPTIONS}
 assert {option.field for option in OPTIONS} == {field.name for field in fields(Options)}

@@ -253,13 +253,9 @@ def is_connect_session(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def forget_queries(spark: SparkSession) -> None:
-    """Keep a Connect session from answering with the plans or tables of an earlier command.
-
-    Spark would reuse the plan of an earlier query with the same text.
-    """
+def forget_tables(spark: SparkSession) -> None:
+    """Keep a query from reading the tables of an earlier command of the session."""
     if is_connect_session(spark):
-        spark.conf.set("spark.connect.session.planCache.enabled", "false")
         for table in TABLES:
             spark.catalog.dropTempView(table)
 
@@ -313,6 +309,9 @@ def _remote(
         for name, value in settings.items():
             if name.startswith("spark.sql."):  # others belong to the Connect server
                 builder = builder.config(name, value)
+        # It would answer with earlier commands' frames: each process numbers its frames from 0, and
+        # the cache knows a frame by its number and text.
+        builder = builder.config("spark.connect.session.planCache.enabled", "false")
         made = builder.getOrCreate()
         if f";{SESSION_ID}=" in remote:
             kept: Any = made

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,14 +21,16 @@ import redis
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline.connect_server import find_server, reused_session
+from redisq_ops.pipeline.connect_server import commands_socket, find_server, reused_session
 from redisq_ops.pipeline.doctor import DoctorCheck
+from redisq_ops.pipeline.fork_server import run_in_fork
 from redisq_ops.pipeline.session import check_reachable
 
 from ..command_line import dead_letters
 from .cluster_application import EXAMPLE
 from .spark_cluster import SparkCluster, conf
 from .test_ports import asked_by_another_user
+from .test_queries import CORPUS, MADE, comparable, die, letters
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("archived_classes"),
@@ -89,6 +91,14 @@ from redisq_ops.pipeline import small_tables
 small_tables.MOST_ROWS = 10  # larger tables are read by Spark
 main()
 """
+ASKED = (
+    "select id, error from dead where id in ('r1/7', 'o1/9')",
+    "select count(error) n, count(id) i from dead",
+    "select count(*) from dead a join dead b using (id) where a.queue = 'mail'",
+    "select id from dead where queue = 'mail' and number between 3 and 9",
+    "select queue, count(*) from dead group by all",
+)
+"""queries of which some read the same columns"""
 DYING_WORKER = """
 import os, signal
 from redisq_ops import RequestQueue, Worker, connect
@@ -175,7 +185,8 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
     client: redis.Redis, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    dead_letters(client, 20, "letters")
+    for name, n in MADE.items():
+        die(client, name, "o1" if name == "other" else "r1", n)
     other = urlsplit(url)._replace(path="/1").geturl()
     query = ("--json", "spark", "sql", "select count(*) n, max(error_type) e from dead")
     settings = [word for setting in conf() for word in ("--conf", setting)]
@@ -192,8 +203,8 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
         kept = json.loads(file.read_text())
         found = ran("redisq_ops", "--url", url, *query)
         assert found.returncode == 0, found.stderr
-        assert json.loads(found.stdout) == {"n": 20, "e": "SMTP"}
-        its_answers_do_not_depend_on_earlier_ones(client, url)
+        assert json.loads(found.stdout) == {"n": 40, "e": "SMTP"}
+        its_answers_do_not_depend_on_earlier_ones(client, url, tmp_path)
         assert not [line for line in asked_by_another_user(kept["pid"]) if " answered " in line]
         unknown = ran("redisq_ops", "--url", url, "spark", "sql", "select 1 from nowhere")
         assert unknown.returncode == 2 and "`nowhere` cannot be found" in unknown.stderr
@@ -233,25 +244,26 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_keeps(
     assert gone.returncode == 4 and len(gone.stderr.splitlines()) == 1, gone.stderr
 
 
-def its_answers_do_not_depend_on_earlier_ones(client: redis.Redis, url: str) -> None:
-    """Spark's cache of plans would answer with the filters and rows of earlier queries."""
-    count, one, both = (
-        "select count(error) n, count(id) i from dead",
-        "select id, error from dead where id in ('r1/7', 'none')",
-        "select count(*) n from dead a join dead b using (queue, id)",
-    )
+def its_answers_do_not_depend_on_earlier_ones(client: redis.Redis, url: str, folder: Path) -> None:
+    """Spark's cache of plans would answer with the filters and rows of earlier commands."""
 
-    def rows(query: str) -> int:
-        done = ran("redisq_ops", "--url", url, "--json", "spark", "sql", query)
-        assert done.returncode == 0, done.stderr
-        found = [json.loads(line) for line in done.stdout.splitlines()]
-        return int(found[0]["n"]) if "n" in found[0] else len(found)
+    def printed(*words: str) -> list[dict[str, Any]]:
+        out = folder / "printed"
+        with open(os.devnull) as nothing, out.open("wb") as file:
+            streams = (nothing.fileno(), file.fileno(), 2)
+            assert run_in_fork(commands_socket(), ["--url", url, "--json", *words], streams) == 0
+        return [json.loads(line) for line in out.read_text().splitlines()]
 
-    assert [rows(query) for query in (one, count, both, one)] == [1, 20, 20, 1]
-    dead_letters(client, 30, "more")
-    assert [rows(query) for query in (both, count, one)] == [50, 50, 2]
-    client.delete(*client.keys("redisq:{more}:*"))
-    client.hdel("redisq:registry", "more")
+    def check(queries: Iterable[str]) -> None:
+        for query in queries:
+            rows = (list(row.values()) for row in printed("spark", "sql", query))
+            assert comparable(rows) == comparable(CORPUS[query](letters(client))), query
+        groups = printed("spark", "groups")
+        assert sum(group["entries"] for group in groups) == len(letters(client)), groups
+
+    check(ASKED)
+    die(client, "mail", "r2", 20)
+    check(reversed(ASKED))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +184,38 @@ def test_a_half_written_file_is_named_and_nothing_is_merged(tmp_path: Path) -> N
     before = sorted(lake_table.path.rglob("*.parquet"))
     before[0].write_bytes(before[0].read_bytes()[:-9])
     with pytest.raises(BadInput, match=rf"{before[0].name}: not a whole Parquet file"):
+        maintain(lake_table, round(datetime(2026, 11, 25, tzinfo=UTC).timestamp() * 1000))
+    assert sorted(lake_table.path.rglob("*.parquet")) == before
+
+
+def with_name_in_its_end(data: bytes) -> bytes:
+    """The column has another name in the schema, so its rows would be null."""
+    return data.replace(b"event_id", b"event_ix")
+
+
+def of_another_type(_: bytes) -> bytes:
+    out = BytesIO()
+    pq.write_table(pa.table({"event_id": [1, 2]}), out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (with_name_in_its_end, "history has no column 'event_ix': the file was changed, or"),
+        (of_another_type, "a file was changed: .*incompatible types"),
+    ],
+)
+def test_files_with_other_columns_are_not_merged(
+    tmp_path: Path, change: Callable[[bytes], bytes], why: str
+) -> None:
+    lake_table = LakeTable(tmp_path, HISTORY)
+    with lake_table.locked():
+        for run_name in ("r1", "r2"):
+            lake_table.place_files(written(lake_table, run_name, {"2026-11-20": 2}))
+    before = sorted(lake_table.path.rglob("*.parquet"))
+    before[0].write_bytes(change(before[0].read_bytes()))
+    with pytest.raises(BadInput, match=why):
         maintain(lake_table, round(datetime(2026, 11, 25, tzinfo=UTC).timestamp() * 1000))
     assert sorted(lake_table.path.rglob("*.parquet")) == before
 
@@ -396,3 +429,23 @@ def test_later_exports_add_new_dead_letters(
     assert export(payloads="true").rows == 3
     found = spark.read.parquet(str(tmp_path / "dead")).collect()
     assert Counter(bytes(row.payload) for row in found) == {b"x": 12, b"y": 3}
+
+
+@pytest.mark.slow
+def test_a_changed_value_is_an_error_that_names_the_file(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Spark writes checksums of pages, and compares them if it is asked to."""
+    folder = tmp_path / "history" / "day=2026-11-20" / "queue=mail"
+    rows = spark.createDataFrame([("r1-1",), ("r1-2",)], "event_id string").coalesce(1)
+    rows.write.option("compression", "uncompressed").parquet(str(folder))
+    (file,) = folder.glob("*.parquet")
+    read = lake.read_table(spark, tmp_path, "history").select("event_id")
+    assert read.count() == 2
+    for crc in folder.glob(".*.crc"):  # Hadoop's own, which the files of a lake don't have
+        crc.unlink()
+    file.write_bytes(file.read_bytes().replace(b"r1-1", b"r1-9"))
+    with pytest.raises(Exception) as raised:
+        read.collect()
+    error = translate_job_error(raised.value)
+    assert isinstance(error, BadInput) and str(file) in str(error), error

@@ -124,9 +124,9 @@ def queried(s: Session, given: dict[str, Any]) -> int:
         if reads and given["lake"] is None:
             small = _small_tables(s, {n: table_options(s, n, **own[n]) for n in named}, rows)
         with on_spark(s, here | {"conf": conf}, announces=False) as spark:
-            from redisq_ops.pipeline.session import forget_queries
+            from redisq_ops.pipeline.session import forget_tables
 
-            forget_queries(spark)
+            forget_tables(spark)
             if given["lake"] is not None:
                 _show_lake(s, spark, given, named, common)
                 _print_query(s, spark, given["query"])

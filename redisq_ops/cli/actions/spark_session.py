@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -239,8 +238,7 @@ def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -
     """The checked options of `frame`."""
     from redisq_ops.pipeline.options import parse_options
 
-    # The session may have served another command, whose cached frames must not answer this one.
-    given = {**table_options(s, table, **options), "command": secrets.token_hex(8)}
+    given = table_options(s, table, **options)
     if (url := url_for_workers(s, spark)) is not None:
         given["url"] = url
     parse_options(given)  # Spark would report an error in fifty lines
