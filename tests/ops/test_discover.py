@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.registry import Registered, adopt, all_queues
+from redisq_ops.core.engine.registry import Registered, adopt, all_queues, distinct_name
 from redisq_ops.core.foreign import recogniser
 from redisq_ops.core.model.quoting import legal, raw_of, shown
 from redisq_ops.core.queues.delay import DelaySet
@@ -944,3 +944,23 @@ def test_rqs_keys_and_ours_are_told_apart(redisq: Redisq, client: Any, url: str)
         RequestQueue(worker, "mail").take(1, consumer="w")
     finally:
         client.execute_command("ACL", "DELUSER", "redisq-worker")
+
+
+@pytest.mark.parametrize(("kind", "theirs"), [("sidekiq", "resque"), ("resque", "sidekiq")])
+def test_a_registry_entry_that_names_another_program_s_keys_changes_none_of_them(
+    client: redis.Redis, redisq: Redisq, kind: str, theirs: str
+) -> None:
+    """Who may write the registry must not aim an administrator's purge at jobs of others."""
+    job = {"class": "Job", "args": [], "queue": "mail"}
+    client.sadd("app:queues", "mail")
+    client.rpush("app:queue:mail", json.dumps(job | ({} if theirs == "resque" else {"jid": "a"})))
+    name = distinct_name(kind, b"app:", b"mail")
+    entry = Registered(name, kind, 1, 1, at="app:", called="mail")
+    client.hset("redisq:registry", name, entry.encoded())
+    before = client.dump("app:queue:mail")
+    redisq("purge", name, "--state", "waiting", "--yes", code=1)
+    assert f"under 'app:' is of kind {theirs}" in redisq.err
+    assert client.dump("app:queue:mail") == before and redisq.rows("log") == []
+    redisq("forget", name, "--yes")
+    redisq("discover", "--register", "--yes")
+    assert "1 of 1" in redisq("purge", redisq.rows("ls")[0]["name"], "--state", "waiting", "--yes")

@@ -26,6 +26,7 @@ from ..redis.parsers import words
 from . import undo_search
 from .placed_queue import PlacedQueue
 from .places import LocatedEntry
+from .recogniser import kinds_of
 
 DAY_MS = 86_400_000
 JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
@@ -48,6 +49,7 @@ class ForeignChanges(PlacedQueue[C_co]):
             return
         self.refuse_several_slots()
         await self._refuse_other_release()
+        await self._refuse_other_program()
         entry, _ = await both(find(self.name, self.prefix), self._refuse_wrong_types())
         if entry is None:
             await self._check_submit_rights()
@@ -70,6 +72,17 @@ class ForeignChanges(PlacedQueue[C_co]):
             raise Refused(
                 f"queue {self.name}: on a cluster its keys must begin with one hash tag, "
                 f"like {{app}}:, and these begin with {self.at!r}"
+            )
+
+    async def _refuse_other_program(self) -> None:
+        """A registry entry may name any keys: those in an unusual place are recognised again."""
+        if self.at == self._home() or self._is_key(self.at):
+            return
+        owners = await kinds_of(await self._owners_types(), self.at, self.own_name)
+        if owners and self.kind not in owners:
+            raise WrongKind(
+                f"the registry entry of {self.name} is wrong: what is under {self.at!r} is of kind"
+                f" {' and '.join(sorted(owners))}. Remove it with redisq forget {self.name}"
             )
 
     async def _refuse_other_release(self) -> None:

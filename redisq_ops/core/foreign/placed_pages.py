@@ -180,8 +180,12 @@ class PlacedPages(ForeignQueue[C_co]):
         return self.own_name in await self.names.op()
 
     async def _expected_types(self) -> dict[str, str]:
-        kinds = {self.keys[part]: kind for part, kind in (FIXED | self.key_types).items()}
-        kinds |= self._their_keys()
+        ours = {self.keys[part]: kind for part, kind in (FIXED | self.key_types).items()}
+        return ours | await self._owners_types()
+
+    async def _owners_types(self) -> dict[str, str]:
+        """The owner's keys of this queue, with their types."""
+        kinds = self._their_keys()
         for state in self.states if self.own_name else ():
             places = await self._places_of(state, [self.own_name])
             kinds |= {place.key: place.kind for place in places}

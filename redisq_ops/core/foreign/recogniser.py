@@ -8,14 +8,17 @@ A layout's folder has a module ``recogniser`` with a subclass of `Recogniser` fo
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar
 
+from ..engine.registry import server_ms
+from ..model.quoting import bytes_of
 from ..redis.key_scan import Lane
 from ..redis.operation import Call, both
 from ..redis.parsers import optional
+from ..redis.whole_keys import types_of
 from . import LAYOUTS
 
 UNKNOWN_STATE = "of {}'s queues, in a state that this release of redisq doesn't know"
@@ -134,6 +137,20 @@ def recognisers() -> list[Recogniser]:
             if isinstance(each, type) and issubclass(each, Recogniser) and each is not Recogniser:
                 found[each] = None
     return [each() for each in found]
+
+
+async def kinds_of(keys: Iterable[str], at: str, what: str) -> set[str]:
+    """The kinds of which these keys show a queue: its only owner, as a rule; none if all are empty.
+    ``at``, ``what``: as of the queue's `Find`; an empty ``what`` stands for any queue there."""
+    found, now_ms = recognisers(), await server_ms()
+    for key, type_ in (await types_of(keys)).items():
+        look = KeyLook(type_, bytes_of(key), now_ms)
+        for one in found:
+            if await one.by_name(look):
+                break
+    finds = [find for one in found for find in await one.finds()]
+    here = (bytes_of(at), bytes_of(what))
+    return {find.kind for find in finds if (find.at, find.what if what else b"") == here}
 
 
 def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:
