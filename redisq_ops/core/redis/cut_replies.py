@@ -25,6 +25,7 @@ HEAD = 1024
 """bytes kept of an element that is cut: sorted sets order equal scores by them"""
 _END = b"\0cut by redisq " + token_bytes(8)
 """ends an element that was cut; nobody else can write what is taken for one"""
+_STRING = ord("$")
 _TAIL = 20 + 40 + len(_END)
 
 _round: ContextVar[object | None] = ContextVar("round", default=None)
@@ -123,31 +124,35 @@ class CuttingReader:
 
     def _kept(self, chunk: bytes) -> Iterator[bytes]:
         """What is passed on. Replies are lines; behind ``$LENGTH`` there is an element."""
-        at = 0
-        while at < len(chunk):
+        chunk, self._line = self._line + chunk, b""
+        begin, at, size = 0, 0, len(chunk)  # what is between the first two is passed on as it is
+        while at < size:
             if self._left:
-                part = chunk[at : at + self._left]
-                at += len(part)
-                self._left -= len(part)
-                if self._long is None:
-                    yield part
-                    continue
-                self._long.add(part)
-                if not self._left:
-                    yield self._long.reply()
-                    self._long = None
+                end = min(size, at + self._left)
+                self._left -= end - at
+                if self._long is not None:
+                    self._long.add(chunk[at:end])
+                    begin = end
+                    if not self._left:
+                        yield self._long.reply()
+                        self._long = None
+                at = end
                 continue
             end = chunk.find(b"\n", at) + 1
             if not end:
-                self._line += chunk[at:]
-                return
-            line, self._line, at = self._line + chunk[at:end], b"", end
-            bytes_ = int(line[1:-2]) if line[0] in b"$=!" else -1
-            self._left = bytes_ + 2 if bytes_ >= 0 else 0
-            if bytes_ > LARGEST and line.startswith(b"$"):
-                self._long = _Element(bytes_)
-            else:
-                yield line
+                self._line = chunk[at:]
+                break
+            kind, header, at = chunk[at], at, end
+            if kind not in b"$=!" or (bytes_ := int(chunk[header + 1 : end - 2])) < 0:
+                continue
+            if bytes_ > LARGEST and kind == _STRING:
+                yield chunk[begin:header]
+                self._long, begin = _Element(bytes_), end
+            elif end + bytes_ + 2 <= size:
+                at = end + bytes_ + 2
+                continue
+            self._left = bytes_ + 2
+        yield chunk[begin:at]
 
 
 class CuttingParser(_HiredisParser):
