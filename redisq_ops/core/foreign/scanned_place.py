@@ -25,6 +25,8 @@ class ScannedPlace(Place):
         return Call(("HLEN" if self.kind == "hash" else "SCARD", self.key), int, key=self.key)
 
     async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
+        if not members:
+            return []
         if self.kind == "hash":
             values = await Call(("HMGET", self.key, *members), list[Any], key=self.key, cut=True)
             fields = zip(members, values, strict=True)
