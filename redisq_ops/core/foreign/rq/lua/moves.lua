@@ -52,7 +52,9 @@ local function moves_lacks_record(e)
   if e.key:sub(1, #t_wip_) == t_wip_ then
     local till = tonumber(e.score or redis.call('ZSCORE', e.key, e.member) or nil)
     local id = #e.member > 33 and e.member:sub(-33):match('^:%x+$') and e.member:sub(1, -34)
-    if till and till >= now / 1000 and (till < math.huge or runs_now(e.member, id)) then return nil, 'busy' end
+    if till and till >= now / 1000 and (till < math.huge or runs_now(e.member, id)) then
+      return nil, 'busy'
+    end
     if id and redis.call('EXISTS', t_job_ .. id) == 1 then return nil end
   end
   return redis.call('EXISTS', job_of(e)) == 0
