@@ -39,7 +39,8 @@ end
 -- Whether a living worker says that it runs a job: by its execution since RQ 3, by its id before.
 local function runs_now(member, id)
   for _, worker in ipairs(redis.call('SMEMBERS', t_workers)) do
-    local beat, death, job = unpack(redis.call('HMGET', worker, 'last_heartbeat', 'death', 'current_job'))
+    local fields = redis.call('HMGET', worker, 'last_heartbeat', 'death', 'current_job')
+    local beat, death, job = unpack(fields)
     if beat and (death or '') == '' and (job == member or job == id
       or redis.call('SISMEMBER', worker .. ':executions', member) == 1) then return true end
   end
