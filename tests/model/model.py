@@ -305,7 +305,8 @@ class Model(ABC):
     def move(self) -> None:
         verb: Verb = self.rng.choice(list(VERBS))
         sources, target = VERBS[verb]
-        source = self.rng.choice(sources)
+        # Ended ones of ours are no entries any more.
+        source = self.rng.choice([state for state in sources if state != "done"])
         there = [u.id for u in self.units.values() if u.state not in ("done", "gone")]
         right = [u.id for u in self.of(source)]
         ids = self.rng.choices(right, k=4) if right else []
