@@ -98,12 +98,13 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.query_tables import named_tables, only_reads
 
-    reads = only_reads(given["query"])
+    query: str = given["query"]
+    reads = only_reads(query)
     if (code := run_elsewhere(s, given, keeps=reads)) is not None:
         return code
-    named = named_tables(given["query"])
+    named = named_tables(query)
     common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
-    payloads = given["payloads"] or re.search(r"\bpayload", given["query"], re.IGNORECASE)
+    payloads = given["payloads"] or re.search(r"\bpayload", query, re.IGNORECASE)
     own = {
         name: common | ({"payloads": "true"} if payloads and _has(name) else {}) for name in named
     }
@@ -129,7 +130,7 @@ def queried(s: Session, given: dict[str, Any]) -> int:
             forget_tables(spark)
             if given["lake"] is not None:
                 _show_lake(s, spark, given, named, common)
-                _print_query(s, spark, given["query"])
+                _print_query(s, spark, query)
                 return 0
             for name, read in small.items():
                 _say_reading(s, f"{name}: {quantity(len(read.rows), 'row')}")
@@ -137,7 +138,7 @@ def queried(s: Session, given: dict[str, Any]) -> int:
             if not reads:  # it may define a table of the data source
                 register(spark)
             large = {name: options for name, options in own.items() if name not in small}
-            _query_large(s, spark, given["query"], large)
+            _query_large(s, spark, query, large)
     return 0
 
 
